@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import grpc
 from google.protobuf.message import DecodeError
 
-from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
 from log_tier.rpc.message_fields import count_fields
 from log_tier.rpc.problems import abort
@@ -53,7 +53,8 @@ class _Unparsed(NamedTuple):
 class Refusals:
     """Refuses what does not parse, and counts it for the log: one line for however many came within 5 s."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._count = 0
         self._said_s = -_LINE_EVERY_S
 
@@ -74,7 +75,7 @@ class Refusals:
 
     def _note(self, method: str, peer: str, reason: str) -> None:
         self._count += 1
-        now = SYSTEM_CLOCK.monotonic_s()
+        now = self._clock.monotonic_s()
         if now - self._said_s < _LINE_EVERY_S:
             return
         logger.warning(

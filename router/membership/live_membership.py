@@ -13,6 +13,7 @@ from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.concurrency.broadcast import Broadcast
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.tasks import TaskSet, end_tasks
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, InvalidRequest
 from router.membership.member import Member
@@ -35,8 +36,9 @@ class LiveMembership:
     """A `router.membership.views.Membership` over status streams. `open()` makes one, `close()` ends it; the maps are
     not its."""
 
-    def __init__(self, maps: Maps) -> None:
+    def __init__(self, maps: Maps, clock: Clock) -> None:
         self._maps = maps
+        self._clock = clock
         self.members: dict[str, Member] = {}
         """By node id: those that have an address. Replaced, never changed in place."""
         self._changed = Broadcast()
@@ -45,12 +47,14 @@ class LiveMembership:
         self._closing = TaskSet()
 
     @classmethod
-    async def open(cls, follower: MapFollower, *, failed: Failed = only_logged) -> LiveMembership:
+    async def open(
+        cls, follower: MapFollower, *, failed: Failed = only_logged, clock: Clock = SYSTEM_CLOCK
+    ) -> LiveMembership:
         """Follow the map's nodes. Returns when each of them has spoken or could not be reached, within a second.
 
-        `failed`: see `MapFollower.follow` and `run_forever`.
+        `failed`: see `MapFollower.follow` and `run_forever`. `clock`: the nodes' clocks are compared with it.
         """
-        membership = cls(follower.maps)
+        membership = cls(follower.maps, clock)
         membership._leave = await follower.follow(
             membership._compare, name="following the nodes of the map", failed=failed
         )
@@ -68,7 +72,7 @@ class LiveMembership:
             if known is not None and (known.entry.address, known.entry.identity) == (entry.address, entry.identity):
                 members[entry.id] = known
             elif entry.address:
-                members[entry.id] = Member(entry, self._changed.notify_all)
+                members[entry.id] = Member(entry, self._changed.notify_all, self._clock)
                 members[entry.id].start()
         gone = [member for member in self.members.values() if members.get(member.id) is not member]
         self.members = members

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.backoff import Backoff
-from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.tasks import TaskSet, end_tasks
 from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError
 from log_tier.rpc.wire import Wire
@@ -45,7 +45,7 @@ class Member:
     `changed` is called after every change of `view`.
     """
 
-    def __init__(self, entry: NodeEntry, changed: Callable[[], None]) -> None:
+    def __init__(self, entry: NodeEntry, changed: Callable[[], None], clock: Clock = SYSTEM_CLOCK) -> None:
         self.entry = entry
         self.view = NodeView(entry.id, entry.address, reason="it was not heard of yet")
         self.under_way = 0
@@ -55,6 +55,7 @@ class Member:
         self.known = False
         """The node has reported once, or could not be reached."""
         self._changed = changed
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._connection = GrpcConnection(entry.address)
         self._refused = False
@@ -119,7 +120,7 @@ class Member:
             if self._refused:
                 self._connect_again()
         self.heard_s = self._loop.time()
-        self.view = renewed(self.view, message, first=first, clock_ms=SYSTEM_CLOCK.wall_ms())
+        self.view = renewed(self.view, message, first=first, clock_ms=self._clock.wall_ms())
         self.known = True
         self._changed()
 

@@ -11,6 +11,7 @@ import asyncio
 
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import Failed, only_logged
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import ShuttingDown
 from router.membership.live_membership import LiveMembership
 
@@ -20,12 +21,12 @@ __all__ = ["MembershipOnDemand"]
 class MembershipOnDemand:
     """Call it for the membership. `close()` ends it; its callers' calls that are under way end then.
 
-    `failed`: see `LiveMembership.open`.
+    `failed`, `clock`: see `LiveMembership.open`.
     """
 
-    def __init__(self, follower: MapFollower, *, failed: Failed = only_logged) -> None:
+    def __init__(self, follower: MapFollower, *, failed: Failed = only_logged, clock: Clock = SYSTEM_CLOCK) -> None:
         self._follower = follower
-        self._failed = failed
+        self._failed, self._clock = failed, clock
         self._opening = asyncio.Lock()
         self._opened: LiveMembership | None = None
         self._closed = False
@@ -39,7 +40,7 @@ class MembershipOnDemand:
             if self._closed:
                 raise ShuttingDown("the server is stopping; ask another one")
             if self._opened is None:
-                self._opened = await LiveMembership.open(self._follower, failed=self._failed)
+                self._opened = await LiveMembership.open(self._follower, failed=self._failed, clock=self._clock)
             return self._opened
 
     async def close(self) -> None:

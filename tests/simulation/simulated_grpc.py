@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import grpc
 
+from log_tier.concurrency.clocks import Clock
 from log_tier.rpc.checked import CheckedHandler, Refusals
 from log_tier.rpc.core import grpc_core
 from log_tier.rpc.streams import OpenStreams
@@ -297,6 +298,7 @@ class SimulatedServer:
     process: str
     context: Any
     """Its handlers run in it."""
+    clock: Clock
     broken: Callable[[str, Exception], None]
     """Called where a handler ends with what it may not end with."""
     streams: OpenStreams = field(default_factory=OpenStreams)
@@ -305,7 +307,7 @@ class SimulatedServer:
 
     def __post_init__(self) -> None:
         self.registry: Any = self
-        self._refusals = Refusals()
+        self._refusals = Refusals(self.clock)
         self._handlers: list[Any] = []
 
     def add_generic_rpc_handlers(self, handlers: Any) -> None:

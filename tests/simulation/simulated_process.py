@@ -52,7 +52,7 @@ class SimulatedProcess:
 
     def new_server(self) -> SimulatedServer:
         """Of this life; it does not listen yet."""
-        self._server = SimulatedServer(self._network, self.name, self.context, self._broke)
+        self._server = SimulatedServer(self._network, self.name, self.context, self._machine.clock, self._broke)
         return self._server
 
     def end(self, *, politely: bool, down_s: float = RESTART_S) -> bool:
