@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -43,7 +43,9 @@ class Direction:
     def __init__(self, network: Network, link: Link, connection: NetConnection) -> None:
         self._network, self._link, self._connection = network, link, connection
         self._last_s = 0.0
-        self._held: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._sent = 0
+        self._held: dict[int, tuple[Callable[..., None], tuple[Any, ...]]] = {}
+        """By number: what was under way when the link was cut is held after what was sent later."""
         link.directions[self] = None
 
     def send(self, deliver: Callable[..., None], *args: Any) -> None:
@@ -55,27 +57,28 @@ class Direction:
             self._network.story.met["reset in the middle"] += 1
             self._network.loop.call_soon(self._connection.reset, "Connection reset by peer")
             return
+        self._sent += 1
         if self._link.cut:
-            self._held.append((deliver, args))
+            self._held[self._sent] = deliver, args
             self._network.story.met["message over a cut link"] += 1
             return
         loop = self._network.loop
         delay_s = _LATENCY_S + self._network.chance.random() * (_LATENCY_S + self._link.late_s)
         self._last_s = max(loop.time() + delay_s, self._last_s + 1e-9)
-        loop.call_at(self._last_s, self._arrive, deliver, args)
+        loop.call_at(self._last_s, self._arrive, self._sent, deliver, args)
 
-    def _arrive(self, deliver: Callable[..., None], args: tuple[Any, ...]) -> None:
+    def _arrive(self, number: int, deliver: Callable[..., None], args: tuple[Any, ...]) -> None:
         if self._connection.broken:
             return
-        if self._link.cut or self._held:
-            self._held.append((deliver, args))
+        if self._link.cut:
+            self._held[number] = deliver, args
         else:
             deliver(*args)
 
     def heal(self) -> None:
         """The link is whole again: what was held is sent again, in order."""
-        held, self._held = self._held, deque()
-        for deliver, args in held:
+        held, self._held = self._held, {}
+        for _, (deliver, args) in sorted(held.items()):
             self.send(deliver, *args)
 
     def close(self) -> None:
