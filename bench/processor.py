@@ -3,7 +3,8 @@
     python -m bench.processor ../other [put_1 'resp_set_*' …] [--pairs 8] [--calls 1.0]
 
 A server of the other checkout and one of this run on empty folders and get the same calls, for each pair one workload
-after the other, the two servers in turn; which of them is first changes from pair to pair. What counts is the
+after the other, the two servers in turn; which of them is first changes from pair to pair, and every four pairs both
+start anew. What counts is the
 server's user and system time, all threads, apply included, so other work on the machine disturbs it far less than wall
 time. For each workload the report has both medians in microseconds for a command, and the median and the quartiles of
 the pairs' ratios: below 1 this checkout takes less.
@@ -38,6 +39,10 @@ _KEYS: Final = 10_000
 _QUIET_S: Final = 0.05
 """What is applied behind the acknowledgement is done when the server takes less than a tenth of such a time."""
 _QUIET_TIMES_MAX: Final = 40
+
+_PAIRS_OF_A_SERVER: Final = 4
+"""Then both servers start anew on empty folders: what one process happens to get (its memory's layout, the size of its
+files) would otherwise be a part of every pair's ratio."""
 
 _KEY: Final = "key:__rand_int__"
 _MSET: Final = ("MSET", *(word for _ in range(10) for word in (_KEY, "v" * 100)))
@@ -197,13 +202,15 @@ def main(arguments: list[str] | None = None) -> int:
     if not chosen or options.pairs < 1:
         parser.error(f"no workload matches {options.workloads}, or no pair is wanted: {options.pairs}")
     costs: dict[str, tuple[list[_Cost], list[_Cost]]] = {name: ([], []) for name in chosen}
-    with _servers((options.other.absolute() / ".venv/bin", Path(sys.executable).parent), options.folder) as servers:
-        for pair in range(options.pairs):
-            for name, work in chosen.items():
-                calls = max(work.callers, int(work.calls * options.calls))
-                for side in (0, 1) if pair % 2 else (1, 0):
-                    costs[name][side].append(servers[side].measure(name, work, calls))
-            print(f"pair {pair + 1} of {options.pairs}", file=sys.stderr, flush=True)
+    checkouts = (options.other.absolute() / ".venv/bin", Path(sys.executable).parent)
+    for begin in range(0, options.pairs, _PAIRS_OF_A_SERVER):
+        with _servers(checkouts, options.folder) as servers:
+            for pair in range(begin, min(begin + _PAIRS_OF_A_SERVER, options.pairs)):
+                for name, work in chosen.items():
+                    calls = max(work.callers, int(work.calls * options.calls))
+                    for side in (0, 1) if pair % 2 else (1, 0):
+                        costs[name][side].append(servers[side].measure(name, work, calls))
+                print(f"pair {pair + 1} of {options.pairs}", file=sys.stderr, flush=True)
     for name, (other, this) in costs.items():
         _report(name, [each.server for each in other], [each.server for each in this])
         clients = [[each.client for each in side if each.client is not None] for side in (other, this)]
