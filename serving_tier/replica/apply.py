@@ -166,10 +166,11 @@ class Applying:
                         effects, failed = await self._applier.run(work)
                         break
                     except (DiskFull, Overloaded) as error:
+                        self._progress.obstacle = str(error)
                         logger.warning("%s: %s; trying again in %g s", self._name, error, _NO_ROOM_PAUSE_S)
                         await asyncio.sleep(_NO_ROOM_PAUSE_S)
             finally:
-                self.under_way = False
+                self.under_way, self._progress.obstacle = False, ""
         if effects.void:
             self._voids.note(effects.void, Offset(before + 1), effects.applied)
         return failed

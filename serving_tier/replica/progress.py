@@ -44,6 +44,8 @@ class Progress:
         """The live index; a swap sets another one."""
         self.changes = 0
         """Rises whenever the applied offset, or the log's end as known, may have changed."""
+        self.obstacle = ""
+        """Why nothing can be applied now, as for a full disk; empty: nothing is in the way."""
         self.name, self.id, self._log = name, partition, log
         self._opened_at = latest
         self._bounds = lag_bounds
@@ -105,7 +107,8 @@ class Progress:
         """What keeps the replica from being level, for people."""
         applied, latest = self.index.applied, self.latest
         if applied < latest:
-            return f"applied {applied} of {latest}"
+            why = f": {self.obstacle}" if self.obstacle else ""
+            return f"applied {applied} of {latest}{why}"
         return f"the log has not said for {self.stale_s:.0f} s where it ends; it ended at {latest}, which is applied"
 
     async def log_end(self) -> Offset:
@@ -145,7 +148,14 @@ class Progress:
             raise self._behind(offset) from None
 
     def _behind(self, asked: Offset) -> DuramenError:
-        return behind(self.name, self.id.partition, applied=self.index.applied, asked=asked, latest=self.latest)
+        return behind(
+            self.name,
+            self.id.partition,
+            applied=self.index.applied,
+            asked=asked,
+            latest=self.latest,
+            obstacle=self.obstacle,
+        )
 
     def fail(self, error: DuramenError) -> None:
         """The replica will not advance any more: wake all waiters with `error`, now and from now on."""

@@ -14,11 +14,13 @@ def closing(name: str) -> ShuttingDown:
     return ShuttingDown(f"replica {name} is closing; ask again")
 
 
-def behind(name: str, partition: Partition, *, applied: Offset, asked: Offset, latest: Offset) -> ReplicaBehind:
-    """A reader's time is over before its offset was applied."""
+def behind(
+    name: str, partition: Partition, *, applied: Offset, asked: Offset, latest: Offset, obstacle: str = ""
+) -> ReplicaBehind:
+    """A reader's time is over before its offset was applied. `obstacle`: why nothing is applied now."""
+    advice = f"It applies nothing now: {obstacle}" if obstacle else "Give it more time, or read another replica"
     return ReplicaBehind(
-        f"replica {name} has applied {applied}, the token asks {asked}; the log ends at {latest}. Give it more time, "
-        "or read another replica",
+        f"replica {name} has applied {applied}, the token asks {asked}; the log ends at {latest}. {advice}",
         partition=partition,
         applied=applied,
         asked=asked,

@@ -152,7 +152,7 @@ def folder_trouble(error: OSError, folder: Path) -> DuramenError:
     if error.errno in OUT_OF_DESCRIPTORS:
         return out_of_descriptors(f"the index {folder} cannot be opened", error)
     if error.errno in _NO_ROOM:
-        return DiskFull(f"the index {folder} cannot be opened: {error.strerror}: make room and start again")
+        return DiskFull(f"the index {folder} cannot be opened: {error.strerror}: make room, and it is opened again")
     if error.errno in _READ_ONLY:
         return FolderReadOnly(f"the index {folder} cannot be opened: {error.strerror}: make it writable for this user")
     return IndexDamaged(f"the index {folder} cannot be opened: {error}: discard it and fold the log again")

@@ -228,12 +228,15 @@ async def test_a_full_disk_pauses_it(
 
     monkeypatch.setattr(replica.index, "fold_in", fold_in)
     before = await setting.write(b"a")
-    with pytest.raises(ReplicaBehind):
+    await until(lambda: "the index cannot grow" in caplog.text)
+    with pytest.raises(ReplicaBehind, match="It applies nothing now: the index cannot grow"):
         await replica.wait_applied(before, timeout=0.05)
+    assert replica.progress.why_behind() == "applied -1 of 0: the index cannot grow"
     assert replica.state == "ready"
     await until(lambda: len(tries) > 1)
     full.clear()
     await replica.wait_applied(before, timeout=DEADLINE_S)
+    assert replica.progress.obstacle == ""
     assert replica.index.get_value(b"a") == b"v"
     assert "the index cannot grow" in caplog.text
 
