@@ -2,9 +2,10 @@
 
 There is one such loop (`background_loop()`), and it outlives every connection. gRPC passes the events of all channels
 of a process through one queue, and hands each to the loop of its channel: a loop that was closed while another goes on
-is missed there, once for every late event, and is never let go of. So loops of connections do not come and go. Where
-a program runs loops of its own next to this one (`asyncio.run` with `duramen.aio`), gRPC's complaint about an event
-that came after a loop's end is not reported: who asked is gone.
+is missed there, once for every late event, and is never let go of. So loops of connections do not come and go, and a
+connection that is closed waits for the end of its calls. Where a program runs loops of its own next to this one
+(`asyncio.run` with `duramen.aio`), gRPC's complaint about an event that came after a loop's end is not reported: who
+asked is gone.
 
 It starts with the first caller and halts when the interpreter ends, before modules are taken down: what is under way
 then stays as it is, like a daemon thread, and says nothing. A forked process has no copy of it: there the first caller

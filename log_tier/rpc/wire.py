@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 from log_tier.model.errors import DatabaseClosed, Disconnected
 from log_tier.rpc.core import grpc_core
@@ -13,6 +14,12 @@ from log_tier.rpc.problems import error_of_call
 from log_tier.rpc.transport import TRANSPORT
 
 __all__ = ["Wire"]
+
+# gRPC is done with a call that was cancelled within a millisecond, whatever the server does.
+_CALLS_END_S: Final = 1.0
+
+# What `cancel` of gRPC's calls does first; it has no public name.
+_CANCEL: Final = "_cancel"
 
 
 class Wire:
@@ -30,6 +37,7 @@ class Wire:
         self._process = os.getpid()
         # Held here, and not by their generators alone: a forked process keeps them with the channel, and ends none.
         self._streams: set[Any] = set()
+        self._calls: set[Any] = set()
 
     async def ask(self, method: Any, request: Any, *, timeout: float | None) -> Any:
         """One call of a stub's method. `timeout` in seconds. Raises the server's error, or what happened on the way.
@@ -37,13 +45,17 @@ class Wire:
         `Disconnected` has the field `sent=0` where no connection could be made, so that nothing reached the server.
         """
         self._check_open()
+        call = method(request, timeout=timeout)
+        self._calls.add(call)
         try:
-            return await method(request, timeout=timeout)
+            return await call
         except self._failure as failure:
             raise error_of_call(failure, self.target) from failure
         except asyncio.CancelledError:
             self._check_cancelled()
             raise
+        finally:
+            self._calls.discard(call)
 
     async def stream(self, method: Any, request: Any) -> AsyncIterator[Any]:
         """The replies of a streaming call; closing the iterator ends the call. Raises as `ask` does."""
@@ -76,6 +88,30 @@ class Wire:
         raise Disconnected(f"{what.format(self.target)} while the call was under way; call again") from None
 
     async def close(self) -> None:
-        """Close the channel. Calls under way end with `Disconnected`, later ones with `DatabaseClosed`. Idempotent."""
+        """Close the channel. Calls under way end with `Disconnected`, later ones with `DatabaseClosed`. Idempotent.
+
+        Returns when gRPC is done with those calls. It would else report their ends to a loop that may be closed by
+        then, and print that in the program's next loop.
+        """
         self._closed = True
+        if self._process == os.getpid():
+            await self._end_calls()
         await self.channel.close(None)
+
+    async def _end_calls(self) -> None:
+        for stream in self._streams:
+            _cancel(stream)
+        # A simulated call is none of gRPC's, and ends with its channel.
+        calls = [call for call in self._calls if hasattr(call, _CANCEL)]
+        for call in calls:
+            _cancel(call)
+        if calls:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CALLS_END_S):
+                    await asyncio.gather(*calls, return_exceptions=True)
+
+
+def _cancel(call: Any) -> None:
+    """End a call below gRPC's own task for it, which then sees the end. `cancel` ends that task in the middle, and what
+    the core says of the call comes later."""
+    getattr(call, _CANCEL, lambda _: call.cancel())("the connection was closed")

@@ -286,6 +286,43 @@ def test_a_loop_that_ends_next_to_a_blocking_connection_says_nothing(server: Ser
     assert (done.returncode, done.stderr) == (0, "")
 
 
+CALLS_AT_THE_END = """
+import asyncio, sys
+import duramen, duramen.aio
+target, table_name = sys.argv[1:]
+seen = []
+
+async def short():
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: seen.append(context["message"]))
+    async with await duramen.aio.connect(target) as db:
+        under_way = [asyncio.ensure_future(db.table(table_name).put(b"k", b"w")) for _ in range(3)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # they have been sent, and end with the connection
+        for each in under_way:
+            each.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+
+for _ in range(60):
+    asyncio.run(short())
+print(len(seen), seen[:1])
+"""
+
+
+def test_a_connection_that_closes_over_its_calls_leaves_nothing_to_a_later_loop(
+    server: ServerProcess, table_name: str
+) -> None:
+    """gRPC's events about calls of a loop that was closed came to the program's next one, some fifty in sixty loops."""
+    with server.connect() as db:
+        db.create_table(table_name)
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS_AT_THE_END, server.target, table_name],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience_s(DEADLINE_S),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 []\n", "")
+
+
 def test_the_background_loop_reports_any_other_error() -> None:
     reported: list[str] = []
     for name, error in (
