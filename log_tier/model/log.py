@@ -58,6 +58,8 @@ class Bounds(NamedTuple):
     latest: Offset
     unsettled: int = 0
     """How many offsets beyond `latest` are written and cannot be read yet, behind an open transaction of Kafka's."""
+    newest_ms: int = 0
+    """The timestamp of the newest batch, where the engine knows it without a read; 0: it does not."""
 
 
 class ReadChunk(NamedTuple):
@@ -67,6 +69,8 @@ class ReadChunk(NamedTuple):
     """One or more stored batches, end to end; `log_tier.model.batch.split_batches` cuts them."""
     latest: Offset
     """The partition's latest offset when the chunk was read: how far behind the reader is."""
+    resumed: bool = False
+    """The connection to the log was lost before it: what answers now may be a log that was put back from a copy."""
 
 
 @runtime_checkable

@@ -134,13 +134,14 @@ class RemoteLog:
     async def read(
         self, partition: PartitionId, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
     ) -> AsyncGenerator[ReadChunk, None]:
-        """With `follow`, a lost connection resumes where it broke."""
+        """With `follow`, a lost connection resumes where it broke, and the next chunk says so."""
         _check_partition(partition)
         if start < 0 or not 0 < chunk_bytes < 1 << 32:
             raise InvalidRequest(
                 f"cannot read from offset {start} in chunks of {chunk_bytes} bytes: offsets begin at 0, chunks at 1"
             )
         position, backoff = start, Backoff(_RECONNECT_FIRST_S, _RECONNECT_MAX_S)
+        resumed = False
         while True:
             request = log_pb2.LogReadRequest(
                 topic_id=table_id_to_bytes(partition.table),
@@ -154,23 +155,25 @@ class RemoteLog:
                     async for reply in replies:
                         backoff.reset()
                         position = _next_offset(reply.data)
-                        yield ReadChunk(reply.data, Offset(reply.latest))
+                        yield ReadChunk(reply.data, Offset(reply.latest), resumed)
+                        resumed = False
                 if not follow:
                     return
             except DuramenError as error:
                 if not (follow and error.retryable):
                     raise
             await backoff.pause()
+            resumed = True
 
     async def bounds(self, partition: PartitionId) -> Bounds:
         _check_partition(partition)
         request = log_pb2.BoundsRequest(topic_id=table_id_to_bytes(partition.table), partition=partition.partition)
         reply = await self._ask(self._stub.Bounds, request)
-        return Bounds(Offset(reply.earliest), Offset(reply.latest), reply.unsettled)
+        return _bounds(reply)
 
     async def all_bounds(self, topic: TableId) -> list[Bounds]:
         reply = await self._ask(self._stub.AllBounds, log_pb2.AllBoundsRequest(topic_id=table_id_to_bytes(topic)))
-        return [Bounds(Offset(each.earliest), Offset(each.latest), each.unsettled) for each in reply.bounds]
+        return [_bounds(each) for each in reply.bounds]
 
     async def trim(self, partition: PartitionId, before: Offset) -> Offset:
         _check_partition(partition)
@@ -231,6 +234,10 @@ def _check_partition(partition: PartitionId) -> None:
     """A number that no message can carry is no partition of any topic."""
     if not 0 <= partition.partition < 1 << 32:
         raise TableNotFound(f"topic {partition.table} has no partition {partition.partition}: they are numbered from 0")
+
+
+def _bounds(reply: log_pb2.BoundsReply) -> Bounds:
+    return Bounds(Offset(reply.earliest), Offset(reply.latest), reply.unsettled, reply.newest_ms)
 
 
 def _next_offset(data: bytes) -> Offset:

@@ -3,8 +3,8 @@
 A batch and a view of what is stored go in, effects come out. There is no clock, no randomness and no dependence on
 where one batch ends and the next begins, so two replicas at one offset hold equal keys, values and versions (I4).
 Conditions and updates are decided here, in log order, once (I6). A producer's sequence makes a batch that was sent
-twice take effect once (I2).
+twice take effect once (I2). What identifies the last batch is among the effects (`last_batch.py`).
 
 Reading order: `numbers.py`, `entry.py`, `decision.py`, `producers.py`, `verdicts.py`, `stretch.py`,
-`fold.py`.
+`last_batch.py`, `fold.py`.
 """

@@ -57,6 +57,7 @@ from serving_tier.fold.entry import (
     stored_entry,
     stored_puts,
 )
+from serving_tier.fold.last_batch import LastBatch
 from serving_tier.fold.producers import PRODUCERS_MAX, ProducerOverlay, ProducerState, ProducerView
 from serving_tier.fold.stretch import STRETCH_MIN, decide_stretch, stretch_end
 from serving_tier.fold.verdicts import Judgement, Verdict
@@ -104,6 +105,8 @@ class Effects:
     """Rejected records that no table can hold; `rejected` counts them too."""
     live: LiveVersion | None = None
     """What the last barrier that took effect says; None: there was none."""
+    last: LastBatch | None = None
+    """The batch with the applied offset; None: nothing was folded."""
 
 
 def fold(
@@ -127,6 +130,7 @@ def fold(
     effects = Effects(applied, log_time_ms)
     producers = ProducerOverlay(view, producers_max=producers_max)
     effects.producers = producers.changed
+    last: Batch | None = None
     for batch in batches:
         header, columns = batch.header, batch.columns
         if header.last_offset <= effects.applied:
@@ -147,6 +151,9 @@ def fold(
         elif skip < header.span:
             _fold_records(batch, skip, view, effects, live, decided)
         effects.applied = header.last_offset
+        last = batch
+    if last is not None:
+        effects.last = LastBatch.of(last)
     return effects
 
 

@@ -4,5 +4,6 @@
 (`memory_index.py`), the model that tests compare with. Data and applied offset commit in one transaction. The index is
 a cache of the log (I10): deleting it costs time and nothing else.
 
-Reading order: `index.py`, `scan.py`, `memory_index.py`, `pins.py` (how many transactions use an index now), `lmdb/`.
+Reading order: `index.py`, `scan.py`, `memory_index.py`, `pins.py` (how many transactions use an index now), `lmdb/`,
+`divergence.py` (is it of the history that the log holds?).
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.model.identifiers import FIRST, PartitionId
 from log_tier.model.log import Log, Topic
 from serving_tier.node.hosting import Bootstrap
+from serving_tier.snapshots.install import check_copy
 from serving_tier.snapshots.peer_copy import CopySource
 from serving_tier.snapshots.source_plan import Goal, Offered, plan_sources
 from serving_tier.snapshots.sources import bootstrap
@@ -51,6 +53,7 @@ def node_bootstrap(
         return await bootstrap(
             plan,
             offered,
+            same_history=partial(_same_history, log, partition),
             store=store,
             topic=topic,
             partition=partition,
@@ -59,3 +62,7 @@ def node_bootstrap(
         )
 
     return fill
+
+
+async def _same_history(log: Log, partition: PartitionId, folder: Path, name: str) -> None:
+    await check_copy(log, folder, partition=partition, name=name)

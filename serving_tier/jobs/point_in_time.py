@@ -32,6 +32,7 @@ from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.worker import TaskRun
 from serving_tier.names import past_folder
 from serving_tier.node.hosting import Hosting
+from serving_tier.snapshots.install import check_copy
 from serving_tier.snapshots.peer_copy import CopySource
 from serving_tier.snapshots.source_plan import Goal, Offered, plan_sources
 
@@ -93,6 +94,7 @@ async def _fill(
         try:
             run.progress(f"fetching {choice}", 0, entry.bytes)
             await snapshots.fetch(entry, folder, progress=run.progress)
+            await check_copy(log, folder, partition=partition, name=f"{choice} of {name}")
             return
         except DuramenError as error:
             tried.append(f"{entry.path}: {error.message}")

@@ -25,6 +25,7 @@ from log_tier.concurrency.workers import THREADS, Workers
 from log_tier.model.errors import DuramenError, NotHosted
 from log_tier.model.identifiers import FIRST, Offset, PartitionId, TableId
 from log_tier.model.log import Bounds, Log, Topic
+from serving_tier.index.divergence import may_differ
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.names import is_version_of
@@ -196,6 +197,7 @@ class Node:
                 index is not None
                 and one.bounds.earliest - 1 <= index.applied <= one.bounds.latest
                 and index.version == index.live.version
+                and not may_differ(index.last_batch, index.applied, one.bounds)
             ):
                 found.append((one, folder, index))
         return found

@@ -106,12 +106,19 @@ class Applying:
         """Why the fold does not go on: it waits at a barrier for a version."""
         self.awaited: Barrier | None = None
         """The barrier at which it waits."""
+        self.compared = False
+        """The live index is known to be of the history that the log holds. It is compared before the first chunk."""
         self._name, self._progress, self._versions = name, progress, versions
         self._pinned_reads, self._voids = pinned_reads, voids
         self._applier = applier
 
     async def chunk(self, data: bytes) -> AsyncGenerator[Step, None]:
-        """Apply a run of stored batches. Raises what the live index raises, but for a full disk."""
+        """Apply a run of stored batches. Raises what the live index raises, but for a full disk; and `IndexDiverged`,
+        before the first one.
+        """
+        if not self.compared:
+            await self._versions.compare(self._progress.index)
+            self.compared = True
         rest: bytes | Sequence[Batch] = data
         while rest:
             pinned = self._pinned_reads.lowest()

@@ -1,4 +1,4 @@
-"""Opening the index of a replica: trusted, discarded, or refused, by what it holds and what the log holds."""
+"""Opening the indexes of a replica: trusted, discarded, or refused, by what they hold and what the log holds."""
 
 from __future__ import annotations
 
@@ -8,16 +8,41 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, OffsetTrimmed
-from log_tier.model.log import Bounds
+from log_tier.model.errors import DuramenError, IndexDamaged, IndexDiverged, LogDamaged, OffsetTrimmed
+from log_tier.model.log import Bounds, Log
+from serving_tier.index.divergence import check_history, is_surely_the_same
 from serving_tier.index.lmdb.folder import folder_trouble
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
-from serving_tier.replica.version_folders import ReplicaFolder
+from serving_tier.replica.version_folders import ReplicaFolder, open_versions
 
-__all__ = ["open_index"]
+__all__ = ["open_index", "open_indexes"]
 
 logger = logging.getLogger(__name__)
+
+
+async def open_indexes(
+    name: str, folder: ReplicaFolder, bounds: Bounds, *, log: Log, applier: Applier, repair: bool
+) -> tuple[LmdbIndex, list[LmdbIndex]]:
+    """The live index in `folder`, of the history that the log holds, and those of other versions. Raises as
+    `Replica.open` does.
+    """
+    first = await open_index(name, folder, bounds, applier=applier, repair=repair)
+    live, others = await open_versions(first, folder, applier)
+    applied, last = live.applied, live.last_batch
+    if is_surely_the_same(last, applied, bounds):
+        return live, others
+    try:
+        await check_history(log, folder.partition, applied=applied, last=last, name=f"the index of {name}")
+    except BaseException as error:
+        for index in (live, *others):
+            await applier.run(lambda index=index: index.close(clean=True))  # type: ignore[misc]
+        if others or not (repair and isinstance(error, IndexDiverged)):
+            raise
+        logger.error("%s; it is built again from the log", error)
+        await asyncio.to_thread(_discard, folder.path)
+        return await open_index(name, folder, bounds, applier=applier, repair=repair), []
+    return live, others
 
 
 async def open_index(name: str, folder: ReplicaFolder, bounds: Bounds, *, applier: Applier, repair: bool) -> LmdbIndex:

@@ -52,13 +52,13 @@ from serving_tier.replica.lag import LagBounds, LastLook
 from serving_tier.replica.machine import Effect, Event, ReplicaState
 from serving_tier.replica.machine import step as transition
 from serving_tier.replica.observer import ReplicaEvent, ReplicaObserver
-from serving_tier.replica.open_index import open_index
+from serving_tier.replica.open_index import open_indexes
 from serving_tier.replica.pinned_reads import PinnedReads
 from serving_tier.replica.progress import Progress
 from serving_tier.replica.refusals import closing, pinned_too_late
 from serving_tier.replica.standby import StandbyVersions
 from serving_tier.replica.unreadable_warnings import UnreadableWarnings
-from serving_tier.replica.version_folders import ReplicaFolder, open_versions
+from serving_tier.replica.version_folders import ReplicaFolder
 
 __all__ = ["Replica", "ReplicaListener"]
 
@@ -135,18 +135,18 @@ class Replica:
     ) -> Replica:
         """Open the index in `folder` and follow the log from there.
 
-        One that cannot be trusted is discarded and folded from the log; without `repair` it raises `IndexDamaged`, for
-        callers that have better sources. Raises `LogDamaged` where the index has applied more than the log holds:
-        acknowledged records are gone, and going on would give their offsets to others. Raises `OffsetTrimmed` where the
-        log no longer holds what the index needs next, and `DiskFull` or `FolderReadOnly` where the folder cannot be
-        made.
+        One that cannot be trusted, or is of another history than the log, is discarded and folded from the log; without
+        `repair` it raises `IndexDamaged`, for callers that have better sources. Raises `LogDamaged` where the index has
+        applied more than the log holds: acknowledged records are gone, and going on would give their offsets to others.
+        Raises `OffsetTrimmed` where the log no longer holds what the index needs next, and `DiskFull` or
+        `FolderReadOnly` where the folder cannot be made.
         """
         bounds = await log.bounds(folder.partition)
         name = f"{topic.name}/{folder.partition.partition}"
-        first = await open_index(name, folder, bounds, applier=applier, repair=repair)
-        index, others = await open_versions(first, folder, applier)
+        index, others = await open_indexes(name, folder, bounds, log=log, applier=applier, repair=repair)
         latest = bounds.latest
         replica = cls(topic, folder, index, log=log, applier=applier, latest=latest, lag_bounds=lag_bounds, clock=clock)
+        replica.applying.compared = True
         for other in others:
             replica.versions.carry(other)
         replica._start_following()
@@ -207,6 +207,7 @@ class Replica:
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
                     self.progress.heard(chunk.latest)
+                    self.applying.compared &= not chunk.resumed
                     async with aclosing(self.applying.chunk(chunk.data)) as steps:
                         async for step in steps:
                             await self._do(step)

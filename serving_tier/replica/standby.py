@@ -39,6 +39,7 @@ from log_tier.model.identifiers import Offset
 from log_tier.model.log import Log, Topic
 from serving_tier.fold.fold import Effects
 from serving_tier.fold.verdicts import changed_nothing
+from serving_tier.index.divergence import check_history
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.progress import Progress
@@ -126,6 +127,11 @@ class StandbyVersions:
                 except DuramenError as error:
                     failed[number] = error
         return failed
+
+    async def compare(self, index: LmdbIndex) -> None:
+        """Raise `IndexDiverged` where an index is of another history than the log; see `check_history`."""
+        partition, name = self.folder.partition, f"the index of version {index.version} of {self._progress.name}"
+        await check_history(self._log, partition, applied=index.applied, last=index.last_batch, name=name)
 
     # --- versions come and go
 
@@ -276,6 +282,7 @@ class StandbyVersions:
         number, near = index.version, _NEAR_OFFSETS
         try:
             await self._progress.wait_applied(index.applied, timeout=None)
+            await self.compare(index)
             while self.live.applied - index.applied > near:
                 await self._read_on(index)
                 near *= _NEAR_GROWTH

@@ -18,15 +18,17 @@ from pathlib import Path
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import SnapshotDamaged, UnknownFormat
 from log_tier.model.identifiers import PartitionId
+from log_tier.model.log import Log
+from serving_tier.index.divergence import check_history
 from serving_tier.index.lmdb.folder import claim_folder, release_folder
-from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION
+from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, READABLE_VERSIONS
 from serving_tier.names import incoming_folder, replaced_folder
 from serving_tier.snapshots.contents import check_contents, read_contents
 from serving_tier.snapshots.local_disk import Folders, local_troubles
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.store import SnapshotStore
 
-__all__ = ["check_identity", "install_snapshot", "receiving", "recover_folder"]
+__all__ = ["check_copy", "check_identity", "install_snapshot", "receiving", "recover_folder"]
 
 
 async def install_snapshot(
@@ -57,12 +59,22 @@ def check_identity(manifest: SnapshotManifest, *, partition: PartitionId) -> Non
             f"snapshot {manifest.id} is of {manifest.partition_id}, not of {partition}: use another snapshot",
             file=manifest.path,
         )
-    if manifest.index_version != INDEX_FORMAT_VERSION:
+    if manifest.index_version not in READABLE_VERSIONS:
         raise UnknownFormat(
             f"snapshot {manifest.id} holds an index of format version {manifest.index_version}, this process reads "
-            f"version {INDEX_FORMAT_VERSION}: use another snapshot, or the Duramen that took it",
+            f"up to version {INDEX_FORMAT_VERSION}: use another snapshot, or the Duramen that took it",
             file=manifest.path,
         )
+
+
+async def check_copy(log: Log, folder: Path, *, partition: PartitionId, name: str) -> None:
+    """Raise `IndexDiverged` where the copy in `folder`, which was checked, is of another history than the log: a
+    snapshot outlives a log that is put back from an older copy. One read of one batch.
+
+    Raises what keeps the log from being read now.
+    """
+    state = (await in_thread(lambda _: read_contents(folder))).state
+    await check_history(log, partition, applied=state.applied, last=state.last, name=name)
 
 
 @asynccontextmanager

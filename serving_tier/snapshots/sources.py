@@ -7,16 +7,19 @@ would meet it too.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from typing import Final
 
-from log_tier.concurrency.threads import Progress
+from log_tier.concurrency.threads import Progress, in_thread
 from log_tier.model.errors import (
     Damaged,
     DiskFull,
     FolderReadOnly,
+    IndexDiverged,
     InvalidRequest,
     OffsetTrimmed,
     SnapshotStoreUnavailable,
@@ -42,6 +45,7 @@ async def bootstrap(
     plan: SourcePlan[CopySource],
     offered: Offered[CopySource],
     *,
+    same_history: Callable[[Path, str], Awaitable[None]],
     store: SnapshotStore | None,
     topic: Topic,
     partition: PartitionId,
@@ -50,7 +54,8 @@ async def bootstrap(
 ) -> str:
     """Fill the index folder `folder`, which nothing has open; return where the content came from, for people.
 
-    With the log as the source it is left as it is (missing, usually), and the log is folded into it.
+    With the log as the source it is left as it is (missing, usually), and the log is folded into it. `same_history`
+    raises `IndexDiverged` for the folder of a copy (its name, for people) that is of another history than the log.
 
     Raises `OffsetTrimmed` naming each source and its trouble where none is left; `Unavailable` with the same text
     where one of them was only away, so that another try can help; `DiskFull`, `FolderReadOnly`.
@@ -66,15 +71,19 @@ async def bootstrap(
                 taken = await install_snapshot(
                     store, choice.snapshot.path, folder, partition=partition, progress=progress
                 )
+                await same_history(folder, f"{choice} of {name}")
                 return f"snapshot {taken.id} at {taken.offset}"
             if choice.peer is not None:
                 copied = await _copied(choice.peer, partition, bounds, folder, progress)
+                await same_history(folder, f"the copy of {name} from {choice}")
                 return f"{choice} at {copied.offset}"
             return "log"
         except _OURS:
             raise
         except (Damaged, Unavailable, InvalidRequest, TableNotFound, OffsetTrimmed) as error:
             logger.warning("%s: %s is not used: %s", name, choice, error)
+            if isinstance(error, IndexDiverged):
+                await in_thread(lambda _: rmtree(folder, ignore_errors=True))
             away |= error.retryable
             tried.append(f"{choice}: {error.message}")
     text = (

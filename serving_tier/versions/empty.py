@@ -19,16 +19,15 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
-from log_tier.model.record import Operation
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.names import incoming_folder
 from serving_tier.snapshots.local_disk import local_troubles
 
 __all__ = ["EMPTY", "empty_offsets", "is_empty", "make_empty"]
 
-# An index's offset is that of the last batch it folded. This one is nobody's; the log's time is taken over from the
-# live version, when the two are level.
-_NOOP: Final = encode_batch(Columns([b""], [b""], [int(Operation.NOOP)]))
+# An index's offset is that of the last batch it folded. This one is nobody's and holds no record, so it is compared
+# with nothing in the log; the log's time is taken over from the live version, when the two are level.
+_SHELL: Final = encode_batch(Columns([], []), span=1)
 
 
 def is_empty(url: str) -> bool:
@@ -64,7 +63,7 @@ def _make(partition: PartitionId, start: Offset, offset: Offset, folder: Path) -
         try:
             if offset > index.applied:
                 index.apply(
-                    stamp_batch(_NOOP, base_offset=offset, timestamp_ms=0, unsynced=0, place=index.place), index.place
+                    stamp_batch(_SHELL, base_offset=offset, timestamp_ms=0, unsynced=0, place=index.place), index.place
                 )
         finally:
             index.close()

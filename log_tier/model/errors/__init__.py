@@ -40,6 +40,7 @@
         ├── LogStopped            an fsync failed: this log takes nothing more
         ├── DiskFailed            the disk refused an operation on one file; names the file
         ├── IndexDamaged          an index cannot be trusted (it can be rebuilt)
+        │   └── IndexDiverged     … since its log holds something else at the offsets that it has folded
         ├── SnapshotDamaged       a snapshot that is not what its manifest says, or not whose it should be
         ├── UnknownFormat         written by a newer version, or by something else
         ├── FolderInUse           another process owns the data folder
@@ -116,6 +117,7 @@ from log_tier.model.errors.damage import (
     FolderReadOnly,
     ForeignFolder,
     IndexDamaged,
+    IndexDiverged,
     LogDamaged,
     LogStopped,
     NodeIdTaken,
@@ -143,6 +145,7 @@ __all__ = [
     "FolderReadOnly",
     "ForeignFolder",
     "IndexDamaged",
+    "IndexDiverged",
     "InvalidKey",
     "InvalidName",
     "InvalidRequest",

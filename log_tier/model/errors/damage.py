@@ -13,6 +13,7 @@ __all__ = [
     "FolderReadOnly",
     "ForeignFolder",
     "IndexDamaged",
+    "IndexDiverged",
     "LogDamaged",
     "LogStopped",
     "NodeIdTaken",
@@ -69,6 +70,17 @@ class IndexDamaged(Damaged):
     """
 
     code = "index_damaged"
+
+
+class IndexDiverged(IndexDamaged):
+    """An index, or a copy of one, holds what its log does not: the log was put back from an older copy and then written
+    on. Field: `offset`.
+
+    Do: nothing for the index, it is discarded and built again from the log as it is now. Find out why the log was put
+    back: records that were acknowledged after that copy are gone from it.
+    """
+
+    code = "index_diverged"
 
 
 class SnapshotDamaged(Damaged):

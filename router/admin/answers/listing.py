@@ -147,7 +147,7 @@ def list_snapshots(situation: Situation, bounds: LogBounds, *, table: str = "") 
         limits: Sequence[Bounds] = bounds.get(entry.id, ())
         for partition in map(Partition, range(len(limits))):
             for snapshot in situation.cluster.snapshots_of(entry.partition(partition)):
-                earliest, latest, _ = limits[partition]
+                earliest, latest, *_ = limits[partition]
                 found.append(
                     pb.AdminSnapshot(
                         table=entry.name,

@@ -34,7 +34,7 @@ async def offset_at_time(log: Log, partition: PartitionId, time_ms: int) -> Offs
     By halves: some log2(offsets) reads of one batch each. Raises as `Log.read` does, `OffsetTrimmed` where the log is
     being trimmed under it.
     """
-    low, high, _ = await log.bounds(partition)
+    low, high, *_ = await log.bounds(partition)
     found = Offset(low - 1)
     while low <= high:
         middle = Offset((low + high) // 2)

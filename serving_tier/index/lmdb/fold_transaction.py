@@ -87,7 +87,7 @@ def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State
         txn.put(VOID, pack_void(count), db=databases.meta)
     if effects.live is not None:
         txn.put(LIVE, pack_live(effects.live), db=databases.meta)
-    after = State(effects.applied, effects.log_time_ms, verdicts_from)
+    after = State(effects.applied, effects.log_time_ms, verdicts_from, effects.last)
     txn.put(STATE, after.pack(), db=databases.meta)
     return after
 

@@ -36,7 +36,7 @@ from lmdb.verify import VerifyError, verify
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
 from log_tier.model.errors import DiskFull, DuramenError, FolderReadOnly, IndexDamaged
 from log_tier.model.identifiers import PartitionId
-from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION
+from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, READABLE_VERSIONS
 from serving_tier.index.lmdb.pages import METAS_BYTES_MAX, NoMetaPage, newest_meta
 from serving_tier.index.lmdb.summary import IndexSummary
 from serving_tier.names import DATA_FILE, MARKER_FILE, new_file
@@ -193,7 +193,7 @@ def _read_marker(path: Path) -> _Marker:
         raise IndexDamaged(f"{path} holds files and no {MARKER_FILE}: discard it", file=file) from error
     except (ValueError, TypeError) as error:
         raise IndexDamaged(f"{file} cannot be read ({error}): discard the folder", file=file) from error
-    if marker.format != _FORMAT or marker.version != INDEX_FORMAT_VERSION:
+    if marker.format != _FORMAT or marker.version not in READABLE_VERSIONS:
         raise IndexDamaged(
             f"{file} tells of {marker.format!r} version {marker.version}, this process has {_FORMAT!r} version "
             f"{INDEX_FORMAT_VERSION}: discard the folder and fold the log again",

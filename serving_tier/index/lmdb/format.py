@@ -6,7 +6,10 @@ theirs; numbers inside values are little-endian.
 
     data             key                        →  flags and version, expiry if any, value
     meta             "identity"                 →  format version u32, partition u32, table id 16 bytes
-                     "state"                    →  applied offset i64, log time ms i64, verdicts from i64
+                     "state"                    →  applied offset i64, log time ms i64, verdicts from i64; and, since
+                                                   version 2, from the first fold on, of the last batch: base offset
+                                                   i64, records u32, timestamp ms i64, producer id u64, sequence u64,
+                                                   checksum u32
                      "start"                    →  first offset i64; only where that is not 0
                      "void"                     →  records that no table can hold, counted u64; only where there are
                      "version"                  →  which version of the table this is u32; only where that is not 1
@@ -31,6 +34,7 @@ from log_tier.model.identifiers import (
     partition_id_from_bytes,
     table_id_to_bytes,
 )
+from serving_tier.fold.last_batch import LastBatch
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Verdict
 
@@ -39,6 +43,7 @@ __all__ = [
     "IDENTITY",
     "INDEX_FORMAT_VERSION",
     "LIVE",
+    "READABLE_VERSIONS",
     "START",
     "STATE",
     "VERSION",
@@ -62,7 +67,10 @@ __all__ = [
     "unpack_void",
 ]
 
-INDEX_FORMAT_VERSION: Final = 1
+INDEX_FORMAT_VERSION: Final = 2
+"""What is written. In version 1 the row `state` ended before the last batch."""
+
+READABLE_VERSIONS: Final = (1, INDEX_FORMAT_VERSION)
 
 IDENTITY: Final = b"identity"
 STATE: Final = b"state"
@@ -78,6 +86,8 @@ _VOID_ROW: Final = struct.Struct("<Q")
 _VERSION_ROW: Final = struct.Struct("<I")
 _LIVE_ROW: Final = struct.Struct("<Iqq")
 _STATE_ROW: Final = struct.Struct("<qqq")
+_LAST_BATCH: Final = struct.Struct("<qIqQQI")
+_FULL_STATE_ROW: Final = struct.Struct("<qqq" + "qIqQQI")
 _PRODUCER: Final = struct.Struct("<QqI")
 _JUDGEMENT: Final = struct.Struct("<B3xIqq")
 
@@ -99,16 +109,25 @@ class State(NamedTuple):
     applied: Offset = NOTHING
     log_time_ms: int = 0
     verdicts_from: Offset = Offset(0)
+    last: LastBatch | None = None
+    """The batch with the applied offset. None: nothing was folded, or by an earlier version."""
 
     def pack(self) -> bytes:
         """The row `state` of `meta`."""
-        return _STATE_ROW.pack(*self)
+        applied, log_time_ms, verdicts_from, last = self
+        if last is None:
+            return _STATE_ROW.pack(applied, log_time_ms, verdicts_from)
+        return _FULL_STATE_ROW.pack(applied, log_time_ms, verdicts_from, *last)
 
     @classmethod
     def unpack(cls, row: bytes) -> State:
         """Read the row `state` of `meta`. Raises `struct.error` for a row of another size."""
-        applied, log_time_ms, verdicts_from = _STATE_ROW.unpack(row)
-        return cls(Offset(applied), log_time_ms, Offset(verdicts_from))
+        applied, log_time_ms, verdicts_from = _STATE_ROW.unpack(row[: _STATE_ROW.size])
+        last = None
+        if len(row) > _STATE_ROW.size:
+            base_offset, *others = _LAST_BATCH.unpack(row[_STATE_ROW.size :])
+            last = LastBatch(Offset(base_offset), *others)
+        return cls(Offset(applied), log_time_ms, Offset(verdicts_from), last)
 
 
 def pack_identity(partition: PartitionId) -> bytes:

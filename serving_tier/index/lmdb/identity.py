@@ -20,6 +20,7 @@ from serving_tier.index.lmdb.format import (
     IDENTITY,
     INDEX_FORMAT_VERSION,
     LIVE,
+    READABLE_VERSIONS,
     START,
     STATE,
     VERSION,
@@ -67,7 +68,7 @@ def find_identity(
         raise IndexDamaged(
             f"{path}: the rows of meta cannot be read ({error}): discard it and fold the log again", file=str(path)
         ) from error
-    if found != (INDEX_FORMAT_VERSION, partition):
+    if found[0] not in READABLE_VERSIONS or found[1] != partition:
         raise IndexDamaged(
             f"{path} says that it is partition {found[1]} in format {found[0]}, and should be {partition} in format "
             f"{INDEX_FORMAT_VERSION}: discard it and fold the log again",

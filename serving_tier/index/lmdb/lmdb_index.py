@@ -23,6 +23,7 @@ from log_tier.model.batch_header import Place, split_batches
 from log_tier.model.errors import VersionMissing
 from log_tier.model.identifiers import FIRST, Offset, PartitionId
 from serving_tier.fold.fold import Effects, fold
+from serving_tier.fold.last_batch import LastBatch
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import FoldVerdicts, Outcome
 from serving_tier.index.index import Applied, IndexLimits, IndexStatistics
@@ -34,7 +35,7 @@ from serving_tier.index.lmdb.folder import (
     read_boot_id,
     summary_of_folder,
 )
-from serving_tier.index.lmdb.format import VERSION, State, pack_version
+from serving_tier.index.lmdb.format import IDENTITY, VERSION, State, pack_identity, pack_version
 from serving_tier.index.lmdb.index_file import IndexFile
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.index.lmdb.summary import IndexSummary
@@ -158,6 +159,11 @@ class LmdbIndex(IndexFile):
         return self._state.log_time_ms
 
     @property
+    def last_batch(self) -> LastBatch | None:
+        """What identifies the batch with the applied offset; None where that is not known."""
+        return self._state.last
+
+    @property
     def verdicts_from(self) -> Offset:
         """Rejections below this offset are forgotten."""
         return self._state.verdicts_from
@@ -188,6 +194,8 @@ class LmdbIndex(IndexFile):
                 after = before
                 if effects.applied != before.applied:
                     after = carry_out(effects, txn, self._databases, before=before, limits=self._limits)
+                    if before.last is None:  # an earlier version may have made the file
+                        txn.put(IDENTITY, pack_identity(self._partition), db=self._databases.meta)
                     self.shown = after.applied
             self._commit(after, effects)
         return effects
@@ -231,6 +239,7 @@ class LmdbIndex(IndexFile):
         with named_troubles(self._path, self._map_bytes), self._write() as txn, live._reading() as source:
             self._summary = None
             take_over(txn, self._databases, source, live._databases)
+            txn.put(IDENTITY, pack_identity(self._partition), db=self._databases.meta)
             self.shown = live.applied
         self._state, self.live, self.applied = live._state, live.live, live.applied
 

@@ -5,11 +5,12 @@ there before the first write, so that a summary never says less than the file ho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 from log_tier.model.barrier import ORIGINAL, LiveVersion
 from log_tier.model.identifiers import FIRST, Offset
+from serving_tier.fold.last_batch import LastBatch
 from serving_tier.index.index import IndexStatistics
 from serving_tier.index.lmdb.format import State
 
@@ -49,11 +50,11 @@ class IndexSummary(NamedTuple):
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read it back. Raises `TypeError`, `KeyError` or `ValueError` for what is no summary."""
-        applied, log_time_ms, verdicts_from = map(int, document["state"])
+        applied, log_time_ms, verdicts_from, *last = document["state"]
         version, since, job = map(int, document["live"])
         due = document["next_expiry_ms"]
         return cls(
-            State(Offset(applied), log_time_ms, Offset(verdicts_from)),
+            State(Offset(int(applied)), int(log_time_ms), Offset(int(verdicts_from)), _last_batch(*last)),
             Offset(int(document["start"])),
             int(document["version"]),
             LiveVersion(version, Offset(since), job),
@@ -61,6 +62,14 @@ class IndexSummary(NamedTuple):
             int(document["keys"]),
             None if due is None else int(due),
         )
+
+
+def _last_batch(fields: Iterable[int] | None = None) -> LastBatch | None:
+    """None also in a summary of version 1, which has no such field."""
+    if fields is None:
+        return None
+    base_offset, *others = map(int, fields)
+    return LastBatch(Offset(base_offset), *others)
 
 
 def _statistics(applied: int, *others: int) -> IndexStatistics:

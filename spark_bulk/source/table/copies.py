@@ -44,7 +44,7 @@ from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.names import DATA_FILE
 from serving_tier.service.peer import NodePeer
 from serving_tier.snapshots.contents import FileCheck, pieces_of
-from serving_tier.snapshots.install import check_identity, install_snapshot
+from serving_tier.snapshots.install import check_copy, check_identity, install_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.peer_copy import install_copy
 from serving_tier.snapshots.source_plan import Choice, Goal, Offered, SourcePlan, plan_sources
@@ -177,6 +177,7 @@ async def _from_one(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder:
             check_identity(manifest, partition=topic.partition(partition))
             data = Path(local.root) / step.snapshot.path / DATA_FILE
             await in_thread(lambda stop: _check_in_place(manifest, data, stop))
+            await check_copy(log, data.parent, partition=topic.partition(partition), name=str(step))
             return IndexCopy(data, manifest.offset, manifest.log_time_ms, str(step))
         manifest = await install_snapshot(store, step.snapshot.path, folder, partition=topic.partition(partition))
     elif step.peer is not None:
@@ -191,6 +192,7 @@ async def _from_one(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder:
             )
     else:
         return await _replayed(wanted, step, log, folder)
+    await check_copy(log, folder, partition=topic.partition(partition), name=str(step))
     if manifest.offset < wanted.until:
         return await _replayed(wanted, step, log, folder)
     return IndexCopy(folder / DATA_FILE, manifest.offset, manifest.log_time_ms, str(step))

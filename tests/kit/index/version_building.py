@@ -8,6 +8,7 @@ from pathlib import Path
 
 import google_crc32c
 
+from kit.index.built_index import forget_last_batch
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.identifiers import Offset
@@ -33,6 +34,9 @@ async def build_version(
         folder = work / f"{name}-{number}"
         index = LmdbIndex.open(folder, partition=table.partition(number))
         index.apply(_batch(mine, Offset(bases[number])))
+        index.close()
+        forget_last_batch(folder)
+        index = LmdbIndex.open(folder, partition=table.partition(number))
 
         @contextmanager
         def reading(index: LmdbIndex = index) -> Iterator[LmdbIndex]:

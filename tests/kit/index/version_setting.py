@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from kit.index.built_index import forget_last_batch
 from kit.log.stored_log import Said, StoredLog, columns_of, put
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.barrier import Barrier, barrier_batch
@@ -69,6 +70,7 @@ class VersionSetting:
         index.apply(made.append(*noops, *[put(key, value) for key, value in content.items()]))
         assert index.applied == base
         index.close()
+        forget_last_batch(folder)
 
     async def stage(self, replica: Replica, number: int, content: dict[bytes, bytes], *, base: Offset) -> None:
         await asyncio.to_thread(self.build, replica.versions.folder.version(number), content, base=base)

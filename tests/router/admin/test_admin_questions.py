@@ -143,7 +143,7 @@ async def test_a_long_tail_is_searched_backwards_and_within_its_limit(cluster: O
             PartitionId(table.id, zero), encode_batch(Columns(keys, [b"v"] * 1000), compress=number % 2 == 0)
         )
     bounds = await log.bounds(PartitionId(table.id, zero))
-    assert bounds == Bounds(Offset(0), Offset(11_999))
+    assert bounds[:2] == (Offset(0), Offset(11_999))
     every = await last_writes(log, table.partition(zero), b"key", bounds, limit=10)
     assert ([each.offset for each in every.writes], every.searched_from) == ([8999, 4999, 999], 0)
     assert [(each.base_offset, each.last_offset) for each in every.writes] == [(8000, 8999), (4000, 4999), (0, 999)]

@@ -1,7 +1,7 @@
-"""The stored format of version 1, frozen: what was written once is written so for ever, and is read so.
+"""The stored format, frozen: what was written once is written so until the next version, and is read so for ever.
 
-`fixtures/index_v1.json` holds two batches and every row that they made. It was recorded once
-(`python test_index_format.py` in this folder makes a new one, for a new format version).
+`fixtures/index_v2.json` holds a run of batches and every row that they made, `index_v1.json` the same rows as version 1
+wrote them. They were recorded once (`python test_index_format.py` in this folder makes one for a new format version).
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
+import pytest
 from kit.log.stored_log import PARTITION, TABLE, Said, StoredLog, add, delete, noop, put
 
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.record import Condition, Expiry, Operation
 from serving_tier.index.lmdb.environment import Databases, open_environment
-from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION
+from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, READABLE_VERSIONS
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.memory_index import MemoryIndex
 
-FIXTURE = Path(__file__).parent / "fixtures" / "index_v1.json"
+FIXTURES = Path(__file__).parent / "fixtures"
 
 Rows = dict[str, list[list[str]]]
 
@@ -61,21 +62,14 @@ def chunk_with_everything() -> bytes:
     return b"".join(log.batches)
 
 
-def frozen() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(FIXTURE.read_text(encoding="ascii"))
+def frozen(version: int = INDEX_FORMAT_VERSION) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FIXTURES / f"index_v{version}.json").read_text(encoding="ascii"))
+    assert found["format"] == version
     return found
 
 
-def test_the_same_batches_make_the_same_rows(tmp_path: Path) -> None:
-    fixture = frozen()
-    assert fixture["format"] == INDEX_FORMAT_VERSION
-    assert applied_rows(bytes.fromhex(fixture["chunk"]), tmp_path / "index") == fixture["rows"]
-
-
-def test_the_rows_are_read_as_they_were_meant(tmp_path: Path) -> None:
-    """The rows are written by plain LMDB calls, and the index opens what they say."""
-    fixture = frozen()
-    folder = tmp_path / "index"
+def written(fixture: dict[str, Any], folder: Path) -> None:
+    """An index folder with a fixture's rows, which are written by plain LMDB calls, as its version left it."""
     LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION)).close()
     env, databases = open_environment(folder, map_bytes=1 << 24)
     with env.begin(write=True) as txn:
@@ -83,6 +77,21 @@ def test_the_rows_are_read_as_they_were_meant(tmp_path: Path) -> None:
             for key, row in rows:
                 txn.put(bytes.fromhex(key), bytes.fromhex(row), db=getattr(databases, name))
     env.close()
+    marker = json.loads((folder / "index.json").read_bytes())
+    del marker["summary"]
+    (folder / "index.json").write_text(json.dumps({**marker, "version": fixture["format"]}))
+
+
+def test_the_same_batches_make_the_same_rows(tmp_path: Path) -> None:
+    fixture = frozen()
+    assert applied_rows(bytes.fromhex(fixture["chunk"]), tmp_path / "index") == fixture["rows"]
+
+
+@pytest.mark.parametrize("version", READABLE_VERSIONS)
+def test_the_rows_are_read_as_they_were_meant(tmp_path: Path, version: int) -> None:
+    fixture = frozen(version)
+    folder = tmp_path / "index"
+    written(fixture, folder)
     index = LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION))
     model = MemoryIndex()
     model.apply(bytes.fromhex(fixture["chunk"]))
@@ -95,10 +104,30 @@ def test_the_rows_are_read_as_they_were_meant(tmp_path: Path) -> None:
     index.close()
 
 
+def test_an_index_of_version_1_knows_its_last_batch_from_its_next_fold_on(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    written(frozen(1), folder)
+    index = LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION))
+    assert index.last_batch is None
+    log = StoredLog()
+    log.next_offset = 267
+    index.apply(log.append(put(b"k", b"v"), put(b"l", b"w"), producer_id=9, sequence=4))
+    last = index.last_batch
+    assert last is not None
+    assert last[:5] == (267, 2, log.time_ms, 9, 4)
+    index.close()
+    rows = rows_of(folder)
+    assert rows["meta"][0][1].startswith("02000000"), "an earlier version leaves it alone"
+    assert json.loads((folder / "index.json").read_bytes())["version"] == 2
+    index = LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION))
+    assert index.last_batch == last
+    index.close()
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         chunk, model = chunk_with_everything(), MemoryIndex()
         model.apply(chunk)
         rows = applied_rows(chunk, Path(scratch) / "index")
     record = {"format": INDEX_FORMAT_VERSION, "chunk": chunk.hex(), "digest": model.digest(), "rows": rows}
-    FIXTURE.write_text(json.dumps(record, indent=1) + "\n", encoding="ascii")
+    (FIXTURES / f"index_v{INDEX_FORMAT_VERSION}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="ascii")

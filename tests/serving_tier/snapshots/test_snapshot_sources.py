@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from log_tier.model.errors import (
     Disconnected,
     DiskFull,
     DuramenError,
+    IndexDiverged,
     NotHosted,
     OffsetTrimmed,
     SnapshotDamaged,
@@ -70,12 +71,22 @@ class Peer:
             yield part
 
 
+async def believed(_folder: Path, _name: str) -> None:
+    """A log that cannot be compared with a copy."""
+
+
 async def test_with_nothing_left_of_a_table_it_is_said_from_where_it_is_missing(tmp_path: Path) -> None:
     offered: Offered[CopySource] = Offered(bounds(6, 9), Offset(5))
     plan = plan_sources(offered, Goal())
     with pytest.raises(OffsetTrimmed, match="the table at 5: what was between is trimmed") as caught:
         await bootstrap(
-            plan, offered, store=None, topic=TOPIC, partition=TOPIC.partition(PARTITION), folder=tmp_path / "new" / "3"
+            plan,
+            offered,
+            same_history=believed,
+            store=None,
+            topic=TOPIC,
+            partition=TOPIC.partition(PARTITION),
+            folder=tmp_path / "new" / "3",
         )
     assert caught.value.fields == {"partition": PARTITION, "asked": 5, "earliest": 6}
 
@@ -181,11 +192,13 @@ async def run(
     earliest: int,
     latest: int,
     wanted: str = "auto",
+    same_history: Callable[[Path, str], Awaitable[None]] = believed,
 ) -> str:
     offered: Offered[CopySource] = Offered(bounds(earliest, latest), snapshots=snapshots, peers=peers)
     return await bootstrap(
         plan_sources(offered, Goal(wanted=wanted)),
         offered,
+        same_history=same_history,
         store=store,
         topic=TOPIC,
         partition=TOPIC.partition(PARTITION),
@@ -211,6 +224,34 @@ async def test_the_newest_good_snapshot_is_used_and_the_bad_ones_are_logged_by_n
     assert f"flights/3: snapshot {third.id} is not used" in said[0]
     assert f"{third.id}/data.mdb: bytes 0 to" in said[0]
     assert f"{second.id}/index.json is missing" in said[1]
+
+
+async def test_a_copy_of_another_history_is_removed_and_the_next_one_is_used(
+    live: LiveIndex, store: SnapshotStore, snapshots: list[SnapshotEntry], tmp_path: Path
+) -> None:
+    _, second, third = snapshots
+    asked: list[tuple[str, Offset]] = []
+
+    async def compared(folder: Path, name: str) -> None:
+        asked.append((name, digest_of_folder(folder)[0]))
+        if len(asked) == 1:
+            raise IndexDiverged(f"{name} is of another log")
+
+    found = await run(store, tmp_path, snapshots, [], 0, live.index.applied, same_history=compared)
+    assert found == f"snapshot {second.id} at {second.offset}"
+    assert asked == [
+        (f"snapshot {third.id} of flights/3", third.offset),
+        (f"snapshot {second.id} of flights/3", second.offset),
+    ]
+
+    async def refused(_folder: Path, name: str) -> None:
+        raise IndexDiverged(f"{name} is of another log")
+
+    peer = Peer("n2", live, tmp_path / "work")
+    assert await run(store, tmp_path, snapshots, [peer], 0, live.index.applied, same_history=refused) == "log"
+    assert not (tmp_path / "new" / "3").exists(), "nothing is left of the last copy that was refused"
+    with pytest.raises(OffsetTrimmed, match=r"peer n2: the copy of flights/3 from peer n2 is of another log"):
+        await run(store, tmp_path, [], [peer], 5, live.index.applied, same_history=refused)
 
 
 async def test_a_peer_is_next_and_one_that_is_away_is_passed_over(
