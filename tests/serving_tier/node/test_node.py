@@ -212,7 +212,8 @@ async def test_a_log_whose_clock_is_behind_is_not_flooded(
     ahead = await Node.open(log, tmp_path / "index", clock=SetClock(fast))
     await host_all(ahead, topic)
     await put_expiring(log, topic.id, ZERO, 500)
-    await until(lambda: len(ticks) > 60)
+    replica = ahead.replica(topic.partition(ZERO))
+    await until(lambda: len(ticks) > 60 and replica.applied >= 2)
     await ahead.close()
     assert 2 <= (await log.bounds(topic.partition(ZERO))).latest <= 20
 

@@ -167,7 +167,7 @@ async def test_the_files_are_closed_before_anybody_may_remove_them(
 
     async with setting.replica("a") as replica:
         base = await setting.write(put(b"a", b"1"))
-        await setting.write(put(b"a", b"2"))
+        await applied(replica, await setting.write(put(b"a", b"2")))
         folder = replica.versions.folder.version(2)
         await asyncio.to_thread(setting.build, folder, {b"a": b"x"}, base=base)
         monkeypatch.setattr(LmdbIndex, "close", close)
@@ -197,7 +197,7 @@ async def test_a_version_that_ends_by_a_bug_keeps_nobody_waiting(
 
     async with setting.replica("a") as replica:
         base = await setting.write(put(b"a", b"1"))
-        await setting.write(put(b"a", b"2"))
+        await applied(replica, await setting.write(put(b"a", b"2")))
         monkeypatch.setattr(StandbyVersions, "_follow", bug)
         with pytest.raises(DuramenError, match=r"version 2 of flights/0 ended at 0 by a bug: RuntimeError\('a bug'\)"):
             async with within(DEADLINE_S):
