@@ -20,8 +20,10 @@ from log_tier.model.errors import FolderInUse
 
 __all__ = ["NO_SPACE", "Disk", "File", "FileIdentity", "LocalDisk", "SyncFailed", "named", "replace_file"]
 
-NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The errors that pass when space is freed."""
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""A file cannot grow: the disk is full, or a quota or the limit of the process on a file's size (`ulimit -f`) is met.
+What was written stands, and the next try may fit.
+"""
 
 # What writev takes in one call (IOV_MAX of Linux).
 _BUFFERS_MAX: Final = 1024

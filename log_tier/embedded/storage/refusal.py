@@ -27,7 +27,7 @@ def refusal_of(error: OSError, folder: Path) -> DuramenError:
             file=file,
         )
     if error.errno in NO_SPACE:
-        return DiskFull(f"{file} cannot grow: {why}; free space and try again", file=file)
+        return DiskFull(f"{file} cannot grow: {why}; {_remedy(error, 'free space')}", file=file)
     if error.errno in _READ_ONLY:
         return FolderReadOnly(
             f"{file} cannot be opened or written: {why}; make it writable for this user, or choose another folder",
@@ -49,6 +49,12 @@ def no_room(error: OSError, folder: Path) -> DuramenError:
     if error.errno not in NO_SPACE or isinstance(error, SyncFailed):
         raise error
     return DiskFull(
-        f"{error.filename or folder} cannot grow: {error.strerror}. This batch was not written; free space or trim the "
-        "log, and try again"
+        f"{error.filename or folder} cannot grow: {error.strerror}. This batch was not written; "
+        f"{_remedy(error, 'free space or trim the log')}"
     )
+
+
+def _remedy(error: OSError, more_space: str) -> str:
+    if error.errno == errno.EFBIG:
+        return "raise the limit on the size of a file (ulimit -f) and start again"
+    return f"{more_space} and try again"

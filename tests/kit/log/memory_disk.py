@@ -123,6 +123,8 @@ class MemoryDisk:
         self.locks: set[Path] = set()
         self.space: int | None = None
         """Bytes that are free; None: enough."""
+        self.no_space = errno.ENOSPC
+        """What a file that cannot grow is refused with."""
         self.steps = 0
         self.ticks = 0
         """Changes so far, in all lives of the disk: its time."""
@@ -147,7 +149,7 @@ class MemoryDisk:
         """Take space, or give it back where `size` is negative."""
         if self.space is not None:
             if size > self.space:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                raise OSError(self.no_space, os.strerror(self.no_space))
             self.space -= size
 
     def after_power_loss(self, chance: random.Random, *, keep_everything: bool = False) -> MemoryDisk:

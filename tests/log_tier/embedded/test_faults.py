@@ -131,8 +131,14 @@ async def test_a_waiting_follower_survives_a_stopped_log() -> None:
             await asyncio.wait_for(waiting, 20)
 
 
-async def test_a_full_disk_refuses_keeps_reading_and_goes_on_when_space_returns() -> None:
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [(errno.ENOSPC, "free space"), (errno.EDQUOT, "free space"), (errno.EFBIG, "ulimit -f")],
+    ids=["ENOSPC", "EDQUOT", "EFBIG"],
+)
+async def test_a_full_disk_refuses_keeps_reading_and_goes_on_when_space_returns(number: int, remedy: str) -> None:
     disk = MemoryDisk()
+    disk.no_space = number
     log = await open_log(disk)
     topic = await log.create_topic("flights", partitions=2)
     disk.space = 5_000
@@ -143,7 +149,7 @@ async def test_a_full_disk_refuses_keeps_reading_and_goes_on_when_space_returns(
             written += 1
     assert 5 < written < 1000
     for _ in range(3):
-        with pytest.raises(DiskFull, match="free space"):
+        with pytest.raises(DiskFull, match=remedy):
             await log.append(topic.partition(ZERO), plain_batch("refused", value=b"x" * 100))
     assert keys_of(await read_all(log, topic.id)) == {n: b"k%d" % n for n in range(written)}
     disk.space = None
