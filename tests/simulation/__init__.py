@@ -49,15 +49,18 @@ closed one does, but nothing that it does meanwhile gets out; its indexes are th
 checker are those of `duramen check`: every replica is read and held against the log. After the last fault everything
 must be level within a minute of virtual time.
 
-**What it does not do yet.** Jobs (moves, swaps, restores) and snapshots are not in it, and the Redis endpoint is not in
-the cluster. LMDB is real and has no crash points: an index is closed cleanly, and in half of the restarts it
-is gone. The disk does not
-flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit is one step of the simulated
-thread: a reader never runs between its write and its sync.
+**Jobs.** In most runs of a cluster an operator begins jobs meanwhile, at any node: moves, rebalances, restores,
+changes of the replicas, snapshots; and makes and drops tables. Which steps of which jobs an incident met is counted.
+In the end no task is left over, everybody has the newest map, and the checker reads what the jobs have made.
+
+**What it does not do yet.** Versions (stage, swap, rollback, clear), trims and a shared snapshot store are not in it,
+and the Redis endpoint is not in the cluster. LMDB is real and has no crash points: an index is closed cleanly, and in
+half of the restarts it is gone. The disk does not flip bits or misdirect writes (`tests/log_tier/embedded/recovery`
+does), and a commit is one step of the simulated thread: a reader never runs between its write and its sync.
 
 **Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_clock.py`, `simulated_disk.py`, `book.py`,
 `log_world.py`, `simulated_machine.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`, `api_traffic.py`,
 `resp_ledger.py`, `resp_traffic.py`, `simulated_network.py`, `simulated_grpc.py`, `simulated_process.py`,
-`cluster_world.py`, `cluster_incidents.py`, `cluster_traffic.py`, `planted.py`, `planted_database.py`,
-`planted_resp.py`, `planted_cluster.py`, `worlds.py`, `run.py`, `__main__.py`.
+`cluster_world.py`, `cluster_jobs.py`, `cluster_incidents.py`, `cluster_traffic.py`, `planted.py`,
+`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `worlds.py`, `run.py`, `__main__.py`.
 """

@@ -6,6 +6,7 @@ import asyncio
 from typing import Final
 
 from simulation.book import Broken
+from simulation.cluster_jobs import maps_differ, meets_jobs, unfinished, work
 from simulation.cluster_world import ClusterWorld
 from simulation.plan import Incident
 
@@ -39,6 +40,7 @@ def _disk_failures(world: ClusterWorld) -> int:
 async def happen(world: ClusterWorld, stop: asyncio.Event) -> None:
     """Let the plan's faults and incidents happen; when `stop` is set and they are over, wait until all is level."""
     happening = [asyncio.create_task(_meet(world, each)) for each in world.plan.incidents]
+    happening.append(asyncio.create_task(work(world, stop)))
     try:
         await world.machine.faults(_PACE)
         await stop.wait()
@@ -57,6 +59,7 @@ async def _meet(world: ClusterWorld, incident: Incident) -> None:
     one, other, seconds, network = incident.one, incident.other, incident.seconds, world.network
     world.story.tell("incident", f"{incident.kind} {one} {other} for {seconds:.2f} s")
     world.story.met[f"incident {incident.kind}"] += 1
+    meets_jobs(world, incident.kind)
     if incident.kind in ("kill", "stop"):
         world.keeps[one] = incident.kind == "stop" or incident.keeps
         world.processes[one].end(politely=incident.kind == "stop", down_s=seconds)
@@ -106,4 +109,8 @@ def _not_level(world: ClusterWorld) -> str:
         for replica in plane.node:
             if replica.state != "ready":
                 return f"{name} has {replica.name} {replica.state}: {replica.failure}"
+    if maps_differ(world):
+        return "somebody has an older map"
+    for job, task in unfinished(world):
+        return f"job {job.id} ({job.kind} {job.subject}) has {task.action} {task.state} on {task.node}: {task.note}"
     return ""

@@ -39,8 +39,10 @@ async def cluster_traffic(world: ClusterWorld) -> None:
     )
 
     async def connect() -> Database:
-        targets = chance.sample([f"{name}:7070" for name in (*NODES, "router")], chance.choice((1, 2, 4)))
         direct = chance.random() < 0.7
+        # A node serves what it holds; who does not ask all of them asks a router.
+        nodes = chance.sample([f"{name}:7070" for name in (*NODES, "router")], chance.choice((1, 2, 4)))
+        targets = nodes if direct else ["router:7070"]
         while True:
             try:
                 return await aio.connect(targets, timeout=5.0, direct=direct)

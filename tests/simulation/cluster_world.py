@@ -60,6 +60,8 @@ class ClusterWorld:
         """Whether a node that ends finds its indexes again."""
         self.nodes: dict[str, tuple[ServingNode, LocalData]] = {}
         """Those that live."""
+        self.catalogs: dict[str, Catalog] = {}
+        """Of the nodes and the router, as far as they live."""
         self.failures_seen = 0
         """Failures of the log's disk after which its server was started again."""
         self.processes = {
@@ -108,6 +110,7 @@ class ClusterWorld:
         if process.name == "log":
             self.machine.end_of_life()
         self.nodes.pop(process.name, None)
+        self.catalogs.pop(process.name, None)
         if process.name in NODES and not self.keeps.pop(process.name, True):
             shutil.rmtree(self.machine.folder / process.name / "index", ignore_errors=True)
             self.story.tell(process.name, "the indexes are gone")
@@ -145,6 +148,7 @@ class ClusterWorld:
         opened.push_async_callback(add_node_services(server, plane, node, admin, role="node", log_url=LOG_URL))
         node.ended.add_done_callback(partial(self._node_ended, process))
         self.nodes[name] = node, plane
+        self.catalogs[name] = catalog
         server.listen()
 
     def _node_ended(self, process: SimulatedProcess, ended: asyncio.Future[DuramenError]) -> None:
@@ -167,4 +171,5 @@ class ClusterWorld:
         tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), server.registry)  # type: ignore[no-untyped-call]
         maps = ClusterService(catalog, server.streams, role="router", log_url=LOG_URL)
         cluster_pb2_grpc.add_ClusterServicer_to_server(maps, server.registry)  # type: ignore[no-untyped-call]
+        self.catalogs[process.name] = catalog
         server.listen()

@@ -1,0 +1,106 @@
+"""An operator's work on a simulated cluster: jobs on the table that clients use, and tables that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import Any, Final
+
+from duramen import aio
+from log_tier.catalog.cluster_map import ClusterMap, Job, TableEntry, Task
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Partition
+from router.admin.client import AdminConnection
+from router.admin.verbs import Change, Move, Rebalance, RestoreNode, SetReplicas, TakeSnapshots
+from simulation.cluster_world import NODES, ClusterWorld
+
+__all__ = ["maps_differ", "meets_jobs", "unfinished", "work"]
+
+_ASK_S: Final = 3.0
+_WORKS_CHANCE: Final = 0.6
+"""Of the runs, so many have an operator: the others are quicker to search."""
+_VERBS: Final = ("snapshot", "move", "restore", "rebalance", "replicas", "table")
+
+
+async def work(world: ClusterWorld, stop: asyncio.Event) -> None:
+    """Begin jobs until `stop` is set. Which ones there are is drawn first."""
+    chance = random.Random(f"jobs {world.plan.seed}")
+    if chance.random() > _WORKS_CHANCE:
+        return
+    possible = [verb for verb in _VERBS if chance.random() < 0.5] or ["move"]
+    pause_s = chance.choice((0.3, 1.0))
+    made = 0
+    while not stop.is_set():
+        await asyncio.sleep(chance.random() * 2 * pause_s)
+        verb, target = chance.choice(possible), f"{chance.choice(NODES)}:7070"
+        try:
+            if verb == "table":
+                made += 1
+                await _table(target, f"other{made // 2 % 2}", drop=bool(made % 2 == 0))
+                words = "done"
+            elif (change := _change(world, verb, chance)) is None:
+                continue
+            else:
+                async with AdminConnection(target, timeout=_ASK_S) as admin:
+                    words = f"job {(await admin.start(change)).job}"
+        except DuramenError as error:
+            words = f"{type(error).__name__}: {error.message}"
+            world.story.met[f"job {verb} refused: {error.code}"] += 1
+        else:
+            world.story.met[f"job {verb} begun"] += 1
+        world.story.tell("operator", f"{verb} at {target}: {words}")
+
+
+async def _table(target: str, name: str, *, drop: bool) -> None:
+    async with await aio.connect(target, timeout=_ASK_S) as database:
+        if drop:
+            await database.drop_table(name)
+        else:
+            table = await database.create_table(name, partitions=2)
+            await table.put(b"key", b"value")
+
+
+def _change(world: ClusterWorld, verb: str, chance: random.Random) -> Change | None:
+    table = _checked_table(world)
+    if table is None:
+        return None
+    partition = Partition(chance.randrange(table.partitions))
+    source = chance.choice(table.readable(partition) or NODES)
+    if verb == "move":
+        return Move(table.name, partition, source, chance.choice(NODES))
+    changes: dict[str, Any] = {
+        "snapshot": TakeSnapshots(table.name),
+        "restore": RestoreNode(chance.choice(NODES)),
+        "rebalance": Rebalance(),
+        "replicas": SetReplicas(table.name, chance.choice((1, 2, 3))),
+    }
+    return changes[verb]  # type: ignore[no-any-return]
+
+
+def _checked_table(world: ClusterWorld) -> TableEntry | None:
+    found = [table for each in _maps(world) for table in each.tables.values() if table.name.startswith("check-")]
+    return found[0] if found else None
+
+
+def _maps(world: ClusterWorld) -> list[ClusterMap]:
+    """The maps of the nodes and the router that live, the newest first."""
+    return sorted((each.map for each in world.catalogs.values()), key=lambda each: -each.version)
+
+
+def maps_differ(world: ClusterWorld) -> bool:
+    """Whether somebody has not heard of the last change of the map."""
+    return len({each.version for each in _maps(world)}) > 1
+
+
+def unfinished(world: ClusterWorld) -> Iterator[tuple[Job, Task]]:
+    """The tasks that are not over, by the newest map that anybody has."""
+    for each in _maps(world)[:1]:
+        for job, _, task in each.unfinished_tasks():
+            yield job, task
+
+
+def meets_jobs(world: ClusterWorld, fault: str) -> None:
+    """A fault happens: count the steps of jobs that it meets."""
+    for name in sorted({f"{job.kind}, {task.action} {task.state}" for job, task in unfinished(world)}):
+        world.story.met[f"step of {name}: {fault}"] += 1
