@@ -19,7 +19,6 @@ from duramen.cli.terminal.options import (
     Json,
     Level,
     MaxLag,
-    ReadLevel,
     Timeout,
     TokenOnly,
     Ttl,
@@ -97,7 +96,7 @@ def get(
     table: _Table,
     keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="One key or several.")],
     after: After = None,
-    level: Level = ReadLevel.SESSION,
+    level: Level = None,
     max_lag: MaxLag = None,
     raw: Annotated[bool, typer.Option("--raw", help="The value's bytes as they are, without a line end.")] = False,
     at: At = AT_DEFAULT,
@@ -117,7 +116,7 @@ def get(
     """
     wanted = [bytes_of(key) for key in keys]
     missing: list[bytes] = []
-    asked = level_of(level, max_lag)
+    asked = level_of(level, max_lag, after)
     with connected(at, timeout) as database:
         opened = database.table(table)
         for key in wanted:

@@ -17,7 +17,6 @@ from duramen.cli.terminal.options import (
     Json,
     Level,
     MaxLag,
-    ReadLevel,
     Timeout,
     connected,
     level_of,
@@ -44,7 +43,7 @@ def scan(
     limit: _Limit = None,
     keys_only: Annotated[bool, typer.Option("--keys", help="Keys without their values.")] = False,
     after: After = None,
-    level: Level = ReadLevel.SESSION,
+    level: Level = None,
     max_lag: MaxLag = None,
     at: At = AT_DEFAULT,
     timeout: Timeout = 10.0,
@@ -57,7 +56,7 @@ def scan(
       duramen scan flights --start AA --end AB --keys
       duramen scan flights --reverse --limit 10 --json
     """
-    asked = level_of(level, max_lag)
+    asked = level_of(level, max_lag, after)
     with connected(at, timeout) as database:
         entries = database.table(table).scan(
             prefix=None if prefix is None else bytes_of(prefix),

@@ -64,11 +64,12 @@ _PLAIN: Final[dict[ReadLevel, levels.Level]] = {
 }
 
 Level = Annotated[
-    ReadLevel,
+    ReadLevel | None,
     typer.Option(
         "--level",
-        help="strong: everything that was acknowledged when the command began; eventual: what is there; bounded: what "
-        "was acknowledged --max-lag seconds ago.",
+        help="strong: everything that was acknowledged when the command began; session: what --after has seen; "
+        "eventual: what is there, also while the log is away; bounded: what was acknowledged --max-lag seconds ago. "
+        "By default session with --after, else strong.",
     ),
 ]
 MaxLag = Annotated[
@@ -85,11 +86,19 @@ IfVersion = Annotated[
 TokenOnly = Annotated[bool, typer.Option("--token", help="Print the write's token and nothing else.")]
 
 
-def level_of(level: ReadLevel, max_lag: float | None) -> levels.Level:
-    """What the two options mean together. Raises `InvalidRequest` where they do not go together."""
+def level_of(level: ReadLevel | None, max_lag: float | None, after: str | None) -> levels.Level:
+    """What the options mean together. Raises `InvalidRequest` where they do not go together.
+
+    A command is a session of its own, which has seen nothing: without a token only a strong read sees what the command
+    before it has written.
+    """
     if (level is ReadLevel.BOUNDED) != (max_lag is not None):
         raise InvalidRequest("--level bounded and --max-lag SECONDS go together: give both, or none")
-    return levels.bounded(max_lag) if max_lag is not None else _PLAIN[level]
+    if max_lag is not None:
+        return levels.bounded(max_lag)
+    if level is None:
+        return "strong" if after is None else "session"
+    return _PLAIN[level]
 
 
 @contextmanager
