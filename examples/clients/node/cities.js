@@ -35,7 +35,8 @@ async function putAgain(servers, request) {
     try {
       return await calling(servers[attempt % servers.length], "Put")(request);
     } catch (error) {
-      const passing = [grpc.status.UNAVAILABLE, grpc.status.DEADLINE_EXCEEDED].includes(error.code);
+      const { UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED } = grpc.status; // grpc-js: the last where a connection breaks
+      const passing = [UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED].includes(error.code);
       if (attempt === 50 || !passing) throw error;
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
