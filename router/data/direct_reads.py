@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from binascii import crc_hqx
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import DuramenError, InvalidKey, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition, PartitionId
@@ -19,20 +20,62 @@ from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
 from router.data.freshness import may_answer
 
-if TYPE_CHECKING:
-    from router.data.local_data import LocalData
-    from serving_tier.replica.replica import Replica
-
-__all__ = ["NOT_FRESH", "DirectReads"]
+__all__ = ["NOT_FRESH", "DirectReads", "ServedTables"]
 
 NOT_FRESH: Final = object()
 """The index has not got that far, or the call is one for the slow path."""
 
 
+class _Index(Protocol):
+    @property
+    def applied(self) -> Offset: ...
+
+    @property
+    def shown(self) -> Offset: ...
+
+    def get_value(self, key: bytes) -> bytes | None: ...
+
+
+class _Replica(Protocol):
+    @property
+    def index(self) -> _Index: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def failure(self) -> DuramenError | None: ...
+
+
+class _Catalog(Protocol):
+    @property
+    def map(self) -> ClusterMap: ...
+
+
+class _Node(Protocol):
+    def replica(self, partition: PartitionId, /) -> _Replica: ...
+
+
+class ServedTables(Protocol):
+    """What these reads need of a `LocalData`: the map of the tables, and the replicas of this process. A client that
+    connects to a server imports this module, and neither LMDB nor gRPC with it.
+    """
+
+    @property
+    def catalog(self) -> _Catalog:
+        """The catalog, whose map has the tables."""
+        ...
+
+    @property
+    def node(self) -> _Node:
+        """The node, which has the replicas. `replica` raises `NotHosted` for another node's."""
+        ...
+
+
 class _Found(NamedTuple):
     """A table as it was found; replaced as a whole, so that no thread sees half of two."""
 
-    replicas: Sequence[Replica]
+    replicas: Sequence[_Replica]
     """Replicas and not their indexes: another version of the table puts another index in a replica's place."""
     seen: Sequence[Offset]
     """What the session has seen, by partition: the live list."""
@@ -47,7 +90,7 @@ class DirectReads:
 
     def __init__(
         self,
-        data_plane: LocalData,
+        data_plane: ServedTables,
         name: str,
         seen: Callable[[TableRef], Sequence[Offset]],
         saw: Callable[[TableRef, Partition, Offset], None],

@@ -33,6 +33,12 @@ LONG_FUNCTIONS: set[str] = set()
 FULL_FOLDERS: set[str] = set()
 CIRCLES: set[Module] = set()
 """Packages whose modules still import each other in a circle."""
+TYPE_CHECKING_ALLOWED = {
+    "duramen/__init__.py": "`connect` and `open` return a `Database`; importing `duramen` must not import the client "
+    "and asyncio with it, and a type checker takes no other word for a name that a module does not have when it runs",
+}
+"""Files with imports that exist for type checkers only, each with its reason. Everywhere else a module imports what it
+names: a function that must not cost its imports at the start is in a module that is imported when it is called."""
 
 
 def _is_generated(path: Path) -> bool:
@@ -166,6 +172,34 @@ def test_no_module_is_in_a_circle() -> None:
     assert _packages(found) == CIRCLES, "modules that import each other, TYPE_CHECKING included:\n" + "\n".join(
         map(", ".join, found)
     )
+
+
+def names_type_checking(tree: ast.Module) -> bool:
+    """Is there a branch for type checkers: `if TYPE_CHECKING`, under whatever name it was imported?"""
+    return any(
+        (isinstance(node, ast.alias | ast.Attribute) and "TYPE_CHECKING" in ast.unparse(node))
+        or (isinstance(node, ast.Name) and node.id == "TYPE_CHECKING")
+        for node in ast.walk(tree)
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("from typing import TYPE_CHECKING", True),
+        ("from typing import TYPE_CHECKING as checked", True),
+        ("import typing\nif typing.TYPE_CHECKING: import os", True),
+        ("TYPE_CHECKING = False\nif TYPE_CHECKING: import os", True),
+        ("from typing import Final", False),
+    ],
+)
+def test_a_branch_for_type_checkers_is_found(source: str, found: bool) -> None:
+    assert names_type_checking(ast.parse(source)) is found
+
+
+def test_imports_are_those_of_the_running_program() -> None:
+    found = {str(path) for path in product_files() if names_type_checking(tree_of(path))}
+    assert found == set(TYPE_CHECKING_ALLOWED), "imports under TYPE_CHECKING: " + ", ".join(sorted(found))
 
 
 def test_no_package_is_in_a_circle() -> None:

@@ -1,11 +1,24 @@
-"""`TABLE/PARTITION`, as people type it."""
+"""What many commands of `duramen admin` take: `TABLE/PARTITION` as people type it, and the options of a change."""
 
 from __future__ import annotations
+
+from typing import Annotated
+
+import typer
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Partition
 
-__all__ = ["parse_partition", "parse_place"]
+__all__ = ["DryRun", "Table", "Wait", "WaitTimeout", "Yes", "parse_partition", "parse_place"]
+
+Table = Annotated[str, typer.Argument(metavar="[TABLE]", help="The table's name; none: all tables.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and what it would cost.")]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done.")]
+WaitTimeout = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", help="How long to wait; the job goes on after that.", min=0.1),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def parse_place(text: str) -> tuple[str, Partition | None]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Final
 
 import typer
 
@@ -16,21 +17,11 @@ from duramen.cli.terminal.exits import ERROR, OK
 from duramen.cli.terminal.output import say, say_table
 from duramen.cli.terminal.text import counted
 from log_tier.model.errors import InvalidRequest
+from router.admin.client import AdminConnection
+from router.admin.verbs import Change
+from router.proto.admin_pb2 import AdminPlan, AdminStep
 
-if TYPE_CHECKING:
-    from router.admin.client import AdminConnection
-    from router.admin.verbs import Change
-    from router.proto.admin_pb2 import AdminPlan, AdminStep
-
-__all__ = ["DryRun", "Wait", "WaitTimeout", "Yes", "carry_out", "confirm", "say_plan", "wait_for"]
-
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and what it would cost.")]
-Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done.")]
-WaitTimeout = Annotated[
-    float | None,
-    typer.Option("--timeout", metavar="SECONDS", help="How long to wait; the job goes on after that.", min=0.1),
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+__all__ = ["carry_out", "confirm", "say_plan", "wait_for"]
 
 # Of one question; what is waited for is the job.
 _CALL_S: Final = 30.0
@@ -66,8 +57,6 @@ def carry_out(
             actions = {step.action for step in plan.steps}
             if not destroys_if or actions & set(destroys_if):
                 plan_id = plan.plan
-                import asyncio
-
                 await asyncio.to_thread(_confirm, plan, destroys, json)
         plan = await admin.start(change, plan_id=plan_id)
         _say(plan, json)

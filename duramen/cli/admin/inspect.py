@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from duramen.cli.admin.answer import say_answer
 from duramen.cli.admin.arguments import parse_place
-from duramen.cli.admin.connection import ask
 from duramen.cli.admin.format import local_time, offset, place
 from duramen.cli.terminal.exits import ERROR, OK, RETRY
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_table
-from duramen.cli.terminal.text import bytes_of, counted
-
-if TYPE_CHECKING:
-    from router.admin.client import AdminConnection
-    from router.proto.admin_pb2 import AdminComparison, AdminHeldKey
+from duramen.cli.terminal.text import bytes_of
 
 __all__ = ["explain", "verify"]
 
@@ -40,6 +34,10 @@ def explain(
       duramen admin explain flights UA1545
       duramen admin explain flights UA1545 --writes 100 --json
     """
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.connection import ask
+    from duramen.cli.admin.rendering import cut_text, held_value, held_version
+
     key_bytes = bytes_of(key)
     found = ask(at, timeout, lambda admin: admin.explain(table, key_bytes, writes=writes))
     if json:
@@ -50,7 +48,7 @@ def explain(
     say(f"its log holds {found.earliest:,} to {offset(found.latest)}")
     columns = ["replica", "role", "state", "applied", "version", "value"]
     rows = [
-        (each.node, each.role, each.state, offset(each.applied), _version(each), _value(each))
+        (each.node, each.role, each.state, offset(each.applied), held_version(each), held_value(each))
         for each in found.replicas
     ]
     say_table(columns, rows, right=["applied", "version"])
@@ -63,7 +61,7 @@ def explain(
             each.offset,
             local_time(each.timestamp_ms),
             each.operation + (" (atomic)" if each.grouped else ""),
-            _cut(each.value, each.value_bytes),
+            cut_text(each.value, each.value_bytes),
             "" if each.condition == "none" else each.condition,
             each.verdict,
         )
@@ -72,21 +70,6 @@ def explain(
     say_table(columns, rows_of_writes, right=["offset"])
     if len(found.writes) < writes and found.searched_from > found.earliest:
         say(f"the log was searched from offset {found.searched_from:,} on")
-
-
-def _value(each: AdminHeldKey) -> str:
-    if each.error:
-        return f"({each.error})"
-    return "(absent)" if not each.present else _cut(each.value, each.value_bytes)
-
-
-def _version(each: AdminHeldKey) -> str:
-    return offset(each.version if each.HasField("version") else None)
-
-
-def _cut(text: str, size: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 60 else f"{line[:60]}… ({counted(size, 'byte')})"
 
 
 def verify(
@@ -104,6 +87,11 @@ def verify(
       duramen admin verify flights
       duramen admin verify flights/3 --json
     """
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.connection import ask
+    from duramen.cli.admin.rendering import say_comparison
+    from router.admin.client import AdminConnection
+
     table, partition = parse_place(where)
     codes: set[int] = set()
 
@@ -113,22 +101,7 @@ def verify(
             if json:
                 say_answer(each, flush=True)
             else:
-                _say_verified(each)
+                say_comparison(each)
 
     ask(at, timeout, compared)
     return ERROR if ERROR in codes else max(codes, default=OK)
-
-
-def _say_verified(each: AdminComparison) -> None:
-    held = ", ".join(f"{replica.node} {counted(replica.keys, 'key')}" for replica in each.replicas)
-    at = "" if not each.HasField("offset") else f" at offset {offset(each.offset)}"
-    reason = f": {each.reason}" if each.reason else ""
-    say(f"{place(each)}  {each.verdict}{at}  {held}{reason}")
-    for difference in each.differences:
-        replicas = "  ".join(
-            f"{replica.node}: " + (f"version {replica.version}, {replica.hash[:8]}" if replica.present else "absent")
-            for replica in difference.replicas
-        )
-        say(f"  key {difference.key} at offset {difference.offset}  {replicas}")
-    if each.differing_buckets and not each.differences:
-        say(f"  {each.differing_buckets} of {each.buckets} buckets of keys differed; no key does any more")

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from duramen.cli.admin.answer import say_answer
-from duramen.cli.admin.change import DryRun, Wait, WaitTimeout, say_plan, wait_for
-from duramen.cli.admin.connection import ask
-from duramen.cli.admin.format import local_time, place, size
+from duramen.cli.admin.arguments import DryRun, Wait, WaitTimeout
+from duramen.cli.admin.format import local_time
 from duramen.cli.terminal.exits import OK
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_table
-
-if TYPE_CHECKING:
-    from router.admin.client import AdminConnection
-    from router.proto.admin_pb2 import AdminJob, AdminTask
 
 __all__ = ["abort", "job", "jobs", "resume"]
 
@@ -35,6 +29,9 @@ def jobs(
       duramen admin jobs
       duramen admin jobs --json | jq 'select(.state == "failed") | .job'
     """
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.connection import ask
+
     found = ask(at, timeout, lambda admin: admin.jobs())[:limit]
     if json:
         for each in found:
@@ -79,6 +76,11 @@ def job(
       duramen admin job 4711
       duramen admin job 4711 --follow
     """
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.change import wait_for
+    from duramen.cli.admin.connection import ask
+    from duramen.cli.admin.rendering import say_job
+    from router.admin.client import AdminConnection
 
     async def shown(admin: AdminConnection) -> int:
         if follow:
@@ -87,37 +89,10 @@ def job(
         if json:
             say_answer(found)
         else:
-            _say_job(found)
+            say_job(found)
         return OK
 
     return ask(at, 10.0 if timeout is None else timeout, shown)
-
-
-def _say_job(found: AdminJob) -> None:
-    say(f"job {found.job}: {found.kind} {found.subject}, {found.state}, begun {local_time(found.started_ms)}")
-    columns = ["task", "action", "partition", "node", "from", "state", "progress", "note"]
-    rows = [
-        (
-            task.task,
-            task.action,
-            place(task),
-            task.node,
-            task.source,
-            task.state,
-            _progress(task),
-            task.note,
-        )
-        for task in found.task_list
-    ]
-    say_table(columns, rows, right=["task"])
-    for node in found.waits_for:
-        say(f"node {node} cannot be reached: `duramen admin resume {found.job}` gives its tasks to others")
-
-
-def _progress(task: AdminTask) -> str:
-    if not task.phase:
-        return ""
-    return f"{task.phase} {size(task.done)} of {size(task.total)}" if task.total else str(task.phase)
 
 
 def abort(job_id: _JobId, dry_run: DryRun = False, at: At = AT_DEFAULT, json: Json = False) -> int:
@@ -148,6 +123,11 @@ def resume(
 
 
 def _go_on(name: str, job_id: int, dry_run: bool, wait: bool, timeout: float | None, at: str, json: bool) -> int:
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.change import say_plan, wait_for
+    from duramen.cli.admin.connection import ask
+    from router.admin.client import AdminConnection
+
     async def gone_on(admin: AdminConnection) -> int:
         plan = await (admin.abort if name == "abort" else admin.resume)(job_id, dry_run=dry_run)
         if json:

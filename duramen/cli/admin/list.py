@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from duramen.cli.admin.answer import say_answer
-from duramen.cli.admin.connection import Table, ask
+from duramen.cli.admin.arguments import Table
 from duramen.cli.admin.format import duration, local_time, offset, place, size
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_table
-
-if TYPE_CHECKING:
-    from router.proto.admin_pb2 import AdminNode, AdminReplica
 
 __all__ = ["lag", "nodes", "partitions", "snapshots"]
 
@@ -28,6 +24,10 @@ def nodes(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> N
       duramen admin nodes
       duramen admin nodes --json | jq 'select(.state == "lost") | .node'
     """
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.connection import ask
+    from duramen.cli.admin.rendering import node_state
+
     found = ask(at, timeout, lambda admin: admin.nodes())
     if json:
         for each in found:
@@ -42,7 +42,7 @@ def nodes(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> N
         [
             (
                 each.node,
-                _node_state(each),
+                node_state(each),
                 each.address or "(in a program)",
                 each.replicas,
                 each.ready,
@@ -63,10 +63,6 @@ def nodes(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> N
             say(f"the clock of {each.node} is off by {each.clock_skew_ms / 1000:+.1f} s")
 
 
-def _node_state(each: AdminNode) -> str:
-    return f"{each.state}, draining" if each.draining else each.state
-
-
 def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
     """Show every partition: its log, its replicas and their status.
 
@@ -77,6 +73,10 @@ def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, 
       duramen admin partitions flights
       duramen admin partitions --json | jq 'select(.ready < .wanted)'
     """
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.connection import ask
+    from duramen.cli.admin.rendering import replica_status
+
     found = ask(at, timeout, lambda admin: admin.partitions(table))
     if json:
         for each in found:
@@ -97,7 +97,7 @@ def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, 
                 size(each.bytes),
                 offset(each.snapshot if each.HasField("snapshot") else None),
                 f"{each.ready} of {each.wanted}",
-                "  ".join(_replica(replica) for replica in each.replicas),
+                "  ".join(replica_status(replica) for replica in each.replicas),
             )
             for each in found
         ],
@@ -114,15 +114,6 @@ def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, 
                 say(f"{place(each)} on {replica.node} stopped: {replica.reason}")
 
 
-def _replica(replica: AdminReplica) -> str:
-    notes = [replica.role] if replica.role != "member" else []
-    if replica.state != "ready":
-        notes.append(replica.state)
-    if replica.state in ("replaying", "behind"):
-        notes.append(f"-{replica.lag_records:,}")
-    return f"{replica.node} ({', '.join(notes)})" if notes else replica.node
-
-
 def lag(
     table: Table = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Only the first so many.")] = 50,
@@ -136,6 +127,9 @@ def lag(
       duramen admin lag
       duramen admin lag flights --limit 5
     """
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.connection import ask
+
     found = ask(at, timeout, lambda admin: admin.lag(table))
     if json:
         for each in found[:limit]:
@@ -170,6 +164,9 @@ def snapshots(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, j
       duramen admin snapshots
       duramen admin snapshots flights --json | jq -r .path
     """
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.connection import ask
+
     found = ask(at, timeout, lambda admin: admin.snapshots(table))
     if json:
         for each in found:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack, aclosing
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from duramen.cli.admin.format import place
-from duramen.cli.terminal.output import console, say
+from duramen.cli.terminal.console import console
+from duramen.cli.terminal.output import say
 from log_tier.model.errors import DeadlineExceeded, DuramenError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from router.admin.client import AdminConnection
-    from router.proto.admin_pb2 import AdminJob, AdminTask
+from router.admin.client import AdminConnection
+from router.proto.admin_pb2 import AdminJob, AdminTask
 
 __all__ = ["follow", "say_job_end"]
 
@@ -27,8 +26,6 @@ async def follow(admin: AdminConnection, job_id: int, *, timeout: float | None, 
     """The job when it is over. Raises `DeadlineExceeded` where that takes longer than `timeout` seconds, which changes
     nothing about the job. A server that goes away is asked again, for half a minute.
     """
-    import asyncio  # here: `duramen --help` shall not wait for it
-
     with ExitStack() as shown:
         tell = _bar(shown, job_id) if bar and sys.stderr.isatty() else lambda job: None
         try:
@@ -43,8 +40,6 @@ async def follow(admin: AdminConnection, job_id: int, *, timeout: float | None, 
 
 
 async def _ended(admin: AdminConnection, job_id: int, tell: Callable[[AdminJob], None]) -> AdminJob:
-    import asyncio
-
     loop = asyncio.get_running_loop()
     heard = loop.time()
     job: AdminJob

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from duramen.cli.admin.change import DryRun, Wait, WaitTimeout, carry_out
+from duramen.cli.admin.arguments import DryRun, Wait, WaitTimeout
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
 from log_tier.model.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from router.admin.verbs import Change
+from router.admin.verbs import Change, RestoreNode, RestoreTable
 
 __all__ = ["restore"]
 
@@ -57,13 +55,13 @@ def restore(
       duramen admin restore flights --as flights_before --until 2026-05-01T08:30
       duramen admin restore flights --as flights_then --until "$TOKEN" --dry-run
     """
+    from duramen.cli.admin.change import carry_out
+
     change = _change(name, source, target, until)
     return carry_out(change, at=at, json=json, dry_run=dry_run, wait=wait, timeout=timeout)
 
 
 def _change(name: str, source: Source, target: str | None, until: str | None) -> Change:
-    from router.admin.verbs import RestoreNode, RestoreTable
-
     if target is None and until is None:
         return RestoreNode(name, source.value)
     if target is None or until is None:

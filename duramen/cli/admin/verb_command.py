@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import typer
 
-from duramen.cli.admin.arguments import parse_partition, parse_place
-from duramen.cli.admin.change import DryRun, Wait, WaitTimeout, Yes, carry_out
+from duramen.cli.admin.arguments import DryRun, Wait, WaitTimeout, Yes, parse_partition, parse_place
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
 from router.admin.verbs import Argument, OfPlace, Option, Place, Verb
 
@@ -33,6 +32,8 @@ def command_of(verb: Verb) -> Callable[..., int]:
     asks = [("yes", Yes, False)] if verb.destroys else []
 
     def command(**given: Any) -> int:
+        from duramen.cli.admin.change import carry_out
+
         common = {name: given.pop(name) for name, *_ in (*asks, *_COMMON)}
         if _PLACE in given:
             given["table"], given["partition"] = _parse_place(verb)(given.pop(_PLACE))

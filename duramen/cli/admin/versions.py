@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-from duramen.cli.admin.answer import say_answer
-from duramen.cli.admin.change import DryRun, Wait, WaitTimeout, Yes, carry_out, confirm
-from duramen.cli.admin.connection import Table, ask
+from duramen.cli.admin.arguments import DryRun, Table, Wait, WaitTimeout, Yes
 from duramen.cli.admin.format import local_time
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_table
@@ -24,6 +22,9 @@ def versions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, js
     \b
       duramen admin versions flights
     """
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.connection import ask
+
     found = ask(at, timeout, lambda admin: admin.versions(table))
     if json:
         for each in found:
@@ -69,6 +70,7 @@ def clear(
       duramen admin clear page_views
       duramen admin clear page_views --keep 0 --yes
     """
+    from duramen.cli.admin.change import carry_out, confirm
     from router.admin.verbs import Clear
 
     if not (keep or yes or dry_run):

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from duramen.cli.terminal.options import AT_DEFAULT, At, Json, connected
-from duramen.cli.terminal.output import console, say, say_json
+from duramen.cli.terminal.options import AT_DEFAULT, At, Json
+from duramen.cli.terminal.output import say, say_json
 from duramen.cli.terminal.text import counted
-
-if TYPE_CHECKING:
-    from duramen.loading import LoadProgress
 
 __all__ = ["load"]
 
@@ -73,6 +69,7 @@ def load(
       duramen load prices prices.csv -k sku --delimiter ';' --skip-bad
       duramen load events events.parquet -k id --json
     """
+    from duramen.cli.terminal.connection import connected
     from duramen.loading import LoadOptions, RejectsFile, format_of, load_file
 
     options = LoadOptions(
@@ -86,7 +83,11 @@ def load(
             database.create_table(table, partitions=partitions, if_missing=True)
         listed = stack.enter_context(RejectsFile(rejects or Path(f"{file}.rejects.jsonl"))) if skip_bad else None
         # The bar is for somebody who looks on; a file of errors wants none.
-        progress = stack.enter_context(_progress_bar(table)) if sys.stderr.isatty() and not json else None
+        progress = None
+        if sys.stderr.isatty() and not json:
+            from duramen.cli.data.progress_bar import progress_bar
+
+            progress = stack.enter_context(progress_bar(table))
         summary = load_file(database.table(table), file, file_format, options, rejects=listed, progress=progress)
     seconds = time.monotonic() - began
     rows = summary.written + summary.skipped
@@ -109,29 +110,3 @@ def load(
         say(f"skipped {counted(summary.skipped, 'row')} that an earlier run of this load had written")
     if listed is not None and listed.count:
         say(f"rejected {counted(listed.count, 'row')}: see {listed.path}")
-
-
-@contextmanager
-def _progress_bar(table: str) -> Iterator[Callable[[LoadProgress], None]]:
-    """A bar on the standard error."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    with Progress(
-        TextColumn(f"loading {table}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[rows]:,} rows"),
-        TextColumn("{task.fields[rate]:,.0f} rows/s"),
-        TimeRemainingColumn(),
-        console=console(stderr=True),
-        transient=True,
-        refresh_per_second=5,
-    ) as bar:
-        task = bar.add_task("", total=None, rows=0, rate=0.0)
-        began = time.monotonic()
-
-        def show(progress: LoadProgress) -> None:
-            rate = progress.rows / max(time.monotonic() - began, 1e-3)
-            bar.update(task, total=progress.size, completed=progress.position, rows=progress.rows, rate=rate)
-
-        yield show

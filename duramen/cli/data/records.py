@@ -22,7 +22,6 @@ from duramen.cli.terminal.options import (
     Timeout,
     TokenOnly,
     Ttl,
-    connected,
     level_of,
 )
 from duramen.cli.terminal.output import say, say_json, say_note
@@ -77,6 +76,8 @@ def put(
       duramen put files logo - < logo.png
       TOKEN=$(duramen put flights UA1545 landed --token)    # for --after, anywhere
     """
+    from duramen.cli.terminal.connection import connected
+
     key_bytes = bytes_of(key)
     data = sys.stdin.buffer.read() if value == "-" else bytes_of(value)
     with connected(at, timeout) as database:
@@ -114,6 +115,8 @@ def get(
       duramen get flights UA1545 AA1 B6725 --json      # with versions
       duramen get files logo --raw > logo.png
     """
+    from duramen.cli.terminal.connection import connected
+
     wanted = [bytes_of(key) for key in keys]
     missing: list[bytes] = []
     asked = level_of(level, max_lag, after)
@@ -160,6 +163,8 @@ def delete(
       duramen delete flights UA1545
       duramen delete flights UA1545 --if-version 17
     """
+    from duramen.cli.terminal.connection import connected
+
     key_bytes = bytes_of(key)
     with connected(at, timeout) as database:
         done = database.table(table).delete(key_bytes, if_present=if_present, if_version=if_version)
@@ -204,6 +209,8 @@ def update(
       duramen update records highest --max 12.5
       duramen update notes today --append "; called back"
     """
+    from duramen.cli.terminal.connection import connected
+
     key_bytes = bytes_of(key)
     operands = {
         "add": _number(add, "--add"),

@@ -6,7 +6,7 @@ import sys
 from contextlib import closing
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,15 +18,12 @@ from duramen.cli.terminal.options import (
     Level,
     MaxLag,
     Timeout,
-    connected,
     level_of,
 )
 from duramen.cli.terminal.output import say, say_json
 from duramen.cli.terminal.text import bytes_of, json_text, shown_key
+from duramen.client.model.results import Change
 from log_tier.model.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from duramen.client.model.results import Change
 
 __all__ = ["scan", "watch"]
 
@@ -56,6 +53,8 @@ def scan(
       duramen scan flights --start AA --end AB --keys
       duramen scan flights --reverse --limit 10 --json
     """
+    from duramen.cli.terminal.connection import connected
+
     asked = level_of(level, max_lag, after)
     with connected(at, timeout) as database:
         entries = database.table(table).scan(
@@ -101,6 +100,8 @@ def watch(
       duramen watch flights --from-start --limit 5
       duramen watch flights --after "$TOKEN" --json
     """
+    from duramen.cli.terminal.connection import connected
+
     if after is not None and from_start:
         raise InvalidRequest("give one of --after and --from-start")
     with connected(at, timeout) as database:

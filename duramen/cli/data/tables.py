@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
-from duramen.cli.admin.connection import ask
 from duramen.cli.admin.format import duration
 from duramen.cli.admin.format import size as format_size
-from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout, connected
+from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_json, say_table
 from duramen.cli.terminal.text import counted
 from duramen.client.model.results import TableInfo
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.table_ref import TableRef
-
-if TYPE_CHECKING:
-    from router.proto.admin_pb2 import AdminRetention
 
 __all__ = ["app"]
 
@@ -87,6 +83,8 @@ def create(
       duramen table create ships --replicas 2             # on a cluster
       duramen table create orders --over orders-v1 --partitioner murmur2
     """
+    from duramen.cli.terminal.connection import connected
+
     with connected(at, timeout) as database:
         if partitioner is not None:
             check_partitioner(partitioner)
@@ -127,21 +125,16 @@ def set_(
       duramen table set flights --retention-bytes 10737418240     # 10 GiB of each partition
       duramen table set flights --retention-ms 0 --retention-bytes 0
     """
-    changed = _set_retention(table, retention_ms, retention_bytes, at, timeout)
-    if json:
-        from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.connection import ask
 
+    changed = ask(at, timeout, lambda admin: admin.set_retention(table, ms=retention_ms, size=retention_bytes))
+    if json:
         say_answer(changed)
         return
     say(f"the log of table {table} keeps {_retention(changed.retention_ms, changed.retention_bytes)}")
     for note in changed.notes:
         say(f"note: {note}")
-
-
-def _set_retention(
-    table: str, retention_ms: int | None, retention_bytes: int | None, at: str, timeout: float
-) -> AdminRetention:
-    return ask(at, timeout, lambda admin: admin.set_retention(table, ms=retention_ms, size=retention_bytes))
 
 
 def _retention(ms: int, size: int) -> str:
@@ -162,6 +155,8 @@ def list_tables(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False
       duramen table list
       duramen table list --json | jq -r .table
     """
+    from duramen.cli.terminal.connection import connected
+
     with connected(at, timeout) as database:
         found = database.tables()
     if json:
@@ -186,6 +181,8 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
     \b
       duramen table describe flights
     """
+    from duramen.cli.terminal.connection import connected
+
     with connected(at, timeout) as database:
         description = database.describe_table(table)
     described, parts = description.table, description.partitions
@@ -241,6 +238,8 @@ def drop(
     \b
       duramen table drop flights --yes
     """
+    from duramen.cli.terminal.connection import connected
+
     with connected(at, timeout) as database:
         description = database.describe_table(table)
         keys = sum(part.keys for part in description.partitions)

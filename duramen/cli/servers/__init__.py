@@ -1,4 +1,4 @@
 """Commands that run servers or look at them: `up`, `serve`, `health`, `check`, `log dump`.
 
-Reading order: `up.py`, `serve.py`, `health.py`, `check.py`, `dump.py`.
+Reading order: `up.py`, `announcer.py`, `serve.py`, `health.py`, `check.py`, `self_test.py`, `dump.py`, `findings.py`.
 """

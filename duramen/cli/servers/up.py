@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from duramen.cli.terminal.options import Json
 from duramen.cli.terminal.output import say, say_json
 from log_tier.model.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from duramen.server.roles.all_in_one import SingleServer
 
 __all__ = ["up"]
 
@@ -126,11 +122,12 @@ def up(
         )
         run_role(supervise(data, options, _tell_json if json else _tell_people))
         return
+    from duramen.cli.servers.announcer import Announcer
     from duramen.server.roles.all_in_one import SingleServer
     from duramen.server.wiring.serving_node import SnapshotPolicy
     from router.endpoints.resp.server.sockets import RespSettings
 
-    announce = _Announcer(data, log, host, json)
+    announce = Announcer(data, log, host, json)
     policy = SnapshotPolicy(every_s=snapshot_every_s)
     resp_endpoint = RespSettings(
         host=host,
@@ -172,63 +169,3 @@ def _tell_people(event: dict[str, Any]) -> None:
     else:
         say("stopped cleanly")
     sys.stdout.flush()
-
-
-class _Announcer:
-    """Says that the server began and ended."""
-
-    def __init__(self, data: Path, log: str | None, host: str, json: bool) -> None:
-        self._data, self._host, self._json = data.absolute(), host, json
-        # Its query may hold a password.
-        self._log = log.partition("?")[0] if log is not None else None
-
-    def started(self, server: SingleServer) -> None:
-        tables = sorted(server.data_plane.catalog.map.tables.values(), key=lambda table: table.name)
-        recovery: Any = getattr(server.data_plane.log, "recovery", None)
-        cuts = [str(cut) for cut in recovery.cuts] if recovery else []
-        damages = [damage.message for damage in recovery.damages] if recovery else []
-        notes = list(recovery.notes) if recovery else []
-        if self._json:
-            say_json(
-                {
-                    "event": "started",
-                    "host": self._host,
-                    "port": server.port,
-                    **({"resp_port": server.resp_port} if server.resp_port else {}),
-                    "pid": os.getpid(),
-                    "data": str(self._data),
-                    "log": self._log,
-                    "tables": [{"table": t.name, "id": t.id, "partitions": t.partitions} for t in tables],
-                    "recovery": {"cuts": cuts, "damages": damages, "notes": notes},
-                },
-                flush=True,
-            )
-            return
-        at = f"{'localhost' if self._host in ('127.0.0.1', '0.0.0.0') else self._host}:{server.port}"
-        names = ", ".join(f"{t.name} ({t.partitions})" for t in tables[:8]) + (" …" if len(tables) > 8 else "")
-        say(f"Duramen is up on {self._host}:{server.port}")
-        say(f"  data      {self._data}")
-        if self._log is not None:
-            say(f"  log       {self._log}")
-        say(f"  tables    {names or 'none yet: duramen table create NAME'}")
-        say("  recovery  " + ("\n            ".join([*cuts, *notes]) or "nothing to recover"))
-        for damage in damages:
-            say(f"  DAMAGE    {damage}")
-        say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
-        if server.resp_port:
-            say(f"  redis     redis-cli -p {server.resp_port}, or any client of Redis")
-        say("  stop      Ctrl-C, or SIGTERM")
-        sys.stdout.flush()
-
-    def stopping(self, signal: str) -> None:
-        if self._json:
-            say_json({"event": "stopping", "signal": signal}, flush=True)
-        else:
-            say(f"{signal}: stopping")
-            sys.stdout.flush()
-
-    def stopped(self) -> None:
-        if self._json:
-            say_json({"event": "stopped"}, flush=True)
-        else:
-            say("stopped cleanly")

@@ -5,24 +5,17 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from duramen.cli.admin import versions
-from duramen.cli.admin.change import carry_out
-from duramen.cli.admin.format import size
 from duramen.cli.admin.verb_command import command_of
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
-from duramen.cli.terminal.output import say, say_json
-from duramen.cli.terminal.text import counted
 from log_tier.model.errors import InvalidRequest
 from router.admin.verbs import VERBS, Discard, Rollback, Stage, Swap
 
-if TYPE_CHECKING:
-    from spark_bulk.build.bulk import Built
-
-__all__ = ["Master", "absolute", "app", "build", "check_there", "go_on", "say_built", "shows_progress"]
+__all__ = ["Master", "absolute", "app", "build", "check_there", "go_on", "shows_progress"]
 
 Master = Annotated[
     str | None,
@@ -78,7 +71,8 @@ def build(
     from spark_bulk.runtime.requirements import check_packages
 
     check_packages()
-    from spark_bulk.build.bulk import build_index
+    from duramen.cli.spark.built import say_built
+    from spark_bulk.build.bulk import Built, build_index
     from spark_bulk.session import local_session
 
     if not files or not key:
@@ -108,33 +102,9 @@ def build(
     return go_on(table, absolute(url), at, stage=stage or swap, swap=swap, json=json)
 
 
-def say_built(built: Built, table: str, url: str, json: bool) -> None:
-    """What a build did."""
-    version = built.version
-    if json:
-        say_json(
-            {
-                "event": "built",
-                "table": table,
-                "url": url,
-                "id": version.id,
-                "rows": built.rows,
-                "dropped": built.dropped,
-                "keys": version.keys,
-                "bytes": version.bytes,
-                "offsets": [part.offset for part in version.parts],
-            },
-            flush=True,
-        )
-        return
-    dropped = f", {counted(built.dropped, 'duplicate')} dropped" if built.dropped else ""
-    what = f"{counted(version.keys, 'key')}, {size(version.bytes)} in {counted(version.partitions, 'partition')}"
-    say(f"{counted(built.rows, 'row')}{dropped}: {what}")
-    say(f"built at {url}; next: duramen bulk stage {table} {url}")
-
-
 def go_on(table: str, url: str, at: str, *, stage: bool, swap: bool, json: bool) -> int:
     """Stage what was built, and swap it in, as far as that was asked for; the exit code."""
+    from duramen.cli.admin.change import carry_out
 
     for wanted, change in ((stage, Stage(table, url)), (swap, Swap(table))):
         if wanted:

@@ -6,19 +6,16 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from duramen.cli.admin.format import size
-from duramen.cli.spark.bulk import Master, absolute, check_there, go_on, say_built, shows_progress
+from duramen.cli.spark.bulk import Master, absolute, check_there, go_on, shows_progress
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
 from duramen.cli.terminal.output import say, say_json
 from duramen.cli.terminal.text import counted
 from log_tier.model.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from spark_bulk.build.bulk import Built
 
 __all__ = ["export", "repush"]
 
@@ -63,6 +60,8 @@ def repush(
     from spark_bulk.runtime.requirements import check_packages
 
     check_packages()
+    from duramen.cli.spark.built import say_built
+    from spark_bulk.build.bulk import Built
     from spark_bulk.repush import repush as work
     from spark_bulk.session import local_session
 

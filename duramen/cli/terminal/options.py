@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from duramen.client.model import consistency as levels
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.address import checked_address
-
-if TYPE_CHECKING:
-    from duramen.blocking import Database
 
 __all__ = [
     "AT_DEFAULT",
@@ -31,7 +26,6 @@ __all__ = [
     "TokenOnly",
     "Ttl",
     "check_at",
-    "connected",
     "level_of",
 ]
 
@@ -99,16 +93,6 @@ def level_of(level: ReadLevel | None, max_lag: float | None, after: str | None) 
     if level is None:
         return "strong" if after is None else "session"
     return _PLAIN[level]
-
-
-@contextmanager
-def connected(at: str, timeout: float) -> Iterator[Database]:
-    """A connection for one command. Raises `InvalidRequest` for what is no address, `Disconnected`."""
-    check_at(at, timeout)
-    import duramen
-
-    with duramen.connect(at, timeout=timeout) as database:
-        yield database
 
 
 def check_at(at: str, timeout: float) -> None:

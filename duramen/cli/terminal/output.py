@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from log_tier.model.errors import DuramenError
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-__all__ = ["console", "say", "say_error", "say_failure", "say_json", "say_note", "say_table"]
-
-# Columns; wider than every table.
-_WIDTH_UNBOUNDED: Final = 10_000
+__all__ = ["say", "say_error", "say_failure", "say_json", "say_note", "say_table"]
 
 
 def say(text: str) -> None:
@@ -53,25 +46,13 @@ def say_failure(error: DuramenError, *, as_json: bool) -> None:
     say_error(error.code, error.message, error.fields, retryable=error.retryable, as_json=as_json)
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Rich's console; it drops colours by itself where nobody sees them.
-
-    Where the output is no terminal and `COLUMNS` is not set, lines are as long as they are: rich's 80 columns would cut
-    what another program reads.
-    """
-    from rich.console import Console
-
-    made = Console(stderr=stderr, highlight=False)
-    if not made.is_terminal and "COLUMNS" not in os.environ:
-        made.width = _WIDTH_UNBOUNDED
-    return made
-
-
 def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
     """A table for people; the columns in `right` hold numbers."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
+
+    from duramen.cli.terminal.console import console
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:

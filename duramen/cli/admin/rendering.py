@@ -1,0 +1,87 @@
+"""Answers for people: a job with its tasks, a compared partition, and what stands in the cells of tables."""
+
+from __future__ import annotations
+
+from duramen.cli.admin.format import local_time, offset, place, size
+from duramen.cli.terminal.output import say, say_table
+from duramen.cli.terminal.text import counted
+from router.proto.admin_pb2 import AdminComparison, AdminHeldKey, AdminJob, AdminNode, AdminReplica, AdminTask
+
+__all__ = ["cut_text", "held_value", "held_version", "node_state", "replica_status", "say_comparison", "say_job"]
+
+
+def say_job(found: AdminJob) -> None:
+    """A job and its tasks."""
+    say(f"job {found.job}: {found.kind} {found.subject}, {found.state}, begun {local_time(found.started_ms)}")
+    columns = ["task", "action", "partition", "node", "from", "state", "progress", "note"]
+    rows = [
+        (
+            task.task,
+            task.action,
+            place(task),
+            task.node,
+            task.source,
+            task.state,
+            _progress(task),
+            task.note,
+        )
+        for task in found.task_list
+    ]
+    say_table(columns, rows, right=["task"])
+    for node in found.waits_for:
+        say(f"node {node} cannot be reached: `duramen admin resume {found.job}` gives its tasks to others")
+
+
+def _progress(task: AdminTask) -> str:
+    if not task.phase:
+        return ""
+    return f"{task.phase} {size(task.done)} of {size(task.total)}" if task.total else str(task.phase)
+
+
+def say_comparison(each: AdminComparison) -> None:
+    """What the replicas of one partition held, and where they differ."""
+    held = ", ".join(f"{replica.node} {counted(replica.keys, 'key')}" for replica in each.replicas)
+    at = "" if not each.HasField("offset") else f" at offset {offset(each.offset)}"
+    reason = f": {each.reason}" if each.reason else ""
+    say(f"{place(each)}  {each.verdict}{at}  {held}{reason}")
+    for difference in each.differences:
+        replicas = "  ".join(
+            f"{replica.node}: " + (f"version {replica.version}, {replica.hash[:8]}" if replica.present else "absent")
+            for replica in difference.replicas
+        )
+        say(f"  key {difference.key} at offset {difference.offset}  {replicas}")
+    if each.differing_buckets and not each.differences:
+        say(f"  {each.differing_buckets} of {each.buckets} buckets of keys differed; no key does any more")
+
+
+def node_state(each: AdminNode) -> str:
+    """A node's state: `alive, draining`."""
+    return f"{each.state}, draining" if each.draining else each.state
+
+
+def replica_status(replica: AdminReplica) -> str:
+    """A replica by its node, with its role and state where it is not simply a ready member."""
+    notes = [replica.role] if replica.role != "member" else []
+    if replica.state != "ready":
+        notes.append(replica.state)
+    if replica.state in ("replaying", "behind"):
+        notes.append(f"-{replica.lag_records:,}")
+    return f"{replica.node} ({', '.join(notes)})" if notes else replica.node
+
+
+def held_value(each: AdminHeldKey) -> str:
+    """The value that a replica holds of a key, cut to fit a line."""
+    if each.error:
+        return f"({each.error})"
+    return "(absent)" if not each.present else cut_text(each.value, each.value_bytes)
+
+
+def held_version(each: AdminHeldKey) -> str:
+    """The version that a replica holds of a key."""
+    return offset(each.version if each.HasField("version") else None)
+
+
+def cut_text(text: str, size: int) -> str:
+    """At most 60 characters of a text, on one line, with its size."""
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:60]}… ({counted(size, 'byte')})"

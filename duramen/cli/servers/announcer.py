@@ -1,0 +1,76 @@
+"""What `duramen up` says of its server's life."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from duramen.cli.terminal.output import say, say_json
+from duramen.server.roles.all_in_one import SingleServer
+
+__all__ = ["Announcer"]
+
+
+class Announcer:
+    """Says that the server began and ended."""
+
+    def __init__(self, data: Path, log: str | None, host: str, json: bool) -> None:
+        self._data, self._host, self._json = data.absolute(), host, json
+        # Its query may hold a password.
+        self._log = log.partition("?")[0] if log is not None else None
+
+    def started(self, server: SingleServer) -> None:
+        """What was found at the start, and how to connect."""
+        tables = sorted(server.data_plane.catalog.map.tables.values(), key=lambda table: table.name)
+        recovery: Any = getattr(server.data_plane.log, "recovery", None)
+        cuts = [str(cut) for cut in recovery.cuts] if recovery else []
+        damages = [damage.message for damage in recovery.damages] if recovery else []
+        notes = list(recovery.notes) if recovery else []
+        if self._json:
+            say_json(
+                {
+                    "event": "started",
+                    "host": self._host,
+                    "port": server.port,
+                    **({"resp_port": server.resp_port} if server.resp_port else {}),
+                    "pid": os.getpid(),
+                    "data": str(self._data),
+                    "log": self._log,
+                    "tables": [{"table": t.name, "id": t.id, "partitions": t.partitions} for t in tables],
+                    "recovery": {"cuts": cuts, "damages": damages, "notes": notes},
+                },
+                flush=True,
+            )
+            return
+        at = f"{'localhost' if self._host in ('127.0.0.1', '0.0.0.0') else self._host}:{server.port}"
+        names = ", ".join(f"{t.name} ({t.partitions})" for t in tables[:8]) + (" …" if len(tables) > 8 else "")
+        say(f"Duramen is up on {self._host}:{server.port}")
+        say(f"  data      {self._data}")
+        if self._log is not None:
+            say(f"  log       {self._log}")
+        say(f"  tables    {names or 'none yet: duramen table create NAME'}")
+        say("  recovery  " + ("\n            ".join([*cuts, *notes]) or "nothing to recover"))
+        for damage in damages:
+            say(f"  DAMAGE    {damage}")
+        say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
+        if server.resp_port:
+            say(f"  redis     redis-cli -p {server.resp_port}, or any client of Redis")
+        say("  stop      Ctrl-C, or SIGTERM")
+        sys.stdout.flush()
+
+    def stopping(self, signal: str) -> None:
+        """The signal that ends the server."""
+        if self._json:
+            say_json({"event": "stopping", "signal": signal}, flush=True)
+        else:
+            say(f"{signal}: stopping")
+            sys.stdout.flush()
+
+    def stopped(self) -> None:
+        """The server has ended."""
+        if self._json:
+            say_json({"event": "stopped"}, flush=True)
+        else:
+            say("stopped cleanly")
