@@ -5,8 +5,10 @@
 asked to stop between two of its steps. `backoff.py` is the one retry policy, `broadcast.py` wakes all waiters for a
 change, `clocks.py` is the seam to the machine's clocks. `background.py` and `tasks.py` keep tasks, report their
 failures and end them. `persistent_map.py` is a mapping that is replaced at each change, cheaply, so that readers need
-no lock. `sized_work.py` keeps the turns of an event loop short.
+no lock. `sized_work.py` keeps the turns of an event loop short. `on_demand.py` opens what few callers need when the
+first one does.
 
 Reading order: `clocks.py`, `backoff.py`, `broadcast.py`, `background.py`, `tasks.py`, `blocking_wait.py`, `workers.py`,
-`threads.py`, `forking.py`, `background_loop.py`, `descriptors.py`, `persistent_map.py`, `sized_work.py`.
+`threads.py`, `forking.py`, `background_loop.py`, `descriptors.py`, `persistent_map.py`, `sized_work.py`,
+`on_demand.py`.
 """

@@ -394,4 +394,5 @@ def _newer_than(version: Offset) -> Callable[[Any], bool]:
 
 
 OpenAdmin = Callable[[], Awaitable[Admin]]
-"""Gives the administration, opened where it was not yet: a `router.admin.lazy.AdminOnDemand`, or one that is open."""
+"""Gives the administration, opened where it was not yet: from `router.admin.lazy.admin_on_demand`, or one that is
+open."""

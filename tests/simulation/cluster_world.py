@@ -21,11 +21,11 @@ from log_tier.model.errors import DuramenError
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2_grpc, log_pb2_grpc
 from log_tier.remote.service import LogService
-from router.admin.lazy import AdminOnDemand
+from router.admin.lazy import admin_on_demand
 from router.data.local_data import LocalData
 from router.endpoints.grpc.services import KeyValueService, TablesService
 from router.membership.live_membership import LiveMembership
-from router.membership.on_demand import MembershipOnDemand
+from router.membership.on_demand import membership_on_demand
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.routing.routed_connection import RoutedConnection
 from simulation.book import Broken
@@ -140,9 +140,9 @@ class ClusterWorld:
         opened.push_async_callback(node.close)
         plane = LocalData(log, catalog, node.hosting, resources=AsyncExitStack())
         opened.push_async_callback(plane.close)
-        memberships = MembershipOnDemand(node.follower, clock=self.machine.clock)
+        memberships = membership_on_demand(node.follower, clock=self.machine.clock)
         opened.push_async_callback(memberships.close)
-        admin = AdminOnDemand(catalog, log, memberships)
+        admin = admin_on_demand(catalog, log, memberships)
         opened.push_async_callback(admin.close)
         server: Any = process.new_server()
         opened.push_async_callback(add_node_services(server, plane, node, admin, role="node", log_url=LOG_URL))

@@ -11,12 +11,13 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
+from log_tier.concurrency.on_demand import OnDemand
 from log_tier.model.errors import ShuttingDown
 from router.data.local_data import LocalData
 from router.data.seam import Connection
 from router.endpoints.grpc.kv.plane import Plane
 from router.endpoints.grpc.kv.service import KVService
-from router.membership.on_demand import MembershipOnDemand
+from router.membership.live_membership import LiveMembership
 from router.proto import kv_pb2, kv_pb2_grpc
 from router.routing.local_first import LocalFirstConnection
 from router.routing.routed_connection import RoutedConnection
@@ -72,7 +73,7 @@ def here(connection: Connection) -> OpenConnection:
     return connect
 
 
-def nearest(data_plane: LocalData, memberships: MembershipOnDemand) -> OpenConnection:
+def nearest(data_plane: LocalData, memberships: OnDemand[LiveMembership]) -> OpenConnection:
     """A node's: by its own replicas, and by other nodes for what it does not hold."""
 
     async def connect(opened: AsyncExitStack) -> Connection:

@@ -26,12 +26,12 @@ from log_tier.model.errors import DuramenError, NodeIdTaken
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from router.admin.admin import OpenAdmin
-from router.admin.lazy import AdminOnDemand
+from router.admin.lazy import admin_on_demand
 from router.admin.service import AdminService
 from router.data.local_data import LocalData
 from router.endpoints.grpc.services import KeyValueService, TablesService
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
-from router.membership.on_demand import MembershipOnDemand
+from router.membership.on_demand import membership_on_demand
 from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
 from router.routing.local_first import LocalFirstConnection
 from router.routing.routed_connection import RoutedConnection
@@ -134,9 +134,9 @@ class NodeRole:
                 unless_opened.pop_all()
             data_plane = LocalData(log, catalog, node.hosting, resources=AsyncExitStack())
             opened.push_async_callback(data_plane.close)
-            memberships = MembershipOnDemand(node.follower, failed=failing(node.ended))
+            memberships = membership_on_demand(node.follower, failed=failing(node.ended))
             opened.push_async_callback(memberships.close)
-            admin = AdminOnDemand(catalog, log, memberships)
+            admin = admin_on_demand(catalog, log, memberships)
             opened.push_async_callback(admin.close)
             close_services = add_node_services(
                 shell, data_plane, node, admin, role="node", log_url=log_url_for_clients(log_url)

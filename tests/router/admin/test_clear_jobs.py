@@ -22,9 +22,9 @@ from log_tier.catalog.version_fold import versions_job
 from log_tier.model.errors import CommandRejected, DeadlineExceeded, Unavailable
 from router.admin.admin import Admin
 from router.admin.clear import clear_table
-from router.admin.lazy import AdminOnDemand
+from router.admin.lazy import admin_on_demand
 from router.admin.verbs import Discard, SetReplicas, Stage, Swap
-from router.membership.on_demand import MembershipOnDemand
+from router.membership.on_demand import membership_on_demand
 from serving_tier.jobs.swapping import put_barriers
 
 KEYS = [b"k%03d" % number for number in range(60)]
@@ -33,8 +33,8 @@ DEADLINE_S = 20.0
 
 @asynccontextmanager
 async def admin_of(cluster: Operated, router: RouterRole) -> AsyncIterator[Admin]:
-    memberships = MembershipOnDemand(MapFollower(router.catalog))
-    on_demand = AdminOnDemand(router.catalog, cluster.log.log, memberships)
+    memberships = membership_on_demand(MapFollower(router.catalog))
+    on_demand = admin_on_demand(router.catalog, cluster.log.log, memberships)
     yield await on_demand()
     await on_demand.close()
     await memberships.close()

@@ -16,9 +16,9 @@ from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import CommandRejected, DeadlineExceeded, InvalidRequest, TableNotFound
 from router.admin.admin import Admin
 from router.admin.clear import clear_table
-from router.admin.lazy import AdminOnDemand
+from router.admin.lazy import admin_on_demand
 from router.admin.verbs import Change, Clear, Discard, Rollback, SetReplicas, Stage, Swap, TakeSnapshots
-from router.membership.on_demand import MembershipOnDemand
+from router.membership.on_demand import membership_on_demand
 from serving_tier.replica.apply import Applying
 
 KEYS = [b"k%03d" % number for number in range(100)]
@@ -28,8 +28,8 @@ DEADLINE_S = 20.0
 @pytest.fixture
 async def admin(cluster: Operated) -> AsyncIterator[Admin]:
     catalog = cluster.router.catalog
-    memberships = MembershipOnDemand(MapFollower(catalog))
-    on_demand = AdminOnDemand(catalog, cluster.log.log, memberships)
+    memberships = membership_on_demand(MapFollower(catalog))
+    on_demand = admin_on_demand(catalog, cluster.log.log, memberships)
     yield await on_demand()
     await on_demand.close()
     await memberships.close()

@@ -19,8 +19,8 @@ from kit.cluster.version_storm import Storm
 
 from log_tier.catalog.map_follower import MapFollower
 from router.admin.admin import Admin
-from router.admin.lazy import AdminOnDemand
-from router.membership.on_demand import MembershipOnDemand
+from router.admin.lazy import admin_on_demand
+from router.membership.on_demand import membership_on_demand
 from serving_tier.replica.apply import Applying
 from serving_tier.replica.standby import StandbyVersions
 
@@ -31,7 +31,7 @@ SEEDS = [int(os.environ["DURAMEN_STORM"])] if "DURAMEN_STORM" in os.environ else
 @pytest.fixture
 async def admin(cluster: Operated) -> AsyncIterator[Admin]:
     catalog = cluster.router.catalog
-    on_demand = AdminOnDemand(catalog, cluster.log.log, MembershipOnDemand(MapFollower(catalog)))
+    on_demand = admin_on_demand(catalog, cluster.log.log, membership_on_demand(MapFollower(catalog)))
     yield await on_demand()
     await on_demand.close()
 
