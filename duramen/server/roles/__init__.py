@@ -20,6 +20,6 @@ What holds:
 What is not here: how many processes there are and that they run (`duramen.server.supervisor`, systemd, Kubernetes), and
 where their settings come from (`duramen.server.settings`).
 
-Reading order: `grpc_server.py`, `resp_endpoint.py`, `readers.py` and `reader_process.py` (more processes that read),
-`log_role.py`, `node_role.py`, `router_role.py`, `all_in_one.py`, `run.py`, `kv.py`.
+Reading order: `grpc_server.py`, `reflected_names.py`, `resp_endpoint.py`, `readers.py` and `reader_process.py` (more
+processes that read), `log_role.py`, `node_role.py`, `router_role.py`, `all_in_one.py`, `run.py`, `kv.py`.
 """

@@ -13,6 +13,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from duramen.server.roles.reflected_names import ReflectedNames
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.errors import PortInUse
 from log_tier.rpc.channel import SERVER_OPTIONS
@@ -82,7 +83,7 @@ class GrpcServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.registry)
         names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            reflection.aio.ReflectionServicer(names),  # type: ignore[attr-defined]
+            reflection.aio.ReflectionServicer(names, pool=ReflectedNames()),  # type: ignore[attr-defined]
             self.registry,
         )
         await self._server.start()
