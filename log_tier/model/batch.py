@@ -392,6 +392,8 @@ def _slices(body: bytes, lengths: tuple[int, ...], at: int) -> Sequence[bytes]:
     if not lengths:
         return ()
     first = lengths[0]
+    if len(lengths) == 1:
+        return (body[at : at + first],)
     if lengths.count(first) == len(lengths):
         return struct.unpack_from(f"{first}s" * len(lengths), body, at) if first else (b"",) * len(lengths)
     ends = list(accumulate(lengths, initial=at))

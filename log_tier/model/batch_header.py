@@ -6,9 +6,9 @@ The layout is drawn in `log_tier.model.batch`, which holds the other half: the c
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import Final, NamedTuple, NewType
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Any, Final, NamedTuple, NewType
 
 import google_crc32c
 
@@ -64,6 +64,7 @@ _MIDDLE: Final = struct.Struct("<BBHI")
 _STAMP: Final = struct.Struct("<QQI")
 _TAIL: Final = struct.Struct("<QQII")
 _U32: Final = struct.Struct("<I")
+_EXTENT: Final = struct.Struct("<4sB3xI")
 assert _HEADER.size == HEADER_BYTES
 
 _crc = google_crc32c.value
@@ -115,6 +116,10 @@ class BatchHeader(NamedTuple):
         return not self.flags & (ATTRIBUTES | DELTAS)
 
 
+# A named tuple's own constructors are Python functions; this one is not, and a header is parsed for every batch.
+_new_header: Final[Callable[[tuple[Any, ...]], BatchHeader]] = partial(tuple.__new__, BatchHeader)
+
+
 def pack_batch(body: bytes, *, flags: int, producer_id: int, sequence: int, records: int, span: int) -> bytes:
     """Put an unstamped header before the columns."""
     tail = _TAIL.pack(producer_id, sequence, records, span) + body
@@ -146,18 +151,27 @@ def read_header(data: bytes, at: int = 0) -> BatchHeader:
     Raises `BatchRefused`, or `UnknownFormat` for a version that this process cannot read.
     """
     if len(data) - at < HEADER_BYTES:
-        raise BatchRefused(f"a batch has at least {HEADER_BYTES} bytes, here are {len(data) - at}")
-    header = BatchHeader._make(_HEADER.unpack_from(data, at))
-    if header.magic != MAGIC:
-        raise BatchRefused(f"no batch begins here: the first bytes are {header.magic!r}, not {MAGIC!r}")
-    if not _UNPLACED_VERSION <= header.version <= FORMAT_VERSION:
+        raise _no_header(len(data) - at)
+    header = _new_header(_HEADER.unpack_from(data, at))
+    _check_extent(header.magic, header.version, header.length)
+    return header
+
+
+def _no_header(size: int) -> BatchRefused:
+    return BatchRefused(f"a batch has at least {HEADER_BYTES} bytes, here are {size}")
+
+
+def _check_extent(magic: bytes, version: int, length: int) -> None:
+    """Check what determines where a batch ends. Raises as `read_header` does."""
+    if magic != MAGIC:
+        raise BatchRefused(f"no batch begins here: the first bytes are {magic!r}, not {MAGIC!r}")
+    if not _UNPLACED_VERSION <= version <= FORMAT_VERSION:
         raise UnknownFormat(
-            f"the batch has format version {header.version}, this process reads up to version {FORMAT_VERSION}: "
+            f"the batch has format version {version}, this process reads up to version {FORMAT_VERSION}: "
             "upgrade Duramen here"
         )
-    if not HEADER_BYTES <= header.length <= BATCH_BYTES_MAX:
-        raise BatchRefused(f"the batch claims {header.length} bytes; {HEADER_BYTES} to {BATCH_BYTES_MAX} are possible")
-    return header
+    if not HEADER_BYTES <= length <= BATCH_BYTES_MAX:
+        raise BatchRefused(f"the batch claims {length} bytes; {HEADER_BYTES} to {BATCH_BYTES_MAX} are possible")
 
 
 def span_of(batch: bytes) -> int:
@@ -209,8 +223,11 @@ def split_batches(data: bytes) -> Iterator[bytes]:
     """Cut a run of whole batches, as a log stores and ships them, into batches. Raises `BatchRefused`."""
     at, size = 0, len(data)
     while at < size:
-        header = read_header(data, at)
-        if at + header.length > size:
-            raise BatchRefused(f"a batch of {header.length} bytes is cut short: {size - at} are here")
-        yield data if header.length == size else data[at : at + header.length]
-        at += header.length
+        if size - at < HEADER_BYTES:
+            raise _no_header(size - at)
+        magic, version, length = _EXTENT.unpack_from(data, at)
+        _check_extent(magic, version, length)
+        if at + length > size:
+            raise BatchRefused(f"a batch of {length} bytes is cut short: {size - at} are here")
+        yield data if length == size else data[at : at + length]
+        at += length

@@ -133,7 +133,8 @@ def fold(
     last: Batch | None = None
     for batch in batches:
         header, columns = batch.header, batch.columns
-        if header.last_offset <= effects.applied:
+        last_offset = header.last_offset
+        if last_offset <= effects.applied:
             continue
         if header.flags & ~_KNOWN_FLAGS or header.reserved:
             raise UnknownFormat(
@@ -150,7 +151,7 @@ def fold(
             effects.records += header.records
         elif skip < header.span:
             _fold_records(batch, skip, view, effects, live, decided)
-        effects.applied = header.last_offset
+        effects.applied = last_offset
         last = batch
     if last is not None:
         effects.last = LastBatch.of(last)

@@ -4,7 +4,7 @@ import pytest
 from kit.log.stored_log import Said, StoredLog, noop, put
 
 from log_tier.embedded.upkeep.compaction import shrink_batch
-from log_tier.model.batch import decode_batch
+from log_tier.model.batch import Columns, check_batch, decode_batch, encode_batch
 from log_tier.model.batch_cut import cut_batch
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import Operation
@@ -94,3 +94,10 @@ def test_a_void_record_is_compared_with_nothing() -> None:
     assert void.checksum == 0
     assert not void.differs(last_of(THIS))
     assert not last_of(THIS).differs(void)
+
+
+def test_a_batch_of_no_record_is_compared_with_nothing() -> None:
+    """A client that is not ours may append one, with the column of deltas too."""
+    empty = encode_batch(Columns([], [], deltas=[]), span=1)
+    check_batch(empty)
+    assert last_of(empty).checksum == 0
