@@ -1,14 +1,21 @@
-"""Background tasks of one owner: each is kept until it ends, its failure is logged, and all are ended together."""
+"""Background tasks of one owner: each is kept until it ends, its failure is logged, and all are ended together.
+
+`to_the_end` is for work that nobody may leave half done.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from log_tier.concurrency.background import Failed, only_logged, report_failure
+from log_tier.model.errors import ShuttingDown
 
-__all__ = ["TaskSet", "end_tasks"]
+__all__ = ["TaskSet", "end_tasks", "to_the_end"]
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -24,6 +31,38 @@ async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:
         task.cancel()
     if running:
         await asyncio.wait(running)
+
+
+async def to_the_end(work: Awaitable[T], *, undo: Callable[[T], Awaitable[object]] | None = None) -> T:
+    """Wait for `work` and return what it returns, or raise what it raises. A caller that is cancelled, however often,
+    does not stop it: it gets its `CancelledError` when the work has ended.
+
+    What a cancelled caller does not get is not lost: an error is logged, and a result is handed to `undo`.
+    """
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if running.cancelled():
+            raise
+        rest = asyncio.ensure_future(_left_alone(running, undo))
+        while not rest.done():
+            try:
+                await asyncio.wait([rest])
+            except asyncio.CancelledError:
+                continue  # cancelled again: the work is still under way
+        error = None if rest.cancelled() else rest.exception()
+        if error is not None and not isinstance(error, ShuttingDown):
+            logger.warning("what a cancelled caller had begun failed: %r", error)
+        raise
+
+
+async def _left_alone(running: asyncio.Future[T], undo: Callable[[T], Awaitable[object]] | None) -> None:
+    await asyncio.wait([running])
+    if not running.cancelled():
+        result = running.result()
+        if undo is not None:
+            await undo(result)
 
 
 class TaskSet:

@@ -20,6 +20,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
+from log_tier.concurrency.tasks import to_the_end
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_cut import cut_run
 from log_tier.model.errors import DuramenError, OffsetTrimmed, TokenAhead
@@ -55,12 +56,15 @@ async def copy_partition(run: TaskRun, log: Log, hosting: Hosting, snapshots: No
     try:
         if until >= start:  # else nothing was there yet
             await _fill(run, log, snapshots, partition, start, until, folder)
-        index = await asyncio.to_thread(LmdbIndex.open, folder, partition=partition, start=start)
+        index = await to_the_end(
+            asyncio.to_thread(LmdbIndex.open, folder, partition=partition, start=start),
+            undo=lambda opened: asyncio.to_thread(opened.close, clean=False),
+        )
         try:
             await _replay(run, log, partition, index, until)
             return await _write(run, log, index)
         finally:
-            await asyncio.to_thread(index.close, clean=False)
+            await to_the_end(asyncio.to_thread(index.close, clean=False))
     finally:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.broadcast import Broadcast
-from log_tier.concurrency.tasks import end_tasks
+from log_tier.concurrency.tasks import end_tasks, to_the_end
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
@@ -190,13 +190,13 @@ class BringUp:
         table, rank = self._wanted[name]
         start = table.start(name[1])
         source = "log"
-        while await asyncio.to_thread(promote, folder):
+        while await to_the_end(asyncio.to_thread(promote, folder)):
             try:
                 await self._node.host(topic, name, start=start, rank=rank, repair=False)
             except (IndexDamaged, OffsetTrimmed) as error:
                 logger.warning("%s/%s: %s; it is fetched again", topic.name, name[1], error)
                 self._fetched_anew(name, error)
-                await asyncio.to_thread(discard, folder)
+                await to_the_end(asyncio.to_thread(discard, folder))
             else:
                 return
         source = await self.fetched(topic, name, folder, "auto", pending.progress)

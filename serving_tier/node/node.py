@@ -21,6 +21,7 @@ from log_tier.concurrency.background import Failed, only_logged
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.concurrency.persistent_map import PersistentMap
+from log_tier.concurrency.tasks import to_the_end
 from log_tier.concurrency.workers import THREADS, Workers
 from log_tier.model.errors import DuramenError, NotHosted
 from log_tier.model.identifiers import FIRST, Offset, PartitionId, TableId
@@ -78,6 +79,8 @@ class Node:
         # Replaced and never changed in place: other threads look into it without a lock.
         self._replicas: PersistentMap[PartitionId, Replica] = PersistentMap()
         self._ranks: dict[PartitionId, int] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        """Replicas that are being closed and are not hosted any more."""
         self.refusals: dict[PartitionId, DuramenError] = {}
         """Replicas that should be open and could not be: why."""
         self.absent: Callable[[PartitionId], DuramenError] = _not_hosted
@@ -241,23 +244,21 @@ class Node:
         return self._ranks.get(name, 0)
 
     async def unhost(self, partition: PartitionId, reason: DuramenError, *, delete: bool = True) -> None:
-        """Close a replica; its waiters get `reason`. With `delete` its index is removed."""
+        """Close a replica; its waiters get `reason`. With `delete` its index is removed, when it is closed.
+
+        A caller that is cancelled meanwhile goes on when that is done.
+        """
         replica = self._replicas.get(partition)
         if replica is not None:
             self._replicas = self._replicas.without(partition)
             self.idle_expiry.forget(replica)
         self._ranks.pop(partition, None)
         self.refusals.pop(partition, None)
-        try:
-            if replica is not None:
-                await replica.close(reason)
-        finally:
-            if delete:
-                folder = self.replica_folder(partition)
-                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-                await asyncio.to_thread(remove_versions, folder)
-                with suppress(OSError):  # not empty: other partitions of the table are still here
-                    await asyncio.to_thread(folder.parent.rmdir)
+        folder = self.replica_folder(partition) if delete else None
+        leaving = asyncio.create_task(_leave(replica, reason, folder), name=f"let go of {partition[0]}/{partition[1]}")
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+        await to_the_end(leaving)
 
     def replica(self, partition: PartitionId) -> Replica:
         """The replica of one partition. Raises `NotHosted`, `TableNotFound`, or why that partition is not served."""
@@ -283,13 +284,20 @@ class Node:
                 await replica.wait_ready()
 
     async def close(self) -> None:
-        """Close every replica cleanly, then end the applier. What fails is raised after the rest was closed."""
+        """Close every replica cleanly, then end the applier. What fails is raised after the rest was closed; a caller
+        that is cancelled goes on when all are closed.
+        """
+        await to_the_end(self._close())
+
+    async def _close(self) -> None:
         try:
             await self.idle_expiry.close()
         finally:
             try:
                 await _close_all(list(self), None)
             finally:
+                if self._leaving:
+                    await asyncio.wait(self._leaving)
                 self._replicas = PersistentMap()
                 await self._applier.stop()
 
@@ -306,6 +314,23 @@ def _not_hosted(partition: PartitionId) -> DuramenError:
         table=partition.table,
         partition=partition.partition,
     )
+
+
+async def _leave(replica: Replica | None, reason: DuramenError, folder: Path | None) -> None:
+    """Close a replica, and then remove its `folder`, if one is given."""
+    try:
+        if replica is not None:
+            await replica.close(reason)
+    finally:
+        if folder is not None:
+            await asyncio.to_thread(_remove, folder)
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    remove_versions(folder)
+    with suppress(OSError):  # not empty: other partitions of the table are still here
+        folder.parent.rmdir()
 
 
 def _names_in(folder: str) -> set[str]:

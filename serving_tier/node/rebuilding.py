@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from log_tier.catalog.cluster_map import TableEntry
+from log_tier.concurrency.tasks import to_the_end
 from log_tier.model.errors import InvalidRequest, Unavailable
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
@@ -63,15 +64,15 @@ class Rebuilding:
             reason = Unavailable(f"replica {where} is put in place anew: ask again")
             await self._staging.forget(self._partition)
             await self._node.unhost(self._partition, reason, delete=False)
-        await asyncio.to_thread(remove_versions, self._folder)
+        await to_the_end(asyncio.to_thread(remove_versions, self._folder))
         old = old_folder(self._folder)
-        await asyncio.to_thread(exchange, self._folder, self._new, old)
+        await to_the_end(asyncio.to_thread(exchange, self._folder, self._new, old))
         await self._node.host(self._topic, self._partition, start=self._start, rank=self._rank(), source=found)
-        await asyncio.to_thread(discard, old)
+        await to_the_end(asyncio.to_thread(discard, old))
         return found
 
     async def _fetched(self, source: str, progress: Progress) -> str:
-        await asyncio.to_thread(discard, self._new)
+        await to_the_end(asyncio.to_thread(discard, self._new))
         return await self._fetch(self._topic, self._partition, self._new, source, progress)
 
     async def _level(self, found: str, source: str, progress: Progress) -> str:

@@ -33,7 +33,7 @@ from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry, VersionEntry
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.broadcast import Broadcast
-from log_tier.concurrency.tasks import end_tasks
+from log_tier.concurrency.tasks import end_tasks, to_the_end
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
@@ -225,7 +225,7 @@ class Staging:
                 away = isinstance(error, (Disconnected, DeadlineExceeded, SnapshotStoreUnavailable))
                 backoff.max_s = _RETRY_AWAY_MAX_S if away else _RETRY_MAX_S
                 if isinstance(error, (IndexDamaged, OffsetTrimmed)):
-                    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+                    await to_the_end(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
                 if needed and not error.retryable:
                     self._replace(replica)
                     return
@@ -249,7 +249,7 @@ class Staging:
         folder = places.get(number, replica.versions.folder.version(number))
         await replica.versions.drop(number, InvalidRequest(f"version {number} of {replica.topic.name} was deleted"))
         logger.info("%s: version %s was deleted", replica.name, number)
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        await to_the_end(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
 
     async def _no_barrier_ahead(self, replica: Replica, number: int) -> bool:
         """Return when the replica has passed every barrier that names a version which the map has dropped already;

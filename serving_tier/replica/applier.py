@@ -10,6 +10,7 @@ for several indexes at the same time: a filesystem brings the syncs that wait to
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
@@ -18,6 +19,8 @@ from log_tier.concurrency.workers import THREADS, Consumer, Workers
 from log_tier.model.errors import ShuttingDown
 
 __all__ = ["Applier"]
+
+logger = logging.getLogger(__name__)
 
 # Indexes that are closed at the same time: see `log_tier.embedded.closing`.
 _CLOSERS: Final = 8
@@ -75,7 +78,12 @@ class Applier:
         A caller that is cancelled while it waits does not undo the work. Raises as `run`.
         """
         begun = await self.run(lambda: self._closers.submit(work))
-        return await asyncio.shield(asyncio.wrap_future(begun))
+        closing = asyncio.wrap_future(begun)
+        try:
+            return await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            closing.add_done_callback(_log_failure)
+            raise
 
     async def stop(self) -> None:
         """Finish what was accepted, then end the thread."""
@@ -99,6 +107,11 @@ class Applier:
         if jobs:
             self._loop.call_soon_threadsafe(_complete, jobs)
         return len(jobs) == len(taken)
+
+
+def _log_failure(closing: asyncio.Future[T]) -> None:
+    if not closing.cancelled() and closing.exception() is not None:
+        logger.warning("an index could not be closed cleanly: %r", closing.exception())
 
 
 def _complete(jobs: list[_Job[object]]) -> None:

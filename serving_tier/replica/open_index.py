@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
+from log_tier.concurrency.tasks import to_the_end
 from log_tier.model.errors import DuramenError, IndexDamaged, IndexDiverged, LogDamaged, OffsetTrimmed
 from log_tier.model.log import Bounds, Log
 from serving_tier.index.divergence import check_history, is_surely_the_same
 from serving_tier.index.lmdb.folder import folder_trouble
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
-from serving_tier.replica.version_folders import ReplicaFolder, open_versions
+from serving_tier.replica.version_folders import ReplicaFolder, close_indexes, open_in, open_versions
 
 __all__ = ["open_index", "open_indexes"]
 
@@ -35,12 +35,11 @@ async def open_indexes(
     try:
         await check_history(log, folder.partition, applied=applied, last=last, name=f"the index of {name}")
     except BaseException as error:
-        for index in (live, *others):
-            await applier.run(lambda index=index: index.close(clean=True))  # type: ignore[misc]
+        await close_indexes([live, *others], applier)
         if others or not (repair and isinstance(error, IndexDiverged)):
             raise
         logger.error("%s; it is built again from the log", error)
-        await asyncio.to_thread(_discard, folder.path)
+        await to_the_end(asyncio.to_thread(_discard, folder.path))
         return await open_index(name, folder, bounds, applier=applier, repair=repair), []
     return live, others
 
@@ -59,42 +58,18 @@ async def open_index(name: str, folder: ReplicaFolder, bounds: Bounds, *, applie
             raise folder_trouble(error, folder.path) from error
 
     try:
-        index = await _run_to_its_end(applier, opening)
+        index = await open_in(applier, opening)
     except IndexDamaged as error:
         if not repair:
             raise
         logger.warning("%s: %s; it is built again from the log", name, error)
-        await asyncio.to_thread(_discard, folder.path)
-        index = await _run_to_its_end(applier, opening)
+        await to_the_end(asyncio.to_thread(_discard, folder.path))
+        index = await open_in(applier, opening)
     refusal = _refusal(index, name, folder, bounds)
     if refusal is not None:
-        await applier.run(lambda: index.close(clean=True))
+        await close_indexes([index], applier)
         raise refusal
     return index
-
-
-async def _run_to_its_end(applier: Applier, opening: Callable[[], LmdbIndex]) -> LmdbIndex:
-    """Open in the applier's thread. A caller that is cancelled meanwhile leaves no index open that nobody knows of."""
-    running = asyncio.ensure_future(applier.run(opening))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        closing = asyncio.ensure_future(_close_when_open(applier, running))
-        while not closing.done():
-            try:
-                await asyncio.wait([closing])
-            except asyncio.CancelledError:
-                continue  # asked again: the applier is still at it
-        closing.result()
-        raise
-
-
-async def _close_when_open(applier: Applier, running: asyncio.Future[LmdbIndex]) -> None:
-    await asyncio.wait([running])
-    if running.cancelled() or running.exception() is not None:
-        return
-    index = running.result()
-    await applier.run(lambda: index.close(clean=True))
 
 
 def _refusal(index: LmdbIndex, name: str, folder: ReplicaFolder, bounds: Bounds) -> DuramenError | None:

@@ -17,7 +17,6 @@ A replica never answers early: `wait_applied(offset)` returns when the index hol
 **Long reads in other threads** (a page of a scan) are counted in `index.readers` while they run, so that the index is
 closed under none of them: a reader first counts itself in and then looks at the state, `close()` first changes the
 state and then waits until nobody is left. `with replica.reading() as index:` does that.
-
 Two callbacks leave a replica: its owner hears of events, and observers of what was applied (`observer.py`).
 """
 
@@ -31,6 +30,7 @@ from copy import copy
 from typing import Final
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.concurrency.tasks import to_the_end
 from log_tier.model.barrier import Barrier
 from log_tier.model.errors import DuramenError, IndexDamaged, ShuttingDown, TableNotFound, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
@@ -120,6 +120,7 @@ class Replica:
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._follower: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -356,18 +357,18 @@ class Replica:
                 raise
 
     async def close(self, reason: DuramenError | None = None) -> None:
-        """Stop following and close the index cleanly, so that the next start need not rebuild it. Idempotent.
-
-        Waiting calls get `reason` (default: `ShuttingDown`), and so does every later read.
+        """Stop following and close the index cleanly, so that the next start need not rebuild it. Idempotent; when a
+        caller goes on, cancelled or not, the index is closed. Waiting calls and later reads get `reason` (default:
+        `ShuttingDown`).
         """
-        if self.state == "closed":
-            return
-        follower = self._follower
-        if follower is not None:
-            follower.cancel()
-            await asyncio.wait([follower])  # its failure, if it had one, was reported when it stopped
-            if not follower.cancelled():
-                follower.exception()
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(reason), name=f"close {self.name}")
+        await to_the_end(self._closing)
+
+    async def _close(self, reason: DuramenError | None) -> None:
+        if self._follower is not None:
+            self._follower.cancel()
+            await asyncio.gather(self._follower, return_exceptions=True)  # what stopped it was reported then
         self.failure = reason or closing(self.name)
         self._happen("closed")
         await self.versions.close()
@@ -377,8 +378,7 @@ class Replica:
         self.progress.check()
         self.versions.check()
         self._pinned_reads.check()
-        live = self.progress.index
-        assert self.index is live, f"{self.name} reads {self.index.path}, not {live.path}"
+        assert self.index is self.progress.index, f"{self.name} reads {self.index.path}, not {self.progress.index.path}"
         assert (self.failure is not None) == (self.state in ("stopped", "closed")), (self.state, self.failure)
         assert self._ready.is_set() == (self.state in ("ready", "stopped", "closed")), self.state
 

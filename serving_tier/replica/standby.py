@@ -31,7 +31,7 @@ from copy import copy
 from typing import Any, Final
 
 from log_tier.concurrency.broadcast import Broadcast
-from log_tier.concurrency.tasks import end_tasks
+from log_tier.concurrency.tasks import end_tasks, to_the_end
 from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed, ShuttingDown
@@ -45,7 +45,7 @@ from serving_tier.replica.applier import Applier
 from serving_tier.replica.progress import Progress
 from serving_tier.replica.refusals import version_gone
 from serving_tier.replica.run import cut_at
-from serving_tier.replica.version_folders import ReplicaFolder
+from serving_tier.replica.version_folders import ReplicaFolder, close_indexes, open_in
 
 __all__ = ["StandbyVersions"]
 
@@ -160,11 +160,11 @@ class StandbyVersions:
         live one. Raises `IndexDamaged`, `OffsetTrimmed` where the log or its verdicts no longer reach back to where it
         begins, `DiskFull`.
         """
-        index = await self._applier.run(lambda: self.folder.open(self.folder.version(number)))
+        index = await open_in(self._applier, lambda: self.folder.open(self.folder.version(number)))
         try:
-            await self._applier.run(lambda: index.become(number))
+            await to_the_end(self._applier.run(lambda: index.become(number)))
         except BaseException:
-            await self._applier.run(lambda: index.close(clean=False))
+            await close_indexes([index], self._applier, clean=False)
             raise
         self.carry(index)
         await self.wait_level(number)
@@ -244,7 +244,7 @@ class StandbyVersions:
         await run(lambda: index.close(clean=True))
 
     async def close(self) -> None:
-        """Stop catching up, and close all of them, the live one first."""
+        """Stop catching up, and close all of them, the live one first. What fails is raised when the rest is closed."""
         await end_tasks(*self._tasks.values())
         if self._closings:
             await asyncio.wait(self._closings.values())
@@ -252,8 +252,14 @@ class StandbyVersions:
         self.level, self.behind = {}, {}
         self.lost = dict.fromkeys((index.version for index in indexes), ShuttingDown("the replica is closing"))
         self._move()
+        failure: Exception | None = None
         for index in (self.live, *indexes):
-            await self.close_index(index)
+            try:
+                await self.close_index(index)
+            except Exception as error:  # noqa: BLE001 - raised below
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def check(self) -> None:
         """Assert the invariants, between two turns of the event loop; for tests."""

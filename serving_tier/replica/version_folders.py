@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from log_tier.concurrency.tasks import to_the_end
 from log_tier.model.errors import IndexDamaged
 from log_tier.model.identifiers import FIRST, Offset, PartitionId
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -24,6 +26,8 @@ from serving_tier.replica.applier import Applier
 
 __all__ = [
     "ReplicaFolder",
+    "close_indexes",
+    "open_in",
     "open_versions",
     "promote",
     "remove_versions",
@@ -87,6 +91,21 @@ def remove_versions(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+async def open_in(applier: Applier, opening: Callable[[], LmdbIndex]) -> LmdbIndex:
+    """Open in the applier's thread. A caller that is cancelled meanwhile leaves no index open that nobody knows of."""
+    return await to_the_end(applier.run(opening), undo=lambda index: _close([index], applier))
+
+
+async def close_indexes(indexes: Sequence[LmdbIndex], applier: Applier, *, clean: bool = True) -> None:
+    """Close indexes in the applier's thread. A caller that is cancelled goes on when they are closed."""
+    await to_the_end(_close(indexes, applier, clean=clean))
+
+
+async def _close(indexes: Sequence[LmdbIndex], applier: Applier, *, clean: bool = True) -> None:
+    for index in indexes:
+        await applier.run(lambda index=index: index.close(clean=clean))  # type: ignore[misc]
+
+
 async def open_versions(first: LmdbIndex, folder: ReplicaFolder, applier: Applier) -> tuple[LmdbIndex, list[LmdbIndex]]:
     """Open all versions next to `first`, the index in `folder`; return the live one, and the others.
 
@@ -94,28 +113,36 @@ async def open_versions(first: LmdbIndex, folder: ReplicaFolder, applier: Applie
     here; then all of them are closed.
     """
     indexes = [first]
+    try:
+        live = await _live_of(indexes, folder, applier)
+    except BaseException:
+        await close_indexes(indexes, applier)
+        raise
+    return live, [index for index in indexes if index is not live]
+
+
+async def _live_of(indexes: list[LmdbIndex], folder: ReplicaFolder, applier: Applier) -> LmdbIndex:
+    """Add the other versions to `indexes`, which has the first; return the one of them that is live."""
     for path in await asyncio.to_thread(version_folders, folder.path):
         try:
-            index = await applier.run(lambda path=path: folder.open(path))  # type: ignore[misc]
+            index = await open_in(applier, lambda path=path: folder.open(path))  # type: ignore[misc]
         except IndexDamaged as error:
             logger.warning("%s; it is removed", error)
         else:
             if all(index.version != other.version for other in indexes):
                 indexes.append(index)
                 continue
-            await applier.run(lambda index=index: index.close(clean=False))  # type: ignore[misc]
-        await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+            await close_indexes([index], applier, clean=False)
+        await to_the_end(asyncio.to_thread(shutil.rmtree, path, ignore_errors=True))
     # A process that died between two of them left the newest one at the latest barrier.
     newest = max(indexes, key=lambda index: (index.live.job, index.applied))
     number = newest.live.version
     live = next((index for index in indexes if index.version == number), None)
     if live is None:
-        for index in indexes:
-            await applier.run(lambda index=index: index.close(clean=True))  # type: ignore[misc]
         here = ", ".join(str(index.version) for index in indexes)
         raise IndexDamaged(
             f"{folder.path} holds version {here} of its table, and version {number} is live since offset "
             f"{newest.live.since}: discard it and fetch the live one",
             file=str(folder.path),
         )
-    return live, [index for index in indexes if index is not live]
+    return live

@@ -109,14 +109,30 @@ def test_closing_one_ends_its_calls_and_not_the_others(server: ServerProcess, ta
 
 
 STORM = """
-import sys, threading
+import sys, threading, time
 import duramen
 targets, ended = sys.argv[1:], threading.Event()
 
+def begun(target):
+    deadline = time.monotonic() + 60  # the server runs; a busy machine needs more than the second of a call
+    while True:
+        try:
+            db = duramen.connect(target, timeout=1)
+            try:
+                return db, db.create_table("storm", if_missing=True, partitions=1)
+            except BaseException:
+                db.close()
+                raise
+        except duramen.DuramenError:
+            if time.monotonic() > deadline:
+                raise
+
 def hammer(target):
-    with duramen.connect(target, timeout=1) as db:
-        table = db.create_table("storm", if_missing=True, partitions=1)
-        started.release()
+    try:
+        db, table = begun(target)
+    finally:
+        started.release()  # also where it fails: its traceback is the test's failure
+    with db:
         while not ended.is_set():
             try:
                 table.put(b"k", b"v")

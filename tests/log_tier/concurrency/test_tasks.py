@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Awaitable
 
 import pytest
 
-from log_tier.concurrency.tasks import TaskSet, end_tasks
+from log_tier.concurrency.tasks import TaskSet, end_tasks, to_the_end
 from log_tier.model.errors import DuramenError, ShuttingDown
 
 
@@ -97,3 +99,57 @@ async def test_a_closer_that_is_cancelled_is_cancelled() -> None:
     assert not task.done()
     stubborn.set()
     await asyncio.wait([task])
+
+
+async def cancelled_often(task: asyncio.Future[int]) -> None:
+    for _ in range(3):
+        task.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert not task.done(), "the work is under way"
+
+
+async def test_work_that_nobody_may_leave_ends_before_its_cancelled_caller() -> None:
+    go_on, undone = asyncio.Event(), list[int]()
+
+    async def work() -> int:
+        await go_on.wait()
+        return 7
+
+    async def undo(result: int) -> None:
+        await asyncio.sleep(0)
+        undone.append(result)
+
+    assert await to_the_end(asyncio.sleep(0, 7), undo=undo) == 7
+    with pytest.raises(RuntimeError, match="a bug"):
+        await to_the_end(failing_after(asyncio.sleep(0)), undo=undo)
+    caller = asyncio.ensure_future(to_the_end(work(), undo=undo))
+    await asyncio.sleep(0)
+    await cancelled_often(caller)
+    assert undone == []
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert undone == [7]
+
+
+async def failing_after(wait: Awaitable[object]) -> int:
+    await wait
+    raise RuntimeError("a bug")
+
+
+async def test_what_fails_behind_a_cancelled_caller_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    unheard: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unheard.append(context))
+    go_on = asyncio.Event()
+    caller = asyncio.ensure_future(to_the_end(failing_after(go_on.wait())))
+    await asyncio.sleep(0)
+    await cancelled_often(caller)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    del caller
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unheard == []
+    assert "what a cancelled caller had begun failed: RuntimeError('a bug')" in caplog.text

@@ -55,12 +55,18 @@ def read_of(table: TableRef):  # type: ignore[no-untyped-def]
 async def test_what_the_nodes_say(cluster: TestCluster, table: TableRef, membership: LiveMembership) -> None:
     place = await written(cluster.router, WritePart(PartitionId(table.id, ZERO), puts((b"k", b"v"))))
     name = PartitionId(table.id, ZERO)
+
+    def has_said(node: str) -> bool:
+        """Its status says so: it comes some 50 ms later, and the first one after a write may say `replaying`."""
+        replica = membership.nodes()[node].replicas.get(name)
+        return replica is not None and (replica.applied, replica.state) == (place.base_offset, "ready")
+
     for node in ("n1", "n2", "n3"):
-        await until(lambda node=node: membership.nodes()[node].replicas[name].applied == place.base_offset)  # type: ignore[misc]
+        await until(lambda node=node: has_said(node))  # type: ignore[misc]
         view = membership.nodes()[node]
         assert view.alive
         assert view.address == cluster.nodes[node].address
-        assert view.replicas[name].state == "ready"
+        assert (view.replicas[name].applied, view.replicas[name].state) == (place.base_offset, "ready")
         assert view.silent_ms < 1000 * patience_s(10)
         assert abs(view.clock_skew_ms) < 5000
     assert list(membership.failures()) == []

@@ -204,3 +204,37 @@ async def test_a_version_that_ends_by_a_bug_keeps_nobody_waiting(
                 await setting.stage(replica, 2, {b"a": b"x"}, base=base)
         await until(lambda: "version 2 of flights/0 ended by a bug" in caplog.text)
         assert replica.state == "ready"
+
+
+async def test_one_whose_opening_is_cancelled_is_not_left_open(
+    setting: VersionSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder is removed, or opened again, as soon as the caller has ended."""
+    opening, may_open = threading.Event(), threading.Event()
+    inner = ReplicaFolder.open
+    opened: list[LmdbIndex] = []
+
+    def slowly(self: ReplicaFolder, path: Path | None = None) -> LmdbIndex:
+        opening.set()
+        may_open.wait(patience_s(DEADLINE_S))
+        opened.append(inner(self, path))
+        return opened[-1]
+
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        folder = replica.versions.folder.version(2)
+        await asyncio.to_thread(setting.build, folder, {b"a": b"x"}, base=base)
+        monkeypatch.setattr(ReplicaFolder, "open", slowly)
+        adding = asyncio.ensure_future(replica.versions.add(2))
+        assert await asyncio.to_thread(opening.wait, patience_s(DEADLINE_S))
+        for _ in range(2):
+            adding.cancel()
+            await asyncio.wait([adding], timeout=0.01)
+        may_open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await adding
+        assert len(opened) == 1
+        with pytest.raises(ShuttingDown, match="the index is closed"):
+            opened[0].become(2)
+        monkeypatch.undo()
+        await replica.versions.add(2)
