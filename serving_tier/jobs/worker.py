@@ -15,7 +15,7 @@ from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.background import Failed, only_logged
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
-from log_tier.model.errors import CommandRejected, DuramenError, ShuttingDown, Unavailable, WriteUnknown
+from log_tier.model.errors import CommandRejected, DuramenError, InvalidRequest, ShuttingDown, WriteUnknown
 
 __all__ = ["DoTask", "JobWorker", "RetryLimits", "TaskProgress", "TaskRun"]
 
@@ -175,7 +175,11 @@ class JobWorker:
         raise AssertionError("the last try raises or returns")
 
     async def submit(self, command: Command) -> None:
-        """Submit, for as long as it takes; a rejection means that the map does not ask for it any more."""
+        """Submit, for as long as it takes; a rejection means that the map does not ask for it any more.
+
+        A log that stopped, or whose disk fails, is mended and started again while this node goes on: only what asks for
+        another request, or the end of this node, ends the trying.
+        """
         backoff = self._retries.backoff()
         while True:
             try:
@@ -184,9 +188,9 @@ class JobWorker:
             except CommandRejected as error:
                 logger.info("%s: %s", type(command).__name__, error)
                 return
-            except ShuttingDown:
+            except (ShuttingDown, InvalidRequest):
                 raise
-            except (Unavailable, WriteUnknown) as error:
+            except DuramenError as error:
                 logger.info("the catalog does not take %s yet: %s", type(command).__name__, error)
                 await backoff.pause()
 

@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import Any
 
 from log_tier.embedded import EmbeddedLog
-from log_tier.model.errors import Disconnected
+from log_tier.model.errors import Disconnected, LogStopped
 from log_tier.model.identifiers import Offset, PartitionId, TableId
-from log_tier.model.log import Bounds, ReadChunk
+from log_tier.model.log import Appended, Bounds, ReadChunk
 
 
 class SteppedClock:
@@ -27,7 +27,10 @@ class SteppedClock:
 
 
 class HeldLog:
-    """An embedded log whose reads can be held back, and whose ends can be withheld. It behaves like one elsewhere."""
+    """An embedded log whose reads can be held back, whose ends can be withheld, and that can stop.
+
+    It behaves like one elsewhere.
+    """
 
     bounds_now: Any = None
 
@@ -35,6 +38,8 @@ class HeldLog:
         self.inner = inner
         self.unreachable = False
         self.silent = False
+        self.stopped = False
+        self.refused = 0
         self.asked = 0
         self._flows = asyncio.Event()
         self._flows.set()
@@ -53,6 +58,12 @@ class HeldLog:
             async for chunk in chunks:
                 await self._flows.wait()
                 yield chunk
+
+    async def append(self, partition: PartitionId, batch: bytes) -> Appended:
+        if self.stopped:
+            self.refused += 1
+            raise LogStopped("a sync failed: restart the server of the log")
+        return await self.inner.append(partition, batch)
 
     async def all_bounds(self, topic: TableId) -> list[Bounds]:
         self.asked += 1

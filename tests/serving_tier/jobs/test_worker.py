@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kit.deadlines import until, within
+from kit.log.held_log import HeldLog
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import Job
@@ -189,6 +190,28 @@ async def test_a_task_that_this_node_cannot_do_and_a_bug_are_reported(
     assert job.tasks[0].note == "a bug: ZeroDivisionError()"
     await until(lambda: "ended by a bug" in caplog.text)
     await worker.close()
+
+
+async def test_what_came_of_a_task_is_reported_once_a_log_that_had_stopped_is_started_again(
+    log: EmbeddedLog, catalog: Catalog, topic: Topic
+) -> None:
+    elsewhere = HeldLog(log)
+    followed = await Catalog.open(elsewhere)
+    stopped = asyncio.Event()
+
+    async def action(run: TaskRun) -> str:
+        elsewhere.stopped = True
+        stopped.set()
+        return "done meanwhile"
+
+    worker = await work(followed, action)
+    job = await start(catalog, topic, "n1")
+    await stopped.wait()
+    await until(lambda: elsewhere.refused > 1 or not worker.running())
+    elsewhere.stopped = False
+    assert (await ended(catalog, job)).tasks[0].note == "done meanwhile"
+    await worker.close()
+    await followed.close()
 
 
 async def test_no_more_run_at_once_than_allowed(catalog: Catalog, log: EmbeddedLog) -> None:
