@@ -40,6 +40,7 @@ async def run_check(
     seed: str,
     shape: WorkloadShape,
     partitions: int = 4,
+    replicas: int | None = None,
     targets: Sequence[str] = (),
     faults: Callable[[asyncio.Event], Awaitable[None]] | None = None,
     log_url: str | None = None,
@@ -50,7 +51,7 @@ async def run_check(
     `faults` breaks things until the event it gets is set, and returns when everything is alive again. `targets`: a
     server that names the nodes, so that each replica can be read by itself; none: replicas are not read. `log_url`:
     where the log is, so that it is read without a server between, and what servers give of it is compared. `clock`:
-    nanoseconds, for the times of calls.
+    nanoseconds, for the times of calls. `replicas`: of the table; None: as `create_table` chooses.
 
     Raises what keeps the check from being made at all, `Unavailable` where the cluster does not heal.
     """
@@ -63,7 +64,7 @@ async def run_check(
             return await opened.enter_async_context(await connect())
 
         first = await client()
-        table = await first.create_table(f"check-{secrets.token_hex(4)}", partitions=partitions)
+        table = await first.create_table(f"check-{secrets.token_hex(4)}", partitions=partitions, replicas=replicas)
         ref = table.lookup.ref or await table.lookup.resolve()
         start = Token({ref.id: {Partition(number): Offset(-1) for number in range(partitions)}})
         ended: asyncio.Future[Token] = loop.create_future()

@@ -50,8 +50,14 @@ checker are those of `duramen check`: every replica is read and held against the
 must be level within a minute of virtual time.
 
 **Jobs.** In most runs of a cluster an operator begins jobs meanwhile, at any node: moves, rebalances, restores,
-changes of the replicas, snapshots; and makes and drops tables. Which steps of which jobs an incident met is counted.
-In the end no task is left over, everybody has the newest map, and the checker reads what the jobs have made.
+changes of the replicas, snapshots; and makes and drops tables. In some runs the table begins with one replica or two,
+so that there is something to move. Incidents of the plan that are aimed wait for a task of a job, and happen at its
+node, or at whom it needs, some milliseconds after it began. Which steps of which jobs an incident met is counted.
+In the end no task is left over, none was ended by a bug, everybody has the newest map, and the checker reads what the
+jobs have made.
+
+**What nobody retrieves.** Garbage is collected at the end of a run and not within it. A task or a future that ends with
+an error of which only the loop's exception handler hears breaks the run, in every world.
 
 **What it does not do yet.** Versions (stage, swap, rollback, clear), trims and a shared snapshot store are not in it,
 and the Redis endpoint is not in the cluster. LMDB is real and has no crash points: an index is closed cleanly, and in

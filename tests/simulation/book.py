@@ -24,6 +24,7 @@ PROPERTIES = {
     "one after the other": "commands on a key take effect one after the other, whatever round they share",
     "session": "a connection sees what it wrote",
     "atomic": "what a transaction writes is seen together",
+    "retrieved": "no failure is lost: somebody retrieves what a task or a future ends with",
     "level": "everything is alive, and every replica follows the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",
 }

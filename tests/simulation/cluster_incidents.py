@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 from simulation.book import Broken
-from simulation.cluster_jobs import maps_differ, meets_jobs, unfinished, work
+from simulation.cluster_jobs import bugs, maps_differ, meets_jobs, under_way, unfinished, work
 from simulation.cluster_world import ClusterWorld
-from simulation.plan import Incident
+from simulation.plan import TASK, Incident
 
 __all__ = ["disk_operator", "happen", "level"]
 
@@ -17,6 +18,8 @@ _PACE: Final = 0.6
 _OPERATOR_S: Final = 1.0
 """What an operator takes to see that a log server has stopped."""
 _LOOK_S: Final = 0.25
+_SPOT_S: Final = 0.004
+"""So often is looked for a task to aim an incident at."""
 _LEVEL_S: Final = 60.0
 """Virtual time in which everything is level again after the last fault."""
 
@@ -39,8 +42,8 @@ def _disk_failures(world: ClusterWorld) -> int:
 
 async def happen(world: ClusterWorld, stop: asyncio.Event) -> None:
     """Let the plan's faults and incidents happen; when `stop` is set and they are over, wait until all is level."""
-    happening = [asyncio.create_task(_meet(world, each)) for each in world.plan.incidents]
-    happening.append(asyncio.create_task(work(world, stop)))
+    happening = [asyncio.create_task(_meet_at(world, each)) for each in world.plan.incidents if not each.aimed]
+    happening += [asyncio.create_task(_aim(world, stop)), asyncio.create_task(work(world, stop))]
     try:
         await world.machine.faults(_PACE)
         await stop.wait()
@@ -52,10 +55,41 @@ async def happen(world: ClusterWorld, stop: asyncio.Event) -> None:
     world.network.calm()
     world.story.tell("world", "the faults are over")
     await level(world)
+    for bug in bugs(world):
+        raise Broken("typed", bug)
+
+
+async def _aim(world: ClusterWorld, stop: asyncio.Event) -> None:
+    """Let the aimed incidents of the plan happen, each at another task."""
+    met: set[tuple[int, int]] = set()
+    async with asyncio.TaskGroup() as happening:
+        for incident in filter(lambda each: each.aimed, world.plan.incidents):
+            at_s = incident.at_s * _PACE
+            while not stop.is_set():
+                await asyncio.sleep(max(_SPOT_S, at_s - world.loop.time()))
+                found = next(((key, node) for key, node in under_way(world) if key not in met), None)
+                if found is not None:
+                    key, node = found
+                    met.add(key)
+                    happening.create_task(_meet_after(world, incident.delay_s, _at_node(incident, node)))
+                    break
+
+
+def _at_node(incident: Incident, node: str) -> Incident:
+    one, other = (node if each == TASK else each for each in (incident.one, incident.other))
+    return replace(incident, one=one, other="log" if one == other else other)
+
+
+async def _meet_at(world: ClusterWorld, incident: Incident) -> None:
+    await _meet_after(world, incident.at_s * _PACE, incident)
+
+
+async def _meet_after(world: ClusterWorld, seconds: float, incident: Incident) -> None:
+    await asyncio.sleep(seconds)
+    await _meet(world, incident)
 
 
 async def _meet(world: ClusterWorld, incident: Incident) -> None:
-    await asyncio.sleep(incident.at_s * _PACE)
     one, other, seconds, network = incident.one, incident.other, incident.seconds, world.network
     world.story.tell("incident", f"{incident.kind} {one} {other} for {seconds:.2f} s")
     world.story.met[f"incident {incident.kind}"] += 1
@@ -112,5 +146,7 @@ def _not_level(world: ClusterWorld) -> str:
     if maps_differ(world):
         return "somebody has an older map"
     for job, task in unfinished(world):
-        return f"job {job.id} ({job.kind} {job.subject}) has {task.action} {task.state} on {task.node}: {task.note}"
+        node = world.nodes[task.node][0] if task.node in world.nodes else None
+        progress = node and {key: run.phase for key, run in node.worker.running().items()}
+        return f"job {job.id} ({job.kind} {job.subject}) has {task.action} {task.state} on {task.node}: {progress}"
     return ""

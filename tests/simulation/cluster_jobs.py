@@ -15,7 +15,7 @@ from router.admin.client import AdminConnection
 from router.admin.verbs import Change, Move, Rebalance, RestoreNode, SetReplicas, TakeSnapshots
 from simulation.cluster_world import NODES, ClusterWorld
 
-__all__ = ["maps_differ", "meets_jobs", "unfinished", "work"]
+__all__ = ["bugs", "maps_differ", "meets_jobs", "under_way", "unfinished", "work"]
 
 _ASK_S: Final = 3.0
 _WORKS_CHANCE: Final = 0.6
@@ -68,7 +68,8 @@ def _change(world: ClusterWorld, verb: str, chance: random.Random) -> Change | N
     partition = Partition(chance.randrange(table.partitions))
     source = chance.choice(table.readable(partition) or NODES)
     if verb == "move":
-        return Move(table.name, partition, source, chance.choice(NODES))
+        free = [name for name in NODES if name not in table.readable(partition)]
+        return Move(table.name, partition, source, chance.choice(free or NODES))
     changes: dict[str, Any] = {
         "snapshot": TakeSnapshots(table.name),
         "restore": RestoreNode(chance.choice(NODES)),
@@ -98,6 +99,22 @@ def unfinished(world: ClusterWorld) -> Iterator[tuple[Job, Task]]:
     for each in _maps(world)[:1]:
         for job, _, task in each.unfinished_tasks():
             yield job, task
+
+
+def under_way(world: ClusterWorld) -> Iterator[tuple[tuple[int, int], str]]:
+    """The job and the number of each task that is not over, and the node that does it, by the newest map."""
+    for each in _maps(world)[:1]:
+        for job, number, task in each.unfinished_tasks():
+            yield (job.id, number), task.node
+
+
+def bugs(world: ClusterWorld) -> Iterator[str]:
+    """What nodes report of tasks that a bug has ended."""
+    for each in _maps(world)[:1]:
+        for job in each.jobs.values():
+            yield from (
+                f"{job.kind}, {task.action}: {task.note}" for task in job.tasks if task.note.startswith("a bug")
+            )
 
 
 def meets_jobs(world: ClusterWorld, fault: str) -> None:

@@ -55,6 +55,8 @@ async def cluster_traffic(world: ClusterWorld) -> None:
         seed=str(world.plan.seed),
         shape=shape,
         partitions=world.plan.partitions,
+        # With as many as nodes nothing can be moved.
+        replicas=random.Random(f"replicas {world.plan.seed}").choice((None, None, 1, 2)),
         targets=("router:7070",),
         log_url=LOG_URL,
         faults=partial(happen, world),

@@ -9,6 +9,7 @@ from typing import Final, Literal
 __all__ = [
     "FAULTS",
     "INCIDENTS",
+    "TASK",
     "Call",
     "CallKind",
     "Fault",
@@ -47,8 +48,24 @@ INCIDENTS: Final[dict[IncidentKind, str]] = {
 
 PROCESSES: Final = ("n1", "n2", "n3", "router", "log", "clients")
 """Of a cluster."""
+TASK: Final = "task"
+"""In an aimed incident: the node that does the task."""
 _NODES: Final = ("n1", "n2", "n3")
 _KILLED: Final = ("n1", "n2", "n3", "router")
+
+_AIMED: Final[tuple[IncidentKind, ...]] = (
+    "kill",
+    "kill",
+    "stop",
+    "pause",
+    "cut",
+    "one way",
+    "late",
+    "behind",
+    "slow",
+    "reset",
+    "reset reply",
+)
 
 _LENGTH_S: Final = 12.0
 _UNEVEN_CHANCE: Final = 0.3
@@ -104,6 +121,9 @@ class Incident:
     """Whether a killed node finds its indexes again."""
     late_s: float = 0.0
     """What is late is at most so late."""
+    aimed: bool = False
+    """Whether it waits for a task of a job: it happens `delay_s` after one is seen, `TASK` is the node of that task."""
+    delay_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -162,7 +182,22 @@ def _incidents(chance: random.Random) -> tuple[Incident, ...]:
             late_s = chance.choice((0.5, 1.5))
             incidents += [Incident(at_s, "behind", "log", node, 3.0, True, late_s=late_s) for node in behind]
             incidents.append(Incident(at_s, "slow", slow, "clients", 3.0, True, late_s=0.3))
+    incidents += [_aimed(chance) for _ in range(chance.choice((0, 2, 4, 8)))]
     return tuple(sorted(incidents, key=_at))
+
+
+def _aimed(chance: random.Random) -> Incident:
+    """At the node of a task, or at whom it needs: the log's server, the router, another node."""
+    kind = chance.choice(_AIMED)
+    one, other = chance.choice((TASK, TASK, TASK, "log", "router")), chance.choice(("log", *_NODES))
+    if kind == "behind":
+        one, other = "log", TASK
+    elif one == other or kind == "slow":
+        one, other = TASK, "clients" if kind == "slow" else "log"
+    seconds = chance.choice((0.02, 0.3, 1.0, 3.0)) * (0.5 + chance.random())
+    delay_s = chance.choice((0.0, 0.002, 0.02, 0.3)) * chance.random()
+    at_s, keeps = chance.random() * _LENGTH_S, chance.random() < 0.5
+    return Incident(at_s, kind, one, other, seconds, keeps, late_s=seconds / 4, aimed=True, delay_s=delay_s)
 
 
 def _incident(chance: random.Random, possible: list[IncidentKind]) -> Incident:

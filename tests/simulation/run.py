@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import random
 import time
@@ -43,8 +44,13 @@ class Outcome:
 def run_plan(plan: Plan, world: WorldName = "log") -> Outcome:
     """Run a plan on a loop of its own."""
     logging.disable(logging.CRITICAL)
+    # What nobody retrieves is told when it is collected: at the end, and not where the collector happens to run.
+    collects = gc.isenabled()
+    gc.disable()
+    gc.freeze()
     began_s = time.process_time()
     loop = SimulatedLoop(random.Random(f"loop {plan.seed}"))
+    loop.set_exception_handler(loop.keep_untold)
     outcome = Outcome(plan.seed)
     try:
         asyncio.set_event_loop(loop)
@@ -59,10 +65,18 @@ def run_plan(plan: Plan, world: WorldName = "log") -> Outcome:
             outcome.broken, outcome.words = "typed", f"the run ended with {error!r}"
         outcome.virtual_s, outcome.digest = loop.time(), running.story.digest()
         outcome.met, outcome.lines = running.story.met, running.story.lines
+        del running
+        gc.collect()
+        if loop.untold and not outcome.broken:
+            lost = Broken("retrieved", "; ".join(sorted(set(loop.untold))))
+            outcome.broken, outcome.words = lost.name, str(lost)
     finally:
         asyncio.set_event_loop(None)
         loop.close()
         logging.disable(logging.NOTSET)
+        gc.unfreeze()
+        if collects:
+            gc.enable()
     outcome.processor_s = time.process_time() - began_s
     return outcome
 

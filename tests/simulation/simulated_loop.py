@@ -53,6 +53,14 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._last_s: dict[str, float] = {}
         self._slow_until_s = 0.0
         super().__init__(self._jumping)
+        self.untold: list[str] = []
+        """Failures that only the loop's exception handler was told of."""
+
+    def keep_untold(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """The exception handler of this loop."""
+        whose = context.get("task") or context.get("future")
+        name = whose.get_name() if isinstance(whose, asyncio.Task) else ""
+        self.untold.append(f"{context['message']}: {name} {context.get('exception')!r}")
 
     def time(self) -> float:
         return self._jumping.now_s

@@ -8,8 +8,9 @@ of the same processes overtake each other.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -37,15 +38,24 @@ class Link:
     """In the order in which they were made: a set has another order in each process. So have all dicts here."""
 
 
+_HELD: Final = math.inf
+
+
+@dataclass
+class _Message:
+    deliver: Callable[..., None]
+    args: tuple[Any, ...]
+    at_s: float = _HELD
+    """When it arrives; never, while the link into which it was sent is cut."""
+
+
 class Direction:
     """One half of a connection: bytes in order, or held while the link is cut."""
 
     def __init__(self, network: Network, link: Link, connection: NetConnection) -> None:
         self._network, self._link, self._connection = network, link, connection
-        self._last_s = 0.0
-        self._sent = 0
-        self._held: dict[int, tuple[Callable[..., None], tuple[Any, ...]]] = {}
-        """By number: what was under way when the link was cut is held after what was sent later."""
+        self._under_way: deque[_Message] = deque()
+        """In the order in which they were sent, and arrive."""
         link.directions[self] = None
 
     def send(self, deliver: Callable[..., None], *args: Any) -> None:
@@ -57,32 +67,35 @@ class Direction:
             self._network.story.met["reset in the middle"] += 1
             self._network.loop.call_soon(self._connection.reset, "Connection reset by peer")
             return
-        self._sent += 1
+        message = _Message(deliver, args)
         if self._link.cut:
-            self._held[self._sent] = deliver, args
             self._network.story.met["message over a cut link"] += 1
-            return
+        else:
+            self._time(message, self._under_way[-1].at_s if self._under_way else 0.0)
+        self._under_way.append(message)
+
+    def _time(self, message: _Message, after_s: float) -> None:
         loop = self._network.loop
         delay_s = _LATENCY_S + self._network.chance.random() * (_LATENCY_S + self._link.late_s)
-        self._last_s = max(loop.time() + delay_s, self._last_s + 1e-9)
-        loop.call_at(self._last_s, self._arrive, self._sent, deliver, args)
+        message.at_s = max(loop.time() + delay_s, after_s + 1e-9)
+        loop.call_at(message.at_s, self._arrive)
 
-    def _arrive(self, number: int, deliver: Callable[..., None], args: tuple[Any, ...]) -> None:
-        if self._connection.broken:
-            return
-        if self._link.cut:
-            self._held[number] = deliver, args
-        else:
-            deliver(*args)
+    def _arrive(self) -> None:
+        now_s = self._network.loop.time()
+        while self._under_way and self._under_way[0].at_s <= now_s and not self._link.cut:
+            message = self._under_way.popleft()
+            message.deliver(*message.args)
 
     def heal(self) -> None:
-        """The link is whole again: what was held is sent again, in order."""
-        held, self._held = self._held, {}
-        for _, (deliver, args) in sorted(held.items()):
-            self.send(deliver, *args)
+        """The link is whole again: what should have arrived meanwhile is sent again, ahead of what is under way."""
+        now_s, after_s = self._network.loop.time(), 0.0
+        for message in self._under_way:
+            if message.at_s <= max(now_s, after_s) or message.at_s == _HELD:
+                self._time(message, after_s)
+            after_s = message.at_s
 
     def close(self) -> None:
-        self._held.clear()
+        self._under_way.clear()
         self._link.directions.pop(self, None)
 
 
