@@ -12,13 +12,15 @@ import secrets
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from copy import copy
+from functools import partial
 from typing import Any, Final, Protocol
 
 from log_tier.catalog.cluster_map import ClusterMap
-from log_tier.catalog.commands import Command, command_batch, parse_command
+from log_tier.catalog.commands import Command, StartJob, command_batch, parse_command
 from log_tier.catalog.fold import fold_command
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.broadcast import Broadcast
+from log_tier.concurrency.sized_work import run_sized
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
@@ -46,6 +48,10 @@ _PARTITION: Final = Partition(0)
 _TIMEOUT_S: Final = 15.0
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
+
+# To encode a task of a job, and to read and fold so much of the log, costs as much as so many keys of a read.
+_TASK_ITEMS: Final = 5
+_ITEM_BYTES: Final = 30
 
 
 class Maps(Protocol):
@@ -154,7 +160,8 @@ class Catalog:
         lost is sent again, and takes effect once.
         """
         command_id = secrets.token_hex(8)
-        batch = command_batch(command, command_id)
+        tasks = len(command.tasks) if isinstance(command, StartJob) else 0
+        batch = await run_sized(tasks * _TASK_ITEMS, lambda: command_batch(command, command_id))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline)
@@ -179,7 +186,9 @@ class Catalog:
             reader: Any = self._log.read(self.topic.partition(_PARTITION), start, follow=True)
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
-                    self._feed.advance(_folded(self.map, chunk.data, self.topic.id))
+                    # This task alone advances the map: it stays what it is while a thread folds.
+                    items, fold = len(chunk.data) // _ITEM_BYTES, partial(_folded, self.map, chunk.data, self.topic.id)
+                    self._feed.advance(await run_sized(items, fold))
             raise AssertionError("the log ended a read that follows it")
         except DuramenError as error:
             logger.log(

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 
 from log_tier.catalog.catalog import MapFeed
@@ -51,7 +52,7 @@ async def fetch_view(target: str, *, timeout: float) -> View:
             replies: Any = wire.stream(stub.Follow, cluster_pb2.FollowRequest(once=True))
             async with aclosing(replies) as views:
                 async for view in views:
-                    return View(view)
+                    return await run_sized(len(view.map) // _ITEM_BYTES, partial(View, view))
         raise ShuttingDown(f"the server at {target} ended before it sent the cluster map")
     finally:
         await wire.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Catalog
@@ -32,7 +33,6 @@ from log_tier.model.log import Bounds, Log
 from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
 from router.admin.answers.explain import explain_key
-from router.admin.answers.jobs import describe_job, list_jobs
 from router.admin.answers.listing import (
     known_bounds,
     list_lags,
@@ -42,7 +42,6 @@ from router.admin.answers.listing import (
 )
 from router.admin.answers.log_times import header_at, offset_at_time
 from router.admin.answers.node_client import AskNode
-from router.admin.answers.plans import describe_plan
 from router.admin.answers.verify import verify_partition
 from router.admin.answers.versions import list_versions
 from router.admin.find_planner import planner_of
@@ -53,7 +52,7 @@ from router.admin.planners.resume import job_of, plan_abort, plan_resume
 from router.admin.planners.upkeep import LogBounds
 from router.admin.planners.versions import clear_command, lacking, plan_stage
 from router.admin.retention import set_retention
-from router.admin.situations import said_of
+from router.admin.situations import job_answer, jobs_answer, plan_answer, plan_for, said_of
 from router.admin.verbs import Change, RestoreTable, Rollback, Stage, Swap, verb_of
 from router.data.tables import Tables
 from router.membership.views import Membership
@@ -72,6 +71,8 @@ _HEARD_S: Final = 1.0
 
 # A log that takes longer to answer is reported as silent: that is what the operator who asks for the lag needs to know.
 _SILENT_S: Final = 3.0
+
+_Planner = Callable[[Situation], Plan]
 
 # In a plan that is only shown, a table that is yet to be made has this id.
 _PLANNED: Final = TableId("planned")
@@ -156,12 +157,12 @@ class Admin:
 
     async def jobs(self) -> list[pb.AdminJobSummary]:
         """The jobs that the catalog remembers: those that are not over first, then the newest."""
-        return list_jobs(await self._situation())
+        return await jobs_answer(await self._situation())
 
     async def job(self, job_id: int) -> pb.AdminJob:
         """One job with its tasks. Raises `InvalidRequest`."""
         situation = await self._situation()
-        return describe_job(situation, job_of(situation.cluster, job_id))
+        return await job_answer(situation, job_of(situation.cluster, job_id))
 
     async def follow_job(self, job_id: int) -> AsyncIterator[pb.AdminJob]:
         """The job now, at every change, and with its progress every half second; ends with the job."""
@@ -169,7 +170,7 @@ class Admin:
         shown: pb.AdminJob | None = None
         while True:
             job = job_of(situation.cluster, job_id)
-            described = describe_job(situation, job)
+            described = await job_answer(situation, job)
             if described != shown:
                 shown = described
                 yield described
@@ -206,7 +207,10 @@ class Admin:
         situation = await self._situation()
         if isinstance(change, RestoreTable):
             return await self._restore_table(situation, change, dry_run=dry_run, plan_id=plan_id)
-        return await self._begin(await self._checked_plan(situation, change), dry_run=dry_run, plan_id=plan_id)
+        if isinstance(change, (Swap, Rollback)):
+            situation = await self._heard(situation, change)
+        plan = await plan_for(situation, await self._planner(situation, change))
+        return await self._begin(plan, dry_run=dry_run, plan_id=plan_id)
 
     async def clear(self, table: str, *, keep: int) -> int:
         """Begin to clear a table, and return the job: what a server does by itself, for `FLUSHDB`.
@@ -226,17 +230,6 @@ class Admin:
         cluster = await self._catalog.wait_for(lambda cluster: job_of(cluster, job_id).state != "running")
         return cluster.jobs[job_id]
 
-    async def _checked_plan(self, situation: Situation, change: Change) -> Plan:
-        """A plan that the map allows (A2)."""
-        plan = await self._heard_plan(situation, change)
-        check_plan(situation.cluster, plan.command)
-        return plan
-
-    async def _heard_plan(self, situation: Situation, change: Change) -> Plan:
-        if isinstance(change, (Swap, Rollback)):
-            situation = await self._heard(situation, change)
-        return await self._plan(situation, change)
-
     async def set_retention(self, table: str, *, ms: int | None, size: int | None) -> pb.AdminRetention:
         """Change how much of its log a table keeps; see `router.admin.retention`."""
         situation = await self._situation()
@@ -244,25 +237,25 @@ class Admin:
 
     async def abort(self, job_id: int, *, dry_run: bool) -> pb.AdminPlan:
         """Undo what a job has begun and not finished."""
-        return await self._go_on(plan_abort(await self._situation(), job_id=job_id), job_id, dry_run=dry_run)
+        return await self._go_on(partial(plan_abort, job_id=job_id), job_id, dry_run=dry_run)
 
     async def resume(self, job_id: int, *, dry_run: bool) -> pb.AdminPlan:
         """Take up a job's failed tasks again, and give those of lost nodes to live ones."""
-        return await self._go_on(plan_resume(await self._situation(), job_id=job_id), job_id, dry_run=dry_run)
+        return await self._go_on(partial(plan_resume, job_id=job_id), job_id, dry_run=dry_run)
 
-    async def _go_on(self, plan: Plan, job_id: int, *, dry_run: bool) -> pb.AdminPlan:
-        check_plan(self._catalog.map, plan.command)
+    async def _go_on(self, planner: _Planner, job_id: int, *, dry_run: bool) -> pb.AdminPlan:
+        plan = await plan_for(await self._situation(), planner)
         if not dry_run:
             await self._catalog.submit(plan.command)
-        return describe_plan(plan, dry_run=dry_run, job=job_id)
+        return await plan_answer(plan, dry_run=dry_run, job=job_id)
 
-    async def _plan(self, situation: Situation, change: Change) -> Plan:
+    async def _planner(self, situation: Situation, change: Change) -> _Planner:
         if isinstance(change, Stage):
-            return await self._plan_stage(situation, change)
+            return await self._stage_planner(situation, change)
         verb, wanted = verb_of(change), change._asdict()
         if verb.reads_log:
             wanted["bounds"] = await self._bounds(situation, situation.table(wanted["table"]).name)
-        return planner_of(verb)(situation, **wanted)
+        return partial(planner_of(verb), **wanted)
 
     async def _heard(self, situation: Situation, change: Swap | Rollback) -> Situation:
         """The situation once every live replica has reported the version that the change is about, or `_HEARD_S` later:
@@ -276,7 +269,7 @@ class Admin:
             )
         return self._known()
 
-    async def _plan_stage(self, situation: Situation, change: Stage) -> Plan:
+    async def _stage_planner(self, situation: Situation, change: Stage) -> _Planner:
         """The version is looked at from here first: what is not one of this table is refused before anything begins."""
         entry = situation.table(change.table)
         if change.url == EMPTY:
@@ -284,18 +277,18 @@ class Admin:
             change = change._replace(url=empty_url([each.latest for each in bounds], situation.cluster.version))
         if is_empty(change.url):
             empty_offsets(change.url, entry.partitions)
-            return plan_stage(situation, **change._asdict())
+            return partial(plan_stage, **change._asdict())
         version = await VersionStore.open(change.url).get()
         check_version_of(entry, version.table, version.partitions, version.partitioner, change.url)
         sizes = [part.bytes for part in version.parts]
-        return plan_stage(situation, table=change.table, url=change.url, part_bytes=sizes)
+        return partial(plan_stage, table=change.table, url=change.url, part_bytes=sizes)
 
     async def _begin(self, plan: Plan, *, dry_run: bool, plan_id: str) -> pb.AdminPlan:
         self._check_same(plan, plan_id)
         if dry_run or not (plan.steps or plan.begins_empty):
-            return describe_plan(plan, dry_run=dry_run)
+            return await plan_answer(plan, dry_run=dry_run)
         job, _ = await self._catalog.submit(plan.command)
-        return describe_plan(plan, dry_run=False, job=job)
+        return await plan_answer(plan, dry_run=False, job=job)
 
     def _check_same(self, plan: Plan, plan_id: str) -> None:
         if plan_id and plan.id != plan_id:
@@ -330,7 +323,7 @@ class Admin:
         check_plan(check_plan(situation.cluster, planned), plan.command)
         self._check_same(plan, plan_id)
         if dry_run:
-            return describe_plan(plan, dry_run=True)
+            return await plan_answer(plan, dry_run=True)
         made = await self._tables.create(
             TableSpec(change.target, source.partitions, replicas, partitioner=source.partitioner)
         )
@@ -340,7 +333,7 @@ class Admin:
         except CommandRejected:
             await self._tables.drop(change.target)
             raise
-        return describe_plan(plan, dry_run=False, job=job)
+        return await plan_answer(plan, dry_run=False, job=job)
 
     async def _offsets(
         self, situation: Situation, table: TableEntry, change: RestoreTable

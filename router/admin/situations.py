@@ -1,4 +1,6 @@
-"""What is said of a whole cluster: on the event loop where it is small, in a thread where it has many partitions."""
+"""What is said of a whole cluster, planned for it and said of its jobs: on the event loop where it is small, in a
+thread where it has many partitions.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, Turn
+from log_tier.catalog.cluster_map import Job
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, Turn, run_sized
 from log_tier.model.identifiers import PartitionId
+from router.admin.answers.jobs import describe_job, list_jobs
+from router.admin.answers.plans import describe_plan
 from router.admin.planners.cluster_view import Situation
+from router.admin.planners.plan import Plan, check_plan
 from router.membership.views import NodeView, ReplicaView
+from router.proto import admin_pb2 as pb
 
-__all__ = ["said_of"]
+__all__ = ["job_answer", "jobs_answer", "plan_answer", "plan_for", "said_of"]
 
 T = TypeVar("T")
 
@@ -21,6 +28,10 @@ _PARTITION_ITEMS: Final = 20
 
 # And the look at a replica alone.
 _LOOK_ITEMS: Final = 5
+
+# A step of a plan, or a task of a job, as a message; and a look at one.
+_STEP_ITEMS: Final = 5
+_TASK_ITEMS: Final = 1
 
 
 async def said_of(situation: Situation, make: Callable[[Situation], T], *, table: str = "") -> T:
@@ -42,3 +53,30 @@ async def said_of(situation: Situation, make: Callable[[Situation], T], *, table
                     await turn.end()
         nodes[node] = replace(view, replicas=replicas)
     return await asyncio.to_thread(make, Situation(situation.cluster, nodes))
+
+
+async def plan_for(situation: Situation, planner: Callable[[Situation], Plan]) -> Plan:
+    """The plan that `planner` makes, if the map allows it (A2). Raises what the planner does, and `CommandRejected`."""
+
+    def made(seen: Situation) -> Plan:
+        plan = planner(seen)
+        check_plan(seen.cluster, plan.command)
+        return plan
+
+    return await said_of(situation, made)
+
+
+async def plan_answer(plan: Plan, *, dry_run: bool, job: int | None = None) -> pb.AdminPlan:
+    """The plan as an answer; `job`: its id, once it has begun."""
+    return await run_sized(len(plan.steps) * _STEP_ITEMS, lambda: describe_plan(plan, dry_run=dry_run, job=job))
+
+
+async def job_answer(situation: Situation, job: Job) -> pb.AdminJob:
+    """One job with its tasks."""
+    return await run_sized(len(job.tasks) * _STEP_ITEMS, lambda: describe_job(situation, job))
+
+
+async def jobs_answer(situation: Situation) -> list[pb.AdminJobSummary]:
+    """The jobs that the catalog remembers."""
+    tasks = sum([len(job.tasks) for job in situation.cluster.jobs.values()])
+    return await run_sized(tasks * _TASK_ITEMS, lambda: list_jobs(situation))

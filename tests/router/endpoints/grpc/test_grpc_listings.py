@@ -15,12 +15,16 @@ from kit.client.grpc_thread import GrpcThread
 from kit.deadlines import wait_until
 from kit.resp.loop_turns import LoopTurns
 
+from log_tier.catalog import commands, job_fold
 from log_tier.catalog import service as map_service
 from log_tier.concurrency import sized_work
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX
 from log_tier.embedded.engine import EmbeddedLog
 from log_tier.proto import cluster_pb2
-from router.admin.answers import listing, versions
+from router.admin.answers import jobs, listing, plans, versions
+from router.admin.messages import start_request
+from router.admin.planners import upkeep
+from router.admin.verbs import TakeSnapshots
 from router.data import tables as tables_of_the_log
 from router.data import watch
 from router.endpoints.grpc import services
@@ -75,6 +79,20 @@ class Listings(GrpcStubs):
     def producer(self) -> None:
         assert not self.data.Producer(keyvalue_pb2.ProducerRequest(table_id=self.wide, producer_id=7)).positions
 
+    def plan(self) -> admin_pb2.AdminPlan:
+        """A plan that is shown, of a snapshot of every partition."""
+        plan = self.admin.Start(start_request(TakeSnapshots(), dry_run=True))
+        assert isinstance(plan, admin_pb2.AdminPlan)
+        assert len(plan.steps) == PARTITIONS
+        return plan
+
+    def job(self) -> None:
+        """A job of as many tasks, from its begin to its abortion."""
+        plan = self.admin.Start(start_request(TakeSnapshots(), dry_run=False))
+        (job,) = self.admin.Job(admin_pb2.AdminJobRequest(job=plan.job))
+        assert (len(plan.steps), len(job.task_list)) == (PARTITIONS, PARTITIONS)
+        self.admin.Abort(admin_pb2.AdminGoOnRequest(job=plan.job))
+
     def map(self) -> cluster_pb2.ClusterView:
         (view,) = self.cluster.Follow(cluster_pb2.FollowRequest(once=True))
         assert isinstance(view, cluster_pb2.ClusterView)
@@ -101,6 +119,26 @@ def test_what_a_thread_says(listings: Listings, monkeypatch: pytest.MonkeyPatch,
     with LoopTurns(listings.server, monkeypatch, owner, function) as counted:
         work(listings)
     assert (counted.calls, counted.elsewhere) == (0, PARTITIONS)
+
+
+PLANNED_IN_THREADS: Final[dict[str, tuple[Callable[[Listings], object], ModuleType, str, int]]] = {
+    "the steps of a plan": (Listings.plan, upkeep, "_worker", 1),
+    "a plan tried on the map": (Listings.plan, job_fold, "_begin", 1),
+    "a plan's answer": (Listings.plan, plans, "argument_messages", 1),
+    "a job's command": (Listings.job, commands, "_built", 0),
+    "a job's tasks on the map": (Listings.job, job_fold, "_begin", 2),
+    "a job's answer": (Listings.job, jobs, "_source", 1),
+}
+"""What is worked on, what does it, and how often at least for each partition."""
+
+
+@pytest.mark.parametrize("name", PLANNED_IN_THREADS)
+def test_what_a_thread_plans(listings: Listings, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    work, owner, function, times = PLANNED_IN_THREADS[name]
+    with LoopTurns(listings.server, monkeypatch, owner, function) as counted:
+        work(listings)
+    assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 10
+    assert counted.elsewhere >= max(1, times * PARTITIONS)
 
 
 @pytest.mark.parametrize("ask", [Listings.status, Listings.partitions])
