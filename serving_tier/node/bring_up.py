@@ -144,7 +144,7 @@ class BringUp:
         async with self.lock(name):
             try:
                 await self._node.unhost(name, reason())
-            except DuramenError as error:  # its index could not be closed cleanly, and is gone with its folder
+            except (DuramenError, OSError) as error:  # its index was not closed cleanly, and is gone with its folder
                 logger.warning("%s/%s was let go: %s", *name, error)
         self._locks.pop(name, None)
 
@@ -154,7 +154,7 @@ class BringUp:
             reason = replica.failure or replica.awaits or Unavailable(f"{replica.name} is damaged: ask another node")
             try:
                 await self._node.unhost(name, reason, delete=delete)
-            except DuramenError as error:
+            except (DuramenError, OSError) as error:
                 logger.warning("%s could not be closed cleanly: %s", replica.name, error)
             if isinstance(reason, IndexDamaged):
                 self._fetched_anew(name, reason)
@@ -169,18 +169,25 @@ class BringUp:
             try:
                 async with self.lock(name):
                     await self._open(name, topic)
-            except DuramenError as error:
-                expected = isinstance(error, (Unavailable, ShuttingDown))
-                logger.log(
-                    logging.INFO if expected else logging.ERROR, "%s/%s is not served: %s", topic.name, name[1], error
-                )
-                self._node.refusals[name] = error
-                self.pending[name].trouble = error.message
-                self._moved.notify_all()
+            except Exception as error:  # noqa: BLE001 - callers get it as the refusal
+                self._refuse(name, topic, error)
                 backoff.max_s = _RETRY_AWAY_MAX_S if isinstance(error, _AWAY) else _RETRY_MAX_S
                 await backoff.pause()
             else:
                 return
+
+    def _refuse(self, name: PartitionId, topic: Topic, error: Exception) -> None:
+        """A try has failed: log it, and refuse the replica with it until another try succeeds."""
+        place = f"{topic.name}/{name[1]}"
+        if isinstance(error, DuramenError):
+            expected, refusal = isinstance(error, (Unavailable, ShuttingDown)), error
+            logger.log(logging.INFO if expected else logging.ERROR, "%s is not served: %s", place, error)
+        else:
+            refusal = DuramenError(f"replica {place} could not be opened: {error!r}")
+            logger.error("bringing up %s ended by a bug", place, exc_info=error)
+        self._node.refusals[name] = refusal
+        self.pending[name].trouble = refusal.message
+        self._moved.notify_all()
 
     async def _open(self, name: PartitionId, topic: Topic) -> None:
         if name in self._node.hosted():

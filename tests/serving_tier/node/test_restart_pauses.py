@@ -1,0 +1,98 @@
+"""How long a node waits before it brings a replica up again: restarts of one that stops, and bringing up that fails."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from kit.cluster.hosted_node import DEADLINE_S, ZERO, append, make_table
+from kit.deadlines import until, within
+
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.commands import CreateTable
+from log_tier.embedded import EmbeddedLog
+from log_tier.model.errors import DuramenError, IndexDamaged
+from log_tier.model.identifiers import PartitionId, TableId
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.node.hosting import Hosting
+from serving_tier.node.node import Node
+from serving_tier.node.restart_pauses import RestartPauses
+from serving_tier.replica.replica import Replica
+
+NAME = PartitionId(TableId("AAAAAAAAAAAAAAAAAAAAAA"), ZERO)
+
+
+def test_the_pauses_grow_while_a_replica_stops_again_and_again() -> None:
+    now_s = 1000.0
+    pauses = RestartPauses(first_s=0.5, max_s=4.0, clock=lambda: now_s)
+    assert pauses.after_stop(NAME) == 0.0
+    for full in (0.5, 1.0, 2.0, 4.0, 4.0):
+        now_s += 5.0
+        assert full / 2 <= pauses.after_stop(NAME) <= full
+    now_s += 65.0  # it went on for a minute behind its pause
+    assert pauses.after_stop(NAME) == 0.0
+    assert pauses.after_stop(NAME) > 0.0
+    pauses.forget(NAME)
+    assert pauses.after_stop(NAME) == 0.0
+
+
+async def test_bringing_up_that_fails_by_a_bug_is_tried_again_with_one_line_a_try(
+    hosting: Hosting,
+    log: EmbeddedLog,
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No new map comes, which would be compared with what is open."""
+    inner, bugs, refusals = Node.host, 3, list[str]()
+
+    async def host(self: Node, *arguments: Any, **named: Any) -> Replica:
+        refusals.extend(refusal.message for refusal in self.refusals.values())
+        if len(refusals) < bugs:
+            raise RuntimeError("a bug")
+        return await inner(self, *arguments, **named)
+
+    monkeypatch.setattr(Node, "host", host)
+    caplog.set_level(logging.INFO, "serving_tier.node")
+    topic = await log.create_topic("flights", partitions=1)
+    await append(log, topic, ZERO)  # without a record it would be opened without a look at its folder
+    await catalog.submit(CreateTable(topic.id, topic.name, 1, 2))
+    name = topic.partition(ZERO)
+    async with within(DEADLINE_S):
+        with pytest.raises(DuramenError, match=r"could not be opened: RuntimeError\('a bug'\)"):
+            await hosting.wait_ready(name, lambda *_: None)
+        await until(lambda: name in hosting.node.hosted())
+    assert refusals == ["replica flights/0 could not be opened: RuntimeError('a bug')"] * bugs
+    lines = [record for record in caplog.records if record.name.startswith("serving_tier.node")]
+    assert [(record.getMessage(), bool(record.exc_info)) for record in lines] == [
+        ("bringing up flights/0 ended by a bug", True)
+    ] * bugs
+
+
+async def test_a_replica_whose_file_the_disk_does_not_close_is_brought_up_again(
+    hosting: Hosting,
+    log: EmbeddedLog,
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = await make_table(log, catalog, partitions=1, replicas=2)
+    name = topic.partition(ZERO)
+    inner, failed = LmdbIndex.close, list[OSError]()
+
+    def close(self: LmdbIndex, *, clean: bool = True) -> None:
+        inner(self, clean=clean)
+        if not failed:
+            failed.append(OSError("the marker could not be written"))
+            raise failed[0]
+
+    async with within(DEADLINE_S):
+        await hosting.wait_ready(name, lambda *_: None)
+        replica = hosting.node.replica(name)
+        await replica.wait_applied(await append(log, topic, ZERO), timeout=DEADLINE_S)
+        monkeypatch.setattr(LmdbIndex, "close", close)
+        replica.damaged(IndexDamaged("a page is torn"))
+        await until(lambda: hosting.node.hosted().get(name) not in (None, replica))
+    assert "flights/0 could not be closed cleanly: the marker could not be written" in caplog.text
+    assert "by a bug" not in caplog.text
