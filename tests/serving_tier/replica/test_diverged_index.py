@@ -6,7 +6,7 @@ import logging
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -36,17 +36,28 @@ class Histories:
     folder: Path
     topic: Topic
     applier: Applier
+    opened: list[Replica] = field(default_factory=list)
+    """Closed before the log that they follow, also those that a failing test has left open."""
 
     @asynccontextmanager
     async def log(self, name: str) -> AsyncIterator[ReplicaSetting]:
         async with await EmbeddedLog.open(self.folder / name, settings=SMALL) as log:
-            yield ReplicaSetting(log, self.topic, self.applier, self.folder / "index")
+            try:
+                yield ReplicaSetting(log, self.topic, self.applier, self.folder / "index")
+            finally:
+                for replica in self.opened:
+                    await replica.close()
+                self.opened.clear()
 
     def index_folder(self) -> ReplicaFolder:
         return ReplicaFolder(self.folder / "index" / "0", self.topic.partition(Partition(0)))
 
     async def open(self, setting: ReplicaSetting, *, repair: bool = False) -> Replica:
-        return await Replica.open(self.topic, self.index_folder(), log=setting.log, applier=self.applier, repair=repair)
+        replica = await Replica.open(
+            self.topic, self.index_folder(), log=setting.log, applier=self.applier, repair=repair
+        )
+        self.opened.append(replica)
+        return replica
 
 
 @pytest.fixture
@@ -64,8 +75,10 @@ async def histories(tmp_path: Path) -> AsyncIterator[Histories]:
         replica = await made.open(setting, repair=True)
         await replica.wait_applied(Offset(4), timeout=DEADLINE_S)
         await replica.close()
-    yield made
-    await applier.stop()
+    try:
+        yield made
+    finally:
+        await applier.stop()
 
 
 async def grown(setting: ReplicaSetting, count: int) -> Offset:
@@ -115,7 +128,8 @@ async def test_an_index_at_rest_is_compared_before_it_folds(
             replica = Replica.at_rest(
                 histories.topic, folder, index, log=setting.log, applier=histories.applier, latest=bounds.latest
             )
-            await until(lambda: replica.state == "stopped")
+            histories.opened.append(replica)
+            await until(lambda: replica.state == "stopped" or index.applied > 4)
         assert isinstance(replica.failure, IndexDiverged)
         assert index.applied == 4, "nothing of the other history was folded"
         with pytest.raises(IndexDiverged):
