@@ -187,6 +187,7 @@ class KafkaLog:
             return
         next_offset = start
         backoff = Backoff(_AGAIN_S, _AGAIN_MAX_S)
+        resumed = False
         while True:
             place = place_of(partition)
             reader = self._fetcher.start(known.kafka_name, number, next_offset, follow=follow, place=place)
@@ -197,10 +198,12 @@ class KafkaLog:
                         self._fetcher.resume(reader)
                     next_offset = reader.given
                     backoff.reset()
-                    yield ReadChunk(data, max(reader.latest, end))
+                    yield ReadChunk(data, max(reader.latest, end), resumed)
+                    resumed = False
                 return
             except ReadTrouble as trouble:
                 await self._explain_read(known, number, next_offset, trouble)
+                resumed = True
             finally:
                 self._fetcher.stop(reader)
             await backoff.pause()

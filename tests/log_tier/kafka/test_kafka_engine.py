@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kit.deadlines import patience_s, within
 from kit.kafka.kafka_brokers import StartBrokers
@@ -269,6 +269,23 @@ async def test_a_slow_reader_is_paused_and_misses_nothing(log: KafkaLog, monkeyp
                     await asyncio.sleep(0.01)
             if seen == 2000:
                 break
+
+
+async def test_a_chunk_behind_a_trouble_says_that_the_read_was_resumed(log: KafkaLog) -> None:
+    """Whoever follows then looks whether it is still the same log."""
+    topic = await log.create_topic("resumed", partitions=1)
+    await log.append(topic.partition(ZERO), plain_batch("before"))
+    chunks = log.read(topic.partition(ZERO), Offset(0), follow=True)
+    assert not (await anext(chunks)).resumed
+    (reader,) = log._fetcher._of
+    reader.fail(partition_reader.ReadTrouble(KafkaError(KafkaError._TRANSPORT)))
+    said = []
+    for key in ("after", "later"):
+        await log.append(topic.partition(ZERO), plain_batch(key))
+        async with within(DEADLINE_S):
+            said.append((await anext(chunks)).resumed)
+    assert said == [True, False]
+    await chunks.aclose()
 
 
 async def test_a_follower_behind_a_trim_gets_an_error(log: KafkaLog) -> None:
