@@ -52,7 +52,8 @@ must be level within a minute of virtual time.
 **Jobs.** In most runs of a cluster an operator begins jobs meanwhile, at any node: moves, rebalances, restores,
 changes of the replicas, snapshots; and makes and drops tables. In some runs the table begins with one replica or two,
 so that there is something to move. Incidents of the plan that are aimed wait for a task of a job, and happen at its
-node, or at whom it needs, some milliseconds after it began. Which steps of which jobs an incident met is counted.
+node, or at whom it needs, some milliseconds after it began. Which steps of which jobs an incident met is counted; in
+the campaign each hundred seeds must meet the adding, moving, rebuilding and snapshot of a replica.
 In the end no task is left over, none was ended by a bug, everybody has the newest map, and the checker reads what the
 jobs have made.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from duramen import aio
@@ -15,7 +15,10 @@ from router.admin.client import AdminConnection
 from router.admin.verbs import Change, Move, Rebalance, RestoreNode, SetReplicas, TakeSnapshots
 from simulation.cluster_world import NODES, ClusterWorld
 
-__all__ = ["bugs", "maps_differ", "meets_jobs", "under_way", "unfinished", "work"]
+__all__ = ["STEPS", "bugs", "maps_differ", "meets_jobs", "never_met", "under_way", "unfinished", "work"]
+
+STEPS: Final = ("add", "move", "rebuild", "snapshot")
+"""The actions of tasks that incidents must have met, over many seeds. A replica is removed in no time."""
 
 _ASK_S: Final = 3.0
 _WORKS_CHANCE: Final = 0.6
@@ -115,6 +118,12 @@ def bugs(world: ClusterWorld) -> Iterator[str]:
             yield from (
                 f"{job.kind}, {task.action}: {task.note}" for task in job.tasks if task.note.startswith("a bug")
             )
+
+
+def never_met(met: Mapping[str, int]) -> list[str]:
+    """Which of `STEPS` no incident has met, by what many runs have counted."""
+    steps = [name for name in met if name.startswith("step of ")]
+    return [action for action in STEPS if not any(f", {action} " in name for name in steps)]
 
 
 def meets_jobs(world: ClusterWorld, fault: str) -> None:

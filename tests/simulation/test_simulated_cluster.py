@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from kit.deadlines import patience_s
 
+from simulation.cluster_jobs import STEPS, never_met
 from simulation.planted import plant
 from simulation.planted_cluster import PLANTED_IN_CLUSTER
 from simulation.run import run_seed
@@ -43,6 +44,14 @@ def test_a_cluster_keeps_every_property(group: int, record_property: Callable[[s
     record_property("simulation cluster seeds", SEEDS)
     record_property("simulation met", dict(met))
     assert any(name.startswith("incident") for name in met), met
+    if FULL:
+        assert not never_met(met), "no incident of these seeds met a task that does this"
+
+
+def test_a_step_that_no_incident_met_is_named() -> None:
+    met = {f"step of a job, {action} waiting: kill": 1 for action in STEPS}
+    assert never_met(met) == []
+    assert never_met({"incident kill": 3, "step of move, move waiting: cut": 2}) == ["add", "rebuild", "snapshot"]
 
 
 @pytest.mark.campaign
