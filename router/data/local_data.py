@@ -174,9 +174,7 @@ class LocalData:
                 raise
             except TimeoutError:
                 applied, latest = replica.index.applied, replica.progress.latest
-                raise end_unknown(
-                    replica.name, partition.partition, applied=applied, latest=latest, timeout_s=timeout
-                ) from None
+                raise end_unknown(replica.name, partition.partition, applied=applied, latest=latest) from None
             needed = max(needed, bounds.latest)
         await replica.wait_applied(needed, timeout=timeout)
         return replica

@@ -28,11 +28,11 @@ def behind(
     )
 
 
-def end_unknown(name: str, partition: Partition, *, applied: Offset, latest: Offset, timeout_s: float) -> ReplicaBehind:
+def end_unknown(name: str, partition: Partition, *, applied: Offset, latest: Offset) -> ReplicaBehind:
     """A reader wants all that the log holds, and the log did not say in time where it ends. `latest`: last heard."""
     return ReplicaBehind(
-        f"replica {name} has applied {applied}, and the log did not say within {timeout_s:g} s where it ends; it ended "
-        f"at {latest} when it was last heard of. Give it more time, or read another replica",
+        f"replica {name} has applied {applied}, and the log did not say in time where it ends; it ended at {latest} "
+        "when it was last heard of. Give it more time; reads at other levels than strong do not ask the log",
         partition=partition,
         applied=applied,
         latest=latest,

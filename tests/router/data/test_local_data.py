@@ -103,6 +103,7 @@ async def test_a_log_that_does_not_tell_its_end_in_time_is_a_replica_behind(
         (behind,) = await read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"a"], strong=True), **how)
         assert isinstance(behind, ReplicaBehind)
         assert behind.fields == {"partition": 0, "applied": -1, "latest": -1}
+        assert "other levels than strong" in behind.message
 
 
 async def test_a_table_that_is_not_looked_up_within_the_patience_is_a_replica_behind(
