@@ -45,6 +45,7 @@ from log_tier.model.errors import (
     ShuttingDown,
     SnapshotStoreUnavailable,
     TableNotFound,
+    Unavailable,
 )
 from log_tier.model.identifiers import Offset, PartitionId
 from serving_tier.node.node import Node
@@ -229,6 +230,10 @@ class Staging:
                 if needed and not error.retryable:
                     self._replace(replica)
                     return
+            except Exception as error:  # the job that wants the version gets it
+                logger.error("bringing version %s of %s ended by a bug", number, replica.name, exc_info=error)
+                trouble = f"version {number} of {replica.name} could not be brought: {error!r}"
+                self._troubles[name] = Unavailable(trouble)
             self._moved.notify_all()
             await backoff.pause()
 

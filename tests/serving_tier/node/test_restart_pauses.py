@@ -1,4 +1,6 @@
-"""How long a node waits before it brings a replica up again: restarts of one that stops, and bringing up that fails."""
+"""How long a node waits before it brings a replica up again: restarts of one that stops, bringing up that
+fails, a version that cannot be brought.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,17 @@ from kit.cluster.hosted_node import DEADLINE_S, ZERO, append, make_table
 from kit.deadlines import until, within
 
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.commands import CreateTable
+from log_tier.catalog.commands import ClearTable, CreateTable
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import DuramenError, IndexDamaged
 from log_tier.model.identifiers import PartitionId, TableId
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.node import staging
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 from serving_tier.node.restart_pauses import RestartPauses
 from serving_tier.replica.replica import Replica
+from serving_tier.versions.empty import make_empty
 
 NAME = PartitionId(TableId("AAAAAAAAAAAAAAAAAAAAAA"), ZERO)
 
@@ -96,3 +100,38 @@ async def test_a_replica_whose_file_the_disk_does_not_close_is_brought_up_again(
         await until(lambda: hosting.node.hosted().get(name) not in (None, replica))
     assert "flights/0 could not be closed cleanly: the marker could not be written" in caplog.text
     assert "by a bug" not in caplog.text
+
+
+async def test_a_version_that_a_bug_keeps_away_is_fetched_again_with_one_line_a_try(
+    hosting: Hosting,
+    log: EmbeddedLog,
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The job that wants the version sees what keeps it away, and it comes as soon as it can."""
+    bugs, tries = 3, 0
+
+    async def make(*arguments: Any) -> None:
+        nonlocal tries
+        tries += 1
+        if tries <= bugs:
+            raise RuntimeError("a bug")
+        await make_empty(*arguments)
+
+    monkeypatch.setattr(staging, "make_empty", make)
+    monkeypatch.setattr(staging, "_RETRY_FIRST_S", 0.005)
+    caplog.set_level(logging.INFO, "serving_tier.node")
+    topic = await make_table(log, catalog, partitions=1, replicas=1)
+    name = topic.partition(ZERO)
+    async with within(DEADLINE_S):
+        await hosting.wait_ready(name, lambda *_: None)
+        await catalog.submit(ClearTable(topic.id, (await append(log, topic, ZERO),)))
+        await until(lambda: tries > 0)
+        with pytest.raises(DuramenError, match=r"version 2 of flights/0 could not be brought: RuntimeError\('a bug'\)"):
+            await hosting.staging.wait_level(name, 2, lambda *_: None)
+        await until(lambda: 2 in hosting.node.replica(name).versions.level)
+        await hosting.staging.wait_level(name, 2, lambda *_: None)
+    assert tries == bugs + 1
+    lines = [record for record in caplog.records if record.name == "serving_tier.node.staging" and record.exc_info]
+    assert [record.getMessage() for record in lines] == ["bringing version 2 of flights/0 ended by a bug"] * bugs
