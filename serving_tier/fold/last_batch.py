@@ -8,7 +8,7 @@ Compaction rewrites a batch and keeps its place, time, producer and sequence. Ka
 batches as they are fetched: a producer's set always is one batch, and where a run of foreign records ends depends on
 the fetch. So not the bytes of a batch are compared but what is said in both: producer and sequence, or, where there is
 no producer, the content of the record at the offset; and the time, where both batches hold equally many records from
-the same offset on.
+the same offset on, and are whole.
 
 A batch with a record that no table can hold (void) is compared with nothing: which records are void may depend on where
 a read began.
@@ -43,6 +43,7 @@ class LastBatch(NamedTuple):
     records: int
     """How many of its records lie at or below the applied offset."""
     timestamp_ms: int
+    """0: not known, since it is a part of a batch."""
     producer_id: int
     sequence: int
     """Of the first record."""
@@ -60,7 +61,8 @@ class LastBatch(NamedTuple):
     def differs(self, other: LastBatch) -> bool:
         """Is the other one, which ends with the same offset, surely of another history?"""
         same_records = (self.base_offset, self.records) == (other.base_offset, other.records)
-        differs_in_time = same_records and self.timestamp_ms != other.timestamp_ms
+        times = {self.timestamp_ms, other.timestamp_ms}
+        differs_in_time = same_records and len(times) == 2 and 0 not in times
         if self.producer_id and other.producer_id:
             return self._numbering != other._numbering or differs_in_time
         if self.producer_id or other.producer_id:

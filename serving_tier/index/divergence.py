@@ -15,7 +15,7 @@ import logging
 from contextlib import aclosing
 from typing import Final
 
-from log_tier.model.batch import Batch, decode_batch
+from log_tier.model.batch import decode_batch
 from log_tier.model.batch_cut import cut_run
 from log_tier.model.batch_header import place_of, read_header, split_batches
 from log_tier.model.errors import BatchRefused, IndexDiverged, LogDamaged, OffsetTrimmed, UnknownFormat
@@ -54,11 +54,8 @@ async def check_history(
     """
     if last is None:
         return
-    found = await _batch_at(log, partition, last.base_offset, applied, name)
-    if found is None:
-        return
-    theirs = LastBatch.of(found)
-    if last.differs(theirs):
+    theirs = await _batch_at(log, partition, last.base_offset, applied, name)
+    if theirs is not None and last.differs(theirs):
         raise IndexDiverged(
             f"{name} has folded a batch that is not in its log: it has applied {applied}, with {_described(last)}, and "
             f"the log holds {_described(theirs)} there. The log was put back from an older copy and written on, so "
@@ -67,8 +64,8 @@ async def check_history(
         )
 
 
-async def _batch_at(log: Log, partition: PartitionId, base: Offset, applied: Offset, name: str) -> Batch | None:
-    """The batch with `applied`, up to there; None where it cannot be had."""
+async def _batch_at(log: Log, partition: PartitionId, base: Offset, applied: Offset, name: str) -> LastBatch | None:
+    """Of the batch with `applied`, up to there; None where it cannot be had."""
     for start in (base, applied):
         try:
             return await _read(log, partition, start, applied)
@@ -80,16 +77,19 @@ async def _batch_at(log: Log, partition: PartitionId, base: Offset, applied: Off
     return None
 
 
-async def _read(log: Log, partition: PartitionId, start: Offset, applied: Offset) -> Batch | None:
+async def _read(log: Log, partition: PartitionId, start: Offset, applied: Offset) -> LastBatch | None:
     place = place_of(partition)
     async with aclosing(log.read(partition, start, follow=False, chunk_bytes=_CHUNK_BYTES)) as chunks:
         async for chunk in chunks:
             for batch in split_batches(chunk.data):
                 header = read_header(batch)
-                if header.last_offset >= applied:
-                    return (
-                        decode_batch(cut_run(batch, applied, place), place) if header.base_offset <= applied else None
-                    )
+                if header.last_offset < applied:
+                    continue
+                if header.base_offset > applied:
+                    return None
+                found = LastBatch.of(decode_batch(cut_run(batch, applied, place), place))
+                # The time of a run of foreign records is that of the newest one, which may lie behind the cut.
+                return found if header.last_offset == applied else found._replace(timestamp_ms=0)
     return None
 
 
