@@ -110,7 +110,7 @@ async def test_a_version_that_a_bug_keeps_away_is_fetched_again_with_one_line_a_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The job that wants the version sees what keeps it away, and it comes as soon as it can."""
-    bugs, tries = 3, 0
+    bugs, tries = 2, 0
 
     async def make(*arguments: Any) -> None:
         nonlocal tries
@@ -120,7 +120,6 @@ async def test_a_version_that_a_bug_keeps_away_is_fetched_again_with_one_line_a_
         await make_empty(*arguments)
 
     monkeypatch.setattr(staging, "make_empty", make)
-    monkeypatch.setattr(staging, "_RETRY_FIRST_S", 0.005)
     caplog.set_level(logging.INFO, "serving_tier.node")
     topic = await make_table(log, catalog, partitions=1, replicas=1)
     name = topic.partition(ZERO)
