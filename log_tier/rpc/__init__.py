@@ -6,6 +6,6 @@ caller. `wire.py` is one channel to one server: deadlines, retries of the transp
 
 What this package does not do: it knows no service of ours. Each tier keeps its services and their messages itself.
 
-Reading order: `address.py`, `channel.py`, `status.py`, `problems.py`, `wire.py`, `transport.py`, `streams.py`,
-`message_fields.py`, `checked.py`, `core.py`, `details.py`, `time_left.py`.
+Reading order: `address.py`, `channel.py`, `status.py`, `problems.py`, `wire.py`, `open_calls.py`, `transport.py`,
+`streams.py`, `message_fields.py`, `checked.py`, `core.py`, `details.py`, `time_left.py`.
 """

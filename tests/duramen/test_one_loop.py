@@ -305,7 +305,7 @@ def test_a_loop_that_ends_next_to_a_blocking_connection_says_nothing(server: Ser
 CALLS_AT_THE_END = """
 import asyncio, sys
 import duramen, duramen.aio
-target, table_name = sys.argv[1:]
+target, table_name, what = sys.argv[1:]
 seen = []
 
 async def short():
@@ -314,6 +314,12 @@ async def short():
         under_way = [asyncio.ensure_future(db.table(table_name).put(b"k", b"w")) for _ in range(3)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)  # they have been sent, and end with the connection
+        if what == "calls that were cancelled":
+            for each in under_way:
+                each.cancel()
+        elif what == "a watch that was left":
+            async for _ in db.table(table_name).watch(start="earliest"):
+                break
         for each in under_way:
             each.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
@@ -323,14 +329,15 @@ print(len(seen), seen[:1])
 """
 
 
+@pytest.mark.parametrize("what", ["calls under way", "calls that were cancelled", "a watch that was left"])
 def test_a_connection_that_closes_over_its_calls_leaves_nothing_to_a_later_loop(
-    server: ServerProcess, table_name: str
+    server: ServerProcess, table_name: str, what: str
 ) -> None:
     """gRPC's events about calls of a loop that was closed came to the program's next one, some fifty in sixty loops."""
     with server.connect() as db:
-        db.create_table(table_name)
+        db.create_table(table_name).put(b"k", b"v")
     done = subprocess.run(
-        [sys.executable, "-c", CALLS_AT_THE_END, server.target, table_name],
+        [sys.executable, "-c", CALLS_AT_THE_END, server.target, table_name, what],
         capture_output=True,
         text=True,
         check=False,
