@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from log_tier.catalog.actions import Action, JobKind
-from log_tier.catalog.cluster_map import EMPTY, Argument, ClusterMap, Job, TableEntry, Task, VersionEntry
+from log_tier.catalog.cluster_map import EMPTY, ClusterMap, TableEntry, VersionEntry
 from log_tier.catalog.commands import ClearTable
-from log_tier.catalog.refusal import Refusal
+from log_tier.catalog.decisions import Refusal
+from log_tier.catalog.jobs import Argument, Job, JobTasks, Task
 from log_tier.catalog.version_fold import add_version, check_alone, lacking, with_version
 from log_tier.model.identifiers import Offset
 
@@ -50,12 +51,13 @@ def begin_clear(cluster: ClusterMap, offset: Offset, time_ms: int, command: Clea
     version = table.version(number)
     assert version is not None, f"version {number} of {table.name} was added"
     arguments: dict[str, Argument] = {"table": table.id, "url": url, "version": number, "keep": command.keep}
-    return cluster, Job(offset, JobKind.CLEAR.value, table.name, "running", _stages(table, version), time_ms, arguments)
+    tasks = JobTasks(_stages(table, version))
+    return cluster, Job(offset, JobKind.CLEAR.value, table.name, "running", tasks, time_ms, arguments)
 
 
 def go_on_clearing(cluster: ClusterMap, job: Job, done: Task) -> tuple[ClusterMap, Job]:
     """Give a clearing its next tasks where it has none left. `done`: the task that was."""
-    if is_swapping(job) or any(task.state != "done" for task in job.tasks):
+    if not job.tasks.all_finished or is_swapping(job) or any(task.state != "done" for task in job.tasks):
         return cluster, job
     table = cluster.tables[done.table]
     version = table.version(int(job.arguments["version"]))
@@ -64,12 +66,12 @@ def go_on_clearing(cluster: ClusterMap, job: Job, done: Task) -> tuple[ClusterMa
     if not more:
         cluster = with_version(cluster, table, replace(version, state="staged"))
         more = (Task(Action.SWAP.value, done.table, done.partition, done.node),)
-    return cluster, replace(job, tasks=(*job.tasks, *more))
+    return cluster, replace(job, tasks=JobTasks((*job.tasks, *more)))
 
 
 def is_swapping(job: Job) -> bool:
     """Is it a clearing whose barriers may be in the log?"""
-    return job.kind == JobKind.CLEAR and any(task.action == Action.SWAP for task in job.tasks)
+    return job.kind == JobKind.CLEAR and len(job.tasks) > 0 and job.tasks[-1].action == Action.SWAP
 
 
 def _stages(table: TableEntry, version: VersionEntry) -> tuple[Task, ...]:

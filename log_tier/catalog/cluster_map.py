@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, Self
 
 from log_tier.catalog.decisions import Decisions
+from log_tier.catalog.jobs import Job, Task
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.errors import TableNotFound
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId, partition_id
@@ -21,34 +22,21 @@ from log_tier.model.table_ref import TableRef
 
 __all__ = [
     "EMPTY",
-    "FINISHED",
-    "Argument",
     "Assignment",
     "ClusterMap",
-    "Job",
-    "JobState",
     "NodeEntry",
     "ReplicaRole",
     "SnapshotEntry",
     "TableEntry",
     "TableFacts",
-    "Task",
-    "TaskState",
     "VersionEntry",
     "VersionState",
 ]
 
 ReplicaRole = Literal["joining", "member", "leaving"]
-TaskState = Literal["waiting", "ready", "done", "failed", "aborted"]
-JobState = Literal["running", "done", "failed", "aborted"]
 VersionState = Literal["staging", "staged", "live", "kept"]
-Argument = int | str
-
 EMPTY: Final = "empty:"
 """The place of a version that is built nowhere and has nothing in it begins so; this alone: from the log's end on."""
-
-FINISHED: Final = frozenset({"done", "failed", "aborted"})
-"""States of tasks and jobs in which nobody works on them."""
 
 
 class Assignment(NamedTuple):
@@ -165,46 +153,6 @@ class TableEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A piece of a job that one node works on."""
-
-    action: str
-    """The value of a `log_tier.catalog.actions.Action`."""
-    table: TableId
-    partition: Partition
-    node: str
-    """The node that does the task."""
-    arguments: Mapping[str, Argument] = field(default_factory=dict)
-    state: TaskState = "waiting"
-    note: str = ""
-    """What came of it: a result, or why it failed."""
-
-    @property
-    def partition_id(self) -> PartitionId:
-        """The partition that it is about."""
-        return partition_id(self.table, self.partition)
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Something that takes long. Its id is the catalog offset at which it began."""
-
-    id: int
-    kind: str
-    subject: str
-    """What it is about, for people: `flights/3`, `node n2`."""
-    state: JobState
-    tasks: tuple[Task, ...]
-    started_ms: int
-    """The catalog's log time at its beginning; for people."""
-    arguments: Mapping[str, Argument] = field(default_factory=dict)
-
-    def with_task(self, number: int, task: Task) -> Job:
-        """The job with another entry of one of its tasks."""
-        return replace(self, tasks=(*self.tasks[:number], task, *self.tasks[number + 1 :]))
-
-
-@dataclass(frozen=True, slots=True)
 class SnapshotEntry:
     """A snapshot that was verified before it was made known."""
 
@@ -277,7 +225,7 @@ class ClusterMap:
     nodes: Mapping[str, NodeEntry] = field(default_factory=dict)
     jobs: Mapping[int, Job] = field(default_factory=dict)
     """The running ones, and the last finished ones; by id, rising."""
-    snapshots: Mapping[PartitionId, tuple[SnapshotEntry, ...]] = field(default_factory=dict)
+    snapshots: PersistentMap[PartitionId, tuple[SnapshotEntry, ...]] = field(default_factory=PersistentMap)
     """The snapshots of each partition, the oldest first."""
     dropped: tuple[TableId, ...] = ()
     """The last tables that were dropped: a node may delete what it still has of them, and of no other unknown one."""
@@ -337,9 +285,9 @@ class ClusterMap:
         """Tasks of running jobs that wait for a node (for `node`), with their number in the job."""
         for job in self.jobs.values():
             if job.state == "running":
-                for number, task in enumerate(job.tasks):
-                    if task.state not in FINISHED and node in (None, task.node):
-                        yield job, number, task
+                found = job.tasks.unfinished() if node is None else job.tasks.unfinished_of(node).items()
+                for number, task in found:
+                    yield job, number, task
 
     def snapshots_of(self, partition: PartitionId) -> tuple[SnapshotEntry, ...]:
         """The known snapshots of a partition, the oldest first."""

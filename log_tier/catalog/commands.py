@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Final, Literal, get_origin, get_type_hints
 
-from log_tier.catalog.cluster_map import Argument, SnapshotEntry
+from log_tier.catalog.cluster_map import SnapshotEntry
+from log_tier.catalog.jobs import Argument
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import InvalidRequest, LimitExceeded, UnknownFormat
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId, partition_id

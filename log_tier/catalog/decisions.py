@@ -7,13 +7,17 @@ from typing import Final, NamedTuple
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.identifiers import Offset
 
-__all__ = ["DECISIONS_MAX", "Decision", "Decisions"]
+__all__ = ["DECISIONS_MAX", "Decision", "Decisions", "Refusal"]
 
 # A sender asks within seconds what became of its command, and cannot have had many others overtake it by then.
 DECISIONS_MAX: Final = 1000
 
 # Decisions that are forgotten are removed this many at once: one removal goes through all.
 _REMOVED_AT_ONCE: Final = 250
+
+
+class Refusal(Exception):
+    """The fold refuses a command. The exception never leaves the fold, which records it as a decision."""
 
 
 class Decision(NamedTuple):

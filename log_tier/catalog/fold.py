@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from log_tier.catalog import commands as c
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, NodeEntry, TableEntry
-from log_tier.catalog.decisions import Decision
+from log_tier.catalog.decisions import Decision, Refusal
 from log_tier.catalog.job_fold import (
     abort_job,
     clear_table,
@@ -20,7 +20,6 @@ from log_tier.catalog.job_fold import (
     undo_tasks_of,
 )
 from log_tier.catalog.placement import candidates, place_replicas
-from log_tier.catalog.refusal import Refusal
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import PARTITIONS_MAX, REPLICAS_MAX, RESERVED_PREFIX, Offset, check_name
 from log_tier.model.retention import Retention, check_retention
@@ -121,9 +120,13 @@ def _drop_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.
     if table is None:
         raise Refusal(f"no table has the id {command.table}: it was dropped, or never was")
     cluster = undo_tasks_of(cluster, table)
+    snapshots = cluster.snapshots
+    for place in table.partition_ids():
+        if place in snapshots:
+            snapshots = snapshots.without(place)
     return replace(
         cluster.with_facts(cluster.table_facts().without_table(cluster.tables[table.id])),
-        snapshots={key: entries for key, entries in cluster.snapshots.items() if key[0] != table.id},
+        snapshots=snapshots,
         dropped=(*cluster.dropped, table.id)[-_DROPPED_MAX:],
     )
 
@@ -160,7 +163,7 @@ def _add_snapshot(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
     if any(entry.id == snapshot.id for entry in known):
         raise Refusal(f"snapshot {snapshot.id} is known already")
     entries = tuple(sorted((*known, snapshot), key=lambda entry: (entry.offset, entry.id)))
-    return replace(cluster, snapshots={**cluster.snapshots, place: entries})
+    return replace(cluster, snapshots=cluster.snapshots.with_entry(place, entries))
 
 
 def _forget_snapshots(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.ForgetSnapshots) -> ClusterMap:
@@ -169,11 +172,10 @@ def _forget_snapshots(cluster: ClusterMap, _offset: Offset, _time_ms: int, comma
     gone = set(command.ids)
     if not gone <= {entry.id for entry in known}:
         raise Refusal(f"not all of the snapshots {', '.join(sorted(gone))} are known")
-    snapshots = {key: entries for key, entries in cluster.snapshots.items() if key != place}
     left = tuple(entry for entry in known if entry.id not in gone)
     if left:
-        snapshots[place] = left
-    return replace(cluster, snapshots=snapshots)
+        return replace(cluster, snapshots=cluster.snapshots.with_entry(place, left))
+    return replace(cluster, snapshots=cluster.snapshots.without(place) if known else cluster.snapshots)
 
 
 _FOLDS: Final[Mapping[type, Callable[[ClusterMap, Offset, int, Any], ClusterMap]]] = {

@@ -26,17 +26,7 @@ from typing import Final
 
 from log_tier.catalog.actions import CHANGES_HOLDERS, GAINS_REPLICA, SHORTENS_LOG, Action, JobKind
 from log_tier.catalog.clear_fold import begin_clear, go_on_clearing, is_swapping
-from log_tier.catalog.cluster_map import (
-    FINISHED,
-    Assignment,
-    ClusterMap,
-    Job,
-    JobState,
-    ReplicaRole,
-    TableEntry,
-    Task,
-    TaskState,
-)
+from log_tier.catalog.cluster_map import Assignment, ClusterMap, ReplicaRole, TableEntry
 from log_tier.catalog.commands import (
     AbortJob,
     ClearTable,
@@ -47,7 +37,8 @@ from log_tier.catalog.commands import (
     TaskPlan,
     TaskReady,
 )
-from log_tier.catalog.refusal import Refusal
+from log_tier.catalog.decisions import Refusal
+from log_tier.catalog.jobs import FINISHED, Job, JobState, JobTasks, Task, TaskState
 from log_tier.catalog.version_fold import (
     SWAP_KINDS,
     VERSION_KINDS,
@@ -91,7 +82,7 @@ def start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: StartJ
         cluster = _with_draining(cluster, node, draining=command.kind != JobKind.UNDRAIN)
     if command.kind == JobKind.SET_REPLICAS:
         cluster = _with_replicas(cluster, command.arguments)
-    job = Job(offset, command.kind, command.subject, "running", tuple(tasks), time_ms, arguments)
+    job = Job(offset, command.kind, command.subject, "running", JobTasks(tasks), time_ms, arguments)
     return _settled(cluster, job)
 
 
@@ -155,7 +146,7 @@ def abort_job(cluster: ClusterMap, command: AbortJob) -> ClusterMap:
         cluster = _with_draining(cluster, str(job.arguments.get("node", "")), draining=False)
     if job.kind in (JobKind.STAGE, JobKind.CLEAR):
         cluster = without_unstaged(cluster, job)
-    return _with_job(cluster, replace(job, state="aborted", tasks=tuple(tasks)))
+    return _with_job(cluster, replace(job, state="aborted", tasks=JobTasks(tasks)))
 
 
 def resume_job(cluster: ClusterMap, command: ResumeJob) -> ClusterMap:
@@ -175,14 +166,14 @@ def resume_job(cluster: ClusterMap, command: ResumeJob) -> ClusterMap:
         else:
             state: TaskState = "ready" if _is_ready_move(cluster, task) else "waiting"
             tasks[number] = replace(task, state=state, note="")
-    return _settled(cluster, replace(job, state="running", tasks=tuple(tasks)))
+    return _settled(cluster, replace(job, state="running", tasks=JobTasks(tasks)))
 
 
 def undo_tasks_of(cluster: ClusterMap, table: TableEntry) -> ClusterMap:
     """End the tasks of a table that goes away; its replicas go with it."""
     for job in list(cluster.jobs.values()):
         if job.state not in ("done", "aborted") and any(task.table == table.id for task in job.tasks):
-            tasks = tuple(
+            tasks = JobTasks(
                 replace(task, state="aborted", note=f"table {table.name} was dropped")
                 if task.table == table.id and task.state not in ("done", "aborted")
                 else task
@@ -327,7 +318,7 @@ def _with_task(cluster: ClusterMap, job: Job, number: int, task: Task) -> Cluste
 
 def _settled(cluster: ClusterMap, job: Job) -> ClusterMap:
     """Store a job, and end it where nobody works on it any more."""
-    if job.state == "running" and all(task.state in FINISHED for task in job.tasks):
+    if job.state == "running" and job.tasks.all_finished:
         job = replace(job, state=(ended := _outcome(job)))
         if job.kind == JobKind.RETIRE and ended == "done":
             cluster = _retired(cluster, str(job.arguments.get("node", "")))

@@ -6,16 +6,8 @@ import json
 from dataclasses import MISSING, asdict, fields
 from typing import Any, Final
 
-from log_tier.catalog.cluster_map import (
-    Assignment,
-    ClusterMap,
-    Job,
-    NodeEntry,
-    SnapshotEntry,
-    TableEntry,
-    Task,
-    VersionEntry,
-)
+from log_tier.catalog.cluster_map import Assignment, ClusterMap, NodeEntry, SnapshotEntry, TableEntry, VersionEntry
+from log_tier.catalog.jobs import Job, JobTasks, Task
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import Offset
@@ -33,7 +25,7 @@ def map_to_json(cluster: ClusterMap) -> bytes:
         "version": cluster.version,
         "nodes": [asdict(node) for node in cluster.nodes.values()],
         "tables": [usual_left_out(table) for table in cluster.tables.values()],
-        "jobs": [asdict(job) for job in cluster.jobs.values()],
+        "jobs": [_job_row(job) for job in cluster.jobs.values()],
         "dropped": cluster.dropped,
         "snapshots": [usual_left_out(entry) for entries in cluster.snapshots.values() for entry in entries],
     }
@@ -50,14 +42,14 @@ def map_from_json(text: bytes) -> ClusterMap:
     snapshots: dict[Any, tuple[SnapshotEntry, ...]] = {}
     for row in document["snapshots"]:
         entry = SnapshotEntry(**row)
-        place = (entry.table, entry.partition)
+        place = entry.partition_id
         snapshots[place] = (*snapshots.get(place, ()), entry)
     return ClusterMap(
         version=Offset(document["version"]),
         nodes={node["id"]: NodeEntry(**node) for node in document["nodes"]},
         tables=PersistentMap((table["id"], _table(table)) for table in document["tables"]),
         jobs={job["id"]: _job(job) for job in document["jobs"]},
-        snapshots=snapshots,
+        snapshots=PersistentMap(snapshots),
         dropped=tuple(document["dropped"]),
     )
 
@@ -89,5 +81,10 @@ def _version(row: dict[str, Any]) -> VersionEntry:
     return VersionEntry(**{**row, "holders": tuple(tuple(nodes) for nodes in row["holders"])})
 
 
+def _job_row(job: Job) -> dict[str, Any]:
+    row = {each.name: getattr(job, each.name) for each in fields(job)}
+    return {**row, "tasks": [asdict(task) for task in job.tasks]}
+
+
 def _job(row: dict[str, Any]) -> Job:
-    return Job(**{**row, "tasks": tuple(Task(**task) for task in row["tasks"])})
+    return Job(**{**row, "tasks": JobTasks(Task(**task) for task in row["tasks"])})

@@ -24,9 +24,10 @@ from dataclasses import replace
 from typing import Final
 
 from log_tier.catalog.actions import JobKind
-from log_tier.catalog.cluster_map import Argument, ClusterMap, Job, TableEntry, Task, VersionEntry
+from log_tier.catalog.cluster_map import ClusterMap, TableEntry, VersionEntry
 from log_tier.catalog.commands import StartJob
-from log_tier.catalog.refusal import Refusal
+from log_tier.catalog.decisions import Refusal
+from log_tier.catalog.jobs import Argument, Job, Task
 from log_tier.model.identifiers import Partition, TableId
 
 __all__ = [

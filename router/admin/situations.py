@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from log_tier.catalog.cluster_map import Job
+from log_tier.catalog.jobs import Job
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, Turn, run_sized
 from log_tier.model.identifiers import PartitionId
 from router.admin.answers.jobs import describe_job, list_jobs

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from log_tier.catalog.actions import COPIES_INDEX, Action
-from log_tier.catalog.cluster_map import ClusterMap, Task
+from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.jobs import Task
 from log_tier.model.identifiers import Offset, PartitionId
 
 __all__ = ["TrimLimit", "trim_limit"]

@@ -9,20 +9,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.cluster_map import ClusterMap, Job, Task
+from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import Command, TaskDone, TaskFailed, TaskReady
+from log_tier.catalog.jobs import Job, Task
 from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.background import Failed, only_logged
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import CommandRejected, DuramenError, InvalidRequest, ShuttingDown, WriteUnknown
+from serving_tier.jobs.wanted_tasks import TaskKey, WantedTasks
 
 __all__ = ["DoTask", "JobWorker", "RetryLimits", "TaskProgress", "TaskRun"]
 
 logger = logging.getLogger(__name__)
-
-TaskKey = tuple[int, int]
-"""Job id and number of the task in it."""
 
 # Tasks that run at the same time: each may read and write a whole index, and reads shall go on being fast.
 _RUNNING_MAX: Final = 2
@@ -92,10 +91,12 @@ class JobWorker:
     ) -> None:
         self.catalog = catalog
         self._retries = retries
-        self._node_id = node_id
         self._actions = actions
         self._tasks: dict[TaskKey, asyncio.Task[None]] = {}
         self._runs: dict[TaskKey, TaskRun] = {}
+        self._wanted = WantedTasks(node_id)
+        self._ended_runs: list[TaskKey] = []
+        """Those that ended since the last map."""
         self._room = asyncio.Semaphore(_RUNNING_MAX)
         self._leave: Leave | None = None
 
@@ -120,12 +121,15 @@ class JobWorker:
         return {key: run.progress_now for key, run in self._runs.items()}
 
     def _compare(self, cluster: ClusterMap) -> None:
-        wanted = {(job.id, number): (job, task) for job, number, task in cluster.unfinished_tasks(self._node_id)}
-        for key in [key for key in self._tasks if key not in wanted]:
+        changed, gone = self._wanted.update(cluster)
+        for key in gone:
             self._tasks.pop(key).cancel()
-        for key, (job, task) in wanted.items():
+        # What ended by an error that could not be reported, and is still wanted, begins again.
+        again, self._ended_runs = [key for key in self._ended_runs if key in self._tasks], []
+        for key in (*changed, *again):
             if key not in self._tasks or self._tasks[key].done():
-                self._start(key, TaskRun(self, job, key[1], task))
+                job = cluster.jobs[key[0]]
+                self._start(key, TaskRun(self, job, key[1], job.tasks[key[1]]))
 
     def _start(self, key: TaskKey, run: TaskRun) -> None:
         running = asyncio.create_task(self._run(run), name=f"task {key[1]} of job {key[0]}")
@@ -135,6 +139,7 @@ class JobWorker:
     def _ended(self, key: TaskKey, run: TaskRun, task: asyncio.Task[None]) -> None:
         if self._runs.get(key) is run:
             del self._runs[key]
+        self._ended_runs.append(key)
         if not task.cancelled() and isinstance(error := task.exception(), DuramenError):
             # The run logs a bug by itself; this one could not report what came of the task, which is tried again.
             logger.warning("task %s of job %s is not reported: %s", key[1], key[0], error)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from duramen import aio
-from log_tier.catalog.cluster_map import ClusterMap, Job, TableEntry, Task
+from log_tier.catalog.cluster_map import ClusterMap, TableEntry
+from log_tier.catalog.jobs import Job, Task
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
 from router.admin.client import AdminConnection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from log_tier.catalog.cluster_map import Argument
+from log_tier.catalog.jobs import Argument
 from router.proto import admin_pb2 as pb
 
 __all__ = ["argument_messages", "arguments_of"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from log_tier.catalog.cluster_map import FINISHED, Job, Task
+from log_tier.catalog.jobs import FINISHED, Job, Task
 from router.admin.answers.arguments import argument_messages
 from router.admin.planners.cluster_view import Situation
 from router.membership.views import TaskView

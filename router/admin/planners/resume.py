@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from log_tier.catalog.actions import GAINS_REPLICA, SHORTENS_LOG, Action
-from log_tier.catalog.cluster_map import ClusterMap, Job, TableEntry, Task
+from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.catalog.commands import AbortJob, ResumeJob
+from log_tier.catalog.jobs import Job, Task
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import TableId
 from router.admin.planners.choices import Choices

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from log_tier.catalog.actions import Action, JobKind
-from log_tier.catalog.cluster_map import Argument, TableEntry
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.catalog.jobs import Argument
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import REPLICAS_MAX, Partition, PartitionId
 from router.admin.planners.choices import Choices

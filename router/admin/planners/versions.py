@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from log_tier.catalog.actions import Action, JobKind
-from log_tier.catalog.cluster_map import Argument, TableEntry
+from log_tier.catalog.cluster_map import TableEntry
 from log_tier.catalog.commands import ClearTable
+from log_tier.catalog.jobs import Argument
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Bounds

@@ -157,7 +157,9 @@ def check_versions(cluster: ClusterMap, table: TableEntry) -> None:
         swaps = [task for task in job.tasks if task.action == "swap"]
         assert coming.pop(int(job.arguments["version"])) == ("staged" if swaps else "staging")
         assert len(swaps) <= 1
-        assert not swaps or all(task.state == "done" for task in job.tasks[:-1]), "barriers come when all are level"
+        assert not swaps or all(task.state == "done" for task in list(job.tasks)[:-1]), (
+            "barriers come when all are level"
+        )
     assert not coming, "nobody would swap it in, or discard it"
 
 

@@ -16,7 +16,7 @@ from kit.deadlines import patience_s, until
 
 from duramen.aio import Table
 from duramen.server.roles.router_role import RouterRole
-from log_tier.catalog.cluster_map import Job
+from log_tier.catalog.jobs import Job
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.version_fold import versions_job
 from log_tier.model.errors import CommandRejected, DeadlineExceeded, Unavailable

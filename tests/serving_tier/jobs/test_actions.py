@@ -10,8 +10,9 @@ from kit.deadlines import within
 
 from log_tier.catalog.actions import Action
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.cluster_map import Job, NodeEntry
+from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.catalog.commands import CreateTable, RegisterNode, StartJob, TaskPlan
+from log_tier.catalog.jobs import Job
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.batch import Columns, encode_batch

@@ -15,17 +15,9 @@ from kit.set_clock import SetClock
 
 from log_tier.catalog.actions import Action
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.cluster_map import (
-    Assignment,
-    ClusterMap,
-    Job,
-    NodeEntry,
-    SnapshotEntry,
-    TableEntry,
-    Task,
-    VersionEntry,
-)
+from log_tier.catalog.cluster_map import Assignment, ClusterMap, NodeEntry, SnapshotEntry, TableEntry, VersionEntry
 from log_tier.catalog.commands import CreateTable, ForgetSnapshots, RegisterNode, SetRetention, StartJob, TaskPlan
+from log_tier.catalog.jobs import Job, JobTasks, Task
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.embedded import EmbeddedLog, EngineSettings
@@ -51,14 +43,14 @@ MINUTE_MS = 60_000
 
 def _map(*tasks: Task, snapshots: tuple[int, ...] = (), versions: tuple[VersionEntry, ...] = ()) -> ClusterMap:
     table = TableEntry(TABLE, "flights", 1, 1, ((Assignment("n1", "member"),),), versions=versions, retention_ms=1)
-    job = Job(7, "test", "flights", "running", tasks, 0)
+    job = Job(7, "test", "flights", "running", JobTasks(tasks), 0)
     entries = tuple(
         SnapshotEntry(f"s{offset}", TABLE, ZERO, Offset(offset), 0, 1, 1, "path", "n1") for offset in snapshots
     )
     return ClusterMap(
         tables=PersistentMap({TABLE: table}),
         jobs={7: job} if tasks else {},
-        snapshots={PartitionId(TABLE, ZERO): entries} if entries else {},
+        snapshots=PersistentMap({PartitionId(TABLE, ZERO): entries} if entries else {}),
     )
 
 

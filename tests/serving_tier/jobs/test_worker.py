@@ -11,8 +11,8 @@ from kit.deadlines import until, within
 from kit.log.held_log import HeldLog
 
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.cluster_map import Job
 from log_tier.catalog.commands import AbortJob, CreateTable, RegisterNode, ResumeJob, StartJob, TaskPlan
+from log_tier.catalog.jobs import Job
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import OffsetTrimmed, Overloaded
