@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from hypothesis import settings
 from kit.kafka.kafka_brokers import kafka, kafka_url, start_brokers, three_brokers
-from kit.late.replicas import late_replicas
+from kit.late.lateness import lateness
 from kit.log.log_choice import log_of_the_databases
 from kit.spark.spark_session import spark
 from kit.storage.s3_server import bucket, s3_address
@@ -18,7 +18,7 @@ __all__ = [
     "bucket",
     "kafka",
     "kafka_url",
-    "late_replicas",
+    "lateness",
     "log_of_the_databases",
     "s3_address",
     "spark",
@@ -45,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--log kafka`: the end-to-end tests with their log on a real broker."""
     parser.addoption("--log", choices=["embedded", "kafka"], default="embedded", help="where databases have their log")
     parser.addoption("--slow-replicas", type=float, default=0.0, help="seconds that a replica waits before it applies")
+    parser.addoption("--slow-reports", type=float, default=0.0, help="seconds that maps and nodes' reports are late")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -17,5 +17,5 @@ and records golden scripts.
     kafka/    real brokers, foreign records
     spark/    one Spark session for a run
     storage/  an S3 server
-    late/     replicas that apply late: `pytest --slow-replicas 0.5`
+    late/     late replicas, reports and maps: `pytest --slow-replicas 0.5`, `--slow-reports 0.3`
 """
