@@ -20,7 +20,9 @@ def test_offsets_that_were_acknowledged_are_not_given_to_other_writes(tmp_path: 
         table.put(b"a", b"1")
     shutil.copytree(folder / "log", copy)
     with duramen.open(folder) as database:
-        last = database.table("flights").put(b"b", b"2").offset
+        table = database.table("flights")
+        last = table.put(b"b", b"2").offset
+        assert table.get(b"b") == b"2", "the index has applied it"
     shutil.rmtree(folder / "log")
     shutil.copytree(copy, folder / "log")
 

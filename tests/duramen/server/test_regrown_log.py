@@ -24,6 +24,7 @@ def put_all(folder: Path, *pairs: tuple[bytes, bytes]) -> int:
         table = database.table("flights")
         for key, value in pairs:
             offset = table.put(key, value).offset
+        assert table.get(pairs[-1][0]) == pairs[-1][1], "the index has applied them"
     return int(offset)
 
 
@@ -31,7 +32,9 @@ def setting(tmp_path: Path) -> tuple[Path, Path]:
     """A database, and an older copy of its log that grows by itself, as other writers have it grow."""
     folder, other = tmp_path / "data", tmp_path / "other"
     with duramen.open(folder) as database:
-        database.create_table("flights", partitions=1).put(b"kept", b"1")
+        table = database.create_table("flights", partitions=1)
+        table.put(b"kept", b"1")
+        assert table.get(b"kept") == b"1", "the index has applied it"
     shutil.copytree(folder, other)
     return folder, other
 
