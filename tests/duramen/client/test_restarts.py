@@ -238,7 +238,8 @@ async def test_a_server_that_hears_and_does_not_answer(restarting: Restarting, f
     async with within(DEADLINE_S):
         with pytest.raises(duramen.WriteUnknown):
             await flights.put(b"k", b"w", timeout=patience_s(0.5))
-        with pytest.raises(duramen.DeadlineExceeded):
+        # Disconnected: the calls last longer on a busy machine, and the client may notice the silence meanwhile.
+        with pytest.raises((duramen.DeadlineExceeded, duramen.Disconnected)):
             await flights.get(b"k", timeout=patience_s(0.5))
     restarting.proxy.swallow_replies = False
     await restarting.proxy.cut()
