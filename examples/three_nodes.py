@@ -153,7 +153,7 @@ class Reader:
         self._thread.start()
 
     def _run(self) -> None:
-        with duramen.connect(self._at, timeout=2) as writer, duramen.connect(self._at, timeout=2) as reader:
+        with duramen.connect(self._at) as writer, duramen.connect(self._at) as reader:
             written, read = writer.table("flights"), reader.table("flights")
             while not self._stop.is_set():
                 key, value = b"now%d" % (self.reads % 50), b"%d" % self.reads

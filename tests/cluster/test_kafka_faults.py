@@ -179,7 +179,7 @@ def test_duramen_check_has_a_namespace_of_its_own_and_leaves_nothing(kafka_url: 
     assert result["violations"] == 0
     assert result["outcomes"]["served ok"] == 1, "the log was read by itself"
     _, _, brokers, namespace = kafka_url.split("/")
-    topics = AdminClient({"bootstrap.servers": brokers}).list_topics(timeout=10).topics
+    topics = AdminClient({"bootstrap.servers": brokers}).list_topics(timeout=patience_s(10)).topics
     assert not [name for name in topics if name.startswith(namespace)]
 
 

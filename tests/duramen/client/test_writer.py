@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kit.client.table_size import records
+from kit.deadlines import patience_s
 
 import duramen.aio
 from duramen.client.database import Database
@@ -28,7 +29,7 @@ ROWS = [(b"key%05d" % number, b"%d" % number) for number in range(40_000)]
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await duramen.aio.open(tmp_path / "db", timeout=5)
+    opened = await duramen.aio.open(tmp_path / "db", timeout=patience_s(10))
     yield opened
     await opened.close()
 
