@@ -5,7 +5,7 @@ fails, a version that cannot be brought.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from kit.cluster.hosted_node import DEADLINE_S, ZERO, append, make_table
@@ -27,6 +27,26 @@ from serving_tier.versions.empty import make_empty
 NAME = PartitionId(TableId("AAAAAAAAAAAAAAAAAAAAAA"), ZERO)
 
 
+class Parts(NamedTuple):
+    """A node, what it follows, and what it logs."""
+
+    hosting: Hosting
+    log: EmbeddedLog
+    catalog: Catalog
+    caplog: pytest.LogCaptureFixture
+
+    def lines(self) -> list[tuple[str, bool]]:
+        """What the node has logged, and whether with a traceback."""
+        records = (each for each in self.caplog.records if each.name.startswith("serving_tier.node"))
+        return [(each.getMessage(), bool(each.exc_info)) for each in records]
+
+
+@pytest.fixture
+def parts(hosting: Hosting, log: EmbeddedLog, catalog: Catalog, caplog: pytest.LogCaptureFixture) -> Parts:
+    caplog.set_level(logging.INFO, "serving_tier.node")
+    return Parts(hosting, log, catalog, caplog)
+
+
 def test_the_pauses_grow_while_a_replica_stops_again_and_again() -> None:
     now_s = 1000.0
     pauses = RestartPauses(first_s=0.5, max_s=4.0, clock=lambda: now_s)
@@ -42,11 +62,7 @@ def test_the_pauses_grow_while_a_replica_stops_again_and_again() -> None:
 
 
 async def test_bringing_up_that_fails_by_a_bug_is_tried_again_with_one_line_a_try(
-    hosting: Hosting,
-    log: EmbeddedLog,
-    catalog: Catalog,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No new map comes, which would be compared with what is open."""
     inner, bugs, refusals = Node.host, 3, list[str]()
@@ -58,30 +74,22 @@ async def test_bringing_up_that_fails_by_a_bug_is_tried_again_with_one_line_a_tr
         return await inner(self, *arguments, **named)
 
     monkeypatch.setattr(Node, "host", host)
-    caplog.set_level(logging.INFO, "serving_tier.node")
-    topic = await log.create_topic("flights", partitions=1)
-    await append(log, topic, ZERO)  # without a record it would be opened without a look at its folder
-    await catalog.submit(CreateTable(topic.id, topic.name, 1, 2))
+    topic = await parts.log.create_topic("flights", partitions=1)
+    await append(parts.log, topic, ZERO)  # without a record it would be opened without a look at its folder
+    await parts.catalog.submit(CreateTable(topic.id, topic.name, 1, 2))
     name = topic.partition(ZERO)
     async with within(DEADLINE_S):
         with pytest.raises(DuramenError, match=r"could not be opened: RuntimeError\('a bug'\)"):
-            await hosting.wait_ready(name, lambda *_: None)
-        await until(lambda: name in hosting.node.hosted())
+            await parts.hosting.wait_ready(name, lambda *_: None)
+        await until(lambda: name in parts.hosting.node.hosted())
     assert refusals == ["replica flights/0 could not be opened: RuntimeError('a bug')"] * bugs
-    lines = [record for record in caplog.records if record.name.startswith("serving_tier.node")]
-    assert [(record.getMessage(), bool(record.exc_info)) for record in lines] == [
-        ("bringing up flights/0 ended by a bug", True)
-    ] * bugs
+    assert parts.lines() == [("bringing up flights/0 ended by a bug", True)] * bugs
 
 
 async def test_a_replica_whose_file_the_disk_does_not_close_is_brought_up_again(
-    hosting: Hosting,
-    log: EmbeddedLog,
-    catalog: Catalog,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = await make_table(log, catalog, partitions=1, replicas=2)
+    topic = await make_table(parts.log, parts.catalog, partitions=1, replicas=2)
     name = topic.partition(ZERO)
     inner, failed = LmdbIndex.close, list[OSError]()
 
@@ -92,22 +100,18 @@ async def test_a_replica_whose_file_the_disk_does_not_close_is_brought_up_again(
             raise failed[0]
 
     async with within(DEADLINE_S):
-        await hosting.wait_ready(name, lambda *_: None)
-        replica = hosting.node.replica(name)
-        await replica.wait_applied(await append(log, topic, ZERO), timeout=DEADLINE_S)
+        await parts.hosting.wait_ready(name, lambda *_: None)
+        replica = parts.hosting.node.replica(name)
+        await replica.wait_applied(await append(parts.log, topic, ZERO), timeout=DEADLINE_S)
         monkeypatch.setattr(LmdbIndex, "close", close)
         replica.damaged(IndexDamaged("a page is torn"))
-        await until(lambda: hosting.node.hosted().get(name) not in (None, replica))
-    assert "flights/0 could not be closed cleanly: the marker could not be written" in caplog.text
-    assert "by a bug" not in caplog.text
+        await until(lambda: parts.hosting.node.hosted().get(name) not in (None, replica))
+    assert "flights/0 could not be closed cleanly: the marker could not be written" in parts.caplog.text
+    assert "by a bug" not in parts.caplog.text
 
 
 async def test_a_version_that_a_bug_keeps_away_is_fetched_again_with_one_line_a_try(
-    hosting: Hosting,
-    log: EmbeddedLog,
-    catalog: Catalog,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job that wants the version sees what keeps it away, and it comes as soon as it can."""
     bugs, tries = 2, 0
@@ -120,17 +124,16 @@ async def test_a_version_that_a_bug_keeps_away_is_fetched_again_with_one_line_a_
         await make_empty(*arguments)
 
     monkeypatch.setattr(staging, "make_empty", make)
-    caplog.set_level(logging.INFO, "serving_tier.node")
-    topic = await make_table(log, catalog, partitions=1, replicas=1)
+    topic = await make_table(parts.log, parts.catalog, partitions=1, replicas=1)
     name = topic.partition(ZERO)
     async with within(DEADLINE_S):
-        await hosting.wait_ready(name, lambda *_: None)
-        await catalog.submit(ClearTable(topic.id, (await append(log, topic, ZERO),)))
+        await parts.hosting.wait_ready(name, lambda *_: None)
+        await parts.catalog.submit(ClearTable(topic.id, (await append(parts.log, topic, ZERO),)))
         await until(lambda: tries > 0)
         with pytest.raises(DuramenError, match=r"version 2 of flights/0 could not be brought: RuntimeError\('a bug'\)"):
-            await hosting.staging.wait_level(name, 2, lambda *_: None)
-        await until(lambda: 2 in hosting.node.replica(name).versions.level)
-        await hosting.staging.wait_level(name, 2, lambda *_: None)
+            await parts.hosting.staging.wait_level(name, 2, lambda *_: None)
+        await until(lambda: 2 in parts.hosting.node.replica(name).versions.level)
+        await parts.hosting.staging.wait_level(name, 2, lambda *_: None)
     assert tries == bugs + 1
-    lines = [record for record in caplog.records if record.name == "serving_tier.node.staging" and record.exc_info]
-    assert [record.getMessage() for record in lines] == ["bringing version 2 of flights/0 ended by a bug"] * bugs
+    traced = [line for line, with_traceback in parts.lines() if with_traceback]
+    assert traced == ["bringing version 2 of flights/0 ended by a bug"] * bugs

@@ -106,12 +106,17 @@ async def cancelled_in(task: asyncio.Task[None], closers: HeldClosers) -> None:
     assert not task.done(), "the index is still being closed"
 
 
+async def cancelled_unhost(node: Node, name: PartitionId, closers: HeldClosers) -> asyncio.Task[None]:
+    leaving = asyncio.create_task(node.unhost(name, NotHosted("n2 has flights/0 now")))
+    await cancelled_in(leaving, closers)
+    return leaving
+
+
 async def test_a_folder_goes_when_its_index_is_closed(
     node: Node, name: PartitionId, closers: HeldClosers, unheard: list[str]
 ) -> None:
     folder = node.replica_folder(name)
-    leaving = asyncio.create_task(node.unhost(name, NotHosted("n2 has flights/0 now")))
-    await cancelled_in(leaving, closers)
+    leaving = await cancelled_unhost(node, name, closers)
     assert (folder / "index.json").exists()
     closers.go_on.set()
     with pytest.raises(asyncio.CancelledError):
@@ -126,8 +131,7 @@ async def test_a_folder_goes_when_its_index_is_closed(
 async def test_a_node_is_closed_when_what_it_lets_go_is_closed(
     node: Node, name: PartitionId, closers: HeldClosers, unheard: list[str]
 ) -> None:
-    leaving = asyncio.create_task(node.unhost(name, NotHosted("n2 has flights/0 now")))
-    await cancelled_in(leaving, closers)
+    leaving = await cancelled_unhost(node, name, closers)
     closing = asyncio.create_task(node.close())
     await cancelled_in(closing, closers)
     closers.go_on.set()
@@ -167,8 +171,7 @@ async def test_a_close_that_fails_behind_its_cancelled_caller_is_logged(
     replica: Replica = node.replica(name)
     inner = replica.index.close
     monkeypatch.setattr(replica.index, "close", failing)
-    leaving = asyncio.create_task(node.unhost(name, NotHosted("n2 has flights/0 now")))
-    await cancelled_in(leaving, closers)
+    leaving = await cancelled_unhost(node, name, closers)
     closers.go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await leaving
