@@ -1,10 +1,12 @@
 """The commands of a pipeline in columns: what many of one kind do, on as many keys, by a few calls into C. Pure.
 
-Each function here is an `Each` and does what its command does, one after the other, on keys that all differ:
+Each function here is an `Each` and does what its command does, one after the other:
 
-    commands    INCR a, INCR b, INCR c, …            one kind, one number of words
-    columns     [(a, b, c, …)]                        the keys, then each further word
-    replies     [1, 1, 1, …]                          or None: one of them is unusual
+    commands    INCR a, INCR b, INCR a, …            one kind, one number of words
+    columns     [(a, b, a, …)]                        the keys, then each further word
+    replies     [1, 1, 2, …]                          or None: one of them is unusual
+
+A key that comes again is looked up once, and what its first command has made of it is followed in a dict.
 
 It knows the usual case: numbers that are numbers, like options, no expiry in the past. Whatever else comes returns None
 before anything was changed, and the commands are executed one by one, by the functions that say what they mean
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import Final
+from typing import Final, TypeVar
 
 from log_tier.model.record import VALUE_BYTES_MAX
 from router.endpoints.resp.commands.keys import due_ms
@@ -29,19 +31,38 @@ from serving_tier.fold.numbers import INTEGER_MAX, INTEGER_MIN
 __all__ = ["EACH"]
 
 Column = Sequence[bytes]
+_Of = TypeVar("_Of")
 
 
 def _add(view: Overlay, keys: Column, change: int) -> list[int] | None:
-    entries = view.get_each(keys)
+    distinct = list(dict.fromkeys(keys))
+    entries = view.get_each(distinct)
     before = [0 if entry is None else strict_integer(entry.value) for entry in entries]
     if None in before:
         return None
     after = [number + change for number in before if number is not None]
+    expiries = [NEVER if entry is None else entry.expires_at_ms for entry in entries]
+    if len(distinct) < len(keys):
+        after = _counted(keys, dict(zip(distinct, after, strict=True)), change)
+        expiries = _of_each(keys, distinct, expiries)
     if max(after) > INTEGER_MAX or min(after) < INTEGER_MIN:
         return None
-    expiries = [NEVER if entry is None else entry.expires_at_ms for entry in entries]
     view.put_each(keys, [b"%d" % number for number in after], expiries)
     return after
+
+
+def _counted(keys: Column, following: dict[bytes, int], change: int) -> list[int]:
+    """The numbers after each command. `following`: each key's after its first one."""
+    after = []
+    for key in keys:
+        after.append(following[key])
+        following[key] += change
+    return after
+
+
+def _of_each(keys: Column, distinct: Column, column: Sequence[_Of]) -> list[_Of]:
+    """What a column has of the distinct keys, for each key."""
+    return list(map(dict(zip(distinct, column, strict=True)).__getitem__, keys))
 
 
 def _incr(view: Overlay, columns: Sequence[Column]) -> list[int] | None:
@@ -54,9 +75,21 @@ def _decr(view: Overlay, columns: Sequence[Column]) -> list[int] | None:
 
 def _delete(view: Overlay, columns: Sequence[Column]) -> list[int]:
     keys = columns[0]
-    there = [entry is not None for entry in view.get_each(keys)]
-    view.remove_each(list(compress(keys, there)))
-    return list(map(int, there))
+    distinct = list(dict.fromkeys(keys))
+    there = [entry is not None for entry in view.get_each(distinct)]
+    deleted = list(compress(distinct, there))
+    view.remove_each(deleted)
+    return list(map(int, there)) if len(distinct) == len(keys) else list(map(int, _firsts(keys, deleted)))
+
+
+def _firsts(keys: Column, changed: Column) -> list[bool]:
+    """Is this the first command on one of the keys that change?"""
+    left = set(changed)
+    firsts = []
+    for key in keys:
+        firsts.append(key in left)
+        left.discard(key)
+    return firsts
 
 
 def _expire_at(view: Overlay, columns: Sequence[Column], *, seconds: bool, start_ms: int) -> list[int] | None:
@@ -69,7 +102,10 @@ def _expire_at(view: Overlay, columns: Sequence[Column], *, seconds: bool, start
     if time_ms <= view.now_ms:
         return None
     keys = columns[0]
-    entries = view.get_each(keys)
+    distinct = list(dict.fromkeys(keys))
+    entries = view.get_each(distinct)
+    if len(distinct) < len(keys):
+        entries = _of_each(keys, distinct, entries)
     values = [entry.value for entry in entries if entry is not None]
     there = [entry is not None for entry in entries]
     view.put_each(list(compress(keys, there)), values, [time_ms] * len(values))
@@ -100,7 +136,10 @@ def _setnx(view: Overlay, columns: Sequence[Column]) -> list[int]:
 
 
 def _put_absent(view: Overlay, keys: Column, values: Column) -> list[bool]:
-    absent = [entry is None for entry in view.get_each(keys)]
+    distinct = list(dict.fromkeys(keys))
+    absent = [entry is None for entry in view.get_each(distinct)]
+    if len(distinct) < len(keys):
+        absent = _firsts(keys, list(compress(distinct, absent)))
     put = keys if all(absent) else list(compress(keys, absent))
     view.put_each(put, values if put is keys else list(compress(values, absent)), [NEVER] * len(put))
     return absent
@@ -108,8 +147,9 @@ def _put_absent(view: Overlay, keys: Column, values: Column) -> list[bool]:
 
 def _append(view: Overlay, columns: Sequence[Column]) -> list[int] | None:
     keys, values = columns
-    before = sum(len(entry.value) for entry in view.get_each(keys) if entry is not None)
-    if before > _APPENDED_TO_BYTES_MAX or max(map(len, values)) > VALUE_BYTES_MAX - before:
+    distinct = list(dict.fromkeys(keys))
+    before = sum(len(entry.value) for entry in view.get_each(distinct) if entry is not None)
+    if before > _APPENDED_TO_BYTES_MAX or sum(map(len, values)) > VALUE_BYTES_MAX - before:
         return None
     return view.append_each(keys, values)
 

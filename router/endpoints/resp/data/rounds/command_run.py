@@ -2,8 +2,8 @@
 
 A command by itself costs some 8 µs: a job, a place for its reply, a dozen calls. A pipeline of thousands of commands
 is handed over as **runs** instead. The commands of a run are executed one after the other on the round's overlay, as
-jobs are. Where all of them are of one kind and on different keys, they are executed in columns (`Each`), which makes
-the same of them. A run is a way of executing commands, and has no meaning of its own.
+jobs are. Where all of them are of one kind, they are executed in columns (`Each`), which makes the same of them. A run
+is a way of executing commands, and has no meaning of its own.
 
 A run is tried once as a whole. Where the log rejects its group, where nobody knows what became of it, or where it is
 too large, its commands are **taken out**: each goes on as a job by itself, by the rules for those (`jobs.py`).
@@ -100,7 +100,7 @@ class CommandRun:
         Behind the command with which replies and writes have more than `room` bytes, or the overlay is late, the rest
         is taken out.
         """
-        if self._each is not None and len(set(self.keys)) == len(self.keys):
+        if self._each is not None:
             before = len(overlay.keys)
             replies = self._each(overlay, list(zip(*self.args, strict=True)))
             if replies is not None:
@@ -139,7 +139,7 @@ class CommandRun:
     def take_out(self, start: int = 0) -> list[Job]:
         """Take the commands from `start` on out of the run; the jobs that they are by themselves."""
         jobs: list[Job] = []
-        wrote = self._wrote or list(map(set(self._written).__contains__, self.keys))
+        wrote = self._wrote or _which_wrote(self.keys, self._written)
         for number in range(start, len(self.keys)):
             key, step, words = self.keys[number], self.steps[number], self.args[number]
             job = Job(self.owner, (key,), step, words, self.receiver.at(self.places[number]))
@@ -171,3 +171,15 @@ class CommandRun:
         """Give every command that is still in it the same error."""
         if self.places:
             self.receiver.finish_run(self.places, [copy(error) for _ in self.places])
+
+
+def _which_wrote(keys: Sequence[bytes], written: Sequence[bytes]) -> list[bool]:
+    """Which commands have written these keys, in this order: of those on one key either all, or the first."""
+    left = iter(written)
+    following = next(left, None)
+    wrote = []
+    for key in keys:
+        wrote.append(key == following)
+        if wrote[-1]:
+            following = next(left, None)
+    return wrote

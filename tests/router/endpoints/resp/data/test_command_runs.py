@@ -162,10 +162,16 @@ ALIKE = [
 ]
 
 
+@pytest.mark.parametrize("repeated", [1, 3, 24])
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("words", ALIKE, ids=lambda words: b" ".join(words).decode())
-def test_like_commands_run_in_columns(words: Words, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands = [[words[0], key, *words[1:]] for key in KEYS]
+def test_like_commands_run_in_columns(
+    words: Words, there: bool, repeated: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On keys that differ, and on keys that come `repeated` times."""
+    commands = [[words[0], KEYS[at // 2 % (len(KEYS) // repeated)], *words[1:]] for at in range(len(KEYS))]
+    if repeated == 1:
+        commands = [[words[0], key, *words[1:]] for key in KEYS]
     held: dict[bytes, Entry | None] = dict.fromkeys(KEYS, Entry(b"5", Offset(7), 0) if there else None)
     expected = one_by_one(commands, held)
     monkeypatch.setattr(CommandRun, "_one_by_one", None)  # a call of it fails
@@ -229,6 +235,28 @@ def test_commands_that_are_taken_out() -> None:
     assert place.reply == b"".join(encode(key, 2) for key in KEYS[:10])
     jobs[0].receiver.finish(b"late")
     assert place.reply == b"".join(encode(key, 2) for key in KEYS[:10])
+
+
+@pytest.mark.parametrize(
+    ("words", "there", "wrote"),
+    [
+        ([b"INCR"], False, [True, True, True, True]),
+        ([b"DEL"], True, [True, True, False, False]),
+        ([b"DEL"], False, [False, False, False, False]),
+        ([b"SETNX", b"v"], False, [True, True, False, False]),
+        ([b"EXPIRE", b"100"], True, [True, True, True, True]),
+    ],
+)
+def test_commands_on_one_key_that_are_taken_out(words: Words, there: bool, wrote: list[bool]) -> None:
+    """A command that changed nothing has not written, although an earlier one on its key has."""
+    held: dict[bytes, Entry | None] = dict.fromkeys(KEYS, Entry(b"5", Offset(7), 0) if there else None)
+    keys = [b"k1", b"k2", b"k1", b"k2"] * 2
+    found = gather(deque([[words[0], key, *words[1:]] for key in keys]))
+    assert found is not None
+    assert found.each is not None
+    run = run_of(found, replies_of(found))
+    run.run(Overlay(held, NOW), BYTES_MAX)
+    assert [job.wrote for job in run.alone()] == [*wrote, *wrote[2:], *wrote[2:]]
 
 
 def test_a_run_ends_at_the_limit_of_bytes() -> None:
