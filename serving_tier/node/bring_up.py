@@ -113,8 +113,19 @@ class BringUp:
         name = replica.id
         if name in self._tasks or self._node.hosted().get(name) is not replica:
             return
-        logger.warning("%s cannot go on (%s): it is brought up again", replica.name, replica.failure or replica.awaits)
+        if replica.failure is None:
+            logger.warning("%s cannot go on (%s): it is brought up again", replica.name, replica.awaits)
         self._run(name, replica.topic, self._replace(name, replica, delete=delete))
+
+    def note_stop(self, replica: Replica) -> None:
+        """Log why a replica stopped: one line, counted while the cause is the same, and the traceback of a bug once."""
+        failure = replica.failure
+        assert failure is not None, f"{replica.name} stopped without a reason"
+        bug = failure.__cause__ if type(failure) is DuramenError else None
+        what = failure.message if bug else f"replica {replica.name} stopped at {replica.applied}: {failure}"
+        times = self._pauses.times(replica.id, what)
+        again = f" ({times} times in a row)" if times > 1 else ""
+        logger.error("%s%s", what, again, exc_info=bug if times == 1 else None)
 
     def _run(self, name: PartitionId, topic: Topic, work: Coroutine[Any, Any, None]) -> None:
         self.pending[name] = Pending(topic, name)

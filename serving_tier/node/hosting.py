@@ -205,6 +205,8 @@ class Hosting:
 
     def _hear(self, replica: Replica, event: ReplicaEvent) -> None:
         """Something happened to a hosted replica."""
+        if event in ("damaged", "stopped"):
+            self._bring_up.note_stop(replica)
         match event:
             case "damaged":
                 # It is discarded, and brought up again from a snapshot, a peer or the log.

@@ -1,4 +1,4 @@
-"""How long a node waits before it brings a replica up again that stopped."""
+"""How long a node waits before it brings a replica up again that stopped, and how often it stopped."""
 
 from __future__ import annotations
 
@@ -24,16 +24,30 @@ class RestartPauses:
         self._first_s, self._max_s = first_s, max_s
         self._stops: dict[PartitionId, tuple[float, float]] = {}
         """When a replica stopped last, on `clock`, and the pause after it."""
+        self._causes: dict[PartitionId, tuple[str, int]] = {}
+        """Why a replica stopped last, and how often in a row."""
+
+    def times(self, name: PartitionId, cause: str) -> int:
+        """How often in a row a replica has stopped by the same cause, with the stop that happens now."""
+        last, count = self._causes.get(name, ("", 0))
+        count = count + 1 if cause == last and not self._was_steady(name) else 1
+        self._causes[name] = cause, count
+        return count
+
+    def _was_steady(self, name: PartitionId) -> bool:
+        last, pause = self._stops.get(name, (-_STEADY_S, 0.0))
+        return self._clock() - last > _STEADY_S + pause
 
     def after_stop(self, name: PartitionId) -> float:
         """The pause after a stop that happens now, in seconds; shortened at random, so that replicas do not come up
         together."""
         now = self._clock()
-        last, pause = self._stops.get(name, (-_STEADY_S, 0.0))
-        pause = 0.0 if now - last > _STEADY_S + pause else min(max(pause * 2, self._first_s), self._max_s)
+        _, pause = self._stops.get(name, (now, 0.0))
+        pause = 0.0 if self._was_steady(name) else min(max(pause * 2, self._first_s), self._max_s)
         self._stops[name] = now, pause
         return pause * random.uniform(0.5, 1.0)
 
     def forget(self, name: PartitionId) -> None:
         """This node does not host it any more."""
         self._stops.pop(name, None)
+        self._causes.pop(name, None)

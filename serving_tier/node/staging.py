@@ -37,6 +37,7 @@ from log_tier.concurrency.tasks import end_tasks, to_the_end
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
+    DiskFailed,
     DuramenError,
     IndexDamaged,
     InvalidRequest,
@@ -227,7 +228,7 @@ class Staging:
                 backoff.max_s = _RETRY_AWAY_MAX_S if away else _RETRY_MAX_S
                 if isinstance(error, (IndexDamaged, OffsetTrimmed)):
                     await to_the_end(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
-                if needed and not error.retryable:
+                if needed and not error.retryable and not isinstance(error, DiskFailed):
                     self._replace(replica)
                     return
             except Exception as error:  # the job that wants the version gets it

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from log_tier.model.errors import ReplicaBehind, ShuttingDown, TokenAhead, VersionMissing
+from log_tier.model.errors import DuramenError, ReplicaBehind, ShuttingDown, TokenAhead, VersionMissing
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Bounds
 
-__all__ = ["behind", "closing", "end_unknown", "pinned_too_late", "token_ahead", "version_gone"]
+__all__ = ["behind", "closing", "end_unknown", "pinned_too_late", "stopped_by_bug", "token_ahead", "version_gone"]
 
 
 def closing(name: str) -> ShuttingDown:
@@ -51,6 +51,13 @@ def pinned_too_late(
         asked=asked,
         latest=latest,
     )
+
+
+def stopped_by_bug(name: str, applied: Offset, error: Exception) -> DuramenError:
+    """The follower of the log met an error of no type of ours, which is the cause of the returned one."""
+    bug = DuramenError(f"replica {name} stopped at {applied} by a bug: {error!r}")
+    bug.__cause__ = error
+    return bug
 
 
 def token_ahead(name: str, partition: Partition, *, asked: Offset, bounds: Bounds) -> TokenAhead:

@@ -55,7 +55,7 @@ from serving_tier.replica.observer import ReplicaEvent, ReplicaObserver
 from serving_tier.replica.open_index import open_indexes
 from serving_tier.replica.pinned_reads import PinnedReads
 from serving_tier.replica.progress import Progress
-from serving_tier.replica.refusals import closing, pinned_too_late
+from serving_tier.replica.refusals import closing, pinned_too_late, stopped_by_bug
 from serving_tier.replica.standby import StandbyVersions
 from serving_tier.replica.unreadable_warnings import UnreadableWarnings
 from serving_tier.replica.version_folders import ReplicaFolder
@@ -101,8 +101,8 @@ class Replica:
         """What a reader who has seen nothing waits for: what the log held when this replica was opened, so that a
         restart never shows less than was there before it. `NOTHING` once that is applied."""
         self.owner: ReplicaListener | None = None
-        """Gets what happens to this replica, on the event loop, when its state has changed already. A `DuramenError`
-        that it raises about "version_missing" stops the replica."""
+        """Gets what happens to this replica, on the event loop, when its state has changed already, and logs why it
+        stopped. A `DuramenError` that it raises about "version_missing" stops the replica."""
         self.observers: list[ReplicaObserver] = []
         """They keep something of what the index holds."""
         self.name: Final = f"{topic.name}/{self.id.partition}"
@@ -224,8 +224,7 @@ class Replica:
             self._stop("failed", error)
         except Exception as error:
             # A bug of ours: end loudly, and let nobody wait for an offset that will not come.
-            logger.error("replica %s ended by a bug", self.name, exc_info=error)
-            self._stop("failed", DuramenError(f"replica {self.name} stopped at {self.applied} by a bug: {error!r}"))
+            self._stop("failed", stopped_by_bug(self.name, self.applied, error))
             raise
 
     async def _do(self, step: Step) -> None:
@@ -266,8 +265,9 @@ class Replica:
         if self.owner is not None:
             self.owner(self, event)
 
-    def _note(self, level: int) -> None:
-        logger.log(level, "replica %s stopped at %s: %s", self.name, self.applied, self.failure)
+    def _note_failure(self) -> None:
+        if self.owner is None:  # who logs it, and knows how often it happened
+            logger.error("replica %s stopped at %s: %s", self.name, self.applied, self.failure)
 
     def _warn_behind(self) -> None:
         logger.warning("replica %s fell behind: %s", self.name, self.progress.why_behind())
@@ -388,8 +388,8 @@ _PERFORM: Final[dict[Effect, Callable[[Replica], None]]] = {
     "signal_ready": lambda replica: replica._ready.set(),
     "withdraw_ready": lambda replica: replica._ready.clear(),
     "warn_behind": Replica._warn_behind,
-    "note_end": lambda replica: replica._note(logging.INFO),
-    "note_failure": lambda replica: replica._note(logging.ERROR),
+    "note_end": lambda r: logger.info("replica %s stopped at %s: %s", r.name, r.applied, r.failure),
+    "note_failure": Replica._note_failure,
     "cancel_follower": Replica._cancel_follower,
     "leave_index": Replica._leave,
     "fail_waiters": Replica._fail_waiters,

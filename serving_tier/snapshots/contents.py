@@ -13,7 +13,7 @@ import lmdb
 from log_tier.concurrency.threads import Stop
 from log_tier.model.errors import SnapshotDamaged
 from log_tier.model.identifiers import PartitionId
-from serving_tier.index.lmdb.environment import Databases
+from serving_tier.index.lmdb.environment import Databases, refusal_of_system
 from serving_tier.index.lmdb.format import IDENTITY, STATE, State, unpack_identity
 from serving_tier.index.scan import digest_of
 from serving_tier.names import DATA_FILE
@@ -95,7 +95,7 @@ def describe_file(name: str, pieces: Iterable[bytes], where: str) -> SnapshotFil
 def read_contents(folder: Path, *, digest: bool = False) -> Contents:
     """Open a copy, which must have been checked, and ask it what it is. A ms; with `digest` 1 µs a key.
 
-    Raises `SnapshotDamaged` where it cannot say.
+    Raises `SnapshotDamaged` where it cannot say, and what the system refused where it could not be looked at.
     """
     try:
         with lmdb.open(str(folder), max_dbs=_DATABASES_MAX, readonly=True, lock=False) as env:
@@ -107,6 +107,9 @@ def read_contents(folder: Path, *, digest: bool = False) -> Contents:
                 keys = int(txn.stat(data)["entries"])
                 said = digest_of(txn.cursor(data).iternext(), log_time_ms=state.log_time_ms) if digest else ""
     except (lmdb.Error, struct.error) as error:
+        refusal = refusal_of_system(error, folder) if isinstance(error, lmdb.Error) else None
+        if refusal is not None:
+            raise refusal from error
         raise SnapshotDamaged(
             f"{folder / DATA_FILE} does not say what it is ({error}): use another snapshot", file=str(folder)
         ) from error

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from log_tier.model.errors import DiskFull, FolderReadOnly
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
+from log_tier.model.errors import DiskFailed, DiskFull, FolderReadOnly
 
 __all__ = ["Folders", "begin_writing", "linked", "local_troubles", "replace_file", "sync_folder"]
 
 _PART: Final = ".part"
 
-_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ_ONLY: Final = (errno.EACCES, errno.EROFS, errno.EPERM)
 
 
@@ -86,10 +87,14 @@ class Folders(NamedTuple):
 
 @contextmanager
 def local_troubles(folder: Path) -> Iterator[None]:
-    """Name what the local disk refuses. Raises `DiskFull`, `FolderReadOnly`; other errors pass."""
+    """Name what the system refuses: `DiskFull`, `FolderReadOnly`, `Overloaded` for want of descriptors, else
+    `DiskFailed`.
+    """
     try:
         yield
     except OSError as error:
+        if error.errno in OUT_OF_DESCRIPTORS:
+            raise out_of_descriptors(f"{folder} cannot be written", error) from error
         if error.errno in _NO_ROOM:
             raise DiskFull(
                 f"{folder} cannot be written: {error.strerror}: make room; what was there is untouched"
@@ -98,4 +103,8 @@ def local_troubles(folder: Path) -> Iterator[None]:
             raise FolderReadOnly(
                 f"{folder} cannot be written: {error.strerror}: make {error.filename or folder} writable for this user"
             ) from error
-        raise
+        raise DiskFailed(
+            f"the disk refused an operation on {error.filename or folder}: {error.strerror or error}; what was there "
+            "is untouched: look at the disk, then try again",
+            file=str(error.filename or folder),
+        ) from error

@@ -1,7 +1,7 @@
 """Where a replica that starts anew gets its content: the choices of a plan (`source_plan.py`), one after the other.
 
-What is bad is logged by name and the next one is tried. A trouble of our own disk ends it at once: the next source
-would meet it too.
+What is bad is logged by name and the next one is tried. A trouble of our own disk or process ends it at once: the next
+source would meet it too, and the log, which comes last, costs the fold of all of it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Final
 
+import lmdb
+
 from log_tier.concurrency.threads import Progress, in_thread
 from log_tier.model.errors import (
     Damaged,
+    DiskFailed,
     DiskFull,
     FolderReadOnly,
     IndexDiverged,
     InvalidRequest,
     OffsetTrimmed,
+    Overloaded,
     SnapshotStoreUnavailable,
     TableNotFound,
     Unavailable,
@@ -38,7 +42,8 @@ __all__ = ["bootstrap"]
 
 logger = logging.getLogger(__name__)
 
-_OURS: Final = (DiskFull, FolderReadOnly)
+_OURS: Final = (DiskFailed, DiskFull, FolderReadOnly)
+_SYSTEM: Final = (OSError, lmdb.Error)
 
 
 async def bootstrap(
@@ -58,7 +63,8 @@ async def bootstrap(
     raises `IndexDiverged` for the folder of a copy (its name, for people) that is of another history than the log.
 
     Raises `OffsetTrimmed` naming each source and its trouble where none is left; `Unavailable` with the same text
-    where one of them was only away, so that another try can help; `DiskFull`, `FolderReadOnly`.
+    where one of them was only away, so that another try can help; `DiskFailed`, `DiskFull`, `FolderReadOnly`, and
+    `Overloaded` where this process wants descriptors or addresses.
     """
     name, bounds = f"{topic.name}/{partition.partition}", offered.bounds
     tried = list(plan.passed_over)
@@ -81,6 +87,8 @@ async def bootstrap(
         except _OURS:
             raise
         except (Damaged, Unavailable, InvalidRequest, TableNotFound, OffsetTrimmed) as error:
+            if isinstance(error, Overloaded) and isinstance(error.__cause__, _SYSTEM):
+                raise  # of this process; a peer's has no such cause
             logger.warning("%s: %s is not used: %s", name, choice, error)
             if isinstance(error, IndexDiverged):
                 await in_thread(lambda _: rmtree(folder, ignore_errors=True))

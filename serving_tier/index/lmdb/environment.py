@@ -21,7 +21,14 @@ from log_tier.model.errors import (
     Overloaded,
 )
 
-__all__ = ["ENVIRONMENTS_MAX", "MAP_BYTES_MAX", "Databases", "named_troubles", "open_environment"]
+__all__ = [
+    "ENVIRONMENTS_MAX",
+    "MAP_BYTES_MAX",
+    "Databases",
+    "named_troubles",
+    "open_environment",
+    "refusal_of_system",
+]
 
 # Address space, not disk or memory: what one index can grow to. A process has 128 TiB of addresses, and a table may
 # have 1,024 partitions: all of them fit twice (a new version next to the old one), with space left for the heap.
@@ -129,6 +136,20 @@ class named_troubles:  # noqa: N801  (a context, read as a word)
             trouble = _trouble_of(error, self._path, self._map_bytes)
             if trouble is not None:
                 raise trouble from error
+
+
+def refusal_of_system(error: lmdb.Error, path: Path) -> DuramenError | None:
+    """What kept a file from being opened that is only read: no descriptors, addresses or rights, or a disk that fails.
+    None for what the file itself is to blame for.
+    """
+    text = str(error)
+    if text.endswith(_CUT_SHORT):
+        return DiskFailed(
+            f"the disk refused a read of {path}: {text}: look at the disk, then try again", file=str(path)
+        )
+    if text.endswith((*_NO_DESCRIPTOR, _NO_ADDRESSES, *_READ_ONLY)):
+        return _trouble_of(error, path, MAP_BYTES_MAX)
+    return None
 
 
 def _trouble_of(error: lmdb.Error, path: Path, map_bytes: int) -> DuramenError | None:

@@ -34,7 +34,7 @@ from typing import Any, Final, NamedTuple
 from lmdb.verify import VerifyError, verify
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
-from log_tier.model.errors import DiskFull, DuramenError, FolderReadOnly, IndexDamaged
+from log_tier.model.errors import DiskFailed, DiskFull, DuramenError, FolderReadOnly, IndexDamaged
 from log_tier.model.identifiers import PartitionId
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, READABLE_VERSIONS
 from serving_tier.index.lmdb.pages import METAS_BYTES_MAX, NoMetaPage, newest_meta
@@ -65,6 +65,8 @@ _MARKER_BYTES_MAX: Final = 4096
 # The errno values of a full disk, and of one that is read-only.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+# A file where a folder has to be, or the other way round: something else took the index's place.
+_MISPLACED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP})
 
 
 class _Marker(NamedTuple):
@@ -148,14 +150,25 @@ def release_folder(path: Path, summary: IndexSummary | None = None) -> None:
 
 
 def folder_trouble(error: OSError, folder: Path) -> DuramenError:
-    """What an index's folder that cannot be opened means."""
+    """What an index's folder that cannot be opened means. Only what is known to be wrong there is damage: a disk that
+    fails once would otherwise cost a fold of the whole log.
+    """
     if error.errno in OUT_OF_DESCRIPTORS:
         return out_of_descriptors(f"the index {folder} cannot be opened", error)
     if error.errno in _NO_ROOM:
         return DiskFull(f"the index {folder} cannot be opened: {error.strerror}: make room, and it is opened again")
     if error.errno in _READ_ONLY:
         return FolderReadOnly(f"the index {folder} cannot be opened: {error.strerror}: make it writable for this user")
-    return IndexDamaged(f"the index {folder} cannot be opened: {error}: discard it and fold the log again")
+    if error.errno in _MISPLACED:
+        return IndexDamaged(
+            f"the index {folder} cannot be opened: {error}: discard it and fold the log again", file=str(folder)
+        )
+    return DiskFailed(
+        f"the disk refused the index {folder}: {error}. The log has everything that was acknowledged, and the index is "
+        "opened again. If the disk goes on refusing, stop the process, remove that folder and start again: it is "
+        "folded from the log",
+        file=str(folder),
+    )
 
 
 def sync_data(path: Path) -> None:
@@ -174,7 +187,9 @@ def verify_index(path: Path) -> None:
     """
     try:
         problems = verify(str(path / DATA_FILE))  # type: ignore[no-untyped-call]
-    except (VerifyError, OSError) as error:
+    except OSError as error:
+        raise folder_trouble(error, path) from error
+    except VerifyError as error:
         raise IndexDamaged(f"{path / DATA_FILE}: {error}: discard it and fold the log again", file=str(path)) from error
     if problems:
         raise IndexDamaged(

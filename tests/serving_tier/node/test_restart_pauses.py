@@ -86,6 +86,38 @@ async def test_bringing_up_that_fails_by_a_bug_is_tried_again_with_one_line_a_tr
     assert parts.lines() == [("bringing up flights/0 ended by a bug", True)] * bugs
 
 
+async def test_a_replica_that_a_bug_stops_again_and_again_logs_one_counted_line_each_time(
+    hosting: Hosting,
+    log: EmbeddedLog,
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inner, bugs, tries = LmdbIndex.fold_in, 3, 0
+
+    def fold_in(self: LmdbIndex, batches: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries <= bugs:
+            raise RuntimeError("a bug")
+        return inner(self, batches)
+
+    monkeypatch.setattr(LmdbIndex, "fold_in", fold_in)
+    caplog.set_level(logging.INFO, "serving_tier")
+    topic = await make_table(log, catalog, partitions=1, replicas=2)
+    last = await append(log, topic, ZERO)
+    name = topic.partition(ZERO)
+    async with within(DEADLINE_S):
+        await until(lambda: name in hosting.node.hosted() and hosting.node.hosted()[name].applied == last)
+    lines = [record for record in caplog.records if record.levelno > logging.INFO]
+    what = "replica flights/0 stopped at -1 by a bug: RuntimeError('a bug')"
+    assert [(record.getMessage(), bool(record.exc_info)) for record in lines] == [
+        (what, True),
+        (f"{what} (2 times in a row)", False),
+        (f"{what} (3 times in a row)", False),
+    ]
+
+
 async def test_a_replica_whose_file_the_disk_does_not_close_is_brought_up_again(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from kit.index.one_replica import ReplicaSetting, replica_setting
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.batch import Batch
 from log_tier.model.errors import (
+    DiskFailed,
     DiskFull,
     DuramenError,
     FolderReadOnly,
@@ -110,6 +111,26 @@ async def test_an_index_ahead_of_its_log_is_refused_and_kept(setting: ReplicaSet
     kept = LmdbIndex.open(folder, partition=shorter.partition(ZERO))
     assert (kept.applied, kept.count()) == (last, 3)
     kept.close()
+
+
+async def test_a_disk_that_fails_once_costs_no_index(setting: ReplicaSetting) -> None:
+    """What the disk does not give may be sound: it is refused by name, and opened again."""
+    last = await setting.write(b"a", b"b")
+    replica = await setting.open()
+    await replica.wait_applied(last, timeout=DEADLINE_S)
+    await replica.close()
+    marker = setting.folder / "0" / "index.json"
+    aside, index = marker.with_name("aside"), (setting.folder / "0" / "data.mdb").stat().st_ino
+    marker.rename(aside)
+    marker.symlink_to("/proc/self/mem")  # a read at 0 fails with EIO
+    with pytest.raises(DiskFailed, match=r"Input/output error.*folded from the log"):
+        await setting.open()
+    marker.unlink()
+    aside.rename(marker)
+    replica = await setting.open()
+    assert (replica.applied, replica.index.count()) == (last, 2)
+    assert (setting.folder / "0" / "data.mdb").stat().st_ino == index
+    await replica.close()
 
 
 async def test_a_log_trimmed_beyond_the_index_is_refused(tmp_path: Path, setting: ReplicaSetting) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +14,13 @@ from kit.log.stored_log import PARTITION, TABLE
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.model.errors import (
     Disconnected,
+    DiskFailed,
     DiskFull,
     DuramenError,
     IndexDiverged,
     NotHosted,
     OffsetTrimmed,
+    Overloaded,
     SnapshotDamaged,
     Unavailable,
 )
@@ -319,22 +323,35 @@ async def test_a_peer_that_is_behind_the_logs_beginning_is_of_no_use(live: LiveI
     assert await run(None, tmp_path, [], [peer], applied + 1, applied + 9) == f"peer n2 at {applied}"
 
 
-async def test_our_own_full_disk_ends_it_at_once(
+@pytest.mark.parametrize(
+    ("code", "wanted"), [(errno.ENOSPC, DiskFull), (errno.EIO, DiskFailed), (errno.EMFILE, Overloaded)]
+)
+async def test_a_trouble_of_this_machine_ends_it_at_once(
     live: LiveIndex,
     store: SnapshotStore,
     snapshots: list[SnapshotEntry],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    wanted: type[DuramenError],
 ) -> None:
+    """The next sources would meet it too, and the last of them is a fold of the whole log."""
     peer = Peer("n2", live, tmp_path / "work")
 
-    async def full(*_: object, **__: object) -> None:
-        raise DiskFull("no room")
+    async def refused(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(SnapshotStore, "fetch", full)
-    with pytest.raises(DiskFull, match="no room"):
+    monkeypatch.setattr(SnapshotStore, "fetch", refused)
+    with pytest.raises(wanted, match=os.strerror(code)):
         await run(store, tmp_path, snapshots, [peer], 0, live.index.applied)
     assert peer.asked == 0
+
+
+async def test_behind_a_peer_that_has_too_much_to_do_the_next_source_is_used(live: LiveIndex, tmp_path: Path) -> None:
+    busy = Peer("n2", live, tmp_path / "work", Overloaded("too many copies"))
+    peer = Peer("n3", live, tmp_path / "work")
+    applied = live.index.applied
+    assert await run(None, tmp_path, [], [busy, peer], 0, applied) == f"peer n3 at {applied}"
 
 
 async def test_only_snapshots_were_wanted_and_none_is_good(
