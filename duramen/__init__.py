@@ -170,6 +170,7 @@ def open(  # noqa: A001
     take_over: bool = False,
     timeout: float = 10.0,
     compress: bool = False,
+    snapshot_every_s: float = 0.0,
 ) -> Database:
     """Open the database in the folder `path` inside this process, without a server; create it if it is missing.
 
@@ -177,13 +178,18 @@ def open(  # noqa: A001
     `take_over`: the folder that was used with that log before is lost for good, and this one takes its place.
     `timeout` and `compress` as for `connect`.
 
+    `snapshot_every_s`: seconds between two snapshots of a partition that changed, into the folder's `snapshots`; 0:
+    none. A table's retention removes only what a snapshot holds: without snapshots it removes nothing.
+
     Raises `FolderInUse` if another process has the folder open, `ForeignFolder` if it holds other files,
-    `FolderReadOnly`, `LogDamaged`, `UnknownFormat`; with `log` also `Disconnected`, and `NodeIdTaken` if another folder
-    is that log's node.
+    `FolderReadOnly`, `LogDamaged`, `UnknownFormat`, `InvalidRequest` for a time that is none; with `log` also
+    `Disconnected`, and `NodeIdTaken` if another folder is that log's node.
     """
     from duramen import aio, blocking
 
     return blocking.start(
-        lambda: aio.open(path, log=log, take_over=take_over, timeout=timeout, compress=compress),
+        lambda: aio.open(
+            path, log=log, take_over=take_over, timeout=timeout, compress=compress, snapshot_every_s=snapshot_every_s
+        ),
         isolated=log is None or not log.startswith("grpc:"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -11,6 +12,7 @@ from duramen.client.context import TIMEOUT_DEFAULT_S, Address, check_timeout
 from duramen.client.database import Database
 from duramen.client.model.session import Session
 from duramen.client.table import Table
+from log_tier.model.errors import InvalidRequest
 from router.data.direct_reads import DirectReads
 from router.data.local_data import LocalData
 
@@ -44,6 +46,7 @@ async def open(  # noqa: A001
     take_over: bool = False,
     timeout: float = TIMEOUT_DEFAULT_S,
     compress: bool = False,
+    snapshot_every_s: float = 0.0,
 ) -> Database:
     """Open the database in the folder `path` inside this process, and make it where it is missing. No server.
 
@@ -51,11 +54,18 @@ async def open(  # noqa: A001
     lost. Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else, and
     with a `log` also `Disconnected`, and `NodeIdTaken` where another folder is that log's only node; `take_over` says
     that that one is lost for good.
+
+    `snapshot_every_s`: seconds between two snapshots of a partition that changed, into the folder's `snapshots`; 0:
+    none, and then no table's retention removes anything.
     """
+    from duramen.server.wiring.serving_node import SnapshotPolicy
     from duramen.server.wiring.single_machine import open_local_data
 
     check_timeout(timeout)
-    data_plane = await open_local_data(Path(path), log_url=log, take_over=take_over)
+    if not 0 <= snapshot_every_s < math.inf:
+        raise InvalidRequest(f"snapshot_every_s is {snapshot_every_s}: give seconds, or 0 for no snapshots")
+    policy = SnapshotPolicy(every_s=snapshot_every_s)
+    data_plane = await open_local_data(Path(path), log_url=log, take_over=take_over, snapshots=policy)
     return Database(data_plane, timeout=timeout, compress=compress, direct=partial(_direct_reads, data_plane))
 
 

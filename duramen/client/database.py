@@ -98,7 +98,8 @@ class Database:
         With `over` it must be the partitioner of the topic's producers, else reads look in the wrong partition.
 
         `retention_ms`, `retention_bytes`: each partition's log keeps its records so long, and so many bytes; 0: no such
-        bound. Keys and values stay, whatever their age: only the log's history goes, below a verified snapshot.
+        bound. Keys and values stay, whatever their age: only the log's history goes, below a verified snapshot;
+        so a server or `duramen.open` without snapshots removes nothing (`--snapshot-every-s`, `snapshot_every_s=`).
         `set_retention` changes both. Raises `InvalidRequest` with `over`, and for a bound by size where the log
         is in Kafka.
         """
@@ -155,7 +156,8 @@ class Database:
         such bound. Returns both bounds as they are then: `ms` and `bytes`.
 
         The bounds hold within a minute. Keys and values stay, whatever their age; only the log's history goes, in whole
-        segments, below a verified snapshot. Raises `TableNotFound`, `InvalidRequest` where neither is given or for a
+        segments, below a verified snapshot: without snapshots (`--snapshot-every-s`, in `duramen.open`
+        `snapshot_every_s=`) nothing goes. Raises `TableNotFound`, `InvalidRequest` where neither is given or for a
         bound by size where the log is in Kafka, and `CommandRejected` for a table over a topic of others.
         """
         return await ask_until(

@@ -36,14 +36,17 @@ NODE_ID: Final = "n1"
 _IDENTITY: Final = "single"
 
 
-async def open_local_data(data: Path, *, log_url: str | None = None, take_over: bool = False) -> LocalData:
+async def open_local_data(
+    data: Path, *, log_url: str | None = None, take_over: bool = False, snapshots: SnapshotPolicy = ON_DEMAND
+) -> LocalData:
     """Open the data folder (made where it is missing) and serve what is in it; `LocalData.close` ends it all.
 
     Returns as soon as the replicas follow the log: one that still catches up lets its readers wait. Raises
     `FolderInUse`, `ForeignFolder`, `FolderReadOnly`, `UnknownFormat`, `DiskFull`, `LogDamaged`; with a `log_url` also
     `Disconnected`, and `NodeIdTaken` where another folder is that log's only node: `take_over` says that it is lost.
     """
-    return (await open_single_machine(data, log_url=log_url, take_over=take_over)).data_plane
+    machine = await open_single_machine(data, log_url=log_url, take_over=take_over, snapshots=snapshots)
+    return machine.data_plane
 
 
 class SingleMachine(NamedTuple):

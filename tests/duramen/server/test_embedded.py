@@ -7,12 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kit.deadlines import until
 
 from duramen import aio
 from duramen.server.wiring.single_machine import open_local_data
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.errors import DuramenError, FolderInUse, FolderReadOnly, ForeignFolder, UnknownFormat
+from log_tier.model.errors import (
+    DuramenError,
+    FolderInUse,
+    FolderReadOnly,
+    ForeignFolder,
+    InvalidRequest,
+    UnknownFormat,
+)
 from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
@@ -49,6 +57,18 @@ async def test_a_folder_is_made_and_found_again(tmp_path: Path) -> None:
     assert await data_plane.list_tables(timeout=DEADLINE_S) == [table]
     assert await get(data_plane, table, b"k", offset) == b"v"
     await data_plane.close()
+
+
+async def test_a_program_that_asks_for_snapshots_has_its_retention(tmp_path: Path) -> None:
+    """What a table's retention may remove is what a snapshot holds."""
+    database = await aio.open(tmp_path / "data", snapshot_every_s=0.01, timeout=DEADLINE_S)
+    table = await database.create_table("flights", partitions=1, retention_ms=1)
+    await table.put(b"k", b"v")
+    await until(lambda: any((tmp_path / "data" / "snapshots").rglob("manifest.json")))
+    await database.close()
+    for wrong in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(InvalidRequest, match="snapshot_every_s"):
+            await aio.open(tmp_path / "data", snapshot_every_s=wrong)
 
 
 @pytest.mark.parametrize("damage", [lambda index: shutil.rmtree(index), lambda index: garble(index)])
