@@ -1,6 +1,6 @@
 """Background tasks of one owner: each is kept until it ends, its failure is logged, and all are ended together.
 
-`to_the_end` is for work that nobody may leave half done.
+`to_the_end` is for work that nobody may leave half done, `going_on` for work that needs nobody who waits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from log_tier.concurrency.background import Failed, only_logged, report_failure
 from log_tier.model.errors import ShuttingDown
 
-__all__ = ["TaskSet", "end_tasks", "to_the_end"]
+__all__ = ["TaskSet", "end_tasks", "going_on", "to_the_end"]
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +55,23 @@ async def to_the_end(work: Awaitable[T], *, undo: Callable[[T], Awaitable[object
         if error is not None and not isinstance(error, ShuttingDown):
             logger.warning("what a cancelled caller had begun failed: %r", error)
         raise
+
+
+async def going_on(work: Awaitable[T]) -> T:
+    """Wait for `work` and return what it returns, or raise what it raises. A caller that is cancelled leaves at once;
+    the work goes on, and an error that it then ends with is dropped: what must be known of it, the work itself notes.
+    """
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        running.add_done_callback(_drop_error)
+        raise
+
+
+def _drop_error(ended: asyncio.Future[Any]) -> None:
+    if not ended.cancelled():
+        ended.exception()  # asked for, so that asyncio does not report it as never retrieved
 
 
 async def _left_alone(running: asyncio.Future[T], undo: Callable[[T], Awaitable[object]] | None) -> None:

@@ -15,6 +15,7 @@ from typing import Final, Self, TypeVar
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
+from log_tier.concurrency.tasks import going_on
 from log_tier.embedded.closing import close_files
 from log_tier.embedded.commit.committer import Committer, tell, with_refused
 from log_tier.embedded.recovery.data_folder import DataFolder
@@ -144,7 +145,7 @@ class EmbeddedLog:
             self._refusal = ShuttingDown("the log is closed; open it again, or use another replica")
         # A thread of its own again: this one outlives the log's threads.
         with ThreadPoolExecutor(1, thread_name_prefix="duramen-log-close") as thread:
-            await asyncio.shield(asyncio.get_running_loop().run_in_executor(thread, self._close, self._refusal))
+            await going_on(asyncio.get_running_loop().run_in_executor(thread, self._close, self._refusal))
 
     def _close(self, refusal: ShuttingDown) -> None:
         try:
@@ -195,10 +196,9 @@ class EmbeddedLog:
 
     async def _keep(self, work: Callable[[], _T]) -> _T:
         """Run in the keeper's thread. What was begun there is finished, also if the caller is cancelled."""
-        if self._refusal is not None:
-            raise self._refusal
-        if self._committer.stopped is not None:
-            raise self._committer.stopped
+        for reason in (self._refusal, self._committer.stopped):
+            if reason is not None:
+                raise reason
 
         def guarded() -> _T:
             try:
@@ -212,7 +212,7 @@ class EmbeddedLog:
                     self._committer.stop(failure)
                 raise failure from error
 
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._keeper, guarded))
+        return await going_on(asyncio.get_running_loop().run_in_executor(self._keeper, guarded))
 
     def _in_writer(self, errand: Callable[[], None]) -> None:
         """Have the writer thread do something, and wait for it. Not from an event loop's thread."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from log_tier.concurrency.tasks import TaskSet, end_tasks, to_the_end
+from log_tier.concurrency.tasks import TaskSet, end_tasks, going_on, to_the_end
 from log_tier.model.errors import DuramenError, ShuttingDown
 
 
@@ -153,3 +153,24 @@ async def test_what_fails_behind_a_cancelled_caller_is_logged(caplog: pytest.Log
     await asyncio.sleep(0)
     assert unheard == []
     assert "what a cancelled caller had begun failed: RuntimeError('a bug')" in caplog.text
+
+
+async def test_work_goes_on_behind_a_caller_that_has_left() -> None:
+    unheard: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unheard.append(context))
+    assert await going_on(asyncio.sleep(0, 7)) == 7
+    with pytest.raises(RuntimeError, match="a bug"):
+        await going_on(failing_after(asyncio.sleep(0)))
+    go_on = asyncio.Event()
+    work = asyncio.ensure_future(failing_after(go_on.wait()))
+    caller = asyncio.ensure_future(going_on(work))
+    await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert not work.done()
+    go_on.set()
+    await asyncio.wait([work])
+    del work, caller
+    gc.collect()
+    assert unheard == []
