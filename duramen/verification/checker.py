@@ -268,7 +268,7 @@ class _Checker:
             offset
             for offset, record in model.records.items()
             if call.arguments["from"] <= offset <= call.reply["to"]
-            and (record.operation == "barrier" or model.verdicts[offset].effective)
+            and model.verdicts[offset].effective
             and record.operation != "noop"
         ]
         missing, strange = sorted(set(expected) - set(offsets)), sorted(set(offsets) - set(expected))

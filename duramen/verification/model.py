@@ -2,10 +2,15 @@
 
 It reads records in log order and keeps, for every key, the list of what it was: so the state at *any* offset can be
 asked for. It knows the operations of the workload; times and expiries are not among them.
+
+A barrier says which version of the table is read from its offset on. A version with an `empty:` place held nothing at
+the offset that the place names, and then followed what the live one accepted. Any other version that the model has not
+met is taken for a build of what the table holds, and shares the content of the version before it.
 """
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -15,14 +20,16 @@ from duramen.verification.history import LogRecord
 __all__ = ["KEYLESS", "PartitionModel", "Verdict"]
 
 KEYLESS: Final = frozenset({"noop", "barrier"})
-"""Operations that change no key. Versions that a check swaps in meanwhile hold what the table holds."""
+"""Operations that change no key."""
+
+_EMPTY: Final = "empty:"
 
 
 class Verdict(NamedTuple):
     """What became of a record."""
 
     effective: bool
-    """The record changed something."""
+    """The record changed something; or it is a barrier, and no second copy."""
     duplicate_of: int = -1
     """A second copy: the offset of the first."""
     rejected: str = ""
@@ -37,6 +44,38 @@ class _Change(NamedTuple):
     """None: the key was deleted."""
 
 
+class _Content:
+    """What one version held, or several that hold the same, at every offset from its base on."""
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+        self._changes: dict[str, list[_Change]] = {}
+
+    def at(self, key: str, offset: int) -> tuple[int, str | None]:
+        """Version and value of a key; (-1, None) where it is absent. O(log n)."""
+        changes = self._changes.get(key, ())
+        place = bisect_right(changes, offset, key=lambda change: change.offset)
+        if not place or changes[place - 1].value is None:
+            return -1, None
+        return changes[place - 1].offset, changes[place - 1].value
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Every key with that prefix that was ever in it."""
+        return (key for key in self._changes if key.startswith(prefix))
+
+    def set(self, key: str, offset: int, value: str | None) -> None:
+        self._changes.setdefault(key, []).append(_Change(offset, value))
+
+    def follow(self, group: list[LogRecord]) -> None:
+        """Take over what the live version accepted."""
+        for record in group:
+            if record.offset > self.base and record.operation not in KEYLESS:
+                _, value = self.at(record.key, record.offset)
+                after, _, refused = _effect(record, value)
+                if not refused and not (value is None and after is None):
+                    self.set(record.key, record.offset, after)
+
+
 class PartitionModel:
     """One partition, from its first record to its last."""
 
@@ -46,12 +85,22 @@ class PartitionModel:
         self.latest = -1
         self.ends: set[int] = {-1}
         """Offsets at which a state may be seen: the ends of batches."""
-        self._changes: dict[str, list[_Change]] = {}
         self._first: dict[tuple[int, int], int] = {}
         """Producer and sequence of a record → the offset of its first copy."""
         self._newest: dict[int, int] = {}
         """By producer: the sequence below which everything that comes is late, and void."""
-        for group in _groups(records):
+        ordered = list(records)
+        self._versions = {1: _Content(-1)}
+        """Every version by its number, as soon as anything may be in it."""
+        for record in ordered:
+            said = _barrier(record)
+            if said is not None and said.empty_from is not None:
+                self._versions.setdefault(said.version, _Content(said.empty_from[record.partition]))
+        self._live = [(-1, self._versions[1])]
+        """Whose content is read from which offset on."""
+        self._job = -1
+        """Of the last barrier that took effect."""
+        for group in _groups(ordered):
             self._apply(group)
         self.ends.add(self.latest)
 
@@ -73,8 +122,12 @@ class PartitionModel:
         if rejected:  # one record's rejection takes the whole group with it
             verdicts = [Verdict(False, rejected=rejected)] * len(group)
         else:
+            live = self._live[-1][1]
             for key, (offset, value) in written.items():
-                self._changes.setdefault(key, []).append(_Change(offset, value))
+                live.set(key, offset, value)
+            for other in {id(each): each for each in self._versions.values() if each is not live}.values():
+                other.follow(group)
+            self._pass_barrier(group)
         self.verdicts.update(zip((record.offset for record in group), verdicts, strict=True))
 
     def _is_late(self, group: list[LogRecord]) -> bool:
@@ -97,40 +150,72 @@ class PartitionModel:
             or (record.condition == "version" and version != record.version)
         ):
             return Verdict(False, rejected="condition_failed")
-        result = ""
-        after: str | None
         if record.operation in KEYLESS:
-            return Verdict(False)
-        if record.operation == "put":
-            after = record.value
-        elif record.operation == "delete":
-            if value is None:
-                return Verdict(True)
-            after = None
-        elif record.operation == "append":
-            after = (value or "") + record.value
-            result = str(len(after))
-        else:
-            try:
-                number = int(value) if value is not None else None
-            except ValueError:
-                return Verdict(False, rejected="not_a_number")
-            after = result = str(_arithmetic(record.operation, number, int(record.value)))
-        written[record.key] = (record.offset, after)
+            return Verdict(record.operation == "barrier")
+        after, result, refused = _effect(record, value)
+        if refused:
+            return Verdict(False, rejected=refused)
+        if value is not None or after is not None:
+            written[record.key] = (record.offset, after)
         return Verdict(True, result=result)
+
+    def _pass_barrier(self, group: list[LogRecord]) -> None:
+        for record in group:
+            said = _barrier(record)
+            if said is not None and said.job > self._job:
+                self._job = said.job
+                content = self._versions.setdefault(said.version, self._live[-1][1])
+                self._live.append((record.offset, content))
+
+    def _read(self, offset: int) -> _Content:
+        return self._live[bisect_right(self._live, offset, key=lambda each: each[0]) - 1][1]
 
     def at(self, key: str, offset: int) -> tuple[int, str | None]:
         """Version and value of a key in the state at `offset`; (-1, None) where it is absent. O(log n)."""
-        changes = self._changes.get(key, ())
-        place = bisect_right(changes, offset, key=lambda change: change.offset)
-        if not place or changes[place - 1].value is None:
-            return -1, None
-        return changes[place - 1].offset, changes[place - 1].value
+        return self._read(offset).at(key, offset)
 
     def keys_at(self, offset: int, prefix: str) -> dict[str, str]:
         """Everything with that prefix in the state at `offset`. O(keys log n)."""
-        found = {key: self.at(key, offset)[1] for key in self._changes if key.startswith(prefix)}
+        content = self._read(offset)
+        found = {key: content.at(key, offset)[1] for key in content.keys(prefix)}
         return {key: value for key, value in found.items() if value is not None}
+
+
+class _Said(NamedTuple):
+    """What a barrier says."""
+
+    version: int
+    job: int
+    empty_from: tuple[int, ...] | None
+    """For each partition the offset behind which the version, which was empty, took writes over; None: it was built."""
+
+
+def _barrier(record: LogRecord) -> _Said | None:
+    if record.operation != "barrier":
+        return None
+    said = json.loads(record.value)
+    url = str(said.get("url", ""))
+    empty_from = None
+    if url.startswith(_EMPTY):
+        empty_from = tuple(int(each) for each in url.removeprefix(_EMPTY).partition("/")[0].split(","))
+    return _Said(said["version"], said["job"], empty_from)
+
+
+def _effect(record: LogRecord, value: str | None) -> tuple[str | None, str, str]:
+    """What an operation makes of a value, its result, and why it can't: not_a_number."""
+    if record.operation == "put":
+        return record.value, "", ""
+    if record.operation == "delete":
+        return None, "", ""
+    if record.operation == "append":
+        after = (value or "") + record.value
+        return after, str(len(after)), ""
+    try:
+        number = int(value) if value is not None else None
+    except ValueError:
+        return value, "", "not_a_number"
+    after = str(_arithmetic(record.operation, number, int(record.value)))
+    return after, after, ""
 
 
 def _arithmetic(operation: str, before: int | None, operand: int) -> int:

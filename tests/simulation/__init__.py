@@ -53,21 +53,27 @@ must be level within a minute of virtual time.
 changes of the replicas, snapshots; and makes and drops tables. In some runs the table begins with one replica or two,
 so that there is something to move. Incidents of the plan that are aimed wait for a task of a job, and happen at its
 node, or at whom it needs, some milliseconds after it began. Which steps of which jobs an incident met is counted; in
-the campaign each hundred seeds must meet the adding, moving, rebuilding and snapshot of a replica.
+the campaign each hundred seeds must meet the adding, moving, rebuilding, snapshot, staging and swapping of a replica.
 In the end no task is left over, none was ended by a bug, everybody has the newest map, and the checker reads what the
 jobs have made.
+
+**Versions.** In a third of the runs of a cluster a second operator stages empty versions of the table that the clients
+use, swaps, rolls back, discards and clears, at any node, while everything else goes on. The checker follows every
+version from its base on, by the barriers that it finds in the log.
 
 **What nobody retrieves.** Garbage is collected at the end of a run and not within it. A task or a future that ends with
 an error of which only the loop's exception handler hears breaks the run, in every world.
 
-**What it does not do yet.** Versions (stage, swap, rollback, clear), trims and a shared snapshot store are not in it,
-and the Redis endpoint is not in the cluster. LMDB is real and has no crash points: an index is closed cleanly, and in
-half of the restarts it is gone. The disk does not flip bits or misdirect writes (`tests/log_tier/embedded/recovery`
-does), and a commit is one step of the simulated thread: a reader never runs between its write and its sync.
+**What it does not do yet.** Versions with a content of their own, trims, restores to a point and a shared snapshot
+store are not in it, and the Redis endpoint is not in the cluster. LMDB is real and has no crash points: an index is
+closed cleanly, and in half of the restarts it is gone. The disk does not flip bits or misdirect writes
+(`tests/log_tier/embedded/recovery` does), and a commit is one step of the simulated thread: a reader never runs
+between its write and its sync.
 
 **Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_clock.py`, `simulated_disk.py`, `book.py`,
-`log_world.py`, `simulated_machine.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`, `api_traffic.py`,
-`resp_ledger.py`, `resp_traffic.py`, `simulated_network.py`, `simulated_grpc.py`, `simulated_process.py`,
-`cluster_world.py`, `cluster_jobs.py`, `cluster_incidents.py`, `cluster_traffic.py`, `planted.py`,
-`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `worlds.py`, `run.py`, `__main__.py`.
+`log_world.py`, `simulated_machine.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`, `judging.py`,
+`api_traffic.py`, `resp_ledger.py`, `resp_traffic.py`, `simulated_network.py`, `simulated_grpc.py`,
+`simulated_process.py`, `cluster_world.py`, `cluster_jobs.py`, `cluster_versions.py`, `cluster_incidents.py`,
+`cluster_traffic.py`, `planted.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `worlds.py`,
+`run.py`, `__main__.py`.
 """

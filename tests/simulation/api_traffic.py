@@ -11,13 +11,12 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from duramen.client.database import Database
-from duramen.verification.checker import check_history
 from duramen.verification.run import run_check
 from duramen.verification.workload import WorkloadShape
 from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError, LogStopped, ShuttingDown, WriteUnknown
 from router.data.local_data import LocalData
-from simulation.book import Broken
 from simulation.database_world import DatabaseWorld
+from simulation.judging import judge
 
 __all__ = ["api_traffic"]
 
@@ -48,11 +47,7 @@ async def api_traffic(world: DatabaseWorld) -> None:
         faults=world.faults,
         clock=lambda: int(world.loop.time() * 1e9),
     )
-    for call in history.calls:
-        world.story.tell(f"client {call.client}", f"{call.kind} {call.arguments} {call.outcome} {call.reply}")
-        world.story.met[f"answer {call.outcome}"] += 1
-    for violation in check_history(history):
-        raise Broken(violation.invariant, f"{violation.what} (calls {violation.calls})")
+    judge(history, world.story)
 
 
 class _Reconnecting:

@@ -8,6 +8,7 @@ from typing import Final
 
 from simulation.book import Broken
 from simulation.cluster_jobs import bugs, maps_differ, meets_jobs, under_way, unfinished, work
+from simulation.cluster_versions import change_versions
 from simulation.cluster_world import ClusterWorld
 from simulation.plan import TASK, Incident
 
@@ -43,7 +44,7 @@ def _disk_failures(world: ClusterWorld) -> int:
 async def happen(world: ClusterWorld, stop: asyncio.Event) -> None:
     """Let the plan's faults and incidents happen; when `stop` is set and they are over, wait until all is level."""
     happening = [asyncio.create_task(_meet_at(world, each)) for each in world.plan.incidents if not each.aimed]
-    happening += [asyncio.create_task(_aim(world, stop)), asyncio.create_task(work(world, stop))]
+    happening += [asyncio.create_task(each(world, stop)) for each in (_aim, work, change_versions)]
     try:
         await world.machine.faults(_PACE)
         await stop.wait()

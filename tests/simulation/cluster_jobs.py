@@ -10,15 +10,27 @@ from typing import Any, Final
 from duramen import aio
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.catalog.jobs import Job, Task
+from log_tier.catalog.version_fold import versions_job
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
 from router.admin.client import AdminConnection
 from router.admin.verbs import Change, Move, Rebalance, RestoreNode, SetReplicas, TakeSnapshots
 from simulation.cluster_world import NODES, ClusterWorld
 
-__all__ = ["STEPS", "bugs", "maps_differ", "meets_jobs", "never_met", "under_way", "unfinished", "work"]
+__all__ = [
+    "STEPS",
+    "bugs",
+    "checked_table",
+    "failed_version_job",
+    "maps_differ",
+    "meets_jobs",
+    "never_met",
+    "under_way",
+    "unfinished",
+    "work",
+]
 
-STEPS: Final = ("add", "move", "rebuild", "snapshot")
+STEPS: Final = ("add", "move", "rebuild", "snapshot", "stage", "swap")
 """The actions of tasks that incidents must have met, over many seeds. A replica is removed in no time."""
 
 _ASK_S: Final = 3.0
@@ -66,7 +78,7 @@ async def _table(target: str, name: str, *, drop: bool) -> None:
 
 
 def _change(world: ClusterWorld, verb: str, chance: random.Random) -> Change | None:
-    table = _checked_table(world)
+    table = checked_table(world)
     if table is None:
         return None
     partition = Partition(chance.randrange(table.partitions))
@@ -83,7 +95,8 @@ def _change(world: ClusterWorld, verb: str, chance: random.Random) -> Change | N
     return changes[verb]  # type: ignore[no-any-return]
 
 
-def _checked_table(world: ClusterWorld) -> TableEntry | None:
+def checked_table(world: ClusterWorld) -> TableEntry | None:
+    """The table that clients use, by the newest map that has it."""
     found = [table for each in _maps(world) for table in each.tables.values() if table.name.startswith("check-")]
     return found[0] if found else None
 
@@ -91,6 +104,14 @@ def _checked_table(world: ClusterWorld) -> TableEntry | None:
 def _maps(world: ClusterWorld) -> list[ClusterMap]:
     """The maps of the nodes and the router that live, the newest first."""
     return sorted((each.map for each in world.catalogs.values()), key=lambda each: -each.version)
+
+
+def failed_version_job(world: ClusterWorld, table: TableEntry) -> int | None:
+    """The job that has failed and keeps others from the table's versions."""
+    for each in _maps(world)[:1]:
+        job = versions_job(each, table.id)
+        return job.id if job is not None and job.state == "failed" else None
+    return None
 
 
 def maps_differ(world: ClusterWorld) -> bool:

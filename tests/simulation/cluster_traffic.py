@@ -9,13 +9,12 @@ from typing import Final
 
 from duramen import aio
 from duramen.client.database import Database
-from duramen.verification.checker import check_history
 from duramen.verification.run import run_check
 from duramen.verification.workload import WorkloadShape
 from log_tier.model.errors import Disconnected
-from simulation.book import Broken
 from simulation.cluster_incidents import happen
 from simulation.cluster_world import LOG_URL, NODES, ClusterWorld
+from simulation.judging import judge
 from simulation.simulated_machine import RESTART_S
 
 __all__ = ["cluster_traffic"]
@@ -62,8 +61,4 @@ async def cluster_traffic(world: ClusterWorld) -> None:
         faults=partial(happen, world),
         clock=lambda: int(world.loop.time() * 1e9),
     )
-    for call in history.calls:
-        world.story.tell(f"client {call.client}", f"{call.kind} {call.arguments} {call.outcome} {call.reply}")
-        world.story.met[f"answer {call.outcome}"] += 1
-    for violation in check_history(history):
-        raise Broken(violation.invariant, f"{violation.what} (calls {violation.calls})")
+    judge(history, world.story)

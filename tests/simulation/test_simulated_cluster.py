@@ -51,7 +51,8 @@ def test_a_cluster_keeps_every_property(group: int, record_property: Callable[[s
 def test_a_step_that_no_incident_met_is_named() -> None:
     met = {f"step of a job, {action} waiting: kill": 1 for action in STEPS}
     assert never_met(met) == []
-    assert never_met({"incident kill": 3, "step of move, move waiting: cut": 2}) == ["add", "rebuild", "snapshot"]
+    some = {"incident kill": 3, "step of move, move waiting: cut": 2, "step of clear, stage waiting: cut": 1}
+    assert never_met(some) == ["add", "rebuild", "snapshot", "swap"]
 
 
 @pytest.mark.campaign
