@@ -152,7 +152,7 @@ def connect(
     `timeout`: the default of every call, and the limit of this one, in seconds. `compress`: compress batches with zstd
     when that makes them smaller. `direct`: send requests straight to the nodes and the log of a cluster, and blocking
     gets and puts to the RESP endpoint of a single server that has one; if False, everything goes by gRPC through the
-    server at `target`.
+    server at `target`, which passes on what it does not hold.
 
     Raises `Disconnected` if no server answers.
     """

@@ -26,7 +26,7 @@ async def connect(
 
     `timeout`: the default of every call, and the limit of this one, in seconds. `compress`: compress batches with zstd
     when that makes them smaller. `direct`: send requests straight to the nodes and the log of a cluster; if
-    False, everything goes through the server at `target`.
+    False, everything goes through the server at `target`, which passes on what it does not hold.
 
     Raises `Disconnected` if no server answers.
     """

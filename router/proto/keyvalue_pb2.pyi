@@ -29,9 +29,14 @@ class ReadRequest(_message.Message):
 
     PARTS_FIELD_NUMBER: _builtins.int
     PATIENCE_MS_FIELD_NUMBER: _builtins.int
+    PASS_ON_FIELD_NUMBER: _builtins.int
     patience_ms: _builtins.int
     """A part that cannot be answered within this time fails with replica_behind, so that it does not hold up the others.
     0: until the call's deadline.
+    """
+    pass_on: _builtins.bool
+    """Pass on what this server does not hold to the servers that hold it. Without it such a part fails with not_hosted,
+    by which a client that routes by itself learns that its map is old.
     """
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReadPart]: ...
@@ -40,10 +45,11 @@ class ReadRequest(_message.Message):
         *,
         parts: _abc.Iterable[Global___ReadPart] | None = ...,
         patience_ms: _builtins.int = ...,
+        pass_on: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts", "patience_ms", b"patience_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts", "pass_on", b"pass_on", "patience_ms", b"patience_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -157,10 +163,13 @@ class WriteRequest(_message.Message):
 
     PARTS_FIELD_NUMBER: _builtins.int
     PATIENCE_MS_FIELD_NUMBER: _builtins.int
+    PASS_ON_FIELD_NUMBER: _builtins.int
     patience_ms: _builtins.int
     """Outcomes that are not known within this time come as `pending`, so that they do not hold up the other parts.
     0: until the call's deadline.
     """
+    pass_on: _builtins.bool
+    """See ReadRequest.pass_on."""
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___WritePart]: ...
     def __init__(
@@ -168,10 +177,11 @@ class WriteRequest(_message.Message):
         *,
         parts: _abc.Iterable[Global___WritePart] | None = ...,
         patience_ms: _builtins.int = ...,
+        pass_on: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts", "patience_ms", b"patience_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts", "pass_on", b"pass_on", "patience_ms", b"patience_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -333,6 +343,7 @@ class ScanRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     LAG_MAX_MS_FIELD_NUMBER: _builtins.int
     TABLE_VERSIONS_FIELD_NUMBER: _builtins.int
+    PASS_ON_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     start: _builtins.bytes
     """Inclusive."""
@@ -343,6 +354,8 @@ class ScanRequest(_message.Message):
     """At most this many entries in the page."""
     strong: _builtins.bool
     lag_max_ms: _builtins.int
+    pass_on: _builtins.bool
+    """See ReadRequest.pass_on."""
     @_builtins.property
     def after(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]: ...
     @_builtins.property
@@ -368,10 +381,11 @@ class ScanRequest(_message.Message):
         partitions: _abc.Iterable[_builtins.int] | None = ...,
         lag_max_ms: _builtins.int = ...,
         table_versions: _abc.Iterable[Global___PartitionVersion] | None = ...,
+        pass_on: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "end", b"end", "lag_max_ms", b"lag_max_ms", "limit", b"limit", "partitions", b"partitions", "reverse", b"reverse", "start", b"start", "strong", b"strong", "table_id", b"table_id", "table_versions", b"table_versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "end", b"end", "lag_max_ms", b"lag_max_ms", "limit", b"limit", "partitions", b"partitions", "pass_on", b"pass_on", "reverse", b"reverse", "start", b"start", "strong", b"strong", "table_id", b"table_id", "table_versions", b"table_versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -447,7 +461,10 @@ class WatchRequest(_message.Message):
     TABLE_ID_FIELD_NUMBER: _builtins.int
     START_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    PASS_ON_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
+    pass_on: _builtins.bool
+    """See ReadRequest.pass_on."""
     @_builtins.property
     def start(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]:
         """Where to begin, by partition (the first offset wanted). A partition that is not named begins at the end."""
@@ -462,10 +479,11 @@ class WatchRequest(_message.Message):
         table_id: _builtins.bytes = ...,
         start: _abc.Iterable[Global___PartitionOffset] | None = ...,
         partitions: _abc.Iterable[_builtins.int] | None = ...,
+        pass_on: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "start", b"start", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "pass_on", b"pass_on", "start", b"start", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -516,8 +534,11 @@ class ProducerRequest(_message.Message):
     TABLE_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    PASS_ON_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     producer_id: _builtins.int
+    pass_on: _builtins.bool
+    """See ReadRequest.pass_on."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Only these partitions; none: all of the table."""
@@ -528,10 +549,11 @@ class ProducerRequest(_message.Message):
         table_id: _builtins.bytes = ...,
         producer_id: _builtins.int = ...,
         partitions: _abc.Iterable[_builtins.int] | None = ...,
+        pass_on: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "producer_id", b"producer_id", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "pass_on", b"pass_on", "producer_id", b"producer_id", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -542,16 +564,20 @@ class OutcomesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTS_FIELD_NUMBER: _builtins.int
+    PASS_ON_FIELD_NUMBER: _builtins.int
+    pass_on: _builtins.bool
+    """See ReadRequest.pass_on."""
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___OutcomesPart]: ...
     def __init__(
         self,
         *,
         parts: _abc.Iterable[Global___OutcomesPart] | None = ...,
+        pass_on: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts", "pass_on", b"pass_on"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

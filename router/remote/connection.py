@@ -34,10 +34,11 @@ __all__ = ["GrpcConnection"]
 class GrpcConnection:
     """A `Connection` over one gRPC channel to one server. It connects at the first call, and again after a loss."""
 
-    def __init__(self, target: str, *, alone: bool = False) -> None:
-        """`alone`: this server is the whole cluster."""
+    def __init__(self, target: str, *, alone: bool = False, pass_on: bool = False) -> None:
+        """`alone`: this server is the whole cluster. `pass_on`: the server passes on what it does not hold."""
         self.target = target
         self.alone = alone
+        self._pass_on = pass_on
         self._wire = Wire(target)
         self._kv = keyvalue_pb2_grpc.KeyValueStub(self._wire.channel)  # type: ignore[no-untyped-call]
         self._tables = tables_pb2_grpc.TablesStub(self._wire.channel)  # type: ignore[no-untyped-call]
@@ -62,20 +63,24 @@ class GrpcConnection:
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
     ) -> list[ReadResult | DuramenError]:
         request = messages.read_request(parts, patience=patience)
+        request.pass_on = self._pass_on
         return messages.read_results_from(await self._wire.ask(self._kv.Read, request, timeout=timeout))
 
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
     ) -> list[WriteResult | DuramenError]:
         request = messages.write_request(parts, patience=patience)
+        request.pass_on = self._pass_on
         return messages.write_results_from(await self._wire.ask(self._kv.Write, request, timeout=timeout))
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
         request = messages.outcomes_request(parts)
+        request.pass_on = self._pass_on
         return messages.write_results_from(await self._wire.ask(self._kv.Outcomes, request, timeout=timeout))
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
         message = messages.scan_request(request)
+        message.pass_on = self._pass_on
         return messages.scan_result_from(await self._wire.ask(self._kv.Scan, message, timeout=timeout))
 
     async def watch(
@@ -86,6 +91,7 @@ class GrpcConnection:
             table_id=table_id_to_bytes(table_id),
             start=[kv.PartitionOffset(partition=p, offset=o) for p, o in start.items()],
             partitions=partitions,
+            pass_on=self._pass_on,
         )
         async with aclosing(cast("Any", self._wire.stream(self._kv.Watch, request))) as replies:
             async for reply in replies:
@@ -96,7 +102,10 @@ class GrpcConnection:
         self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
     ) -> dict[Partition, int]:
         request = kv.ProducerRequest(
-            table_id=table_id_to_bytes(table_id), producer_id=producer_id, partitions=partitions
+            table_id=table_id_to_bytes(table_id),
+            producer_id=producer_id,
+            partitions=partitions,
+            pass_on=self._pass_on,
         )
         reply = await self._wire.ask(self._kv.Producer, request, timeout=timeout)
         return {Partition(position.partition): position.last_sequence for position in reply.positions}

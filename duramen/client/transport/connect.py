@@ -59,12 +59,13 @@ def split_targets(target: str | Sequence[str]) -> list[str]:
 async def connect_to(targets: Sequence[str], *, timeout: float, direct: bool) -> Connection:
     """Connect to the first of these servers that answers; the others are asked when it is lost.
 
-    `direct` False: everything goes through the server. Raises `Disconnected` where none answers.
+    `direct` False: everything goes through the server, which passes on what it does not hold. Raises `Disconnected`
+    where none answers.
     """
     answering, view = await _first_view(targets, timeout)
     ordered = [answering, *(target for target in targets if target != answering)]
     alone = direct and len(ordered) == 1 and view is not None and view.role == "single"
-    servers = [GrpcConnection(target, alone=alone) for target in ordered]
+    servers = [GrpcConnection(target, alone=alone, pass_on=not direct) for target in ordered]
     server: Connection = servers[0] if len(servers) == 1 else FailoverConnection(servers)
     if view is None or view.role == "single" or not direct:
         return server

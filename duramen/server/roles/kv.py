@@ -23,12 +23,12 @@ from router.routing.local_first import LocalFirstConnection
 from router.routing.routed_connection import RoutedConnection
 from serving_tier.node.load import Load
 
-__all__ = ["KV_SERVICES", "LazyPlane", "add_kv_service", "here", "nearest"]
+__all__ = ["KV_SERVICES", "LazyPlane", "add_kv_service", "here", "nearest", "others_on_demand"]
 
 KV_SERVICES: Final = (kv_pb2.DESCRIPTOR.services_by_name["KV"].full_name,)
 
-OpenConnection = Callable[[AsyncExitStack], Awaitable[Connection]]
-"""Opens a way to the data; the stack closes what it opened."""
+OpenConnection = Callable[[], Awaitable[Connection]]
+"""Opens a way to the data, which stays its owner's."""
 
 
 class LazyPlane:
@@ -38,7 +38,6 @@ class LazyPlane:
         self._connect = connect
         self._opening = asyncio.Lock()
         self._plane: Plane | None = None
-        self._owned = AsyncExitStack()
         self._closed = False
 
     async def __call__(self) -> Plane:
@@ -49,37 +48,41 @@ class LazyPlane:
             if self._closed:
                 raise ShuttingDown("the server is stopping; ask another one")
             if self._plane is None:
-                async with AsyncExitStack() as opened:
-                    plane = Plane(await self._connect(opened))
-                    opened.push_async_callback(plane.close)
-                    self._owned = opened.pop_all()
-                self._plane = plane
+                self._plane = Plane(await self._connect())
             return self._plane
 
     async def close(self) -> None:
-        """End what is under way, let go of the nodes. Idempotent."""
+        """End what is under way. Idempotent."""
         async with self._opening:
             self._closed = True
-            self._plane = None
-            await self._owned.aclose()
+            plane, self._plane = self._plane, None
+            if plane is not None:
+                await plane.close()
 
 
 def here(connection: Connection) -> OpenConnection:
-    """By a connection that is open already and stays its owner's."""
+    """By a connection that is open already."""
 
-    async def connect(_: AsyncExitStack) -> Connection:
+    async def connect() -> Connection:
         return connection
 
     return connect
 
 
-def nearest(data_plane: LocalData, memberships: OnDemand[LiveMembership]) -> OpenConnection:
+def others_on_demand(data_plane: LocalData, memberships: OnDemand[LiveMembership]) -> OnDemand[RoutedConnection]:
+    """A node's way to the other nodes, which its endpoints share."""
+
+    async def opened() -> RoutedConnection:
+        return RoutedConnection.for_router(data_plane.log, data_plane.catalog, await memberships())
+
+    return OnDemand(opened)
+
+
+def nearest(data_plane: LocalData, others: OnDemand[RoutedConnection]) -> OpenConnection:
     """A node's: by its own replicas, and by other nodes for what it does not hold."""
 
-    async def connect(opened: AsyncExitStack) -> Connection:
-        others = RoutedConnection.for_router(data_plane.log, data_plane.catalog, await memberships())
-        opened.push_async_callback(others.close)
-        return LocalFirstConnection(data_plane, others)
+    async def connect() -> Connection:
+        return LocalFirstConnection(data_plane, await others())
 
     return connect
 

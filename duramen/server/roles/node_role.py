@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
-from duramen.server.roles.kv import add_kv_service, nearest
+from duramen.server.roles.kv import add_kv_service, nearest, others_on_demand
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import log_url_for_clients, register_node
@@ -29,12 +29,10 @@ from router.admin.admin import OpenAdmin
 from router.admin.lazy import admin_on_demand
 from router.admin.service import AdminService
 from router.data.local_data import LocalData
-from router.endpoints.grpc.services import KeyValueService, TablesService
+from router.endpoints.grpc.services import KeyValueService, OpenPlane, TablesService
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.on_demand import membership_on_demand
 from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
-from router.routing.local_first import LocalFirstConnection
-from router.routing.routed_connection import RoutedConnection
 from serving_tier.names import COPIES_FOLDER
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.service import NodeService, NodeStatusFeed
@@ -56,11 +54,19 @@ _HEALTH_EVERY_S: Final = 0.5
 
 
 def add_node_services(
-    shell: GrpcServer, data_plane: LocalData, node: ServingNode, admin: OpenAdmin, *, role: ServerRole, log_url: str
+    shell: GrpcServer,
+    data_plane: LocalData,
+    node: ServingNode,
+    admin: OpenAdmin,
+    *,
+    role: ServerRole,
+    log_url: str,
+    passing: OpenPlane | None = None,
 ) -> Callable[[], Awaitable[None]]:
-    """Put a node's endpoints on a shell; returns what closes them."""
+    """Put a node's endpoints on a shell; returns what closes them. `passing`: see `KeyValueService`."""
     streams, registry = shell.streams, shell.registry
-    keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(data_plane, streams, node.load), registry)  # type: ignore[no-untyped-call]
+    kv = KeyValueService(data_plane, streams, node.load, passing)
+    keyvalue_pb2_grpc.add_KeyValueServicer_to_server(kv, registry)  # type: ignore[no-untyped-call]
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(data_plane), registry)  # type: ignore[no-untyped-call]
     feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running, clock=data_plane.node.clock)
     service = NodeService(data_plane.node, feed, streams, copies_folder=node.folder / COPIES_FOLDER)
@@ -138,18 +144,18 @@ class NodeRole:
             opened.push_async_callback(memberships.close)
             admin = admin_on_demand(catalog, log, memberships)
             opened.push_async_callback(admin.close)
-            close_services = add_node_services(
-                shell, data_plane, node, admin, role="node", log_url=log_url_for_clients(log_url)
-            )
+            others = others_on_demand(data_plane, memberships)
+            opened.push_async_callback(others.close)
+            near = nearest(data_plane, others)
+            url = log_url_for_clients(log_url)
+            close_services = add_node_services(shell, data_plane, node, admin, role="node", log_url=url, passing=near)
             opened.push_async_callback(close_services)
-            kv = add_kv_service(opened, shell, nearest(data_plane, memberships), node.load)
+            kv = add_kv_service(opened, shell, near, node.load)
             opened.push_async_callback(shell.close)
             added: tuple[str, ...] = ()
             if resp_endpoint.wanted:
                 membership = await memberships()
-                others = RoutedConnection.for_router(log, catalog, membership)
-                opened.push_async_callback(others.close)
-                resp_connection = LocalFirstConnection(data_plane, others)
+                resp_connection = await near()
                 added = await open_resp_endpoint(
                     opened,
                     shell,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -28,19 +28,33 @@ from router.remote.partition_lists import offsets_from, partitions_from
 from router.remote.reply_pieces import read_reply_pieces, write_reply_pieces
 from serving_tier.node.load import Load
 
-__all__ = ["KeyValueService", "TablesService"]
+__all__ = ["KeyValueService", "OpenPlane", "TablesService"]
 
 _Context = grpc.aio.ServicerContext[Any, Any]
+
+OpenPlane = Callable[[], Awaitable[DataPlane]]
 
 
 class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
     """Reads, writes, scans, watches. `streams` are the watches under way, which a shutdown ends."""
 
-    def __init__(self, inner: DataPlane, streams: OpenStreams | None = None, load: Load | None = None) -> None:
-        """`load` counts what is under way; a node reports it in its status."""
+    def __init__(
+        self,
+        inner: DataPlane,
+        streams: OpenStreams | None = None,
+        load: Load | None = None,
+        passing: OpenPlane | None = None,
+    ) -> None:
+        """`load` counts what is under way; a node reports it in its status. `passing`: opens a data plane that reaches
+        what `inner` does not hold, for requests that want that; None where `inner` reaches all.
+        """
         self._inner = inner
+        self._passing = passing
         self._streams = OpenStreams() if streams is None else streams
         self._load = Load() if load is None else load
+
+    async def _reaching_all(self) -> DataPlane:
+        return self._inner if self._passing is None else await self._passing()
 
     async def Read(self, request: kv.ReadRequest, context: _Context) -> kv.ReadReply | bytes:  # noqa: N802
         try:
@@ -49,7 +63,8 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
             parts = decode(request) if small else await asyncio.to_thread(decode, request)
             with self._load:
                 patience_s = request.patience_ms / 1000
-                results = list(await self._inner.read(parts, timeout=time_left_s(context), patience=patience_s))
+                plane = await self._reaching_all() if request.pass_on else self._inner
+                results = list(await plane.read(parts, timeout=time_left_s(context), patience=patience_s))
             return messages.read_reply(results) if small else await asyncio.to_thread(_read_reply, results)
         except DuramenError as error:
             await abort(context, error)
@@ -60,7 +75,8 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
             small = len(request.parts) <= AT_ONCE_ITEMS_MAX  # a lone write pays for nothing else
             parts = decode(request) if small else await asyncio.to_thread(decode, request)
             timeout, patience_s = time_left_s(context), request.patience_ms / 1000
-            return await _write_reply(await self._inner.write(parts, timeout=timeout, patience=patience_s))
+            plane = await self._reaching_all() if request.pass_on else self._inner
+            return await _write_reply(await plane.write(parts, timeout=timeout, patience=patience_s))
         except DuramenError as error:
             await abort(context, error)
 
@@ -68,14 +84,16 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
         try:
             parts = await run_sized(len(request.parts), lambda: messages.outcomes_parts_from(request))
             with self._load:
-                return await _write_reply(await self._inner.outcomes(parts, timeout=time_left_s(context)))
+                plane = await self._reaching_all() if request.pass_on else self._inner
+                return await _write_reply(await plane.outcomes(parts, timeout=time_left_s(context)))
         except DuramenError as error:
             await abort(context, error)
 
     async def Scan(self, request: kv.ScanRequest, context: _Context) -> kv.ScanReply:  # noqa: N802
         try:
             with self._load:
-                result = await self._inner.scan(messages.scan_from(request), timeout=time_left_s(context))
+                plane = await self._reaching_all() if request.pass_on else self._inner
+                result = await plane.scan(messages.scan_from(request), timeout=time_left_s(context))
             return await run_sized(len(result.keys), lambda: messages.scan_reply(result))
         except DuramenError as error:
             await abort(context, error)
@@ -83,7 +101,8 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
     async def Watch(self, request: kv.WatchRequest, context: _Context) -> None:  # noqa: N802
         try:
             start, partitions = offsets_from(request.start), partitions_from(request.partitions)
-            watch = self._inner.watch(table_id_from_bytes(request.table_id), start, partitions)
+            plane = await self._reaching_all() if request.pass_on else self._inner
+            watch = plane.watch(table_id_from_bytes(request.table_id), start, partitions)
             async with self._streams.served(context), aclosing(watch) as events:
                 async for event in events:
                     await context.write(messages.watch_reply(event))
@@ -92,7 +111,8 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
 
     async def Producer(self, request: kv.ProducerRequest, context: _Context) -> kv.ProducerReply:  # noqa: N802
         try:
-            found = await self._inner.producer(
+            plane = await self._reaching_all() if request.pass_on else self._inner
+            found = await plane.producer(
                 table_id_from_bytes(request.table_id),
                 request.producer_id,
                 timeout=time_left_s(context),
