@@ -10,6 +10,7 @@ False, having done nothing, and the slow path (`client.py`) says what is wrong.
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import islice
 from typing import Final
 
@@ -39,6 +40,9 @@ SET_WORDS: Final = frozenset({b"SET", b"set", b"Set"})
 
 # So many in a row are worth a commit before what follows them, as they cost half of what they cost in a round.
 _SETS_ALONE: Final = 256
+
+# A queue that is no longer than this is looked at as a whole: usually it has nothing but GETs.
+_GETS_ALL: Final = 64
 
 _ZERO: Final = Partition(0)
 
@@ -109,11 +113,7 @@ class FastPath:
         """Several GETs in a row: one read transaction for each partition."""
         client = self._client
         queue = client.queue
-        keys: list[bytes] = []
-        for command in islice(queue, self._runs.keys_max):
-            if command[0] not in GET_WORDS or len(command) != 2:
-                break
-            keys.append(command[1])
+        keys = _got(queue, self._runs.keys_max)
         answered = self._runs.answer(table, keys, client.null)
         if answered is None:
             return False
@@ -167,6 +167,24 @@ class FastPath:
         for _ in keys:
             queue.popleft()
         return True
+
+
+def _got(queue: deque[Command], most: int) -> list[bytes]:
+    """The keys of the GETs with which the queue begins, at most so many. 0.1 µs each."""
+    if len(queue) <= _GETS_ALL:
+        try:
+            keys = [key for name, key in queue if name in GET_WORDS]
+        except ValueError:
+            pass  # a command has another number of words
+        else:
+            if len(keys) == len(queue) <= most:
+                return keys
+    keys = []
+    for command in islice(queue, most):
+        if command[0] not in GET_WORDS or len(command) != 2:
+            break
+        keys.append(command[1])
+    return keys
 
 
 class _LoneSet:

@@ -278,8 +278,8 @@ def lone_command(data: bytes) -> Command | None:
     words = lines[2:-1:2]
     is_one = (
         len(lines) == 2 * len(words) + 2
-        and lines[1::2] == [*map(_length_of, map(len, words)), b""]
         and lines[0] == _COUNTS[len(words)]
+        and lines[1::2] == [*map(_length_of, map(len, words)), b""]
     )
     return words if is_one and words else None
 
@@ -298,8 +298,10 @@ def _wire_bytes(commands: Sequence[Command]) -> int:
     """
     words = list(chain.from_iterable(commands))
     b"".join(words)  # raises for what is no bulk string
+    if not words:
+        return 4 * len(commands)
     counts, lengths = list(map(len, commands)), list(map(len, words))
-    heads = 4 * len(counts) if max(counts, default=0) < 10 else sum([3 + len(str(count)) for count in counts])
-    if max(lengths, default=0) < len(_COSTS):
+    heads = 4 * len(counts) if max(counts) < 10 else sum([3 + len(str(count)) for count in counts])
+    if max(lengths) < len(_COSTS):
         return heads + sum(map(_cost_of, lengths))
     return heads + sum([length + len(b"$%d\r\n\r\n" % length) for length in lengths])
