@@ -2,13 +2,14 @@
 
 A turn of an event loop has at most 10 ms, whatever a client sends. A trip to a thread and back costs some 60 µs. What
 must stay on the loop is spread over its turns: `Turn` counts the work of a loop of one coroutine, `gather_some` has
-some of many calls under way, `end_some` ends some of many tasks at a time, and `wake_some` wakes some of many waiters.
+some of many calls under way, `gather_all` begins some of many calls at a time, `end_some` ends some of many tasks at a
+time, and `wake_some` wakes some of many waiters.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
@@ -20,6 +21,7 @@ __all__ = [
     "Turn",
     "each_sized",
     "end_some",
+    "gather_all",
     "gather_some",
     "run_sized",
     "wake_some",
@@ -94,6 +96,24 @@ async def gather_some(items: Sequence[I], call: Callable[[I], Awaitable[T]]) -> 
         await end_tasks(*tasks)
         raise
     return cast("list[T]", results)
+
+
+async def gather_all(items: Sequence[I], call: Callable[[I], Coroutine[Any, Any, T]]) -> list[T]:
+    """`asyncio.gather` of `call` on each item. All are under way together; `CALLS_AT_ONCE_MAX` begin in each turn.
+
+    For calls that share what they wait for, a commit for instance. As with `asyncio.gather`, what the first call raises
+    that fails is raised, and the others go on.
+    """
+    tasks: list[asyncio.Task[T]] = []
+    try:
+        for begin in range(0, len(items), CALLS_AT_ONCE_MAX):
+            if begin:
+                await asyncio.sleep(0)
+            tasks += [asyncio.create_task(call(item)) for item in items[begin : begin + CALLS_AT_ONCE_MAX]]
+    except BaseException:
+        await end_tasks(*tasks)
+        raise
+    return await asyncio.gather(*tasks)
 
 
 def wake_some(waiters: Sequence[I], wake: Callable[[I], object], *, begin: int = 0) -> None:

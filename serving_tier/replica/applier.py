@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
+from log_tier.concurrency.sized_work import wake_some
 from log_tier.concurrency.workers import THREADS, Consumer, Workers
 from log_tier.model.errors import ShuttingDown
 
@@ -115,10 +116,14 @@ def _log_failure(closing: asyncio.Future[T]) -> None:
 
 
 def _complete(jobs: list[_Job[object]]) -> None:
-    for job in jobs:
-        if job.future.done():
-            continue  # the caller was cancelled
-        if job.error is not None:
-            job.future.set_exception(job.error)
-        else:
-            job.future.set_result(job.result)
+    """Wake the callers: a commit over a thousand partitions wakes as many replicas."""
+    wake_some(jobs, _complete_one)
+
+
+def _complete_one(job: _Job[object]) -> None:
+    if job.future.done():
+        return  # the caller was cancelled
+    if job.error is not None:
+        job.future.set_exception(job.error)
+    else:
+        job.future.set_result(job.result)

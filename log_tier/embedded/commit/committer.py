@@ -62,6 +62,9 @@ _Settled = list[tuple["asyncio.Future[Any]", object]]
 # Of a commit in a caller's thread: beyond it the copy into the kernel's memory takes as long as a sync.
 _AT_ONCE_BYTES_MAX: Final = 256 * 1024
 
+# Each partition is one write to a file, some 40 µs of that thread.
+_AT_ONCE_BATCHES_MAX: Final = 32
+
 
 class Committer:
     """The writer thread and its queue."""
@@ -119,6 +122,7 @@ class Committer:
                 gathered
                 and not self._queued
                 and size <= _AT_ONCE_BYTES_MAX
+                and len(batches) <= _AT_ONCE_BATCHES_MAX
                 and self._disk.is_quick
                 and not any(log.is_at_rest for log, _, _ in batches)  # its files are looked at first
                 and self._turn.acquire(blocking=False)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final, Generic
 
 from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.sized_work import Turn
 from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.errors import DeadlineExceeded, DuramenError, WriteUnknown
 from log_tier.model.identifiers import PartitionId
@@ -31,6 +32,12 @@ _LEFT_MIN_S: Final = 0.001
 
 # Records of a batch that is encoded on the event loop: some 2 ms. A thread encodes a larger one.
 _ENCODED_AT_ONCE: Final = 16_384
+
+# A batch by itself costs as much as so many records, to be encoded and to be answered: some 15 µs.
+_BATCH_RECORDS: Final = 128
+
+# One of the items of `sized_work.py` costs as much as so many records.
+_ITEM_RECORDS: Final = 16
 
 
 class WriteGatherer(Generic[T, C]):
@@ -121,9 +128,8 @@ class WriteGatherer(Generic[T, C]):
 
         `others`: how many other requests are under way.
         """
-        for batch in batches:
-            if batch.records > _ENCODED_AT_ONCE and not batch.data:
-                await self._encode_in_thread(batch)
+        if sum([batch.records + _BATCH_RECORDS for batch in batches]) > _ENCODED_AT_ONCE:
+            await self._encode_some(batches)
         now_s = self._loop.time()
         sent, parts, last_s = self._parts(batches, now_s, gathered=not others)
         if not sent:
@@ -138,20 +144,27 @@ class WriteGatherer(Generic[T, C]):
             results = [error] * len(sent)
         again: list[BatchBuilder[C]] = []
         pending: list[tuple[BatchBuilder[C], OutcomesPart]] = []
-        for batch, part, result in zip(sent, parts, results, strict=True):
-            fate = batch.progress.answered(result, asked=part.outcomes)
-            if fate is Fate.AGAIN:
-                again.append(batch)
-                continue
-            place = place_in(result)
-            if place is None:
-                assert isinstance(result, DuramenError), f"refused without an error: {result!r}"
-                batch.fail(result)
-            elif fate is Fate.JUDGED:
-                batch.callers.judged(place)
-            elif batch.callers.placed(place, repeated=batch.progress.repeated):
-                pending.append((batch, batch.question(place)))
-            self.rounds.settle(batch)  # its place in the log is known, which is all that its successors need
+        turn = Turn()
+        try:
+            for batch, part, result in zip(sent, parts, results, strict=True):
+                if turn.is_full(_items(batch)):
+                    await turn.end()
+                fate = batch.progress.answered(result, asked=part.outcomes)
+                if fate is Fate.AGAIN:
+                    again.append(batch)
+                    continue
+                place = place_in(result)
+                if place is None:
+                    assert isinstance(result, DuramenError), f"refused without an error: {result!r}"
+                    batch.fail(result)
+                elif fate is Fate.JUDGED:
+                    batch.callers.judged(place)
+                elif batch.callers.placed(place, repeated=batch.progress.repeated):
+                    pending.append((batch, batch.question(place)))
+                self.rounds.settle(batch)  # its place in the log is known, which is all that its successors need
+        except BaseException as error:
+            self._unknown(pending, error)  # closed meanwhile: `_send` gives up the batches that are not settled
+            raise
         return again, pending
 
     def _parts(
@@ -177,35 +190,43 @@ class WriteGatherer(Generic[T, C]):
         for batch in waited:
             outcomes = not apart and batch.callers.want_verdict(repeated=batch.progress.repeated)
             if not batch.data:
-                sequence = self._sequences.get(batch.place, 0)
                 try:
-                    batch.data = batch.columns.encode(
-                        producer_id=self._producer_id, sequence=sequence, compress=self._compress
-                    )
+                    self._encoded(batch, self._bytes_of(batch))
                 except (DuramenError, struct.error) as error:
                     reason = error if isinstance(error, DuramenError) else DuramenError(f"not encodable: {error}")
                     self._give_up(batch, reason)
                     continue
-                self._sequences[batch.place] = sequence + batch.records
-                self.batches += 1
-                self.records += batch.records
             batch.progress.under_way = True
             sent.append(batch)
             parts.append(WritePart(batch.place, batch.data, outcomes, gathered))
         return sent, parts, last_s
 
-    async def _encode_in_thread(self, batch: BatchBuilder[C]) -> None:
-        """Fix the bytes of a large batch without the event loop. No call joins a batch that has left its queue, and no
-        other batch of its partition takes a sequence meanwhile (W1). One that cannot be encoded fails in `_parts`.
+    async def _encode_some(self, batches: Sequence[BatchBuilder[C]]) -> None:
+        """Fix the bytes of many batches some at a time, and those of a large one in a thread. No call joins a batch
+        that has left its queue, and no other batch of its partition takes a sequence meanwhile (W1). One that cannot be
+        encoded fails in `_parts`.
         """
+        turn = Turn()
+        for batch in batches:
+            if batch.data:
+                continue
+            with suppress(DuramenError, struct.error):
+                if batch.records > _ENCODED_AT_ONCE:
+                    self._encoded(batch, await asyncio.to_thread(self._bytes_of, batch))
+                else:
+                    self._encoded(batch, self._bytes_of(batch))
+            if turn.is_full(_items(batch)):
+                await turn.end()
+
+    def _bytes_of(self, batch: BatchBuilder[C]) -> bytes:
         sequence = self._sequences.get(batch.place, 0)
-        with suppress(DuramenError, struct.error):
-            batch.data = await asyncio.to_thread(
-                batch.columns.encode, producer_id=self._producer_id, sequence=sequence, compress=self._compress
-            )
-            self._sequences[batch.place] = sequence + batch.records
-            self.batches += 1
-            self.records += batch.records
+        return batch.columns.encode(producer_id=self._producer_id, sequence=sequence, compress=self._compress)
+
+    def _encoded(self, batch: BatchBuilder[C], data: bytes) -> None:
+        batch.data = data
+        self._sequences[batch.place] = self._sequences.get(batch.place, 0) + batch.records
+        self.batches += 1
+        self.records += batch.records
 
     def _give_up(self, batch: BatchBuilder[C], reason: DuramenError) -> None:
         if self.rounds.under_way.get(batch.place) is batch:
@@ -225,10 +246,13 @@ class WriteGatherer(Generic[T, C]):
                 backoff = backoff or self._backoff()
                 await backoff.pause()
         except BaseException as error:
-            # Closed meanwhile, or a bug of ours: nobody may wait for what will not come.
-            for batch, part in pending:
-                batch.callers.fail(outcome_unknown(part, self._reason(error)))
+            self._unknown(pending, error)
             raise
+
+    def _unknown(self, pending: Sequence[tuple[BatchBuilder[C], OutcomesPart]], error: BaseException) -> None:
+        """Closed meanwhile, or a bug of ours: nobody may wait for verdicts that will not come."""
+        for batch, part in pending:
+            batch.callers.fail(outcome_unknown(part, self._reason(error)))
 
     async def _ask(
         self, pending: list[tuple[BatchBuilder[C], OutcomesPart]]
@@ -254,7 +278,10 @@ class WriteGatherer(Generic[T, C]):
         except DuramenError as error:
             results = [error] * len(waited)
         again: list[tuple[BatchBuilder[C], OutcomesPart]] = []
+        turn = Turn()
         for (batch, part), result in zip(waited, results, strict=True):
+            if turn.is_full(_items(batch)):
+                await turn.end()
             if isinstance(result, WriteResult):
                 batch.callers.judged(result)
             elif result.retryable and not isinstance(result, DeadlineExceeded):
@@ -275,3 +302,8 @@ class WriteGatherer(Generic[T, C]):
         await self._tasks.close(patience_s=self._rules.close_patience_s)
         for batch in self.rounds.give_up():
             batch.fail(self._closed_error())
+
+
+def _items(batch: BatchBuilder[C]) -> int:
+    """What it costs to encode or to answer a batch, in the items of `sized_work.py`."""
+    return (batch.records + _BATCH_RECORDS) // _ITEM_RECORDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from itertools import pairwise
 
 import pytest
 
@@ -12,6 +13,7 @@ from log_tier.concurrency.sized_work import (
     CALLS_AT_ONCE_MAX,
     Turn,
     end_some,
+    gather_all,
     gather_some,
     run_sized,
     wake_some,
@@ -41,6 +43,49 @@ async def test_a_turn_ends_after_so_many_items() -> None:
             await turn.end()
     task.cancel()
     assert others == 5
+
+
+async def test_all_calls_are_under_way_and_begin_some_at_a_time() -> None:
+    begun: list[int] = []
+    may_end = asyncio.Event()
+
+    async def call(item: int) -> int:
+        begun.append(item)
+        await may_end.wait()
+        if item == 3:
+            raise ValueError(item)
+        return -item
+
+    calls = asyncio.create_task(gather_all(range(MANY), call))
+    counts = []
+    while len(begun) < MANY:
+        counts.append(len(begun))
+        await asyncio.sleep(0)
+    assert [*begun] == [*range(MANY)]
+    assert max(after - before for before, after in pairwise([*counts, MANY])) <= CALLS_AT_ONCE_MAX
+    may_end.set()
+    with pytest.raises(ValueError, match="3"):
+        await calls
+    assert await gather_all([1, 2], call) == [-1, -2]
+
+
+async def test_calls_that_begin_end_with_their_caller() -> None:
+    begun: list[asyncio.Task[object]] = []
+
+    async def call(_: int) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        begun.append(task)
+        await asyncio.Event().wait()
+
+    calls = asyncio.create_task(gather_all(range(MANY), call))
+    while not begun:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert len(begun) < MANY
+    calls.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calls
+    assert all(task.cancelled() for task in begun)
 
 
 async def test_some_calls_are_under_way_at_a_time() -> None:

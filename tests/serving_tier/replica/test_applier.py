@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from kit.deadlines import patience_s
 
+from log_tier.concurrency.sized_work import CALLS_AT_ONCE_MAX
 from log_tier.model.errors import DiskFull, ShuttingDown
 from serving_tier.replica.applier import Applier
 
@@ -35,6 +37,29 @@ async def test_work_is_done_in_order_in_one_other_thread(applier: Applier) -> No
     assert [number for number, _ in seen] == list(range(100))
     assert len({thread for _, thread in seen}) == 1
     assert seen[0][1] != threading.get_ident()
+
+
+async def test_callers_whose_work_was_done_together_are_woken_some_at_a_time(applier: Applier) -> None:
+    may_go, turns, woken = threading.Event(), [0], Counter[int]()
+    loop = asyncio.get_running_loop()
+
+    def tick() -> None:
+        turns[0] += 1
+        if not others.done():
+            loop.call_soon(tick)
+
+    async def ask(work: Callable[[], object]) -> None:
+        await applier.run(work)
+        woken[turns[0]] += 1
+
+    first = asyncio.ensure_future(ask(may_go.wait))
+    others = asyncio.gather(*(ask(lambda: None) for _ in range(1000)))
+    await asyncio.sleep(0)
+    may_go.set()
+    tick()
+    await first
+    await others
+    assert max(woken.values()) <= 2 * CALLS_AT_ONCE_MAX
 
 
 async def test_an_error_goes_to_its_caller_alone(applier: Applier) -> None:

@@ -26,7 +26,7 @@ from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.connection.command_runs import READS_ALONE, RunReplies, gather
 from router.endpoints.resp.connection.context import ClientContext
-from router.endpoints.resp.connection.slow_path import looks, shares_of, sum_of
+from router.endpoints.resp.connection.slow_path import AT_ONCE_PARTITIONS_MAX, looks, shares_of, sum_of
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.rounds.command_run import CommandRun
 from router.endpoints.resp.data.rounds.jobs import Job, Receiver
@@ -170,6 +170,8 @@ class Pipeline:
         if not spec.divisible:
             if kind != "read":
                 raise CROSS_SLOT
+            return False
+        if len(shares) > AT_ONCE_PARTITIONS_MAX:
             return False
         pieces = _Pieces(self._place(size), len(shares))
         for partition, mine, words in shares:

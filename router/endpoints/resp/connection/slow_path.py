@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
+from log_tier.concurrency.sized_work import gather_all
 from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Partition
@@ -21,7 +22,21 @@ from router.endpoints.resp.wire.problems import CROSS_SLOT, wrong_arity
 from router.endpoints.resp.wire.replies import encode, encode_large, is_large
 from router.endpoints.resp.wire.reply_queue import Slot
 
-__all__ = ["completed", "encoded", "looks", "perform", "shares_of", "sum_of", "write_blind", "write_plain"]
+__all__ = [
+    "AT_ONCE_PARTITIONS_MAX",
+    "completed",
+    "encoded",
+    "looks",
+    "perform",
+    "shares_of",
+    "sum_of",
+    "write_blind",
+    "write_plain",
+]
+
+AT_ONCE_PARTITIONS_MAX: Final = 128
+"""Partitions that one command writes to in one turn of the event loop, each 20 µs. One of more has a task of its own,
+which begins with some of them at a time."""
 
 
 _KEEP: Final = int(Expiry.KEEP)
@@ -71,11 +86,8 @@ async def _change(
     reads = looks(spec, args, client)
     step: Step = spec.run
     changes = client.server.changes
-    pieces = await asyncio.gather(
-        *(
-            changes.run(client.reply_queue, table, partition, mine, step, words, reads=reads)
-            for partition, mine, words in shares
-        )
+    pieces = await gather_all(
+        shares, lambda share: changes.run(client.reply_queue, table, *share[:2], step, share[2], reads=reads)
     )
     return sum_of(pieces)
 
@@ -195,6 +207,8 @@ def write_blind(client: ClientContext, spec: CommandSpec, command: Command, tabl
         groups = {}
         for record in records:
             groups.setdefault(table.partition_of(record.key), []).append(record)
+        if len(groups) > AT_ONCE_PARTITIONS_MAX:
+            return False
     if any(
         not table.claims[partition].isdisjoint([record.key for record in group]) for partition, group in groups.items()
     ):

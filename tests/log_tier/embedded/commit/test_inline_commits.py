@@ -128,6 +128,23 @@ async def test_nobody_is_overtaken() -> None:
         assert [place.base_offset for place in places] == [WARM_UP, WARM_UP + 1, WARM_UP + 2]
 
 
+async def test_many_partitions_go_through_the_thread() -> None:
+    disk = MemoryDisk()
+    async with await open_log(disk, ALWAYS_QUICK) as log:
+        topic = await log.create_topic("flights", partitions=200)
+        await warm(log, topic)
+        for count in (200, 2, 20):
+            parts = [(topic.partition(number), plain_batch("wide")) for number in range(count)]
+            await log.append_many(parts, gathered=True)  # their files are looked at
+            await idle(log)
+        witness = Witness(disk)
+        await log.append_many([(topic.partition(number), plain_batch("all")) for number in range(200)], gathered=True)
+        assert threading.get_ident() not in witness.threads()
+        await idle(log)
+        await log.append_many([(topic.partition(number), plain_batch("some")) for number in range(20)], gathered=True)
+        assert witness.threads() >= {threading.get_ident()}
+
+
 async def test_a_large_batch_goes_through_the_thread(tmp_path: Path) -> None:
     async with await EmbeddedLog.open(tmp_path / "log", settings=EngineSettings(quick_commit_s=10.0)) as log:
         topic = await log.create_topic("flights", partitions=1)

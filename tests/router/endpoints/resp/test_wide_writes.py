@@ -1,0 +1,37 @@
+"""One command that writes to many partitions is begun in some of them at a time: counted by the turn."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from kit.resp.loop_turns import LoopTurns
+from kit.resp.server_thread import ServerThread
+
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
+from router.endpoints.resp.data.rounds.changes import Changes
+from router.endpoints.resp.server.sockets import RespSettings
+
+PARTITIONS: Final = 200
+KEYS: Final = [b"key:%05d" % number for number in range(3000)]
+
+
+@pytest.fixture
+def wide() -> Iterator[ServerThread]:
+    """In memory where that is possible: a partition's first write makes its files, and each has its syncs."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        server = ServerThread(Path(folder) / "data", RespSettings(port=0, table_partitions=PARTITIONS)).start()
+        yield server
+        server.close()
+
+
+def test_partitions_are_written_some_at_a_time(wide: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    for keys in (KEYS, KEYS[:1500]):  # what is worked on in a thread, and what is not too much for the event loop
+        with wide.connect() as raw, LoopTurns(wide, monkeypatch, Changes, "begin") as begun:
+            assert raw.call("MSET", *(word for key in keys for word in (key, b"value"))).text == "OK"
+        assert begun.calls == PARTITIONS
+        assert begun.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 10
