@@ -71,7 +71,7 @@ async def test_at_its_deadline_a_caller_learns_the_place(flights: Table, data_pl
             await flights.update(b"n", add=1, timeout=patience_s(1.0))
         assert caught.value.fields["offset"] == 0
         short = asyncio.ensure_future(flights.update(b"n", add=1, timeout=patience_s(1.0)))
-        long = asyncio.ensure_future(flights.update(b"n", add=1))
+        long = asyncio.ensure_future(flights.update(b"n", add=1, timeout=patience_s(30.0)))
         with pytest.raises(duramen.WriteUnknown, match="in the log at offset 1"):
             await short
     assert (await long).value == 3
