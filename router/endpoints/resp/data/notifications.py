@@ -24,7 +24,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Protocol, cast
 
@@ -169,7 +169,7 @@ class Notifications:
     def _unpositioned(self, names: Sequence[bytes]) -> list[_Watch]:
         """The watches that these channels or patterns need, and whose positions are not fixed yet."""
         self.compare()
-        needed = [self._watches.get(number) for number in dict.fromkeys(self._numbers(names))]
+        needed = [self._watches.get(number) for number in self._numbers(names)]
         return [watch for watch in needed if watch is not None and not watch.positioned.is_set()]
 
     def check_room(self, patterns: Sequence[bytes]) -> None:
@@ -217,21 +217,19 @@ class Notifications:
         for number in self._watches.keys() - wanted:
             self._watches.pop(number).task.cancel()
 
-    def _numbers(self, names: Sequence[bytes]) -> Iterator[int]:
+    def _numbers(self, names: Sequence[bytes]) -> set[int]:
         """The databases that channels or patterns may be about. One that names no number is about all that are
         there.
         """
-        for name in names:
-            for number in _numbers_of(name):
-                if number == _ANY_NUMBER:
-                    yield 0
-                    yield from self._numbers_there()
-                else:
-                    yield number
+        numbers = {number for name in names for number in _numbers_of(name)}
+        if _ANY_NUMBER in numbers:
+            numbers.remove(_ANY_NUMBER)
+            numbers |= {0, *self._numbers_there()}
+        return numbers
 
     def _numbers_there(self) -> list[int]:
-        there = {table.name for table in self._maps.map.tables.values()}
-        return [number for number in range(1, NUMBERS) if f"db{number}" in there]
+        cluster = self._maps.map
+        return [number for number in range(1, NUMBERS) if cluster.named(f"db{number}") is not None]
 
     def map_changed(self, _: ClusterMap) -> None:
         """Called with each newer map: watch numbered tables that were created while a client listens to all of them."""
