@@ -43,6 +43,9 @@ logger = logging.getLogger(__name__)
 # A full disk, or a process without descriptors, is looked at again this often; each look is one failed transaction.
 _NO_ROOM_PAUSE_S: Final = 1.0
 
+# A warning with every try would be 86,400 lines a day for each replica, on a disk that is full.
+_TRIES_A_LINE: Final = 60
+
 # A version that does not come to a barrier is asked for again after this time: the task that fetched it may have given
 # up.
 _ASK_AGAIN_S: Final = 1.0
@@ -167,6 +170,7 @@ class Applying:
         async with self._versions.lock:
             before = self._progress.index.applied
             self.under_way = True
+            tries = 0
             try:
                 while True:
                     try:
@@ -174,7 +178,11 @@ class Applying:
                         break
                     except (DiskFull, Overloaded) as error:
                         self._progress.obstacle = str(error)
-                        logger.warning("%s: %s; trying again in %g s", self._name, error, _NO_ROOM_PAUSE_S)
+                        tries += 1
+                        if tries % _TRIES_A_LINE == 1:
+                            logger.warning(
+                                "%s: %s; trying again every %g s (try %s)", self._name, error, _NO_ROOM_PAUSE_S, tries
+                            )
                         await asyncio.sleep(_NO_ROOM_PAUSE_S)
             finally:
                 self.under_way, self._progress.obstacle = False, ""
