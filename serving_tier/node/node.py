@@ -164,7 +164,7 @@ class Node:
         found = await asyncio.to_thread(self._resting, wanted, listed)
         for at in range(0, len(found), _RESTING_RUN):
             for one, folder, index in found[at : at + _RESTING_RUN]:
-                replica = Replica.at_rest(
+                replica = Replica(
                     one.topic,
                     folder,
                     index,
@@ -173,6 +173,7 @@ class Node:
                     latest=one.bounds.latest,
                     clock=self.clock.monotonic_s,
                 )
+                replica.follow()
                 self._add(replica, one.rank)
             await asyncio.sleep(0)
 

@@ -74,6 +74,9 @@ ReplicaListener = Callable[["Replica", ReplicaEvent], None]
 class Replica:
     """A follower of one partition and its index. `open()` makes one, `close()` ends it.
 
+    One over an index at rest (`LmdbIndex.at_rest`) that the log can carry on, with no other version here, needs no
+    `open()`: make it, and call `follow()`. Some 50 µs.
+
     Invariant: `index.applied` is at most the log's latest offset; waiters of offsets up to it have been woken.
     """
 
@@ -89,6 +92,7 @@ class Replica:
         lag_bounds: LagBounds = LagBounds(),  # noqa: B008  (immutable)
         clock: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
     ) -> None:
+        """`latest`: where the log ends."""
         self.topic = topic
         self.id: Final = folder.partition
         self.index = index
@@ -150,27 +154,7 @@ class Replica:
         replica.applying.compared = True
         for other in others:
             replica.versions.carry(other)
-        replica._start_following()
-        return replica
-
-    @classmethod
-    def at_rest(
-        cls,
-        topic: Topic,
-        folder: ReplicaFolder,
-        index: LmdbIndex,
-        *,
-        log: Log,
-        applier: Applier,
-        latest: Offset,
-        clock: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
-    ) -> Replica:
-        """`open` for an index at rest (`LmdbIndex.at_rest`) that the log can carry on, with no other version here.
-
-        `latest`: where the log ends. Some 50 µs.
-        """
-        replica = cls(topic, folder, index, log=log, applier=applier, latest=latest, clock=clock)
-        replica._start_following()
+        replica.follow()
         return replica
 
     @property
@@ -198,7 +182,8 @@ class Replica:
         """The barrier at which it waits for a version."""
         return self.applying.awaited
 
-    def _start_following(self) -> None:
+    def follow(self) -> None:
+        """Follow the log from what the index holds; once. `open` has done that."""
         self._update_state()
         self._follower = asyncio.create_task(self._follow(), name=f"follow {self.name}")
 

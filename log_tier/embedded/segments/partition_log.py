@@ -7,7 +7,6 @@ fields under `lock`. What readers see moves once per commit, after the sync, in 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +18,8 @@ from log_tier.embedded.segments.growing_file import GrowingFile
 from log_tier.embedded.segments.log_resources import LogResources
 from log_tier.embedded.segments.partition_state import PartitionState
 from log_tier.embedded.segments.segment import Segment
-from log_tier.embedded.segments.sparse_index import SparseIndex, encode_entries
+from log_tier.embedded.segments.sparse_index import SparseIndex
+from log_tier.embedded.segments.sparse_index_writer import SparseIndexWriter
 from log_tier.embedded.segments.staged import Staged
 from log_tier.embedded.segments.tail_cache import TailCache
 from log_tier.embedded.storage import names
@@ -31,11 +31,6 @@ from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.log import Appended, Bounds
 
 __all__ = ["PartitionLog", "Waiter"]
-
-_logger = logging.getLogger(__name__)
-
-# Index entries go to the file in runs of this many, that is once per MiB: after a crash so much more is scanned.
-_INDEX_RUN: Final = 16
 
 # How many files are closed at once where the process is out of descriptors: a commit needs three at a time.
 _SHED_FILES: Final = 8
@@ -83,8 +78,7 @@ class PartitionLog:
         """The newest segment's."""
         self._indexed = state.indexed_bytes
         """Position of the newest index entry."""
-        self._unwritten: list[tuple[int, int]] = []
-        """Index entries that are not in the index file yet."""
+        self.index_writer = SparseIndexWriter(disk)
         self._newest_ms = state.newest_ms
         self._room = 0
         """Up to here the newest file takes bytes without a look at anything, while the log has used no other since."""
@@ -236,10 +230,7 @@ class PartitionLog:
             self._moves.note(self.id)
         self.tail.add(staged.placed)
         if staged.entries:
-            self._unwritten += staged.entries
-            if len(self._unwritten) >= _INDEX_RUN:
-                written, self._unwritten = self._unwritten, []
-                self.write_index(segment, written)
+            self.index_writer.add(segment, staged.entries)
 
     def wait_past(self, offset: Offset, loop: asyncio.AbstractEventLoop) -> Waiter | None:
         """A future of `loop` that is done once there may be something at `offset`; None where that is so already."""
@@ -326,31 +317,12 @@ class PartitionLog:
         self._room = 0
         self.save_checkpoint(clean=clean, reserved_bytes=segment.bytes)
         self._file.seal(segment.bytes)
-        self._unwritten = []
-        self.write_index(segment)
+        self.index_writer.seal(segment)
         return segment.path
 
     def release(self) -> None:
         """Close the newest segment's file; the next append opens it again. Raises `LogStopped` where a sync failed."""
         self._file.release()
-
-    def write_index(self, segment: Segment, entries: list[tuple[int, int]] | None = None) -> None:
-        """Append entries to the index file, or write it anew. It is a cache: without it, a scan takes its place."""
-        index = segment.index
-        assert index is not None, "what is written is in memory"
-        try:
-            file = self.disk.open(segment.index_path, write=True, create=True)
-            try:
-                size = file.size()
-                if entries is None or size == 0:
-                    file.truncate(0)
-                    file.pwrite((index.encode(segment.base),), 0)
-                else:
-                    file.pwrite((encode_entries(entries),), size)
-            finally:
-                file.close()
-        except OSError as error:
-            _logger.warning("%s was not written (%s): a scan takes its place", segment.index_path, error)
 
     def save_checkpoint(
         self, *, earliest: Offset | None = None, clean: bool = False, reserved_bytes: int | None = None

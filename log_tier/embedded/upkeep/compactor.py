@@ -87,7 +87,7 @@ def _rewrite(partition: PartitionLog, segment: Segment, plan: CompactionPlan) ->
         disk.rename(part, segment.path)
         partition.segments[partition.segments.index(segment)] = smaller
     disk.sync_folder(partition.folder)
-    partition.write_index(smaller)
+    partition.index_writer.rewrite(smaller)
     return dropped
 
 

@@ -125,9 +125,10 @@ async def test_an_index_at_rest_is_compared_before_it_folds(
         await grown(setting, 9)
         bounds = await setting.log.bounds(folder.partition)
         with caplog.at_level(logging.ERROR):
-            replica = Replica.at_rest(
+            replica = Replica(
                 histories.topic, folder, index, log=setting.log, applier=histories.applier, latest=bounds.latest
             )
+            replica.follow()
             histories.opened.append(replica)
             await until(lambda: replica.state == "stopped" or index.applied > 4)
         assert isinstance(replica.failure, IndexDiverged)
