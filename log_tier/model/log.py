@@ -60,6 +60,8 @@ class Bounds(NamedTuple):
     """How many offsets beyond `latest` are written and cannot be read yet, behind an open transaction of Kafka's."""
     newest_ms: int = 0
     """The timestamp of the newest batch, where the engine knows it without a read; 0: it does not."""
+    lost: int = 0
+    """1: offsets beyond `latest` are known to have been written, and cannot be read; a follower meets `LogDamaged`."""
 
 
 class ReadChunk(NamedTuple):

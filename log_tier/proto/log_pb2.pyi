@@ -358,6 +358,7 @@ class BoundsReply(_message.Message):
     LATEST_FIELD_NUMBER: _builtins.int
     UNSETTLED_FIELD_NUMBER: _builtins.int
     NEWEST_MS_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     earliest: _builtins.int
     latest: _builtins.int
     """earliest - 1 where the partition is empty."""
@@ -365,6 +366,8 @@ class BoundsReply(_message.Message):
     """Offsets beyond latest that are written and cannot be read yet."""
     newest_ms: _builtins.int
     """The timestamp of the newest batch in ms since 1970; 0 where the log does not know it without a read."""
+    lost: _builtins.int
+    """1: offsets beyond latest are known to have been written, and cannot be read."""
     def __init__(
         self,
         *,
@@ -372,10 +375,11 @@ class BoundsReply(_message.Message):
         latest: _builtins.int = ...,
         unsettled: _builtins.int = ...,
         newest_ms: _builtins.int = ...,
+        lost: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["earliest", b"earliest", "latest", b"latest", "newest_ms", b"newest_ms", "unsettled", b"unsettled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["earliest", b"earliest", "latest", b"latest", "lost", b"lost", "newest_ms", b"newest_ms", "unsettled", b"unsettled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,12 +6,15 @@ partition's log.
 
     failure that spoils the index                     REFUSE       nothing may be read of it
     failure, and less applied than needed             REFUSE       it will never be applied here
+    strong, or level too long ago, and a damaged log  REFUSE       the log's end is not what was acknowledged
     strong, or level too long ago                     ASK_END      the log's end says what is needed
     less applied than needed                          WAIT
     failure                                           LAST_CHOICE  right, but it gets no newer: another replica first
     otherwise                                         ANSWER
 
-The first line that fits decides. After `ASK_END` the caller asks the log, raises what is needed to the end, and waits.
+The first line that fits decides. After `ASK_END` the caller asks the log, raises what is needed to the end, waits, and
+decides once more: a replica that was still folding meets the damage only behind the last batch that can be read. Where
+the log itself knows that its end is lost, an offset beyond it is needed, which no replica will apply.
 
 **What is needed.** `needed_offset` gives it: the offset that the read names, else the floor. A floor is what an index
 must hold for any reader at all. Of a replica that is new at its node it is the log's end of that time, since its
@@ -29,7 +32,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
-from log_tier.model.errors import DuramenError, IndexDamaged, TableNotFound
+from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, TableNotFound
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 
 __all__ = ["Decision", "Freshness", "Level", "decide", "is_level_within", "may_answer", "needed_offset"]
@@ -105,7 +108,7 @@ def decide(
     if failure is not None and (applied < needed or isinstance(failure, _SPOILED)):
         return Decision.REFUSE
     if strong or not is_level_within(stale_ms, lag_max_ms):
-        return Decision.ASK_END
+        return Decision.REFUSE if isinstance(failure, LogDamaged) else Decision.ASK_END
     if applied < needed:
         return Decision.WAIT
     return Decision.ANSWER if failure is None else Decision.LAST_CHOICE

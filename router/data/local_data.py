@@ -162,9 +162,6 @@ class LocalData:
         replica = await self._replica(partition, timeout)
         needed = needed_offset(after, replica.floor)
         decision = _decide(replica, needed, strong, lag_max_ms)
-        if decision is Decision.REFUSE:
-            assert replica.failure is not None, f"{replica.name} refuses a read and has not failed"
-            raise copy(replica.failure)
         if decision is Decision.ASK_END:
             # A replica that has not been level for too long is level again with what the log holds now.
             try:
@@ -175,8 +172,10 @@ class LocalData:
             except TimeoutError:
                 applied, latest = replica.index.applied, replica.progress.latest
                 raise end_unknown(replica.name, partition.partition, applied=applied, latest=latest) from None
-            needed = max(needed, bounds.latest)
+            needed = max(needed, Offset(bounds.latest + bounds.lost))
         await replica.wait_applied(needed, timeout=timeout)
+        if decision is Decision.ASK_END:
+            _decide(replica, needed, strong, lag_max_ms)
         return replica
 
     # --- writes
@@ -373,7 +372,8 @@ def _answers(replica: Replica, part: ReadPart) -> bool:
 
 
 def _decide(replica: Replica, needed: Offset, strong: bool, lag_max_ms: int) -> Decision:
-    return decide(
+    """Raises why the replica stopped where it refuses the read."""
+    decision = decide(
         replica.index.applied,
         needed,
         replica.failure,
@@ -381,6 +381,10 @@ def _decide(replica: Replica, needed: Offset, strong: bool, lag_max_ms: int) -> 
         lag_max_ms=lag_max_ms,
         stale_ms=replica.progress.stale_s * 1000 if lag_max_ms else 0.0,
     )
+    if decision is Decision.REFUSE:
+        assert replica.failure is not None, f"{replica.name} refuses a read and has not failed"
+        raise copy(replica.failure)
+    return decision
 
 
 def _every(table: TableEntry) -> list[Partition]:

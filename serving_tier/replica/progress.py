@@ -138,7 +138,7 @@ class Progress:
                 if offset > self.latest:
                     # What was last heard of the log may be old: ask it.
                     bounds = await self._ask_bounds()
-                    if offset > bounds.latest + bounds.unsettled:
+                    if offset > bounds.latest + bounds.unsettled + bounds.lost:
                         raise token_ahead(self.name, self.id.partition, asked=offset, bounds=bounds)
                 if self.index.applied < offset:
                     await self._waiters.wait(offset)

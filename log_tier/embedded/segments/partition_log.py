@@ -136,7 +136,8 @@ class PartitionLog:
         """What can be read."""
         with self.lock:
             earliest = self.segments[0].base if self.segments else Offset(0)
-            return Bounds(earliest, Offset(self.next_offset - 1), newest_ms=self._newest_ms)
+            latest = Offset(self.next_offset - 1)
+            return Bounds(earliest, latest, newest_ms=self._newest_ms, lost=int(self.damage_at_end))
 
     def check_writable(self) -> None:
         """Raise what keeps this partition from taking appends."""

@@ -36,7 +36,7 @@ _ENCODED_AT_ONCE: Final = 16_384
 # A batch by itself costs as much as so many records, to be encoded and to be answered: some 15 µs.
 _BATCH_RECORDS: Final = 128
 
-# One of the items of `sized_work.py` costs as much as so many records.
+# One of the items of `log_tier/concurrency/sized_work.py` costs as much as so many records.
 _ITEM_RECORDS: Final = 16
 
 
@@ -305,5 +305,5 @@ class WriteGatherer(Generic[T, C]):
 
 
 def _items(batch: BatchBuilder[C]) -> int:
-    """What it costs to encode or to answer a batch, in the items of `sized_work.py`."""
+    """What it costs to encode or to answer a batch, in the items of `Turn`."""
     return (batch.records + _BATCH_RECORDS) // _ITEM_RECORDS

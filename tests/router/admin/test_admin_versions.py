@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from kit.cluster.operated import DEADLINE_S, Operated, table_of, version_states
-from kit.deadlines import within
+from kit.deadlines import until, within
 from kit.index.version_building import build_version
 
 from duramen.aio import Table
+from duramen.server.roles.node_role import NodeRole
 from log_tier.model.errors import CommandRejected, DiskFull, InvalidRequest, LogStopped, SnapshotDamaged, VersionMissing
 from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.remote.remote_log import RemoteLog
@@ -41,6 +42,11 @@ async def built(
 
 async def values(table: Table) -> set[bytes]:
     return {value async for _, value in table.scan(level="strong")}
+
+
+def versions_here(node: NodeRole) -> set[int]:
+    """The versions of its replicas' indexes."""
+    return {number for each in node.data_plane.node for number in (each.index.version, *each.versions.here())}
 
 
 async def test_stage_swap_and_roll_back(cluster: Operated, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -180,6 +186,7 @@ async def test_a_scan_ends_in_the_version_in_which_it_began(cluster: Operated, t
     await anext(pages)
     await cluster.done(Rollback("flights"))
     await cluster.done(Discard("flights", 2))
+    await until(lambda: not any(2 in versions_here(node) for node in cluster.nodes.values()))
     with pytest.raises(
         VersionMissing, match="version 2, in which this read began, is not here any more: begin it again"
     ):

@@ -11,6 +11,7 @@ from log_tier.model.identifiers import NOTHING, Offset
 from router.data.freshness import Decision, decide, is_level_within, may_answer, needed_offset
 
 STOPPED = LogDamaged("byte 77")
+BUG = DuramenError("stopped by a bug")
 DAMAGED = IndexDamaged("page 3")
 DROPPED = TableNotFound("dropped")
 
@@ -34,9 +35,13 @@ TABLE: list[tuple[int, int, DuramenError | None, bool, int, float, Decision]] = 
     (6, 7, None, True, 0, 0.0, ASK_END),
     (7, 7, STOPPED, False, 0, 0.0, LAST_CHOICE),
     (6, 7, STOPPED, False, 0, 0.0, REFUSE),
-    (7, 7, STOPPED, True, 0, 0.0, ASK_END),
+    (7, 7, STOPPED, True, 0, 0.0, REFUSE),
+    (7, 7, BUG, True, 0, 0.0, ASK_END),
+    (7, 7, BUG, False, 0, 0.0, LAST_CHOICE),
     (6, 7, STOPPED, True, 0, 0.0, REFUSE),
-    (7, 7, STOPPED, False, 100, 101.0, ASK_END),
+    (7, 7, STOPPED, False, 100, 101.0, REFUSE),
+    (7, 7, STOPPED, False, 100, 99.0, LAST_CHOICE),
+    (7, 7, BUG, False, 100, 101.0, ASK_END),
     (7, 7, DAMAGED, False, 0, 0.0, REFUSE),
     (7, 7, DROPPED, False, 0, 0.0, REFUSE),
     (7, 7, DAMAGED, True, 0, 0.0, REFUSE),
