@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,8 @@ from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
 from router.endpoints.resp.data.rounds.changes import Changes
 from router.endpoints.resp.server.sockets import RespSettings
 
-PARTITIONS: Final = 200
+PARTITIONS: Final = 160
+FOLDER_BYTES_MAX: Final = 200_000_000
 KEYS: Final = [b"key:%05d" % number for number in range(3000)]
 
 
@@ -23,7 +25,8 @@ KEYS: Final = [b"key:%05d" % number for number in range(3000)]
 def wide() -> Iterator[ServerThread]:
     """In memory where that is possible: a partition's first write makes its files, and each has its syncs."""
     memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+    has_room = memory.is_dir() and shutil.disk_usage(memory).free > FOLDER_BYTES_MAX
+    with tempfile.TemporaryDirectory(dir=memory if has_room else None) as folder:
         server = ServerThread(Path(folder) / "data", RespSettings(port=0, table_partitions=PARTITIONS)).start()
         yield server
         server.close()
