@@ -7,11 +7,11 @@ import json
 import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from duramen.server.supervisor.parent import PARENT_VARIABLE
+from duramen.server.supervisor.stopping import stop_process
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.model.errors import DeadlineExceeded, DuramenError
 
@@ -95,14 +95,6 @@ class Cluster:
 
     async def close(self) -> None:
         """Stop everything. Idempotent."""
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.terminate()
-            try:
-                async with asyncio.timeout(HEAL_S):
-                    await self._process.wait()
-            except TimeoutError:
-                self._process.kill()
-                await self._process.wait()
+        await stop_process(self._process, timeout_s=HEAL_S)
         if self._reader is not None:
             await self._reader

@@ -51,8 +51,8 @@ MOST: Final = {
 }
 
 LARGE: Final = {
-    "KeyValue.Read": 70_001,
-    "KeyValue.Outcomes": 60_000,
+    "KeyValue.Read": 70_002,
+    "KeyValue.Outcomes": 60_001,
     "Log.AppendMany": 40_000,
     "KV.Write": 90_002,
 }

@@ -6,13 +6,14 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from typing import Final
 
 from duramen.server.supervisor.parent import PARENT_VARIABLE
-from duramen.server.supervisor.stopping import stop_process
+from duramen.server.supervisor.stopping import send_signal, stop_process
 from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
@@ -94,8 +95,7 @@ class Readers:
         except TimeoutError:
             ready = b""
         if not ready:
-            with suppress(ProcessLookupError):
-                process.kill()
+            send_signal(process, signal.SIGKILL)
             code = await process.wait()
             raise DuramenError(
                 f"reader process {task.number} of the RESP endpoint ended with code {code} before it was ready: its "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
 
@@ -29,6 +30,15 @@ async def test_it_ends_by_sigterm_paused_or_not(paused: bool) -> None:
         process.send_signal(signal.SIGSTOP)
     await stop_process(process, timeout_s=60)
     assert process.returncode == -signal.SIGTERM
+
+
+async def test_the_exit_status_is_left_to_the_one_who_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one who asks may take it, and the wait ends with 255: once in a whole run of these tests."""
+    process = await started(WAITING)
+    asked: list[int] = []
+    monkeypatch.setattr(subprocess.Popen, "poll", lambda asking: asked.append(asking.pid))
+    await stop_process(process, timeout_s=60)
+    assert (process.returncode, asked) == (-signal.SIGTERM, [])
 
 
 async def test_one_that_does_not_listen_is_killed() -> None:
