@@ -43,7 +43,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_bulk.runtime.requirements import check_packages
+from spark_bulk.runtime.requirements import check_interpreter, check_packages
 
 __all__ = ["register"]
 
@@ -51,9 +51,14 @@ __all__ = ["register"]
 def register(spark: Any) -> None:
     """Make `format("duramen")` known to a SparkSession: `spark.read`, `readStream`, `df.write`, `writeStream`.
 
-    Raises `InvalidRequest` where PySpark, PyArrow or pandas is missing, or too old.
+    Raises `InvalidRequest` where PySpark, PyArrow or pandas is missing, or too old, and where the Python that Spark
+    starts on this machine cannot import this package.
     """
     check_packages()
+    # A session of Spark Connect has no context: its workers are the server's.
+    context = getattr(spark, "sparkContext", None)
+    if context is not None:
+        check_interpreter(context.pythonExec)
     from spark_bulk.source.data_source import DuramenDataSource
 
     spark.dataSource.register(DuramenDataSource)
