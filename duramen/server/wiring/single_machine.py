@@ -20,7 +20,7 @@ from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotP
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import RegisterNode
-from log_tier.model.errors import FolderReadOnly, ForeignFolder, InvalidRequest
+from log_tier.model.errors import FolderReadOnly, ForeignFolder, InvalidRequest, NodeIdTaken
 from log_tier.model.log import Log
 from log_tier.open import LOG_FOLDER, open_log
 from router.data.local_data import LocalData
@@ -86,7 +86,7 @@ async def open_single_machine(
                 _check_alone(catalog.map, data)
                 # The process that owns the log's folder owns everything: no other process can be this node.
                 command = RegisterNode(NODE_ID, address, identity, take_over=log_url is None or take_over)
-                await register_node(catalog, command)
+                await _register(catalog, command)
                 if log_url is None:
                     await Tables(log, catalog).reconcile()
                 node = await ServingNode.open(
@@ -101,6 +101,18 @@ async def open_single_machine(
             await node.hosting.settled()
             return SingleMachine(LocalData(log, catalog, node.hosting, resources=opened.pop_all()), node)
     raise AssertionError("not reached")
+
+
+async def _register(catalog: Catalog, command: RegisterNode) -> None:
+    try:
+        await register_node(catalog, command)
+    except NodeIdTaken as error:
+        raise NodeIdTaken(
+            f"this log has its server already, with another data folder ({error.message.partition(': ')[0]}): connect "
+            "to that one, or run several nodes with `duramen serve node`; if its data folder is lost for good, start "
+            "this one with `--take-over` (take_over=True in a program)",
+            node=command.node,
+        ) from error
 
 
 def _check_no_log(data: Path) -> None:

@@ -139,6 +139,17 @@ async def test_a_node_says_that_it_is_behind(log: LogRole, tmp_path: Path) -> No
     await role.close()
 
 
+async def test_a_second_program_with_a_server_of_its_own_on_one_log(log: LogRole, tmp_path: Path) -> None:
+    """Its only node has no id that a user could change: the message says what they can do."""
+    url = f"grpc://127.0.0.1:{log.port}"
+    async with await aio.open(tmp_path / "one", log=url) as first:
+        await first.create_table("flights", partitions=1)
+        with pytest.raises(NodeIdTaken, match=r"has its server already.*connect to that one.*take_over=True"):
+            await aio.open(tmp_path / "two", log=url)
+        await first.table("flights").put(b"k", b"v")
+        assert await first.table("flights").get(b"k") == b"v"
+
+
 async def test_a_second_node_of_the_same_id(log: LogRole, tmp_path: Path) -> None:
     first = await node(log, tmp_path / "one")
     with pytest.raises(NodeIdTaken, match="node n1 is registered at"):
