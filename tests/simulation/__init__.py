@@ -74,6 +74,6 @@ between its write and its sync.
 `log_world.py`, `simulated_machine.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`, `judging.py`,
 `api_traffic.py`, `resp_ledger.py`, `resp_traffic.py`, `simulated_network.py`, `simulated_grpc.py`,
 `simulated_process.py`, `cluster_world.py`, `cluster_jobs.py`, `cluster_versions.py`, `cluster_incidents.py`,
-`cluster_traffic.py`, `planted.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `worlds.py`,
-`run.py`, `__main__.py`.
+`cluster_traffic.py`, `planted.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`,
+`planted_versions.py`, `worlds.py`, `run.py`, `__main__.py`.
 """
