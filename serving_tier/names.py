@@ -44,6 +44,7 @@ __all__ = [
     "SnapshotPath",
     "copy_folder",
     "incoming_folder",
+    "index_partition",
     "is_version_of",
     "new_file",
     "old_folder",
@@ -128,6 +129,13 @@ def is_version_of(name: str, folder_name: str) -> bool:
     """Whether `name` is the folder of a later version next to a replica's folder."""
     found = _VERSION.fullmatch(name)
     return found is not None and found[1] == folder_name
+
+
+def index_partition(name: str) -> int | None:
+    """The partition whose index, or a version of it, a folder in a table's is named after; None for any other name."""
+    version = _VERSION.fullmatch(name)
+    number = name if version is None else version[1]
+    return int(number) if number.isdecimal() else None
 
 
 def rebuild_folder(folder: P) -> P:

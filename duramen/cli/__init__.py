@@ -19,10 +19,11 @@ Starting quickly is a feature: nothing but typer is imported until a command nee
 connection, rich with the first table or progress bar, pyarrow with the first Parquet file.
 
 What it deliberately does not do: keep a session between two commands (a token from one, `--after` in the next, does
-that), ask questions where nobody is there to answer, or reach into the server's files; only `log dump` reads those,
-and changes nothing.
+that), ask questions where nobody is there to answer, or reach into the server's files; only `log dump` and `log
+verify` read those, and change nothing.
 
-Reading order: `app.py` (the list of commands), `terminal/` (what they share), `servers/`, `data/`, `admin/`, `spark/`.
+Reading order: `app.py` (the list of commands), `terminal/` (what they share), `servers/`, `files/`, `data/`, `admin/`,
+`spark/`.
 """
 
 from __future__ import annotations

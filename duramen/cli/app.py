@@ -12,7 +12,8 @@ from typer.exceptions import TyperException
 import duramen
 from duramen.cli import admin
 from duramen.cli.data import load, records, streams, tables
-from duramen.cli.servers import check, dump, health, serve, up
+from duramen.cli.files import app as files
+from duramen.cli.servers import check, health, serve, up
 from duramen.cli.spark import bulk, pipeline
 from duramen.cli.terminal.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
 from duramen.cli.terminal.output import say_error, say_failure
@@ -75,7 +76,7 @@ app.command("export")(pipeline.export)
 app.add_typer(admin.app, name="admin")
 app.command("check")(check.check)
 app.command("health")(health.health)
-app.add_typer(dump.app, name="log")
+app.add_typer(files.app, name="log")
 
 
 def _version(asked: bool) -> None:

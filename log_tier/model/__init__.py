@@ -16,5 +16,5 @@ engine implements and everything above the log tier uses.
 
 Reading order: `identifiers.py`, `errors/`, `record.py`, `batch_header.py`, `batch.py`, `batch_cut.py`,
 `barrier.py`, `partitioner.py`, `retention.py`, `table_ref.py`, `table_spec.py`, `tokens.py`, `moves.py`,
-`log.py`, `sealed_json.py`.
+`log.py`, `sealed_json.py`, `finding.py`.
 """

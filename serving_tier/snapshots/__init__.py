@@ -31,7 +31,7 @@ increment. Nothing is encrypted or compressed: an object store does the first, a
 second.
 
 Reading order: `manifest.py` (pure), `retention.py` (pure), `pages.py`, `contents.py`, `local_disk.py`, `store_url.py`,
-`store.py`, `take.py`, `install.py`, `peer_copy.py`, `source_plan.py` (pure), `sources.py`;
+`store.py`, `take.py`, `install.py`, `peer_copy.py`, `source_plan.py` (pure), `sources.py`, `verification.py`;
 `log_tier/concurrency/threads.py` is how the blocking parts run.
 """
 

@@ -1,4 +1,4 @@
-"""Commands that run servers or look at them: `up`, `serve`, `health`, `check`, `log dump`.
+"""Commands that run servers or look at them: `up`, `serve`, `health`, `check`.
 
-Reading order: `up.py`, `announcer.py`, `serve.py`, `health.py`, `check.py`, `self_test.py`, `dump.py`, `findings.py`.
+Reading order: `up.py`, `announcer.py`, `serve.py`, `health.py`, `check.py`, `self_test.py`.
 """

@@ -28,7 +28,7 @@ from log_tier.embedded.storage.documents import read_document, write_document
 from log_tier.model.errors import LogDamaged
 from log_tier.model.identifiers import Offset, PartitionId
 
-__all__ = ["JournalCut", "Replayed", "Witness", "load_journal", "replay"]
+__all__ = ["JournalCut", "Replayed", "Witness", "journal_faults", "load_journal", "replay"]
 
 _KIND = "duramen-log-journal"
 
@@ -119,6 +119,23 @@ def load_journal(disk: Disk, folder: Path, log_id: bytes) -> tuple[list[Walk], R
         if last.torn:
             found.cut = JournalCut(str(path), last.end, last.torn, tuple(last.claims))
     return [found for _, found in walks], found
+
+
+def journal_faults(disk: Disk, folder: Path, log_id: bytes) -> list[LogDamaged]:
+    """What is wrong with each journal file by itself, needed or not. After a clean close nothing is lost by it.
+
+    Raises `OSError`, `UnknownFormat`.
+    """
+    faults: list[LogDamaged] = []
+    for file in (_load(disk, folder / name) for name in names.JOURNALS):
+        try:
+            if file.header is None:
+                raise _damaged(file.path, 0, "its header cannot be read" if file.data else "it is missing or empty")
+            _check_header(file, log_id)
+            _check_walk(file.path, walk(file.data, file.header))
+        except LogDamaged as error:
+            faults.append(error)
+    return faults
 
 
 def _load(disk: Disk, path: Path) -> _JournalFile:

@@ -98,19 +98,24 @@ class DataFolder:
                 self._remove(self._topics / name)
                 report.notes.append(f"removed {name}: a topic that was being created or deleted when the log ended")
                 continue
-            topic = names.topic_name(name)
-            if topic is None:
-                raise ForeignFolder(f"{self._topics / name} is no topic: move it away; Duramen did not make it")
-            if topic in by_id:
-                found.append(by_id[topic])
-                continue
-            path = self._topics.joinpath(name, names.TOPIC_FILE)
-            fields = read_document(self._disk, path, _TOPIC_KIND)
-            if fields["id"] != topic:
-                message = f"{path} is of topic {fields['id']}, and lies in {topic}; restore it from a copy"
-                raise LogDamaged(message, file=str(path))
-            found.append(Topic(topic, str(fields["name"]), int(fields["partitions"])))
+            known_one = by_id.get(TableId(name))
+            found.append(self.topic_in(name) if known_one is None else known_one)
         return found
+
+    def topic_in(self, name: str) -> Topic:
+        """The topic in the folder of that name, as its own file says.
+
+        Raises `ForeignFolder` where Duramen did not make it, `LogDamaged`, `UnknownFormat`, `OSError`.
+        """
+        topic = names.topic_name(name)
+        if topic is None:
+            raise ForeignFolder(f"{self._topics / name} is no topic: move it away; Duramen did not make it")
+        path = self._topics.joinpath(name, names.TOPIC_FILE)
+        fields = read_document(self._disk, path, _TOPIC_KIND)
+        if fields["id"] != topic:
+            message = f"{path} is of topic {fields['id']}, and lies in {topic}; restore it from a copy"
+            raise LogDamaged(message, file=str(path))
+        return Topic(topic, str(fields["name"]), int(fields["partitions"]))
 
     def create(self, name: str, partitions: int) -> Topic:
         """Make a topic's folders; it is there after the rename, and not at all before. Raises `OSError`."""

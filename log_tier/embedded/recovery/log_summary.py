@@ -140,21 +140,34 @@ class LogSummary(NamedTuple):
         path = folder / names.SUMMARY
         if not disk.exists(path):
             return cls()
+        try:
+            found = cls.read(disk, folder, log_id)
+        except DuramenError as error:
+            _logger.warning("all partitions are looked at: %s", error.message)
+            found = cls()
+        disk.unlink(path)
+        disk.sync_folder(folder)
+        return found
+
+    @classmethod
+    def read(cls, disk: Disk, folder: Path, log_id: TableId) -> Self:
+        """Read the summary in a log's folder. Raises `LogDamaged` and `UnknownFormat` for one that cannot be used, and
+        `OSError`.
+        """
+        path = folder / names.SUMMARY
         file = disk.open(path)
         try:
             data = file.pread(min(file.size(), _BYTES_MAX + 1), 0)
         finally:
             file.close()
-        disk.unlink(path)
-        disk.sync_folder(folder)
+        fields = _SEALED.parse(data, str(path))
         try:
-            fields = _SEALED.parse(data, str(path))
-            if fields["log"] == log_id:
-                return cls(int(fields["generation"]), {each.topic.id: each for each in map(_topic, fields["topics"])})
-            _logger.warning("%s is of the log %s and not of this one: it is not used", path, fields["log"])
-        except (DuramenError, KeyError, TypeError, ValueError) as error:
-            _logger.warning("%s cannot be used, so all partitions are looked at: %s", path, error)
-        return cls()
+            if fields["log"] != log_id:
+                message = f"{path} is of the log {fields['log']} and not of this one: it is not used"
+                raise LogDamaged(message, file=str(path))
+            return cls(int(fields["generation"]), {each.topic.id: each for each in map(_topic, fields["topics"])})
+        except (KeyError, TypeError, ValueError) as error:
+            raise LogDamaged(f"{path} cannot be read ({error!r}): it is not used", file=str(path)) from error
 
     def write(self, disk: Disk, folder: Path, log_id: TableId) -> None:
         """Write it; where the disk refuses, there is none. Two syncs."""

@@ -50,19 +50,18 @@ def open_partition(
     proved_end: Offset = _START,
 ) -> PartitionLog:
     """Open one partition as `look_at_partition` finds it. `name`: for people, topic/partition."""
-    state = look_at_partition(folder, resources, report=report, proved_end=proved_end)
+    state = look_at_partition(folder, resources.disk, resources.settings, report=report, proved_end=proved_end)
     return PartitionLog(name, partition, folder, resources, state=state)
 
 
 def look_at_partition(
-    folder: Path, resources: LogResources, *, report: RecoveryReport, proved_end: Offset = _START
+    folder: Path, disk: Disk, settings: EngineSettings, *, report: RecoveryReport, proved_end: Offset = _START
 ) -> PartitionState:
     """Look at a partition's files, cut a torn tail, and add to the report. Damage does not raise.
 
     `proved_end` is an end that is known to have been on stable storage, by the journal or by the summary of a clean
     close. Reads one index and about 64 KiB per segment, and what the newest holds behind its last index entry.
     """
-    disk, settings = resources.disk, resources.settings
     bases = _segment_bases(disk, folder)
     try:
         checkpoint = Checkpoint.read(disk, folder / names.CHECKPOINT)

@@ -109,19 +109,27 @@ class TopicOpener:
 
     def open_topic(self, topic: Topic) -> OpenTopic:
         """Open every partition of a topic, after the journal. Raises `OSError`."""
+        numbers = range(topic.partitions)
+        return OpenTopic(topic, [self._open(topic, topic.partition(number)) for number in numbers])
+
+    def proved_end(self, topic: Topic, partition: PartitionId) -> Offset:
+        """An end that the partition had on stable storage: as the summary of a clean close or the journal says."""
+        summary = self._closed_partition(topic, partition)
+        return self._proved.get(partition, Offset(0)) if summary is None else summary.end
+
+    def _closed_partition(self, topic: Topic, partition: PartitionId) -> PartitionSummary | None:
+        """A partition as the last clean close left it; None where it has to be looked at."""
         before = self._closed(topic)
-        summaries = (None,) * topic.partitions if before is None else before.partitions
-        return OpenTopic(
-            topic, [self._open(topic, topic.partition(number), known) for number, known in enumerate(summaries)]
-        )
+        return None if before is None else before.partitions[partition.partition]
 
     def _closed(self, topic: Topic) -> TopicSummary | None:
         """A topic as the last clean close left it."""
         found = self._summary.topics.get(topic.id)
         return None if found is None or found.topic != topic else found
 
-    def _open(self, topic: Topic, partition: PartitionId, summary: PartitionSummary | None) -> PartitionLog:
+    def _open(self, topic: Topic, partition: PartitionId) -> PartitionLog:
         name, folder = f"{topic.name}/{partition.partition}", self._folder.partition_folder(partition)
+        summary = self._closed_partition(topic, partition)
         if summary is not None and partition in self._same:
             return PartitionLog(
                 name,
@@ -137,13 +145,13 @@ class TopicOpener:
             folder,
             self._resources,
             report=self.report,
-            proved_end=self._proved.get(partition, Offset(0)) if summary is None else summary.end,
+            proved_end=self.proved_end(topic, partition),
         )
 
     def _look(self, folder: Path, end: Offset) -> PartitionState:
         """Look at the files of a partition at rest. What is wrong is reported and logged: nobody waits for it."""
         found = RecoveryReport()
-        state = look_at_partition(folder, self._resources, report=found, proved_end=end)
+        state = look_at_partition(folder, self._disk, self._settings, report=found, proved_end=end)
         for damage in found.damages:
             _logger.error("%s", damage.message)
         for one in (*found.cuts, *found.notes):

@@ -153,7 +153,10 @@ def recover_newest(
             proof = find_proof(file, segment.path, position, size, expected)
             why = f"offset {proof[0]} at byte {proof[1]} was written after it was synced" if proof else ""
             if not why and size < reserved_bytes:
-                why = f"the file has {size} bytes, and {reserved_bytes} were reserved: it was cut, or is an older copy"
+                why = (
+                    f"the file has {size} bytes, and {names.CHECKPOINT} says that {reserved_bytes} were reserved: one "
+                    "of them was cut, or is an older copy"
+                )
         if why:
             if run.damage is not None:
                 why = f"{run.damage.message.partition(' should be: ')[2].partition('. Nothing was cut')[0]}, and {why}"

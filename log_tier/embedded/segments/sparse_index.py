@@ -20,9 +20,10 @@ import google_crc32c
 
 from log_tier.model.identifiers import Offset
 
-__all__ = ["INDEX_HEADER_BYTES", "SparseIndex", "encode_entries", "encode_index_header"]
+__all__ = ["INDEX_ENTRY_BYTES", "INDEX_HEADER_BYTES", "SparseIndex", "encode_entries", "encode_index_header"]
 
 INDEX_HEADER_BYTES: Final = 16
+INDEX_ENTRY_BYTES: Final = 16
 
 _HEADER: Final = struct.Struct("<4sIQ")
 _PLACE: Final = struct.Struct("<QI")

@@ -18,7 +18,17 @@ from typing import Final, NamedTuple, Protocol
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import FolderInUse
 
-__all__ = ["NO_SPACE", "Disk", "File", "FileIdentity", "LocalDisk", "SyncFailed", "named", "replace_file"]
+__all__ = [
+    "NO_SPACE",
+    "Disk",
+    "File",
+    "FileIdentity",
+    "LocalDisk",
+    "SyncFailed",
+    "hold_lock",
+    "named",
+    "replace_file",
+]
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """A file cannot grow: the disk is full, or a quota or the limit of the process on a file's size (`ulimit -f`) is met.
@@ -259,20 +269,36 @@ class LocalDisk:
 
     def lock(self, path: Path) -> Callable[[], None]:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-            os.close(fd)
-            raise FolderInUse(
-                f"{path.parent} is open in another Duramen"
-                + (f", process {owner}" if owner else "")
-                + ": connect to that one, stop it, or choose another folder",
-                **({"pid": int(owner)} if owner.isdigit() else {}),
-            ) from error
+        _take_lock(fd, path)
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode("ascii"), 0)
         return _Lock(fd).release
+
+
+def hold_lock(path: Path) -> Callable[[], None]:
+    """Keep the owner of `path` away without changing anything, also on a file system that is read-only. Return what
+    lets go of it; a lock that is not there holds nothing. Raises `FolderInUse`.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return lambda: None
+    _take_lock(fd, path)
+    return _Lock(fd).release
+
+
+def _take_lock(fd: int, path: Path) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+        os.close(fd)
+        raise FolderInUse(
+            f"{path.parent} is open in another Duramen"
+            + (f", process {owner}" if owner else "")
+            + ": connect to that one, stop it, or choose another folder",
+            **({"pid": int(owner)} if owner.isdigit() else {}),
+        ) from error
 
 
 class _Lock:

@@ -35,7 +35,8 @@ class Damaged(DuramenError):
 class LogDamaged(Damaged):
     """A stored batch does not hold its checksum. Fields: `file`, `position`, `offset`.
 
-    Do: keep the folder; restore the named file from a copy. `duramen log dump FILE` shows what can be read.
+    Do: keep the folder; restore the named file from a copy. `duramen log verify DATA` names all that is damaged,
+    `duramen log dump FILE` shows what can be read.
     """
 
     code = "log_damaged"

@@ -227,6 +227,7 @@ def _check_marker(marker: _Marker, path: Path, *, partition: PartitionId, boot: 
             f"{path} was in use when the machine stopped (boot {marker.boot_id}, now {boot}), so what reached the "
             "disk is unknown: discard it and fold the log again",
             file=str(path),
+            boot=marker.boot_id,
         )
 
 

@@ -114,7 +114,7 @@ async def test_a_newest_segment_that_is_shorter_than_it_was_is_damage_at_whateve
             async with await open_log(cut, LARGE) as log:
                 (damage,) = log.recovery.damages
                 assert damage.fields == {"file": str(path), "position": ends[kept], "offset": kept}
-                assert f"{at} bytes, and {reserved} were reserved" in damage.message
+                assert f"{at} bytes, and checkpoint.json says that {reserved} were reserved" in damage.message
                 with pytest.raises(LogDamaged):
                     await log.append(topic.partition(ZERO), plain_batch("after"))
                 found, met = await readable(log, topic)

@@ -11,17 +11,9 @@ from duramen.cli.terminal.exits import ERROR, OK
 from duramen.cli.terminal.options import Json
 from duramen.cli.terminal.output import say
 
-__all__ = ["app"]
-
-app = typer.Typer(help="Look into the files of a log.", no_args_is_help=True, rich_markup_mode=None)
+__all__ = ["dump"]
 
 
-@app.callback()
-def _log() -> None:
-    pass
-
-
-@app.command()
 def dump(
     path: Annotated[
         Path,
@@ -41,7 +33,7 @@ def dump(
       duramen log dump duramen-data/log/topics/*/0 --records
       duramen log dump 00000000000000000000.log --json
     """
-    from duramen.cli.servers.findings import findings, say_batch, say_finding_json
+    from duramen.cli.files.stored_batches import findings, say_batch, say_finding_json
     from log_tier.embedded.segments.inspection import Damage, SegmentStart, StoredBatch, Tail
 
     code = OK

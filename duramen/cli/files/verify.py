@@ -1,0 +1,62 @@
+"""`duramen log verify`: which files of a data folder are damaged, and what to do about each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from duramen.cli.terminal.exits import ERROR, OK
+from duramen.cli.terminal.options import Json
+from duramen.cli.terminal.output import say, say_json
+from duramen.cli.terminal.text import counted
+from log_tier.model.finding import Finding
+
+__all__ = ["verify"]
+
+
+def verify(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A data folder: of `up`, of a log, or of a node.")],
+    json: Json = False,
+) -> int:
+    """Read all files of a data folder that nobody has open; name what is damaged, and what to do. Changes nothing.
+
+    Every batch of the log is checked against its checksums, its place and its order, with the code by which a start
+    recovers. So are the small files next to them, the structure of each index, and each snapshot in the folder. Notes
+    are what a crash leaves and the next start puts right. The exit code is 1 if something is damaged.
+
+    \b
+      duramen log verify duramen-data
+      duramen log verify /backup/duramen-data --json       # of a copy, while the server runs
+    """
+    from duramen.server.wiring.folder_verification import FolderVerification
+
+    looked = FolderVerification(data)
+    damaged = 0
+    for finding in looked.findings():
+        damaged += finding.is_damage
+        _say(finding, json)
+    seen = looked.log
+    if json:
+        counts = {"partitions": seen.partitions, "segments": seen.segments, "bytes": seen.bytes}
+        say_json(
+            {"kind": "summary", **counts, "indexes": looked.indexes, "snapshots": looked.snapshots, "damaged": damaged}
+        )
+    else:
+        whole = f"{damaged} damaged" if damaged else "nothing is damaged"
+        say(
+            f"{whole}: {counted(seen.partitions, 'partition')}, {counted(seen.segments, 'segment')} with "
+            f"{counted(seen.bytes, 'byte')}, {looked.indexes:,} {'index' if looked.indexes == 1 else 'indexes'}, "
+            f"{counted(looked.snapshots, 'snapshot')}"
+        )
+    return ERROR if damaged else OK
+
+
+def _say(finding: Finding, json: bool) -> None:
+    if not json:
+        say(f"{'DAMAGED' if finding.is_damage else 'note   '}  {finding.message}")
+        return
+    kind = "damage" if finding.is_damage else "note"
+    place = {"position": finding.position, "offset": finding.offset}
+    say_json({"kind": kind, "file": str(finding.file), **place, "message": finding.message})

@@ -1,0 +1,100 @@
+"""Verification finds what opening would refuse, cut or go on without, by file, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from kit.log.engine_steps import HOME, open_log
+from kit.log.memory_disk import MemoryDisk
+from kit.log.sample_batches import keys_of
+from kit.log.stopped_logs import KINDS, LIVES, OPTIONS, PARTITIONS, Stopped, changes_of, damaged_disk, kind_of
+
+from log_tier.embedded.verification import LogVerification, verify_log
+from log_tier.model.errors import DuramenError, FolderInUse, InvalidRequest
+from log_tier.model.finding import Finding
+from log_tier.model.identifiers import Offset
+
+
+def verified(disk: MemoryDisk, seen: LogVerification | None = None) -> list[Finding]:
+    before = {path: bytes(inode.content) for path, inode in disk.files.items()}
+    steps = disk.steps
+    found = list(verify_log(HOME, disk=disk, settings=OPTIONS, seen=seen))
+    assert ({path: bytes(inode.content) for path, inode in disk.files.items()}, disk.steps) == (before, steps)
+    assert not disk.locks, "the lock is held on"
+    return found
+
+
+async def loses_nothing(stopped: Stopped, disk: MemoryDisk) -> bool:
+    """Whether the log opens, serves all that was acknowledged, and has nothing to say."""
+    try:
+        log = await open_log(disk, OPTIONS)
+    except DuramenError:
+        return False
+    async with log:
+        if log.recovery.cuts or log.recovery.damages:
+            return False
+        for number in range(PARTITIONS):
+            found: dict[int, bytes] = {}
+            try:
+                async for chunk in log.read(stopped.topic.partition(number), Offset(0), follow=False, chunk_bytes=1):
+                    found.update(keys_of([chunk.data]))
+            except DuramenError:
+                return False
+            if found != stopped.kept[number]:
+                return False
+    return True
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "together"])
+def test_a_log_that_was_closed_has_no_findings(alone: bool) -> None:
+    seen = LogVerification()
+    stopped = LIVES[True, alone]
+    assert verified(damaged_disk(stopped), seen) == []
+    segments = [path for path in stopped.files if kind_of(path) == "segment"]
+    assert seen == LogVerification(1, PARTITIONS, len(segments), sum(len(stopped.files[path]) for path in segments))
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "together"])
+def test_a_log_that_was_killed_has_no_damage(alone: bool) -> None:
+    assert [found for found in verified(damaged_disk(LIVES[False, alone])) if found.is_damage] == []
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "together"])
+async def test_what_is_damaged_is_named(kind: str, clean: bool, alone: bool) -> None:
+    """The only changes that have no finding are those by which nothing is lost, and no segment of a closed log has
+    one.
+    """
+    stopped = LIVES[clean, alone]
+    every = 41 if os.environ.get("DURAMEN_CAMPAIGN") else 1601
+    failures: list[str] = []
+    for path in sorted(stopped.files):
+        if kind_of(path) != kind or kind == "lock":
+            continue
+        for what, data in changes_of(stopped, path, every=every):
+            if data == stopped.files[path]:
+                continue
+            if (clean, alone, what) == (False, True, "replaced by an older copy"):
+                continue  # as in `test_damage.py`: no file but this one ever held the last commits
+            disk = damaged_disk(stopped, path, data)
+            found = verified(disk)
+            if any(path.name in each.message for each in found):
+                continue
+            if not (clean and kind == "segment") and await loses_nothing(stopped, disk):
+                continue
+            failures.append(f"{path.parent.name}/{path.name}: {what}: {[each.message for each in found]}")
+    assert failures == []
+
+
+def test_a_log_that_is_open_is_not_looked_at(tmp_path: Path) -> None:
+    disk = damaged_disk(LIVES[True, False])
+    release = disk.lock(HOME / "lock")
+    with pytest.raises(FolderInUse):
+        list(verify_log(HOME, disk=disk, settings=OPTIONS))
+    release()
+    with pytest.raises(InvalidRequest, match=r"no log's folder: name the one that holds duramen\.json"):
+        list(verify_log(tmp_path))
