@@ -34,8 +34,9 @@ from typing import Any, Final, NamedTuple
 from lmdb.verify import VerifyError, verify
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
-from log_tier.model.errors import DiskFailed, DiskFull, DuramenError, FolderReadOnly, IndexDamaged
+from log_tier.model.errors import DiskFailed, DiskFull, DuramenError, FolderReadOnly, IndexDamaged, UnknownFormat
 from log_tier.model.identifiers import PartitionId
+from log_tier.model.sealed_json import SealedKind
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, READABLE_VERSIONS
 from serving_tier.index.lmdb.pages import METAS_BYTES_MAX, NoMetaPage, newest_meta
 from serving_tier.index.lmdb.summary import IndexSummary
@@ -67,6 +68,16 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 # A file where a folder has to be, or the other way round: something else took the index's place.
 _MISPLACED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP})
+
+
+_KIND: Final = SealedKind(
+    _FORMAT,
+    INDEX_FORMAT_VERSION,
+    bytes_max=_MARKER_BYTES_MAX,
+    damage=IndexDamaged,
+    remedy="discard the folder and fold the log again",
+    upgrade="discard the folder and fold the log again",
+)
 
 
 class _Marker(NamedTuple):
@@ -202,12 +213,17 @@ def verify_index(path: Path) -> None:
 def _read_marker(path: Path) -> _Marker:
     file = f"{path}/{MARKER_FILE}"  # a `Path` costs as much as the read
     try:
-        fields = json.loads(_beginning(file, _MARKER_BYTES_MAX)[0].decode())
+        data, _ = _beginning(file, _MARKER_BYTES_MAX)
+        fields = json.loads(data.decode())
+        if "check" in fields:  # earlier versions wrote none
+            fields = _KIND.parse(data, file)
         marker = _Marker(**fields)
     except FileNotFoundError as error:
         raise IndexDamaged(f"{path} holds files and no {MARKER_FILE}: discard it", file=file) from error
     except (ValueError, TypeError) as error:
         raise IndexDamaged(f"{file} cannot be read ({error}): discard the folder", file=file) from error
+    except UnknownFormat as error:
+        raise IndexDamaged(error.message, file=file) from error
     if marker.format != _FORMAT or marker.version not in READABLE_VERSIONS:
         raise IndexDamaged(
             f"{file} tells of {marker.format!r} version {marker.version}, this process has {_FORMAT!r} version "
@@ -234,11 +250,12 @@ def _check_marker(marker: _Marker, path: Path, *, partition: PartitionId, boot: 
 def _write_marker(path: Path, marker: _Marker, *, durable: bool) -> None:
     """Replace the marker so that a crash leaves the old one or the new one; `durable`: with two syncs."""
     fields = marker._asdict()
+    del fields["format"], fields["version"]
     if fields["summary"] is None:
         del fields["summary"]
     new = new_file(path / MARKER_FILE)
     with open(new, "wb") as file:
-        file.write(json.dumps(fields, indent=1).encode("utf-8"))
+        file.write(_KIND.write(fields))
         if durable:
             file.flush()
             os.fsync(file.fileno())

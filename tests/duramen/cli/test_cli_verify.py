@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kit.deadlines import wait_until
+from kit.index.marker import change_marker
 
 import duramen
 from duramen.cli import run
@@ -109,9 +110,7 @@ def test_a_folder_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_an_index_that_was_in_use_when_the_machine_stopped(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    marker = one(data, "index/*/0/index.json")
-    fields = json.loads(marker.read_text())
-    marker.write_text(json.dumps({**fields, "clean": False, "boot_id": "another"}))
+    change_marker(one(data, "index/*/0"), lambda fields: fields.update(clean=False, boot_id="another"))
     findings, summary = verify(capsys, data, code=0)
     assert [finding["kind"] for finding in findings] == ["note"]
     assert "was in use when the machine stopped" in findings[0]["message"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from kit.index.marker import change_marker
 from serving_tier.index.lmdb.environment import MAP_BYTES_MAX, open_environment
 from serving_tier.index.lmdb.format import STATE, State
-from serving_tier.names import MARKER_FILE
 
 __all__ = ["forget_last_batch"]
 
@@ -19,6 +18,4 @@ def forget_last_batch(folder: Path) -> None:
         state = State.unpack(txn.get(STATE, db=databases.meta))
         txn.put(STATE, state._replace(last=None).pack(), db=databases.meta)
     env.close()
-    marker = json.loads((folder / MARKER_FILE).read_bytes())
-    del marker["summary"]
-    (folder / MARKER_FILE).write_text(json.dumps(marker))
+    change_marker(folder, lambda fields: fields.pop("summary"))

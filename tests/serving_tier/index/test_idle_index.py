@@ -11,6 +11,7 @@ from typing import Any
 
 import lmdb
 import pytest
+from kit.index.marker import change_marker
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
 from log_tier.model.errors import IndexDamaged, InvalidKey, LimitExceeded, Overloaded, ShuttingDown
@@ -276,10 +277,7 @@ def test_a_marker_of_an_earlier_version_has_the_file_opened(tmp_path: Path) -> N
     index, log = opened(folder, environments), StoredLog()
     index.apply(log.append(put(b"a", b"1")))
     index.close()
-    marker = folder / "index.json"
-    document = json.loads(marker.read_bytes())
-    del document["summary"]
-    marker.write_text(json.dumps(document))
+    change_marker(folder, lambda fields: fields.pop("summary"))
     assert LmdbIndex.at_rest(folder, partition=PartitionId(TABLE, PARTITION), environments=environments) is None
     index = opened(folder, environments)
     assert index.get_value(b"a") == b"1"
@@ -292,15 +290,13 @@ def test_a_file_that_is_not_what_the_marker_says_is_refused(tmp_path: Path, dama
     index, log = opened(folder, environments), StoredLog()
     index.apply(log.append(put(b"a", b"1")))
     index.close()
-    marker = folder / "index.json"
     if damage == "another file":
         (folder / "data.mdb").write_bytes(bytes(8192))
     elif damage == "no file":
         (folder / "data.mdb").unlink()
     else:
-        document = json.loads(marker.read_bytes())
-        document["summary"]["state"] = [5, 5, 0] if damage == "a summary that lies" else "none"
-        marker.write_text(json.dumps(document))
+        state = [5, 5, 0] if damage == "a summary that lies" else "none"
+        change_marker(folder, lambda fields: fields["summary"].update(state=state))
     with pytest.raises(IndexDamaged, match="discard"):
         resting(folder, environments).get_value(b"a")
 

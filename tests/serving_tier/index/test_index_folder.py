@@ -9,7 +9,7 @@ from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
 from log_tier.model.errors import IndexDamaged
 from log_tier.model.identifiers import Partition, PartitionId, TableId, table_id_from_bytes
-from serving_tier.index.lmdb.folder import claim_folder, read_boot_id, verify_index
+from serving_tier.index.lmdb.folder import claim_folder, read_boot_id, summary_of_folder, verify_index
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 OTHER = table_id_from_bytes(bytes(16))
@@ -57,6 +57,7 @@ def test_the_marker_says_unclean_while_the_index_is_open(folder: Path) -> None:
     index.close()
     marker = json.loads((folder / "index.json").read_bytes())
     summary = marker.pop("summary")
+    assert len(marker.pop("check")) == 8
     assert (summary["state"][:3], summary["start"], summary["keys"]) == ([999, 1_000_000, 0], 0, 1000)
     assert summary["state"][3][:5] == [950, 50, 1_000_000, 0, 0]
     assert marker == {
@@ -67,6 +68,25 @@ def test_the_marker_says_unclean_while_the_index_is_open(folder: Path) -> None:
         "boot_id": "first",
         "clean": True,
     }
+
+
+def test_no_flipped_bit_of_a_marker_passes(folder: Path) -> None:
+    """What is at rest is answered from the marker: keys, expiries, and the applied offset until the file is opened."""
+    marker = (folder / "index.json").read_bytes()
+    for bit in range(len(marker) * 8):
+        flipped = bytearray(marker)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (folder / "index.json").write_bytes(flipped)
+        with pytest.raises(IndexDamaged, match=r"index\.json"):
+            summary_of_folder(folder, partition=PartitionId(TABLE, PARTITION), boot="first")
+
+
+def test_a_marker_of_an_earlier_version_has_no_checksum(folder: Path) -> None:
+    fields = json.loads((folder / "index.json").read_bytes())
+    del fields["check"]
+    (folder / "index.json").write_text(json.dumps(fields))
+    open_at(folder).close()
+    assert "check" in json.loads((folder / "index.json").read_bytes())
 
 
 def test_another_tables_index_is_refused(folder: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import lmdb
 import pytest
+from kit.index.marker import change_marker
 from kit.log.stored_log import PARTITION, TABLE, Said, StoredLog, add, delete, noop, put
 
 from log_tier.model.identifiers import Offset, PartitionId
@@ -77,9 +78,12 @@ def written(fixture: dict[str, Any], folder: Path) -> None:
             for key, row in rows:
                 txn.put(bytes.fromhex(key), bytes.fromhex(row), db=getattr(databases, name))
     env.close()
-    marker = json.loads((folder / "index.json").read_bytes())
-    del marker["summary"]
-    (folder / "index.json").write_text(json.dumps({**marker, "version": fixture["format"]}))
+
+    def as_then(fields: dict[str, Any]) -> None:
+        del fields["summary"]
+        fields["version"] = fixture["format"]
+
+    change_marker(folder, as_then)
 
 
 def test_the_same_batches_make_the_same_rows(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kit.index.marker import change_marker
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
 from log_tier.model.barrier import ORIGINAL
@@ -78,8 +79,7 @@ def test_the_row_of_the_start() -> None:
 
 def test_an_index_of_another_partition_inside_the_file_is_refused(tmp_path: Path) -> None:
     opened(tmp_path / "index").close()
-    marker = tmp_path / "index" / "index.json"
-    marker.write_text(marker.read_text().replace(f'"partition": {PARTITION}', '"partition": 4'))
+    change_marker(tmp_path / "index", lambda fields: fields.update(partition=4))
     with pytest.raises(IndexDamaged, match=r"partition .*4.*discard"):
         LmdbIndex.open(tmp_path / "index", partition=PartitionId(TABLE, Partition(4)))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.index.marker import change_marker
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
 from log_tier.model.errors import IndexDamaged
@@ -46,11 +46,8 @@ def at_rest(folder: Path) -> LmdbIndex | None:
     return LmdbIndex.at_rest(folder, partition=NAME, environments=OpenEnvironments(1))
 
 
-def change_marker(folder: Path, **fields: Any) -> None:
-    marker = folder / "index.json"
-    document = json.loads(marker.read_bytes())
-    document["summary"].update(fields)
-    marker.write_text(json.dumps(document))
+def change_summary(folder: Path, **fields: Any) -> None:
+    change_marker(folder, lambda marker: marker["summary"].update(fields))
 
 
 def test_a_file_that_is_still_the_same_is_not_opened(folder: Path, opened: list[str]) -> None:
@@ -72,7 +69,7 @@ def test_another_file_is_looked_at(folder: Path, opened: list[str], change: str)
     elif change == "touched":
         os.utime(data)
     else:
-        change_marker(folder, file=None)
+        change_summary(folder, file=None)
     opened.clear()
     index = at_rest(folder)
     assert index is not None
@@ -92,7 +89,7 @@ def test_damage_is_refused_before_anything_is_believed(folder: Path, damage: str
     else:
         data.unlink()
     if named != "as it was":
-        change_marker(folder, file=None if named == "not named" else "a word")
+        change_summary(folder, file=None if named == "not named" else "a word")
     with pytest.raises(IndexDamaged, match="discard"):
         at_rest(folder)
 
@@ -101,7 +98,7 @@ def test_damage_without_a_trace_in_the_files_times_is_refused_at_its_first_use(f
     data = folder / "data.mdb"
     data.write_bytes(bytes(data.stat().st_size))
     stat = data.stat()
-    change_marker(folder, file=[stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns])
+    change_summary(folder, file=[stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns])
     index = at_rest(folder)
     assert index is not None
     with pytest.raises(IndexDamaged, match="it is no LMDB file"):
