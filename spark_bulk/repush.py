@@ -40,12 +40,12 @@ from spark_bulk.runtime.partition_tasks import each_partition
 from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.runtime.work_folder import work_folder
 from spark_bulk.source.model.place import find_table
-from spark_bulk.source.table.copies import IndexCopy, Wanted, open_index_copy
-from spark_bulk.source.table.index_file import IndexFile
+from spark_bulk.source.table.copies import IndexCopy, WantedCopy, open_index_copy
+from spark_bulk.source.table.index_file import ClosedIndexFile
 
-__all__ = ["Change", "repush"]
+__all__ = ["RowChange", "repush"]
 
-Change = Callable[[bytes, bytes], tuple[bytes, bytes] | None]
+RowChange = Callable[[bytes, bytes], tuple[bytes, bytes] | None]
 """Makes of a key and its value another pair, or None for a row that is left out. It runs in Spark's tasks, perhaps more
 than once for a row."""
 
@@ -61,7 +61,7 @@ def repush(
     at: str,
     table: str,
     url: str,
-    function: Change | None = None,
+    function: RowChange | None = None,
     into: str | None = None,
     token: str | Token | None = None,
     snapshots: str = "",
@@ -83,7 +83,7 @@ def repush(
     plan = plan_build(place, token=token, **how)
 
     def take(partition: Partition) -> Iterator[pa.RecordBatch]:
-        wanted = Wanted(
+        wanted = WantedCopy(
             place.only(partition),
             partition,
             plan.bases[partition].offset,
@@ -126,7 +126,7 @@ def repush(
     return built.version
 
 
-def take_partition(plan: BuildPlan, wanted: Wanted, *, folder: Path) -> PartitionOutcome:
+def take_partition(plan: BuildPlan, wanted: WantedCopy, *, folder: Path) -> PartitionOutcome:
     """Write what a partition holds as a fresh index, in a new folder below `folder`, and store it.
 
     Raises what `open_index_copy` and `store_index` raise.
@@ -166,19 +166,19 @@ def take_partition(plan: BuildPlan, wanted: Wanted, *, folder: Path) -> Partitio
     return PartitionOutcome(partition, manifest.keys, manifest=manifest)
 
 
-async def _opened(wanted: Wanted) -> tuple[IndexFile | None, IndexCopy]:
+async def _opened(wanted: WantedCopy) -> tuple[ClosedIndexFile | None, IndexCopy]:
     """The state's file, mapped; its folder is gone already."""
     async with open_index_copy(wanted) as copy_found:
-        return None if copy_found.data is None else IndexFile.open(copy_found.data), copy_found
+        return None if copy_found.data is None else ClosedIndexFile.open(copy_found.data), copy_found
 
 
-def changed_rows(plan: BuildPlan, manifest: SnapshotManifest, function: Change | None) -> Iterator[pa.RecordBatch]:
+def changed_rows(plan: BuildPlan, manifest: SnapshotManifest, function: RowChange | None) -> Iterator[pa.RecordBatch]:
     """The rows of a snapshot of the build, changed by the function, as `ROW_COLUMNS`."""
     work = Path(tempfile.mkdtemp(prefix="duramen-repush-", dir=work_folder()))
     try:
         index = work / "index"
         wait_for(install_snapshot(plan.store(), manifest.path, index, partition=manifest.partition_id))
-        file = IndexFile.open(index / DATA_FILE)
+        file = ClosedIndexFile.open(index / DATA_FILE)
     finally:
         rmtree(work, ignore_errors=True)
     with file:
@@ -188,7 +188,7 @@ def changed_rows(plan: BuildPlan, manifest: SnapshotManifest, function: Change |
             yield batch if function is None else _changed(batch, function)
 
 
-def _changed(batch: pa.RecordBatch, function: Change) -> pa.RecordBatch:
+def _changed(batch: pa.RecordBatch, function: RowChange) -> pa.RecordBatch:
     """A batch, each row through the function. Raises `InvalidValue` for what is neither a pair of bytes nor None."""
     found: list[tuple[bytes, bytes, int | None]] = []
     for key, value, due in zip(*(column.to_pylist() for column in batch.columns), strict=True):

@@ -14,7 +14,7 @@ from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
-from router.data.gather.pending_calls import Written
+from router.data.gather.pending_calls import CallOutcome
 from router.data.requests import ReadResult
 
 __all__ = ["WINDOW_RECORDS", "get_many", "put_window"]
@@ -86,7 +86,7 @@ async def put_window(
         _check_pairs(window, begin)
         raise
     model = record_of(Operation.PUT, b"k", b"", ttl=ttl)
-    calls: list[tuple[Partition, asyncio.Future[Written]]] = []
+    calls: list[tuple[Partition, asyncio.Future[CallOutcome]]] = []
     with _Together(calls):
         for partition in map(Partition, range(count)):
             for first, last in _pieces(values[partition]):

@@ -35,7 +35,7 @@ made), `reading.py` (which reader a file needs), the readers `csv_rows.py`, `jso
 """
 
 from duramen.loading.errors import ExtraMissing, FileChanged, FileRefused, LoadRefused, RowRefused
-from duramen.loading.identity import FileIdentity, identify, producer_name
+from duramen.loading.identity import ContentIdentity, identify, producer_name
 from duramen.loading.options import FORMATS, FileFormat, LoadOptions, format_of
 from duramen.loading.reading import read_rows
 from duramen.loading.rejects import RejectsFile
@@ -44,10 +44,10 @@ from duramen.loading.run import LoadProgress, LoadSummary, load_file
 
 __all__ = [
     "FORMATS",
+    "ContentIdentity",
     "ExtraMissing",
     "FileChanged",
     "FileFormat",
-    "FileIdentity",
     "FileRefused",
     "LoadOptions",
     "LoadProgress",

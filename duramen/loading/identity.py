@@ -12,10 +12,10 @@ from duramen.loading.options import FileFormat, LoadOptions
 from duramen.loading.reading import open_file
 from log_tier.model.identifiers import TableId
 
-__all__ = ["FileIdentity", "identify", "producer_name"]
+__all__ = ["ContentIdentity", "identify", "producer_name"]
 
 
-class FileIdentity(NamedTuple):
+class ContentIdentity(NamedTuple):
     """A file's content, and how the file looked when that was read."""
 
     content: str
@@ -34,14 +34,14 @@ class FileIdentity(NamedTuple):
             )
 
 
-def identify(path: Path) -> FileIdentity:
+def identify(path: Path) -> ContentIdentity:
     """Read a file once and name its content. About a second per gigabyte. Raises `FileRefused`."""
     with open_file(path) as file:
         before = os.fstat(file.fileno())
         digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
-    return FileIdentity(digest.hexdigest(), before.st_size, before.st_mtime_ns)
+    return ContentIdentity(digest.hexdigest(), before.st_size, before.st_mtime_ns)
 
 
-def producer_name(identity: FileIdentity, file_format: FileFormat, options: LoadOptions, table_id: TableId) -> str:
+def producer_name(identity: ContentIdentity, file_format: FileFormat, options: LoadOptions, table_id: TableId) -> str:
     """The name under which this load writes."""
     return f"load {identity.content} {identity.size} {file_format} {options.digest()} {table_id}"

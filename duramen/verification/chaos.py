@@ -18,7 +18,7 @@ from typing import Final
 
 from duramen.verification.cluster import HEAL_S, Cluster
 
-__all__ = ["Fault", "FaultEvent", "Faults", "break_children", "child_faults", "within"]
+__all__ = ["ChaosFault", "FaultEvent", "Faults", "break_children", "child_faults", "within"]
 
 # Between two faults, in seconds: long enough that something happens, short enough that many meet a restart under way.
 _CALM_S: Final = (0.2, 1.5)
@@ -29,7 +29,7 @@ _KILLS: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ChaosFault:
     """Something that can be broken."""
 
     what: str
@@ -56,7 +56,7 @@ class FaultEvent:
 class Faults:
     """Causes one fault at a time until it is stopped, and counts them."""
 
-    def __init__(self, faults: Sequence[Fault], *, seed: str, calm_s: tuple[float, float] = _CALM_S) -> None:
+    def __init__(self, faults: Sequence[ChaosFault], *, seed: str, calm_s: tuple[float, float] = _CALM_S) -> None:
         """`calm_s`: the least and the most seconds between two."""
         self._faults = list(faults)
         self._random = random.Random(f"{seed}/faults")
@@ -83,7 +83,7 @@ class Faults:
                 self.happened.append(FaultEvent(fault.what, fault.whom, start_ns, time.monotonic_ns()))
 
 
-def child_faults(cluster: Cluster) -> list[Fault]:
+def child_faults(cluster: Cluster) -> list[ChaosFault]:
     """Kills and pauses of the processes that a cluster has now. One that is killed is started again by its parent."""
     roles = [str(child["role"]) for child in cluster.children.values()]
 
@@ -91,7 +91,7 @@ def child_faults(cluster: Cluster) -> list[Fault]:
         alive = sorted((name, int(child["pid"])) for name, child in cluster.children.items() if child["role"] == role)
         return chance.choice(alive)[1] if alive else None
 
-    def kill(role: str) -> Fault:
+    def kill(role: str) -> ChaosFault:
         async def cause(chance: random.Random, stop: asyncio.Event) -> bool:
             pid = of(role, chance)
             if pid is not None:
@@ -99,9 +99,9 @@ def child_faults(cluster: Cluster) -> list[Fault]:
                     os.kill(pid, signal.SIGKILL)
             return pid is not None
 
-        return Fault("killed", role, _KILLS * roles.count(role), cause)
+        return ChaosFault("killed", role, _KILLS * roles.count(role), cause)
 
-    def pause(role: str) -> Fault:
+    def pause(role: str) -> ChaosFault:
         async def cause(chance: random.Random, stop: asyncio.Event) -> bool:
             pid = of(role, chance)
             if pid is None:
@@ -114,7 +114,7 @@ def child_faults(cluster: Cluster) -> list[Fault]:
                     os.kill(pid, signal.SIGCONT)
             return True
 
-        return Fault("paused", role, (1 - _KILLS) * roles.count(role), cause)
+        return ChaosFault("paused", role, (1 - _KILLS) * roles.count(role), cause)
 
     return [make(role) for role in dict.fromkeys(roles) for make in (kill, pause)]
 

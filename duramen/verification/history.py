@@ -10,11 +10,11 @@ from typing import Any, Final, Literal
 
 from log_tier.model.errors import InvalidRequest
 
-__all__ = ["HISTORY_VERSION", "Call", "History", "LogRecord", "Outcome", "read_history", "write_history"]
+__all__ = ["HISTORY_VERSION", "Call", "CallResult", "History", "LogRecord", "read_history", "write_history"]
 
 HISTORY_VERSION: Final = 1
 
-Outcome = Literal["ok", "rejected", "failed", "unknown"]
+CallResult = Literal["ok", "rejected", "failed", "unknown"]
 """`failed`: nothing was done, for sure. `unknown`: a write that may be in the log, once, or not at all."""
 
 
@@ -31,7 +31,7 @@ class Call:
     end_ns: int = 0
     partition: int = -1
     arguments: dict[str, Any] = field(default_factory=dict)
-    outcome: Outcome = "failed"
+    outcome: CallResult = "failed"
     reply: dict[str, Any] = field(default_factory=dict)
 
 

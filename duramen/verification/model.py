@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from duramen.verification.history import LogRecord
 
-__all__ = ["KEYLESS", "PartitionModel", "Verdict"]
+__all__ = ["KEYLESS", "PartitionModel", "RecordOutcome"]
 
 KEYLESS: Final = frozenset({"noop", "barrier"})
 """Operations that change no key."""
@@ -25,7 +25,7 @@ KEYLESS: Final = frozenset({"noop", "barrier"})
 _EMPTY: Final = "empty:"
 
 
-class Verdict(NamedTuple):
+class RecordOutcome(NamedTuple):
     """What became of a record."""
 
     effective: bool
@@ -81,7 +81,7 @@ class PartitionModel:
 
     def __init__(self, records: Iterable[LogRecord]) -> None:
         self.records: dict[int, LogRecord] = {}
-        self.verdicts: dict[int, Verdict] = {}
+        self.verdicts: dict[int, RecordOutcome] = {}
         self.latest = -1
         self.ends: set[int] = {-1}
         """Offsets at which a state may be seen: the ends of batches."""
@@ -114,13 +114,13 @@ class PartitionModel:
         if self._is_late(group):
             for record in group:
                 original = self._first.get((record.producer, record.sequence), -1)
-                self.verdicts[record.offset] = Verdict(False, duplicate_of=original)
+                self.verdicts[record.offset] = RecordOutcome(False, duplicate_of=original)
             return
         written: dict[str, tuple[int, str | None]] = {}
         verdicts = [self._judge(record, written, before) for record in group]
         rejected = next((verdict.rejected for verdict in verdicts if verdict.rejected), "")
         if rejected:  # one record's rejection takes the whole group with it
-            verdicts = [Verdict(False, rejected=rejected)] * len(group)
+            verdicts = [RecordOutcome(False, rejected=rejected)] * len(group)
         else:
             live = self._live[-1][1]
             for key, (offset, value) in written.items():
@@ -140,7 +140,7 @@ class PartitionModel:
         self._first.update(((record.producer, record.sequence), record.offset) for record in group)
         return False
 
-    def _judge(self, record: LogRecord, written: dict[str, tuple[int, str | None]], before: int) -> Verdict:
+    def _judge(self, record: LogRecord, written: dict[str, tuple[int, str | None]], before: int) -> RecordOutcome:
         version, value = written.get(record.key) or self.at(record.key, before)
         if value is None:
             version = -1
@@ -149,15 +149,15 @@ class PartitionModel:
             or (record.condition == "present" and version < 0)
             or (record.condition == "version" and version != record.version)
         ):
-            return Verdict(False, rejected="condition_failed")
+            return RecordOutcome(False, rejected="condition_failed")
         if record.operation in KEYLESS:
-            return Verdict(record.operation == "barrier")
+            return RecordOutcome(record.operation == "barrier")
         after, result, refused = _effect(record, value)
         if refused:
-            return Verdict(False, rejected=refused)
+            return RecordOutcome(False, rejected=refused)
         if value is not None or after is not None:
             written[record.key] = (record.offset, after)
-        return Verdict(True, result=result)
+        return RecordOutcome(True, result=result)
 
     def _pass_barrier(self, group: list[LogRecord]) -> None:
         for record in group:

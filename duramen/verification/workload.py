@@ -17,7 +17,7 @@ from duramen.client.model.results import Change
 from duramen.client.scan import ScanRange, scan_table
 from duramen.client.table import Table
 from duramen.verification import observations as truth
-from duramen.verification.history import Call, Outcome
+from duramen.verification.history import Call, CallResult
 from log_tier.model.errors import DuramenError, Rejected, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import Operation
@@ -58,7 +58,7 @@ class Recorder:
         self.calls.append(call)
         return call
 
-    def end(self, call: Call, outcome: Outcome, **reply: Any) -> None:
+    def end(self, call: Call, outcome: CallResult, **reply: Any) -> None:
         """Record the end of a call: its outcome and its reply."""
         call.end_ns, call.outcome, call.reply = self.clock(), outcome, reply
 

@@ -21,8 +21,8 @@ from dataclasses import replace
 from log_tier.catalog.actions import Action, JobKind
 from log_tier.catalog.cluster_map import EMPTY, ClusterMap, TableEntry, VersionEntry
 from log_tier.catalog.commands import ClearTable
-from log_tier.catalog.decisions import Refusal
-from log_tier.catalog.jobs import Argument, Job, JobTasks, Task
+from log_tier.catalog.decisions import CommandRefused
+from log_tier.catalog.jobs import ArgumentValue, Job, JobTasks, Task
 from log_tier.catalog.version_fold import add_version, check_alone, lacking, with_version
 from log_tier.model.identifiers import Offset
 
@@ -41,16 +41,18 @@ def begin_clear(cluster: ClusterMap, offset: Offset, time_ms: int, command: Clea
     """Check a clearing against the map, and take its first step; the map, and the job, whose id is `offset`."""
     table = cluster.tables.get(command.table)
     if table is None:
-        raise Refusal(f"no table has the id {command.table}: it was dropped, or never was")
+        raise CommandRefused(f"no table has the id {command.table}: it was dropped, or never was")
     if len(command.offsets) != table.partitions:
-        raise Refusal(f"table {table.name} has {table.partitions} partitions, and {len(command.offsets)} were named")
+        raise CommandRefused(
+            f"table {table.name} has {table.partitions} partitions, and {len(command.offsets)} were named"
+        )
     check_alone(cluster, table)
     url = empty_url(command.offsets, offset)
     cluster, number = add_version(cluster, table, url, time_ms)
     table = cluster.tables[table.id]
     version = table.version(number)
     assert version is not None, f"version {number} of {table.name} was added"
-    arguments: dict[str, Argument] = {"table": table.id, "url": url, "version": number, "keep": command.keep}
+    arguments: dict[str, ArgumentValue] = {"table": table.id, "url": url, "version": number, "keep": command.keep}
     tasks = JobTasks(_stages(table, version))
     return cluster, Job(offset, JobKind.CLEAR.value, table.name, "running", tasks, time_ms, arguments)
 

@@ -13,7 +13,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Final, Literal, get_origin, get_type_hints
 
 from log_tier.catalog.cluster_map import SnapshotEntry
-from log_tier.catalog.jobs import Argument
+from log_tier.catalog.jobs import ArgumentValue
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import InvalidRequest, LimitExceeded, UnknownFormat
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId, partition_id
@@ -103,7 +103,7 @@ class TaskPlan:
     table: TableId
     partition: Partition
     node: str
-    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    arguments: Mapping[str, ArgumentValue] = field(default_factory=dict)
 
     @property
     def partition_id(self) -> PartitionId:
@@ -118,7 +118,7 @@ class StartJob:
     kind: str
     subject: str
     tasks: tuple[TaskPlan, ...]
-    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    arguments: Mapping[str, ArgumentValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.identifiers import Offset
 
-__all__ = ["DECISIONS_MAX", "Decision", "Decisions", "Refusal"]
+__all__ = ["DECISIONS_MAX", "CommandDecision", "CommandRefused", "Decisions"]
 
 # A sender asks within seconds what became of its command, and cannot have had many others overtake it by then.
 DECISIONS_MAX: Final = 1000
@@ -16,11 +16,11 @@ DECISIONS_MAX: Final = 1000
 _REMOVED_AT_ONCE: Final = 250
 
 
-class Refusal(Exception):
+class CommandRefused(Exception):
     """The fold refuses a command. The exception never leaves the fold, which records it as a decision."""
 
 
-class Decision(NamedTuple):
+class CommandDecision(NamedTuple):
     """What the fold made of a command."""
 
     offset: Offset
@@ -37,15 +37,15 @@ class Decisions:
     __slots__ = ("_count", "_numbered")
 
     def __init__(self) -> None:
-        self._numbered: PersistentMap[str, tuple[int, Decision]] = PersistentMap()
+        self._numbered: PersistentMap[str, tuple[int, CommandDecision]] = PersistentMap()
         self._count = 0
 
-    def get(self, command_id: str) -> Decision | None:
+    def get(self, command_id: str) -> CommandDecision | None:
         """The decision on a command; None where it is not known (any more)."""
         number, decision = self._numbered.get(command_id, (0, None))
         return decision if number > self._count - DECISIONS_MAX else None
 
-    def with_decision(self, command_id: str, decision: Decision) -> Decisions:
+    def with_decision(self, command_id: str, decision: CommandDecision) -> Decisions:
         """These decisions and one more. The caller has checked that `command_id` has none yet."""
         made = Decisions.__new__(Decisions)
         made._count = self._count + 1
@@ -59,7 +59,7 @@ class Decisions:
     def __len__(self) -> int:
         return min(self._count, DECISIONS_MAX)
 
-    def _known(self) -> dict[str, Decision]:
+    def _known(self) -> dict[str, CommandDecision]:
         first = self._count - DECISIONS_MAX
         return {key: decision for key, (number, decision) in self._numbered.items() if number > first}
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from log_tier.catalog import commands as c
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, NodeEntry, TableEntry
-from log_tier.catalog.decisions import Decision, Refusal
+from log_tier.catalog.decisions import CommandDecision, CommandRefused
 from log_tier.catalog.job_fold import (
     abort_job,
     clear_table,
@@ -32,7 +32,7 @@ _DROPPED_MAX: Final = 1000
 
 def fold_command(
     cluster: ClusterMap, offset: Offset, time_ms: int, command_id: str, command: c.Command
-) -> tuple[ClusterMap, Decision]:
+) -> tuple[ClusterMap, CommandDecision]:
     """The next map, and what became of the command. `time_ms`: the record's timestamp.
 
     A command whose id is known is void, and its decision is the first one's. O(size of the map) at worst.
@@ -43,9 +43,9 @@ def fold_command(
         return replace(cluster, version=offset), known
     try:
         after = _FOLDS[type(command)](cluster, offset, time_ms, command)
-        decision = Decision(offset, "")
-    except Refusal as refusal:
-        after, decision = cluster, Decision(offset, str(refusal))
+        decision = CommandDecision(offset, "")
+    except CommandRefused as refusal:
+        after, decision = cluster, CommandDecision(offset, str(refusal))
     return replace(after, version=offset, decisions=after.decisions.with_decision(command_id, decision)), decision
 
 
@@ -53,10 +53,10 @@ def _register_node(cluster: ClusterMap, _offset: Offset, _time_ms: int, command:
     try:
         check_name(command.node, what="node")
     except DuramenError as error:
-        raise Refusal(error.message) from error
+        raise CommandRefused(error.message) from error
     known = cluster.nodes.get(command.node)
     if known is not None and known.identity != command.identity and not command.take_over:
-        raise Refusal(
+        raise CommandRefused(
             f"node {command.node} is registered at {known.address or 'a program'} with the data folder "
             f"{known.identity}, this one is {command.identity}: give it another id; or, where the old folder is lost "
             "for good, start it with --take-over"
@@ -69,20 +69,22 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
     try:
         check_name(command.name)
     except DuramenError as error:
-        raise Refusal(error.message) from error
+        raise CommandRefused(error.message) from error
     if command.name.startswith(RESERVED_PREFIX):
-        raise Refusal(f"names that begin with {RESERVED_PREFIX} are Duramen's own; choose another than {command.name}")
+        raise CommandRefused(
+            f"names that begin with {RESERVED_PREFIX} are Duramen's own; choose another than {command.name}"
+        )
     if command.table in cluster.dropped and not command.adopted:
-        raise Refusal(f"the id {command.table} was a table's that was dropped; ids are never used again")
+        raise CommandRefused(f"the id {command.table} was a table's that was dropped; ids are never used again")
     same = cluster.tables.get(command.table)
     if same is not None and same.adopted and same.name != command.name:
-        raise Refusal(f"table {same.name!r} lies over topic {same.over} already: use it, or drop it first")
+        raise CommandRefused(f"table {same.name!r} lies over topic {same.over} already: use it, or drop it first")
     if same is not None or cluster.named(command.name) is not None:
-        raise Refusal(f"there is a table {command.name!r} already: choose another name, or drop it first")
+        raise CommandRefused(f"there is a table {command.name!r} already: choose another name, or drop it first")
     if not 1 <= command.partitions <= PARTITIONS_MAX:
-        raise Refusal(f"a table has 1 to {PARTITIONS_MAX} partitions, not {command.partitions}")
+        raise CommandRefused(f"a table has 1 to {PARTITIONS_MAX} partitions, not {command.partitions}")
     if command.starts and len(command.starts) != command.partitions:
-        raise Refusal(
+        raise CommandRefused(
             f"table {command.name} has {command.partitions} partitions, and {len(command.starts)} offsets at which "
             "they begin: name one for each, or none"
         )
@@ -91,7 +93,7 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
         raise _others_topic(command.name, command.over)
     nodes = candidates(cluster)
     if not 1 <= command.replicas <= min(len(nodes), REPLICAS_MAX):
-        raise Refusal(
+        raise CommandRefused(
             f"table {command.name} wants {command.replicas} replicas of each partition, and the nodes that can take "
             f"one are {', '.join(nodes) or 'none'}: start more nodes, or ask for fewer replicas"
         )
@@ -118,7 +120,7 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
 def _drop_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.DropTable) -> ClusterMap:
     table = cluster.tables.get(command.table)
     if table is None:
-        raise Refusal(f"no table has the id {command.table}: it was dropped, or never was")
+        raise CommandRefused(f"no table has the id {command.table}: it was dropped, or never was")
     cluster = undo_tasks_of(cluster, table)
     snapshots = cluster.snapshots
     for place in table.partition_ids():
@@ -134,7 +136,7 @@ def _drop_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.
 def _set_retention(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.SetRetention) -> ClusterMap:
     table = cluster.tables.get(command.table)
     if table is None:
-        raise Refusal(f"no table has the id {command.table}: it was dropped, or never was")
+        raise CommandRefused(f"no table has the id {command.table}: it was dropped, or never was")
     retention = _checked_retention(command)
     if table.adopted and retention.is_bounded:
         raise _others_topic(table.name, table.over)
@@ -146,22 +148,24 @@ def _checked_retention(command: c.CreateTable | c.SetRetention) -> Retention:
     try:
         return check_retention(Retention(command.retention_ms, command.retention_bytes))
     except DuramenError as error:
-        raise Refusal(error.message) from error
+        raise CommandRefused(error.message) from error
 
 
-def _others_topic(table: str, topic: str) -> Refusal:
-    return Refusal(f"the log of {table} is the topic {topic!r} of others: set the retention where the topic is")
+def _others_topic(table: str, topic: str) -> CommandRefused:
+    return CommandRefused(f"the log of {table} is the topic {topic!r} of others: set the retention where the topic is")
 
 
 def _add_snapshot(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.AddSnapshot) -> ClusterMap:
     snapshot = command.snapshot
     table = cluster.tables.get(snapshot.table)
     if table is None or not 0 <= snapshot.partition < table.partitions:
-        raise Refusal(f"snapshot {snapshot.id} is of {snapshot.table}/{snapshot.partition}, which does not exist")
+        raise CommandRefused(
+            f"snapshot {snapshot.id} is of {snapshot.table}/{snapshot.partition}, which does not exist"
+        )
     place = snapshot.partition_id
     known = cluster.snapshots.get(place, ())
     if any(entry.id == snapshot.id for entry in known):
-        raise Refusal(f"snapshot {snapshot.id} is known already")
+        raise CommandRefused(f"snapshot {snapshot.id} is known already")
     entries = tuple(sorted((*known, snapshot), key=lambda entry: (entry.offset, entry.id)))
     return replace(cluster, snapshots=cluster.snapshots.with_entry(place, entries))
 
@@ -171,7 +175,7 @@ def _forget_snapshots(cluster: ClusterMap, _offset: Offset, _time_ms: int, comma
     known = cluster.snapshots.get(place, ())
     gone = set(command.ids)
     if not gone <= {entry.id for entry in known}:
-        raise Refusal(f"not all of the snapshots {', '.join(sorted(gone))} are known")
+        raise CommandRefused(f"not all of the snapshots {', '.join(sorted(gone))} are known")
     left = tuple(entry for entry in known if entry.id not in gone)
     if left:
         return replace(cluster, snapshots=cluster.snapshots.with_entry(place, left))

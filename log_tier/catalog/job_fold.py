@@ -37,7 +37,7 @@ from log_tier.catalog.commands import (
     TaskPlan,
     TaskReady,
 )
-from log_tier.catalog.decisions import Refusal
+from log_tier.catalog.decisions import CommandRefused
 from log_tier.catalog.jobs import FINISHED, Job, JobState, JobTasks, Task, TaskState
 from log_tier.catalog.version_fold import (
     SWAP_KINDS,
@@ -96,7 +96,9 @@ def task_ready(cluster: ClusterMap, command: TaskReady) -> ClusterMap:
     """A move's target may be read from now on."""
     job, task = _task_of(cluster, command)
     if task.action != Action.MOVE or task.state != "waiting":
-        raise Refusal(f"task {command.task} of job {job.id} is a {task.action} in state {task.state}, no waiting move")
+        raise CommandRefused(
+            f"task {command.task} of job {job.id} is a {task.action} in state {task.state}, no waiting move"
+        )
     cluster = _with_role(cluster, task, task.node, "member")
     cluster = _with_role(cluster, task, str(task.arguments["from"]), "leaving")
     return _with_task(cluster, job, command.task, replace(task, state="ready"))
@@ -107,7 +109,9 @@ def task_done(cluster: ClusterMap, command: TaskDone) -> ClusterMap:
     job, task = _task_of(cluster, command)
     if task.action == Action.MOVE:
         if task.state != "ready":
-            raise Refusal(f"task {command.task} of job {job.id} is {task.state}: a move is done after it was ready")
+            raise CommandRefused(
+                f"task {command.task} of job {job.id} is {task.state}: a move is done after it was ready"
+            )
         cluster = _without_replica(cluster, task, str(task.arguments["from"]))
     elif task.action == Action.ADD:
         cluster = _with_role(cluster, task, task.node, "member")
@@ -130,9 +134,9 @@ def abort_job(cluster: ClusterMap, command: AbortJob) -> ClusterMap:
     """Undo what is not done."""
     job = _job_of(cluster, command.job)
     if job.state in ("done", "aborted"):
-        raise Refusal(f"job {job.id} is {job.state} already")
+        raise CommandRefused(f"job {job.id} is {job.state} already")
     if job.kind in SWAP_KINDS or is_swapping(job):
-        raise Refusal(
+        raise CommandRefused(
             f"job {job.id} may have put barriers into the log already: resume it, perhaps with another node, and roll "
             "back then"
         )
@@ -153,7 +157,7 @@ def resume_job(cluster: ClusterMap, command: ResumeJob) -> ClusterMap:
     """Let unfinished and failed tasks wait again, with other nodes where the command names them."""
     job = _job_of(cluster, command.job)
     if job.state not in ("running", "failed"):
-        raise Refusal(f"job {job.id} is {job.state}: there is nothing to resume")
+        raise CommandRefused(f"job {job.id} is {job.state}: there is nothing to resume")
     tasks = list(job.tasks)
     for number, task in enumerate(tasks):
         node = command.nodes.get(str(number), task.node)
@@ -189,15 +193,17 @@ def undo_tasks_of(cluster: ClusterMap, table: TableEntry) -> ClusterMap:
 def _begin(cluster: ClusterMap, plan: TaskPlan, *, ignoring: int = -1) -> tuple[ClusterMap, Task]:
     """Check a task against the map, and take its first step. `ignoring`: the job that it belongs to."""
     if plan.action not in _ACTIONS:
-        raise Refusal(f"there is no task {plan.action!r}; there are {', '.join(sorted(_ACTIONS))}")
+        raise CommandRefused(f"there is no task {plan.action!r}; there are {', '.join(sorted(_ACTIONS))}")
     table = cluster.tables.get(plan.table)
     if table is None:
-        raise Refusal(f"no table has the id {plan.table}: it was dropped, or never was")
+        raise CommandRefused(f"no table has the id {plan.table}: it was dropped, or never was")
     if not 0 <= plan.partition < table.partitions:
-        raise Refusal(f"table {table.name} has partitions 0 to {table.partitions - 1}, not {plan.partition}")
+        raise CommandRefused(f"table {table.name} has partitions 0 to {table.partitions - 1}, not {plan.partition}")
     where = cluster.name_of(plan.partition_id)
     if plan.action != Action.REMOVE and plan.node not in cluster.nodes:
-        raise Refusal(f"there is no node {plan.node!r}; registered are {', '.join(sorted(cluster.nodes)) or 'none'}")
+        raise CommandRefused(
+            f"there is no node {plan.node!r}; registered are {', '.join(sorted(cluster.nodes)) or 'none'}"
+        )
     task = Task(plan.action, table.id, plan.partition, plan.node, dict(plan.arguments))
     if plan.action in CHANGES_HOLDERS:
         _check_alone(cluster, task, where, ignoring)
@@ -205,18 +211,18 @@ def _begin(cluster: ClusterMap, plan: TaskPlan, *, ignoring: int = -1) -> tuple[
     if plan.action in SHORTENS_LOG:
         check_not_needed(table, plan.action)
     if plan.action in SHORTENS_LOG and table.adopted:
-        raise Refusal(f"the log of {where} is the topic {table.over!r} of others: it is theirs to {plan.action}")
+        raise CommandRefused(f"the log of {where} is the topic {table.over!r} of others: it is theirs to {plan.action}")
     held = table if plan.action != Action.COPY else _source_of(cluster, plan)
     partition = plan.partition if plan.action != Action.COPY else Partition(int(plan.arguments["source_partition"]))
     if plan.node not in held.readable(partition):
-        raise Refusal(f"node {plan.node} holds no replica of {held.name}/{partition}")
+        raise CommandRefused(f"node {plan.node} holds no replica of {held.name}/{partition}")
     return cluster, task
 
 
 def _source_of(cluster: ClusterMap, plan: TaskPlan) -> TableEntry:
     source = cluster.tables.get(TableId(str(plan.arguments.get("source_table"))))
     if source is None or not 0 <= int(plan.arguments.get("source_partition", -1)) < source.partitions:
-        raise Refusal(f"the copy into table {plan.table} names a source that does not exist")
+        raise CommandRefused(f"the copy into table {plan.table} names a source that does not exist")
     return source
 
 
@@ -230,7 +236,7 @@ def _check_alone(cluster: ClusterMap, begun: Task, where: str, ignoring: int) ->
                 and task.action in CHANGES_HOLDERS
                 and task.state not in ("done", "aborted")
             ):
-                raise Refusal(
+                raise CommandRefused(
                     f"the replicas of {where} are being changed by job {job.id} ({job.kind} {job.subject}): wait for "
                     "it, or abort it"
                 )
@@ -239,7 +245,7 @@ def _check_alone(cluster: ClusterMap, begun: Task, where: str, ignoring: int) ->
 def _begin_move(cluster: ClusterMap, table: TableEntry, task: Task, where: str) -> tuple[ClusterMap, Task]:
     source = str(task.arguments.get("from", ""))
     if source not in table.readable(task.partition):
-        raise Refusal(f"node {source or '(none)'} holds no replica of {where} that could be moved")
+        raise CommandRefused(f"node {source or '(none)'} holds no replica of {where} that could be moved")
     return _joined(cluster, table, task, where), task
 
 
@@ -250,9 +256,9 @@ def _begin_add(cluster: ClusterMap, table: TableEntry, task: Task, where: str) -
 def _begin_remove(cluster: ClusterMap, table: TableEntry, task: Task, where: str) -> tuple[ClusterMap, Task]:
     readable = table.readable(task.partition)
     if task.node not in readable:
-        raise Refusal(f"node {task.node} holds no replica of {where}")
+        raise CommandRefused(f"node {task.node} holds no replica of {where}")
     if len(readable) == 1:
-        raise Refusal(f"node {task.node} holds the only replica of {where}: move it instead")
+        raise CommandRefused(f"node {task.node} holds the only replica of {where}: move it instead")
     return _without_replica(cluster, task, task.node), replace(task, state="done")
 
 
@@ -265,7 +271,7 @@ _BEGINNINGS: Final[Mapping[str, Callable[[ClusterMap, TableEntry, Task, str], tu
 
 def _joined(cluster: ClusterMap, table: TableEntry, task: Task, where: str) -> ClusterMap:
     if any(replica.node == task.node for replica in table.assignments[task.partition]):
-        raise Refusal(f"node {task.node} holds a replica of {where} already")
+        raise CommandRefused(f"node {task.node} holds a replica of {where} already")
     assigned = (*table.assignments[task.partition], Assignment(task.node, "joining"))
     return _with_assigned(cluster, task, assigned)
 
@@ -296,19 +302,19 @@ def _undo(cluster: ClusterMap, task: Task) -> ClusterMap:
 def _task_of(cluster: ClusterMap, command: TaskReady | TaskDone | TaskFailed) -> tuple[Job, Task]:
     job = _job_of(cluster, command.job)
     if not 0 <= command.task < len(job.tasks):
-        raise Refusal(f"job {job.id} has {len(job.tasks)} tasks, not a task {command.task}")
+        raise CommandRefused(f"job {job.id} has {len(job.tasks)} tasks, not a task {command.task}")
     task = job.tasks[command.task]
     if task.node != command.node:
-        raise Refusal(f"task {command.task} of job {job.id} belongs to node {task.node}, not to {command.node}")
+        raise CommandRefused(f"task {command.task} of job {job.id} belongs to node {task.node}, not to {command.node}")
     if job.state != "running" or task.state in FINISHED:
-        raise Refusal(f"task {command.task} of job {job.id} is {task.state}, and the job is {job.state}")
+        raise CommandRefused(f"task {command.task} of job {job.id} is {task.state}, and the job is {job.state}")
     return job, task
 
 
 def _job_of(cluster: ClusterMap, job_id: int) -> Job:
     job = cluster.jobs.get(job_id)
     if job is None:
-        raise Refusal(f"there is no job {job_id} (any more): `duramen admin jobs` lists them")
+        raise CommandRefused(f"there is no job {job_id} (any more): `duramen admin jobs` lists them")
     return job
 
 
@@ -356,7 +362,9 @@ def _with_draining(cluster: ClusterMap, node: str, *, draining: bool) -> Cluster
     entry = cluster.nodes.get(node)
     if entry is None:
         if draining:
-            raise Refusal(f"there is no node {node!r}; registered are {', '.join(sorted(cluster.nodes)) or 'none'}")
+            raise CommandRefused(
+                f"there is no node {node!r}; registered are {', '.join(sorted(cluster.nodes)) or 'none'}"
+            )
         return cluster
     return replace(cluster, nodes={**cluster.nodes, node: replace(entry, draining=draining)})
 
@@ -365,7 +373,7 @@ def _with_replicas(cluster: ClusterMap, arguments: Mapping[str, int | str]) -> C
     table = cluster.tables.get(TableId(str(arguments.get("table"))))
     wanted = arguments.get("replicas")
     if table is None or not isinstance(wanted, int) or wanted < 1:
-        raise Refusal(f"set-replicas names table {arguments.get('table')!r} and {wanted!r} replicas")
+        raise CommandRefused(f"set-replicas names table {arguments.get('table')!r} and {wanted!r} replicas")
     return cluster.with_table(replace(table, replicas=wanted))
 
 

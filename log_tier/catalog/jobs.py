@@ -10,11 +10,11 @@ from typing import Final, Literal
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.identifiers import Partition, PartitionId, TableId, partition_id
 
-__all__ = ["FINISHED", "Argument", "Job", "JobState", "JobTasks", "Task", "TaskState"]
+__all__ = ["FINISHED", "ArgumentValue", "Job", "JobState", "JobTasks", "Task", "TaskState"]
 
 TaskState = Literal["waiting", "ready", "done", "failed", "aborted"]
 JobState = Literal["running", "done", "failed", "aborted"]
-Argument = int | str
+ArgumentValue = int | str
 
 FINISHED: Final = frozenset({"done", "failed", "aborted"})
 """States of tasks and jobs in which nobody works on them."""
@@ -30,7 +30,7 @@ class Task:
     partition: Partition
     node: str
     """The node that does the task."""
-    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    arguments: Mapping[str, ArgumentValue] = field(default_factory=dict)
     state: TaskState = "waiting"
     note: str = ""
     """What came of it: a result, or why it failed."""
@@ -117,7 +117,7 @@ class Job:
     tasks: JobTasks
     started_ms: int
     """The catalog's log time at its beginning; for people."""
-    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    arguments: Mapping[str, ArgumentValue] = field(default_factory=dict)
 
     def with_task(self, number: int, task: Task) -> Job:
         """The job with another entry of one of its tasks."""

@@ -21,7 +21,7 @@ from log_tier.model.identifiers import Offset
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from log_tier.rpc.wire import Wire
 
-__all__ = ["RemoteMaps", "View", "fetch_view"]
+__all__ = ["ClusterView", "RemoteMaps", "fetch_view"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _PAUSE_MAX_S: Final = 2.0
 _ITEM_BYTES: Final = 20
 
 
-class View:
+class ClusterView:
     """What a server says about the cluster."""
 
     __slots__ = ("log_url", "map", "role")
@@ -43,7 +43,7 @@ class View:
         self.role = message.role
 
 
-async def fetch_view(target: str, *, timeout: float) -> View:
+async def fetch_view(target: str, *, timeout: float) -> ClusterView:
     """Ask one server once. Raises `Disconnected`, `UnknownFormat`, `DeadlineExceeded`."""
     wire = Wire(target)
     try:
@@ -52,7 +52,7 @@ async def fetch_view(target: str, *, timeout: float) -> View:
             replies: Any = wire.stream(stub.Follow, cluster_pb2.FollowRequest(once=True))
             async with aclosing(replies) as views:
                 async for view in views:
-                    return await run_sized(len(view.map) // _ITEM_BYTES, partial(View, view))
+                    return await run_sized(len(view.map) // _ITEM_BYTES, partial(ClusterView, view))
         raise ShuttingDown(f"the server at {target} ended before it sent the cluster map")
     finally:
         await wire.close()
@@ -71,7 +71,7 @@ class RemoteMaps:
         self._follower: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, target: str, view: View, *others: str) -> RemoteMaps:
+    async def open(cls, target: str, view: ClusterView, *others: str) -> RemoteMaps:
         """Follow from a first view on; `target`, `others` and the nodes of the map are who can be asked."""
         maps = cls([target, *others], view.map)
         maps._follower = run_forever(maps._follow(), name=f"follow map at {target}", failed=maps._feed.fail)

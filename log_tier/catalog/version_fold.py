@@ -26,8 +26,8 @@ from typing import Final
 from log_tier.catalog.actions import JobKind
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry, VersionEntry
 from log_tier.catalog.commands import StartJob
-from log_tier.catalog.decisions import Refusal
-from log_tier.catalog.jobs import Argument, Job, Task
+from log_tier.catalog.decisions import CommandRefused
+from log_tier.catalog.jobs import ArgumentValue, Job, Task
 from log_tier.model.identifiers import Partition, TableId
 
 __all__ = [
@@ -57,12 +57,16 @@ _KEEP_DEFAULT: Final = 1
 """Versions that stay for a rollback; each takes the disk of one more index, and the work of another apply."""
 
 
-def begin_version_job(cluster: ClusterMap, command: StartJob, time_ms: int) -> tuple[ClusterMap, dict[str, Argument]]:
+def begin_version_job(
+    cluster: ClusterMap, command: StartJob, time_ms: int
+) -> tuple[ClusterMap, dict[str, ArgumentValue]]:
     """Check a job against the map, and take its first step; the map, and the job's arguments with the version."""
     table = _table(cluster, command.arguments)
     check_alone(cluster, table)
     if command.kind == JobKind.CLEAR:
-        raise Refusal("a clearing begins with a `clear-table`, which says behind which offsets the table is empty")
+        raise CommandRefused(
+            "a clearing begins with a `clear-table`, which says behind which offsets the table is empty"
+        )
     if command.kind == JobKind.STAGE:
         return _begin_stage(cluster, table, command, time_ms)
     number = command.arguments.get("version")
@@ -70,16 +74,16 @@ def begin_version_job(cluster: ClusterMap, command: StartJob, time_ms: int) -> t
     if version is None and number == 1 and not table.versions:
         version = VersionEntry(1, "live")
     if version is None:
-        raise Refusal(f"table {table.name} has no version {number!r}; it has {_known(table)}")
+        raise CommandRefused(f"table {table.name} has no version {number!r}; it has {_known(table)}")
     if command.kind == JobKind.DISCARD:
         if version.state == "live":
-            raise Refusal(f"version {version.number} of {table.name} is live: swap another one in first")
+            raise CommandRefused(f"version {version.number} of {table.name} is live: swap another one in first")
         return cluster, dict(command.arguments)
     wanted = ("kept",) if command.kind == JobKind.ROLLBACK else ("staged", "kept")
     if version.state not in wanted:
-        raise Refusal(f"version {version.number} of {table.name} is {version.state}, not {' or '.join(wanted)}")
+        raise CommandRefused(f"version {version.number} of {table.name} is {version.state}, not {' or '.join(wanted)}")
     if version.begins_empty and version.state == "staged" and version.number < table.live_version:
-        raise Refusal(
+        raise CommandRefused(
             f"version {version.number} of {table.name} is empty and older than version {table.live_version}, which is "
             "live: it would bring back what that one had cleared; stage a new one"
         )
@@ -89,14 +93,14 @@ def begin_version_job(cluster: ClusterMap, command: StartJob, time_ms: int) -> t
 
 def _begin_stage(
     cluster: ClusterMap, table: TableEntry, command: StartJob, time_ms: int
-) -> tuple[ClusterMap, dict[str, Argument]]:
+) -> tuple[ClusterMap, dict[str, ArgumentValue]]:
     url = str(command.arguments.get("url", ""))
     if not url:
-        raise Refusal(f"the stage of table {table.name} names no place of a version")
+        raise CommandRefused(f"the stage of table {table.name} names no place of a version")
     again = next((version for version in table.versions if version.url == url), None)
     if again is not None and again.begins_empty:
         # Each clearing has a version of its own: it begins behind the offsets that the request named.
-        raise Refusal(f"version {again.number} of {table.name} is at {url} already: begin again")
+        raise CommandRefused(f"version {again.number} of {table.name} is at {url} already: begin again")
     if again is not None:
         return cluster, {**command.arguments, "version": again.number}
     cluster, number = add_version(cluster, table, url, time_ms)
@@ -116,7 +120,7 @@ def with_holder(cluster: ClusterMap, job: Job, task: Task) -> ClusterMap:
     table = cluster.tables.get(task.table)
     version = None if table is None else table.version(int(job.arguments["version"]))
     if table is None or version is None:
-        raise Refusal(f"the version that job {job.id} stages is gone")
+        raise CommandRefused(f"the version that job {job.id} stages is gone")
     held = list(version.holders)
     held[task.partition] = tuple(sorted({*held[task.partition], task.node}))
     return with_version(cluster, table, replace(version, holders=tuple(held)))
@@ -159,7 +163,7 @@ def end_version_job(cluster: ClusterMap, job: Job) -> ClusterMap:
     return _with_versions(cluster, table, tuple(each for each in versions if each.number not in gone))
 
 
-def keep_of(arguments: Mapping[str, Argument]) -> int:
+def keep_of(arguments: Mapping[str, ArgumentValue]) -> int:
     """How many versions a swap leaves for a rollback."""
     keep = arguments.get("keep", _KEEP_DEFAULT)
     return max(0, keep) if isinstance(keep, int) else _KEEP_DEFAULT
@@ -177,7 +181,7 @@ def check_not_needed(table: TableEntry, action: str) -> None:
     """Raise where a version still reads the log from where it was built."""
     waiting = next((each for each in table.versions if each.state in ("staging", "staged")), None)
     if waiting is not None:
-        raise Refusal(
+        raise CommandRefused(
             f"version {waiting.number} of {table.name} is {waiting.state} and may need the log from where it was "
             f"built: swap it in or discard it before a {action}"
         )
@@ -197,7 +201,7 @@ def lacking(table: TableEntry, version: VersionEntry) -> Iterator[tuple[Partitio
 def _check_held(table: TableEntry, version: VersionEntry) -> None:
     for number, nodes in lacking(table, version):
         where = f"version {version.number} of {table.name}/{number} is not at {', '.join(nodes)}"
-        raise Refusal(
+        raise CommandRefused(
             f"{where}: stage it again"
             if version.url
             else f"{where}, which got the replica later: move it back, or build that version anew"
@@ -216,16 +220,16 @@ def check_alone(cluster: ClusterMap, table: TableEntry) -> None:
     """Raise where another job changes the versions of a table."""
     job = versions_job(cluster, table.id)
     if job is not None:
-        raise Refusal(
+        raise CommandRefused(
             f"the versions of {table.name} are being changed by job {job.id} ({job.kind}, {job.state}): wait for "
             "it, resume it, or abort it"
         )
 
 
-def _table(cluster: ClusterMap, arguments: Mapping[str, Argument]) -> TableEntry:
+def _table(cluster: ClusterMap, arguments: Mapping[str, ArgumentValue]) -> TableEntry:
     table = cluster.tables.get(TableId(str(arguments.get("table"))))
     if table is None:
-        raise Refusal(f"no table has the id {arguments.get('table')!r}: it was dropped, or never was")
+        raise CommandRefused(f"no table has the id {arguments.get('table')!r}: it was dropped, or never was")
     return table
 
 

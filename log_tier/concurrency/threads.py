@@ -16,7 +16,8 @@ __all__ = ["Progress", "Stop", "Stopped", "in_thread"]
 T = TypeVar("T")
 
 Progress = Callable[[str, int, int], None]
-"""Hears how far it is: phase, bytes done, bytes in all. Called in the event loop's thread or in another."""
+"""Hears how far some work is: phase, done, total; bytes, where the work has any. Called in the event loop's thread or
+in another."""
 
 
 class Stopped(Exception):

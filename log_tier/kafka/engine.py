@@ -18,7 +18,7 @@ from log_tier.kafka.cluster.topics import Topics
 from log_tier.kafka.reading.fetcher import Fetcher
 from log_tier.kafka.reading.partition_reader import ReadTrouble
 from log_tier.kafka.records.encoding import cut_sets
-from log_tier.kafka.writing.send_queue import Place
+from log_tier.kafka.writing.send_queue import SetPlace
 from log_tier.kafka.writing.sender import Sender
 from log_tier.model.batch import Columns, check_batch, decode_batch
 from log_tier.model.batch_header import place_of, stamp_batch
@@ -147,7 +147,7 @@ class KafkaLog:
         return Appended(places[0].first, places[-1].timestamp_ms, places[-1].last)
 
     async def _explain_append(
-        self, known: KnownTopic, waiting: Sequence[asyncio.Future[Place]], error: DuramenError
+        self, known: KnownTopic, waiting: Sequence[asyncio.Future[SetPlace]], error: DuramenError
     ) -> Appended:
         """Raise what a failed append means for its caller."""
         refusal = self._topics.refusal(known.topic.id)

@@ -54,8 +54,8 @@ from router.admin.planners.upkeep import LogBounds
 from router.admin.planners.versions import clear_command, lacking, plan_stage
 from router.admin.retention import set_retention
 from router.admin.situations import job_answer, jobs_answer, plan_answer, plan_for, said_of
-from router.admin.verbs import Change, RestoreTable, Rollback, Stage, Swap, verb_of
-from router.data.tables import Tables
+from router.admin.verbs import AdminChange, RestoreTable, Rollback, Stage, Swap, verb_of
+from router.data.tables import CatalogTables
 from router.membership.views import Membership
 from router.proto import admin_pb2 as pb
 from serving_tier.node.staging import check_version_of
@@ -87,7 +87,7 @@ class Admin:
         self._log = log
         self._membership = membership
         self._ask = ask
-        self._tables = Tables(log, catalog)
+        self._tables = CatalogTables(log, catalog)
 
     async def _situation(self) -> Situation:
         await self._membership.measure()
@@ -199,7 +199,7 @@ class Admin:
 
     # --- changes
 
-    async def start(self, change: Change, *, dry_run: bool, plan_id: str = "") -> pb.AdminPlan:
+    async def start(self, change: AdminChange, *, dry_run: bool, plan_id: str = "") -> pb.AdminPlan:
         """Plan a change; begin it, unless `dry_run`. Returns the plan, with its job's id where one began.
 
         `plan_id`: begin that plan and no other, as it was shown. Raises `CommandRejected` where the cluster does not
@@ -250,7 +250,7 @@ class Admin:
             await self._catalog.submit(plan.command)
         return await plan_answer(plan, dry_run=dry_run, job=job_id)
 
-    async def _planner(self, situation: Situation, change: Change) -> _Planner:
+    async def _planner(self, situation: Situation, change: AdminChange) -> _Planner:
         if isinstance(change, Stage):
             return await self._stage_planner(situation, change)
         verb, wanted = verb_of(change), change._asdict()

@@ -14,7 +14,7 @@ from log_tier.model.identifiers import Partition
 from log_tier.model.retention import Retention, check_retention
 from log_tier.rpc.wire import Wire
 from router.admin.messages import start_request
-from router.admin.verbs import Change
+from router.admin.verbs import AdminChange
 from router.proto import admin_pb2 as pb
 from router.proto import admin_pb2_grpc
 
@@ -93,7 +93,7 @@ class AdminConnection:
             async for reply in replies:
                 yield self._checked(reply)
 
-    async def start(self, change: Change, *, dry_run: bool = False, plan_id: str = "") -> pb.AdminPlan:
+    async def start(self, change: AdminChange, *, dry_run: bool = False, plan_id: str = "") -> pb.AdminPlan:
         """Plan a change, and begin it unless it is a dry run."""
         reply: pb.AdminPlan = await self._ask(self._stub.Start, start_request(change, dry_run=dry_run, plan_id=plan_id))
         return reply

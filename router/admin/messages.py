@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Partition
-from router.admin.verbs import VERBS, Change, RestoreNode, Verb, verb_of
+from router.admin.verbs import VERBS, AdminChange, RestoreNode, Verb, verb_of
 from router.proto import admin_pb2 as pb
 
 __all__ = ["change_from", "start_request"]
@@ -15,7 +15,7 @@ __all__ = ["change_from", "start_request"]
 _BY_MESSAGE: Final[Mapping[str, Verb]] = {verb.message: verb for verb in VERBS.values()}
 
 
-def start_request(change: Change, *, dry_run: bool, plan_id: str = "") -> pb.AdminStartRequest:
+def start_request(change: AdminChange, *, dry_run: bool, plan_id: str = "") -> pb.AdminStartRequest:
     """The message for a change. Raises `InvalidRequest` for a number that no message can carry."""
     member = verb_of(change).message
     fields = {name: value for name, value in change._asdict().items() if value not in (None, "")}
@@ -29,7 +29,7 @@ def start_request(change: Change, *, dry_run: bool, plan_id: str = "") -> pb.Adm
     return request
 
 
-def change_from(request: pb.AdminStartRequest) -> Change:
+def change_from(request: pb.AdminStartRequest) -> AdminChange:
     """The change that a message asks for. Raises `InvalidRequest` where it asks for none that we know."""
     member = request.WhichOneof("change")
     if member is None:
@@ -44,5 +44,5 @@ def change_from(request: pb.AdminStartRequest) -> Change:
             given[field.name] = Partition(value) if field.name == "partition" else value
     if kind is RestoreNode and not given["source"]:
         del given["source"]
-    change: Change = kind(**given)
+    change: AdminChange = kind(**given)
     return change

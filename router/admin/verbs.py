@@ -23,16 +23,16 @@ from log_tier.model.identifiers import Partition
 
 __all__ = [
     "VERBS",
+    "AdminChange",
     "Argument",
-    "Change",
     "Clear",
     "Compact",
     "Discard",
     "Drain",
     "Move",
-    "OfPlace",
+    "OfPartitionArgument",
     "Option",
-    "Place",
+    "PartitionArgument",
     "Rebalance",
     "RestoreNode",
     "RestoreTable",
@@ -73,14 +73,16 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A table and its partition in one word, TABLE/PARTITION. The next field is the partition (`OfPlace`)."""
+class PartitionArgument:
+    """A table and its partition in one word, TABLE/PARTITION. The next field holds the partition
+    (`OfPartitionArgument`).
+    """
 
     metavar: str
     help: str
 
 
-class OfPlace:
+class OfPartitionArgument:
     """Given with the field before it."""
 
 
@@ -121,7 +123,7 @@ def verb(message: str, *, planner: str, command: str = "", **more: Any) -> Calla
     return declare
 
 
-def verb_of(change: Change) -> Verb:
+def verb_of(change: AdminChange) -> Verb:
     """What was declared of a change."""
     return VERBS[type(change)]
 
@@ -143,8 +145,8 @@ class Move(NamedTuple):
     snapshot, another replica, or the log.
     """
 
-    table: Annotated[str, Place("TABLE/PARTITION", "Which partition.")]
-    partition: Annotated[Partition, OfPlace]
+    table: Annotated[str, PartitionArgument("TABLE/PARTITION", "Which partition.")]
+    partition: Annotated[Partition, OfPartitionArgument]
     source: Annotated[str, Argument("FROM", "The node that holds a replica.")]
     target: Annotated[str, Argument("TO", "The node that gets it.")]
 
@@ -251,7 +253,7 @@ class RestoreTable(NamedTuple):
     """Milliseconds since 1970, on the log's clock."""
 
 
-_Where = Annotated[str, Place("TABLE[/PARTITION]", "A table, or one of its partitions.")]
+_Where = Annotated[str, PartitionArgument("TABLE[/PARTITION]", "A table, or one of its partitions.")]
 
 
 @verb(
@@ -270,7 +272,7 @@ class Trim(NamedTuple):
     """
 
     table: _Where
-    partition: Annotated[Partition | None, OfPlace] = None
+    partition: Annotated[Partition | None, OfPartitionArgument] = None
     before: Annotated[int | None, Option("--before", "The first offset that stays.", "OFFSET", least=0)] = None
 
 
@@ -290,7 +292,7 @@ class Compact(NamedTuple):
     """
 
     table: _Where
-    partition: Annotated[Partition | None, OfPlace] = None
+    partition: Annotated[Partition | None, OfPartitionArgument] = None
     below: Annotated[int | None, Option("--below", "Only what lies below that offset.", "OFFSET", least=0)] = None
 
 
@@ -367,7 +369,7 @@ class Clear(NamedTuple):
     """How many versions stay for a rollback; None: one."""
 
 
-Change = (
+AdminChange = (
     Move
     | Drain
     | Rebalance

@@ -20,7 +20,7 @@ from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
 from router.data.freshness import may_answer
 
-__all__ = ["NOT_FRESH", "DirectReads", "ServedTables"]
+__all__ = ["NOT_FRESH", "DirectReads", "LocalTables"]
 
 NOT_FRESH: Final = object()
 """The index has not got that far, or the call is one for the slow path."""
@@ -56,7 +56,7 @@ class _Node(Protocol):
     def replica(self, partition: PartitionId, /) -> _Replica: ...
 
 
-class ServedTables(Protocol):
+class LocalTables(Protocol):
     """What these reads need of a `LocalData`: the map of the tables, and the replicas of this process. A client that
     connects to a server imports this module, and neither LMDB nor gRPC with it.
     """
@@ -90,7 +90,7 @@ class DirectReads:
 
     def __init__(
         self,
-        data_plane: ServedTables,
+        data_plane: LocalTables,
         name: str,
         seen: Callable[[TableRef], Sequence[Offset]],
         saw: Callable[[TableRef, Partition, Offset], None],

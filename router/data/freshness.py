@@ -35,19 +35,19 @@ from typing import Final, Literal, NamedTuple
 from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, TableNotFound
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 
-__all__ = ["Decision", "Freshness", "Level", "decide", "is_level_within", "may_answer", "needed_offset"]
+__all__ = ["Freshness", "FreshnessLevel", "ReadDecision", "decide", "is_level_within", "may_answer", "needed_offset"]
 
 # After these there is nothing to be read of an index, whatever it has applied.
 _SPOILED: Final = (TableNotFound, IndexDamaged)
 
 
-Level = Literal["session", "eventual", "strong", "bounded"]
+FreshnessLevel = Literal["session", "eventual", "strong", "bounded"]
 
 
 class Freshness(NamedTuple):
     """How new the answer to a read must be, as its caller asks for it at an endpoint."""
 
-    level: Level = "session"
+    level: FreshnessLevel = "session"
     """`session`: not older than what the caller has seen; `eventual`: whatever a replica has; `strong`: everything that
     was acknowledged; `bounded`: everything that was acknowledged `lag_max_ms` ago."""
     offsets: Mapping[Partition, Offset] = MappingProxyType({})
@@ -66,7 +66,7 @@ class Freshness(NamedTuple):
         return asked if self.level == "eventual" else max(asked, seen)
 
 
-class Decision(Enum):
+class ReadDecision(Enum):
     """What becomes of a read at one index."""
 
     ANSWER = "answer"
@@ -103,12 +103,12 @@ def decide(
     strong: bool = False,
     lag_max_ms: int = 0,
     stale_ms: float = 0.0,
-) -> Decision:
+) -> ReadDecision:
     """See the module. `failure`: why the replica stopped; `stale_ms`: when it was level with the log last, ago."""
     if failure is not None and (applied < needed or isinstance(failure, _SPOILED)):
-        return Decision.REFUSE
+        return ReadDecision.REFUSE
     if strong or not is_level_within(stale_ms, lag_max_ms):
-        return Decision.REFUSE if isinstance(failure, LogDamaged) else Decision.ASK_END
+        return ReadDecision.REFUSE if isinstance(failure, LogDamaged) else ReadDecision.ASK_END
     if applied < needed:
-        return Decision.WAIT
-    return Decision.ANSWER if failure is None else Decision.LAST_CHOICE
+        return ReadDecision.WAIT
+    return ReadDecision.ANSWER if failure is None else ReadDecision.LAST_CHOICE

@@ -37,7 +37,7 @@ from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.appending import behind_their_index, end_waiting, unanswered
 from router.data.describe import describe_table
-from router.data.freshness import Decision, decide, may_answer, needed_offset
+from router.data.freshness import ReadDecision, decide, may_answer, needed_offset
 from router.data.in_time import in_time, time_left
 from router.data.outcomes import judged, outcome_unknown
 from router.data.reply_budget import ReplyBudget, read_keys, read_many_keys
@@ -53,7 +53,7 @@ from router.data.requests import (
     WriteResult,
 )
 from router.data.scan import check_scan, scan_replicas
-from router.data.tables import Tables, without_absent
+from router.data.tables import CatalogTables, without_absent
 from router.data.watch import watch_replicas
 from serving_tier.index.lmdb.index_file import OPENING_ITEMS
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -89,7 +89,7 @@ class LocalData:
         self.catalog = catalog
         self.hosting = hosting
         self.node = hosting.node
-        self.tables = Tables(log, catalog)
+        self.tables = CatalogTables(log, catalog)
 
     # --- reads
 
@@ -162,7 +162,7 @@ class LocalData:
         replica = await self._replica(partition, timeout)
         needed = needed_offset(after, replica.floor)
         decision = _decide(replica, needed, strong, lag_max_ms)
-        if decision is Decision.ASK_END:
+        if decision is ReadDecision.ASK_END:
             # A replica that has not been level for too long is level again with what the log holds now.
             try:
                 async with asyncio.timeout(timeout):
@@ -174,7 +174,7 @@ class LocalData:
                 raise end_unknown(replica.name, partition.partition, applied=applied, latest=latest) from None
             needed = max(needed, Offset(bounds.latest + bounds.lost))
         await replica.wait_applied(needed, timeout=timeout)
-        if decision is Decision.ASK_END:
+        if decision is ReadDecision.ASK_END:
             _decide(replica, needed, strong, lag_max_ms)
         return replica
 
@@ -367,11 +367,11 @@ def _judged_in(index: LmdbIndex, part: OutcomesPart) -> WriteResult | DuramenErr
 def _answers(replica: Replica, part: ReadPart) -> bool:
     needed = needed_offset(part.after, replica.floor)
     if part.strong or part.lag_max_ms:
-        return _decide(replica, needed, part.strong, part.lag_max_ms) is Decision.ANSWER
+        return _decide(replica, needed, part.strong, part.lag_max_ms) is ReadDecision.ANSWER
     return may_answer(replica.index.applied, needed, replica.failure)
 
 
-def _decide(replica: Replica, needed: Offset, strong: bool, lag_max_ms: int) -> Decision:
+def _decide(replica: Replica, needed: Offset, strong: bool, lag_max_ms: int) -> ReadDecision:
     """Raises why the replica stopped where it refuses the read."""
     decision = decide(
         replica.index.applied,
@@ -381,7 +381,7 @@ def _decide(replica: Replica, needed: Offset, strong: bool, lag_max_ms: int) -> 
         lag_max_ms=lag_max_ms,
         stale_ms=replica.progress.stale_s * 1000 if lag_max_ms else 0.0,
     )
-    if decision is Decision.REFUSE:
+    if decision is ReadDecision.REFUSE:
         assert replica.failure is not None, f"{replica.name} refuses a read and has not failed"
         raise copy(replica.failure)
     return decision

@@ -12,7 +12,7 @@ from heapq import merge
 from math import isqrt
 from typing import NamedTuple
 
-from serving_tier.fold.entry import Entry
+from serving_tier.fold.entry import LiveEntry
 
 __all__ = ["MergedPage", "PartitionPage", "merge_pages", "page_share"]
 
@@ -20,14 +20,14 @@ __all__ = ["MergedPage", "PartitionPage", "merge_pages", "page_share"]
 class PartitionPage(NamedTuple):
     """One partition's next entries, in the order of the scan."""
 
-    entries: Sequence[tuple[bytes, Entry]]
+    entries: Sequence[tuple[bytes, LiveEntry]]
     more: bool
 
 
 class MergedPage(NamedTuple):
     """All partitions' next entries."""
 
-    entries: list[tuple[bytes, Entry]]
+    entries: list[tuple[bytes, LiveEntry]]
     more: bool
 
 
@@ -59,7 +59,7 @@ def merge_pages(pages: Sequence[PartitionPage], *, limit: int, bytes_max: int, r
     return MergedPage(merged[:fitting], bool(last_keys) or len(merged) > fitting)
 
 
-def _fitting(entries: Sequence[tuple[bytes, Entry]], limit: int, bytes_max: int) -> int:
+def _fitting(entries: Sequence[tuple[bytes, LiveEntry]], limit: int, bytes_max: int) -> int:
     """How many of the entries go into a page: at least one, if there is one."""
     size = 0
     for number, (key, entry) in enumerate(entries[:limit]):

@@ -43,7 +43,7 @@ from router.data.in_time import in_time
 from router.data.requests import ReadPart, ReadResult
 from router.data.retention import change_retention, check_log_keeps
 
-__all__ = ["REF_ITEMS", "REPLICAS_DEFAULT_MAX", "Tables", "listed", "without_absent"]
+__all__ = ["REF_ITEMS", "REPLICAS_DEFAULT_MAX", "CatalogTables", "listed", "without_absent"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ REF_ITEMS: Final = 5
 _ERROR_ITEMS: Final = 10
 
 
-class Tables:
+class CatalogTables:
     """The tables of one log, as its catalog knows them."""
 
     def __init__(self, log: Log, catalog: Catalog) -> None:
@@ -252,7 +252,10 @@ class Tables:
 
 
 async def without_absent(
-    tables: Tables, parts: Sequence[tuple[int, ReadPart]], results: list[ReadResult | DuramenError], timeout: float
+    tables: CatalogTables,
+    parts: Sequence[tuple[int, ReadPart]],
+    results: list[ReadResult | DuramenError],
+    timeout: float,
 ) -> Sequence[tuple[int, ReadPart]]:
     """The parts whose tables are there. Each comes with its place in `results`, where the others get their error."""
     try:

@@ -27,7 +27,7 @@ from router.data.requests import (
     WriteResult,
 )
 from router.data.seam import Connection
-from router.data.tables import Tables
+from router.data.tables import CatalogTables
 from router.membership.live_membership import LiveMembership
 from router.routing.reads import RoutedReads
 from router.routing.routes import Routes
@@ -70,7 +70,7 @@ class RoutedConnection:
     @classmethod
     def for_router(cls, log: Log, catalog: Catalog, membership: LiveMembership) -> Self:
         """A router's: with the log and the catalog, which stay their owner's, as does the membership."""
-        changes = CatalogChanges(Tables(log, catalog))
+        changes = CatalogChanges(CatalogTables(log, catalog))
         made = cls(catalog, membership, changes=changes, log=log, refresh=catalog.refresh)
         made._owned.push_async_callback(changes.close)
         return made

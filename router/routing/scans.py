@@ -15,7 +15,7 @@ from router.data.requests import ReadPart, ScanRequest, ScanResult
 from router.routing.routes import Routes
 from router.routing.scatter import Scatter
 from router.routing.targets import Askable
-from serving_tier.fold.entry import NEVER, Entry
+from serving_tier.fold.entry import NEVER, LiveEntry
 
 __all__ = ["RoutedScans"]
 
@@ -78,7 +78,7 @@ def _merged(pages: Sequence[ScanResult], request: ScanRequest) -> ScanResult:
         [
             PartitionPage(
                 [
-                    (key, Entry(value, Offset(version), NEVER))
+                    (key, LiveEntry(value, Offset(version), NEVER))
                     for key, value, version in zip(page.keys, page.values, page.versions, strict=True)
                 ],
                 page.more,

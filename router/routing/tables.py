@@ -22,7 +22,7 @@ from log_tier.model.table_spec import TableSpec
 from router.data.in_time import in_time
 from router.data.requests import PartitionDescription, TableDescription
 from router.data.seam import TableAdmin
-from router.data.tables import Tables
+from router.data.tables import CatalogTables
 from router.membership.views import ReplicaView, ReportedState
 from router.routing.routes import Routes
 
@@ -67,7 +67,7 @@ class TableChanges(Protocol):
 class CatalogChanges:
     """By the catalog and the log, in this process."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: CatalogTables) -> None:
         self._tables = tables
 
     async def create(self, spec: TableSpec, *, timeout: float) -> TableRef:

@@ -10,7 +10,7 @@ from serving_tier.fold.entry import NEVER, expiry_of, stored_entry, value_of, ve
 from serving_tier.fold.numbers import combine, format_number, parse_number
 from serving_tier.fold.verdicts import Verdict
 
-__all__ = ["Change", "Decision", "Record", "Refusal", "decide"]
+__all__ = ["Decision", "KeyChange", "Record", "Rejection", "decide"]
 
 # Beyond this an expiry cannot be stored; a sum that passes it (292 million years) means "at the end of time".
 _EXPIRY_MAX: Final = (1 << 63) - 1
@@ -31,21 +31,21 @@ class Record(NamedTuple):
     """After the log time (TTL) or since 1970 (AT)."""
 
 
-class Change(NamedTuple):
+class KeyChange(NamedTuple):
     """A record takes effect: the key's new stored form (None: absent), and an update's result."""
 
     stored: bytes | None
     result: bytes | None = None
 
 
-class Refusal(NamedTuple):
+class Rejection(NamedTuple):
     """A record is rejected."""
 
     verdict: Verdict
     actual: int = -1
 
 
-Decision = Change | Refusal | None
+Decision = KeyChange | Rejection | None
 """None: accepted, and nothing changes."""
 
 
@@ -62,21 +62,21 @@ def decide(record: Record, live: bytes | None, log_time_ms: int) -> Decision:
             else version == record.version
         )
         if not holds:
-            return Refusal(Verdict.CONDITION_FAILED, version)
+            return Rejection(Verdict.CONDITION_FAILED, version)
     operation = record.operation
     if operation is Operation.NOOP:
         return None
     if operation is Operation.VOID or operation is Operation.BARRIER:
         # A barrier that is one does not come here.
-        return Refusal(Verdict.UNREADABLE)
+        return Rejection(Verdict.UNREADABLE)
     if operation is Operation.DELETE:
-        return None if live is None else Change(None)
+        return None if live is None else KeyChange(None)
     if operation is Operation.PUT:
         value, result = record.value, None
         keeps = record.expiry == Expiry.KEEP
     else:
         updated = _update(operation, live, record.value)
-        if isinstance(updated, Refusal):
+        if isinstance(updated, Rejection):
             return updated
         value, result = updated
         keeps = record.expiry in (Expiry.NONE, Expiry.KEEP)
@@ -89,24 +89,24 @@ def decide(record: Record, live: bytes | None, log_time_ms: int) -> Decision:
         expires_at_ms = min(start + record.expiry_ms, _EXPIRY_MAX)
         if expires_at_ms <= log_time_ms:
             # It expires as it is written: the key is absent from here on.
-            return Change(None, result)
-    return Change(stored_entry(value, record.offset, expires_at_ms), result)
+            return KeyChange(None, result)
+    return KeyChange(stored_entry(value, record.offset, expires_at_ms), result)
 
 
-def _update(operation: Operation, live: bytes | None, operand: bytes) -> tuple[bytes, bytes] | Refusal:
+def _update(operation: Operation, live: bytes | None, operand: bytes) -> tuple[bytes, bytes] | Rejection:
     """The new value, and the result for its writer."""
     current = None if live is None else value_of(live)
     if operation is Operation.APPEND:
         length = len(operand) + (0 if current is None else len(current))
         if length > VALUE_BYTES_MAX:
-            return Refusal(Verdict.RESULT_TOO_LARGE)
+            return Rejection(Verdict.RESULT_TOO_LARGE)
         return (current or b"") + operand, b"%d" % length
     number = parse_number(operand)
     before = None if current is None else parse_number(current)
     if number is None or (before is None and current is not None):
-        return Refusal(Verdict.NOT_A_NUMBER)
+        return Rejection(Verdict.NOT_A_NUMBER)
     after = combine(operation, before, number)
     if after is None:
-        return Refusal(Verdict.NUMBER_OVERFLOW)
+        return Rejection(Verdict.NUMBER_OVERFLOW)
     text = format_number(after)
     return text, text

@@ -24,7 +24,7 @@ from log_tier.model.identifiers import NOTHING, Offset
 __all__ = [
     "EXPIRES",
     "NEVER",
-    "Entry",
+    "LiveEntry",
     "columns_of_entries",
     "entry_of",
     "expiry_of",
@@ -48,7 +48,7 @@ _FLAGS_SHIFT: Final = 56
 _VERSION_MASK: Final = (1 << _FLAGS_SHIFT) - 1
 
 
-class Entry(NamedTuple):
+class LiveEntry(NamedTuple):
     """A live key's value."""
 
     value: bytes
@@ -59,7 +59,7 @@ class Entry(NamedTuple):
 
 
 # A named tuple's own constructor is a Python function; this one is not, and every read makes an entry.
-_new_entry: Final[Callable[[tuple[bytes, int, int]], Entry]] = partial(tuple.__new__, Entry)
+_new_entry: Final[Callable[[tuple[bytes, int, int]], LiveEntry]] = partial(tuple.__new__, LiveEntry)
 
 
 def stored_entry(value: bytes, version: int, expires_at_ms: int) -> bytes:
@@ -93,7 +93,7 @@ def unexpiring_versions(stored: Sequence[bytes | None]) -> list[int] | None:
     return list(headers) if not headers or max(headers) <= _VERSION_MASK else None
 
 
-def entry_of(stored: bytes) -> Entry:
+def entry_of(stored: bytes) -> LiveEntry:
     """Read a stored form. Raises `IndexDamaged` for flags that nothing here writes."""
     flags = stored[7]
     if flags == 0:
@@ -126,7 +126,7 @@ def columns_of_entries(
     return values, versions, [*expiries, *[NEVER] * (len(values) - len(expiries))] if expiries else None
 
 
-def plain_entries(stored: Sequence[bytes | None]) -> list[Entry] | None:
+def plain_entries(stored: Sequence[bytes | None]) -> list[LiveEntry] | None:
     """Read stored forms of entries that are all there and never expire; None where one is not like that. About 250 ns
     each."""
     versions = unexpiring_versions(stored)

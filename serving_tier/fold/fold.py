@@ -49,7 +49,7 @@ from log_tier.model.record import (
     Operation,
     unknown_attribute,
 )
-from serving_tier.fold.decision import Change, Record, Refusal, decide
+from serving_tier.fold.decision import KeyChange, Record, Rejection, decide
 from serving_tier.fold.entry import (
     NEVER,
     expiry_of,
@@ -250,7 +250,7 @@ def _follow(record: Record, view: FoldView, effects: Effects) -> None:
     stored = effects.entries[key] if key in effects.entries else view.stored(key) if key else None
     live = stored if stored is not None and is_live(stored, effects.log_time_ms) else None
     decision = decide(record._replace(condition=Condition.NONE), live, effects.log_time_ms)
-    if isinstance(decision, Change):
+    if isinstance(decision, KeyChange):
         effects.entries[key] = decision.stored
         effects.removes = effects.removes or decision.stored is None
         _note_expiry(effects.hints, key, stored, decision.stored)
@@ -303,7 +303,7 @@ def _stage(
     staged: dict[bytes, bytes | None],
     hints: dict[tuple[int, bytes], bool],
     results: list[tuple[Offset, bytes]],
-) -> Refusal | None:
+) -> Rejection | None:
     """Decide on one record of a group, and note what it changes. Why it is refused, if it is."""
     key = record.key
     if key in staged:
@@ -314,7 +314,7 @@ def _stage(
         stored = view.stored(key) if key else None
     live = stored if stored is not None and is_live(stored, effects.log_time_ms) else None
     decision = decide(record, live, effects.log_time_ms)
-    if isinstance(decision, Refusal):
+    if isinstance(decision, Rejection):
         return decision
     if decision is not None:
         staged[key] = decision.stored

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from log_tier.model.identifiers import Offset
-from serving_tier.fold.entry import Entry
+from serving_tier.fold.entry import LiveEntry
 from serving_tier.fold.producers import PRODUCERS_MAX, ProducerState
 from serving_tier.fold.verdicts import RESULTS_MAX, VERDICTS_MAX, Outcome
 
@@ -58,7 +58,7 @@ class Found(NamedTuple):
 class ScanPage(NamedTuple):
     """A piece of a scan. The next one starts at the last key + b"\\x00", or, in reverse, ends at the last key."""
 
-    entries: list[tuple[bytes, Entry]]
+    entries: list[tuple[bytes, LiveEntry]]
     more: bool
     """There is at least one more live entry in the range."""
     applied: Offset
@@ -114,7 +114,7 @@ class Index(Protocol):
         """
         ...
 
-    def get(self, key: bytes) -> Entry | None:
+    def get(self, key: bytes) -> LiveEntry | None:
         """One entry. Raises `InvalidKey` for an empty key."""
         ...
 

@@ -19,7 +19,7 @@ from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import InvalidKey, ShuttingDown, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
-from serving_tier.fold.entry import Entry, columns_of_entries, entry_of, expiry_of, is_live, value_of
+from serving_tier.fold.entry import LiveEntry, columns_of_entries, entry_of, expiry_of, is_live, value_of
 from serving_tier.fold.fold import Effects, fold
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Outcome, Verdict, outcomes_between
@@ -135,7 +135,7 @@ class MemoryIndex:
             if stored is not None and expiry_of(stored) == expires_at_ms:
                 del self._entries[key]
 
-    def get(self, key: bytes) -> Entry | None:
+    def get(self, key: bytes) -> LiveEntry | None:
         """One entry."""
         with self._lock:
             stored = self._live(key)

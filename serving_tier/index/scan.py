@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
-from serving_tier.fold.entry import Entry, entry_of, is_live
+from serving_tier.fold.entry import LiveEntry, entry_of, is_live
 
 __all__ = ["digest_of", "prefix_range", "take_page"]
 
@@ -29,10 +29,10 @@ def prefix_range(prefix: bytes) -> tuple[bytes, bytes | None]:
 
 def take_page(
     pairs: Iterable[tuple[bytes, bytes]], *, log_time_ms: int, limit: int, bytes_max: int
-) -> tuple[list[tuple[bytes, Entry]], bool]:
+) -> tuple[list[tuple[bytes, LiveEntry]], bool]:
     """The first live entries of `pairs` (keys and stored forms), and whether another one follows."""
     assert limit > 0, f"a page of {limit} entries"
-    page: list[tuple[bytes, Entry]] = []
+    page: list[tuple[bytes, LiveEntry]] = []
     left, room = limit, bytes_max
     for key, stored in pairs:
         if stored[7] and not is_live(stored, log_time_ms):

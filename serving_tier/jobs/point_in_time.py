@@ -27,7 +27,7 @@ from log_tier.model.errors import DuramenError, OffsetTrimmed, TokenAhead
 from log_tier.model.identifiers import Offset, PartitionId, TableId
 from log_tier.model.log import Log
 from log_tier.model.record import Expiry, Operation, attribute_of
-from serving_tier.fold.entry import Entry
+from serving_tier.fold.entry import LiveEntry
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.worker import TaskRun
@@ -143,7 +143,7 @@ async def _write(run: TaskRun, log: Log, index: LmdbIndex) -> str:
     return f"{written} keys of offset {index.applied}"
 
 
-def _pages(index: LmdbIndex) -> Iterator[list[tuple[bytes, Entry]]]:
+def _pages(index: LmdbIndex) -> Iterator[list[tuple[bytes, LiveEntry]]]:
     start = b""
     while True:
         page = index.scan(start, None, limit=_BATCH_RECORDS, bytes_max=_BATCH_BYTES)
@@ -154,7 +154,7 @@ def _pages(index: LmdbIndex) -> Iterator[list[tuple[bytes, Entry]]]:
         start = page.entries[-1][0] + b"\x00"
 
 
-def _columns(entries: list[tuple[bytes, Entry]]) -> Columns:
+def _columns(entries: list[tuple[bytes, LiveEntry]]) -> Columns:
     keys, values = [key for key, _ in entries], [entry.value for _, entry in entries]
     expiries = [entry.expires_at_ms for _, entry in entries]
     if not any(expiries):

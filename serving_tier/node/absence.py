@@ -5,12 +5,14 @@ from __future__ import annotations
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.model.errors import DuramenError, NotHosted, TableNotFound
 from log_tier.model.identifiers import PartitionId
-from serving_tier.node.bootstrap import Pending
+from serving_tier.node.bootstrap import PendingReplica
 
 __all__ = ["absence"]
 
 
-def absence(cluster: ClusterMap, partition: PartitionId, *, node_id: str, pending: Pending | None) -> DuramenError:
+def absence(
+    cluster: ClusterMap, partition: PartitionId, *, node_id: str, pending: PendingReplica | None
+) -> DuramenError:
     """Why a partition is not here."""
     table_id, number = partition
     table = cluster.tables.get(table_id)

@@ -6,13 +6,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from log_tier.concurrency.threads import Progress
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
 
-__all__ = ["Bootstrap", "Pending", "Progress", "replay_only"]
-
-Progress = Callable[[str, int, int], None]
-"""Hears how far it is: phase, done, total; in bytes, where there are any."""
+__all__ = ["Bootstrap", "PendingReplica", "replay_only"]
 
 Bootstrap = Callable[[Topic, PartitionId, Path, str, Progress], Awaitable[str]]
 """Fills a folder that does not exist with an index's files, or leaves it missing: then the log is replayed from its
@@ -21,7 +19,7 @@ returns where the content came from, for people. Raises what kept it, `OffsetTri
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingReplica:
     """A replica that is being brought up."""
 
     topic: Topic

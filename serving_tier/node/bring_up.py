@@ -20,6 +20,7 @@ from log_tier.catalog.cluster_map import TableEntry
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.tasks import end_tasks, to_the_end
+from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
@@ -32,7 +33,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
-from serving_tier.node.bootstrap import Bootstrap, Pending, Progress
+from serving_tier.node.bootstrap import Bootstrap, PendingReplica
 from serving_tier.node.node import Node
 from serving_tier.node.replica_files import discard
 from serving_tier.node.restart_pauses import RestartPauses
@@ -74,7 +75,7 @@ class BringUp:
         waits for a replica. `forget_versions` ends what is under way for a replica's versions before it is replaced.
         `ended`: a task has ended, the replica is open or refused.
         """
-        self.pending: dict[PartitionId, Pending] = {}
+        self.pending: dict[PartitionId, PendingReplica] = {}
         self._node = node
         self._wanted = wanted
         self._bootstrap = bootstrap
@@ -128,7 +129,7 @@ class BringUp:
         logger.error("%s%s", what, again, exc_info=bug if times == 1 else None)
 
     def _run(self, name: PartitionId, topic: Topic, work: Coroutine[Any, Any, None]) -> None:
-        self.pending[name] = Pending(topic, name)
+        self.pending[name] = PendingReplica(topic, name)
         task = asyncio.create_task(work, name=f"bring up {topic.name}/{name[1]}")
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._brought(name, task))

@@ -34,6 +34,7 @@ from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.background import Failed, only_logged
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.persistent_map import PersistentMap
+from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import (
     DuramenError,
     LogDamaged,
@@ -41,7 +42,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId, TableId
 from serving_tier.node.absence import absence
-from serving_tier.node.bootstrap import Bootstrap, Pending, Progress, replay_only
+from serving_tier.node.bootstrap import Bootstrap, PendingReplica, replay_only
 from serving_tier.node.bring_up import BringUp
 from serving_tier.node.node import Node, RestingReplica
 from serving_tier.node.rebuilding import Rebuilding
@@ -50,7 +51,7 @@ from serving_tier.node.staging import FetchVersion, Staging, fetch_version
 from serving_tier.replica.observer import ReplicaEvent
 from serving_tier.replica.replica import Replica
 
-__all__ = ["Bootstrap", "Hosting", "Pending", "replay_only"]
+__all__ = ["Bootstrap", "Hosting", "PendingReplica", "replay_only"]
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ class Hosting:
         return hosting
 
     @property
-    def pending(self) -> dict[PartitionId, Pending]:
+    def pending(self) -> dict[PartitionId, PendingReplica]:
         """The replicas that are being brought up, and how far that is."""
         return self._bring_up.pending
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.concurrency.tasks import to_the_end
+from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import InvalidRequest, Unavailable
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
 from serving_tier.names import old_folder, rebuild_folder
-from serving_tier.node.bootstrap import Progress
 from serving_tier.node.node import Node
 from serving_tier.node.replica_files import discard, exchange
 from serving_tier.node.staging import Staging

@@ -34,6 +34,7 @@ from log_tier.catalog.cluster_map import ClusterMap, TableEntry, VersionEntry
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.tasks import end_tasks, to_the_end
+from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
@@ -57,8 +58,6 @@ from serving_tier.versions.store import VersionStore
 __all__ = ["FetchVersion", "Staging", "check_version_of", "fetch_version"]
 
 logger = logging.getLogger(__name__)
-
-Progress = Callable[[str, int, int], None]
 
 FetchVersion = Callable[[str, TableEntry, PartitionId, Path, Progress], Awaitable[None]]
 """Brings one partition of the version at a URL into a folder, verified."""

@@ -31,12 +31,21 @@ from serving_tier.fold.fold import Effects
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.pinned_reads import PinnedReads
-from serving_tier.replica.progress import Progress
+from serving_tier.replica.progress import ReplicaProgress
 from serving_tier.replica.run import BarrierAhead, Piece, first_piece
 from serving_tier.replica.standby import StandbyVersions
 from serving_tier.replica.unreadable_warnings import UnreadableWarnings
 
-__all__ = ["Applied", "Applying", "Progressed", "Step", "Switched", "VersionAwaited", "VersionFailed", "VersionLive"]
+__all__ = [
+    "ApplyStep",
+    "Applying",
+    "BatchesApplied",
+    "Progressed",
+    "Switched",
+    "VersionAwaited",
+    "VersionFailed",
+    "VersionLive",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +62,7 @@ _ASK_AGAIN_S: Final = 1.0
 _NOTHING: Final = Effects(NOTHING, 0)
 
 
-class Applied(NamedTuple):
+class BatchesApplied(NamedTuple):
     """The live index has these batches. Readers that wait for them are woken after this step."""
 
     batches: Sequence[Batch]
@@ -84,9 +93,9 @@ class VersionFailed(NamedTuple):
     error: DuramenError
 
 
-Step = Applied | Progressed | VersionAwaited | VersionLive | Switched | VersionFailed
+ApplyStep = BatchesApplied | Progressed | VersionAwaited | VersionLive | Switched | VersionFailed
 
-Outcome = tuple[Effects, dict[int, DuramenError]]
+FoldOutcome = tuple[Effects, dict[int, DuramenError]]
 """What the live index's fold did, and why versions could not follow."""
 
 
@@ -96,7 +105,7 @@ class Applying:
     def __init__(
         self,
         name: str,
-        progress: Progress,
+        progress: ReplicaProgress,
         versions: StandbyVersions,
         pinned_reads: PinnedReads,
         voids: UnreadableWarnings,
@@ -115,7 +124,7 @@ class Applying:
         self._pinned_reads, self._voids = pinned_reads, voids
         self._applier = applier
 
-    async def chunk(self, data: bytes) -> AsyncGenerator[Step, None]:
+    async def chunk(self, data: bytes) -> AsyncGenerator[ApplyStep, None]:
         """Apply a run of stored batches. Raises what the live index raises, but for a full disk; and `IndexDiverged`,
         before the first one.
         """
@@ -127,7 +136,7 @@ class Applying:
             pinned = self._pinned_reads.lowest()
             piece, failed = await self._apply_first(rest, pinned)
             if piece.batches:
-                yield Applied(piece.batches)
+                yield BatchesApplied(piece.batches)
             for number, error in failed.items():
                 yield VersionFailed(number, error)
             if self._pinned_reads:
@@ -145,7 +154,7 @@ class Applying:
         index = self._progress.index
         pieces: list[Piece] = []
 
-        def apply() -> Outcome:
+        def apply() -> FoldOutcome:
             batches = _decoded(run, index) if isinstance(run, bytes) else run
             piece = first_piece(batches, applied=index.applied, version=index.version, live=index.live, pinned=pinned)
             done = self._versions.apply(piece.batches) if piece.batches else (_NOTHING, {})
@@ -163,7 +172,7 @@ class Applying:
         failed = await self._run(apply)
         return pieces[-1], failed
 
-    async def _run(self, work: Callable[[], Outcome]) -> dict[int, DuramenError]:
+    async def _run(self, work: Callable[[], FoldOutcome]) -> dict[int, DuramenError]:
         """Have the applier do `work`, again after a pause if the disk is full or descriptors are out; nothing else is
         applied meanwhile.
         """
@@ -192,7 +201,7 @@ class Applying:
 
     # --- barriers
 
-    async def _over(self, barrier: BarrierAhead) -> AsyncGenerator[Step, None]:
+    async def _over(self, barrier: BarrierAhead) -> AsyncGenerator[ApplyStep, None]:
         """Wait for the version that a barrier names, then go over the barrier.
 
         The new index is the one that is read before the old one has the barrier's offset: who waits for that offset
@@ -215,18 +224,18 @@ class Applying:
         effects = barrier.effects
         assert effects is not None, f"{self._name} has not judged the barrier at offset {barrier.offset}"
 
-        def take_over() -> Outcome:
+        def take_over() -> FoldOutcome:
             self._versions.take_over(new, batches, effects)
             return effects, {}
 
-        def follow_over() -> Outcome:
+        def follow_over() -> FoldOutcome:
             return _NOTHING, self._versions.follow_over(batches, effects)
 
         await self._run(take_over)
         # A close of the replica at this point finds all of them; the next start takes the old one over the barrier.
         self._versions.exchange(new, ended=barrier.barrier.ended)
         yield VersionLive(new)
-        yield Applied(batches)
+        yield BatchesApplied(batches)
         yield Progressed()
         failed = await self._run(follow_over)
         logger.info("%s is version %s from offset %s on", self._name, number, new.applied)

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
-__all__ = ["EFFECTS", "EVENTS", "STATES", "TABLE", "Effect", "Event", "ReplicaState", "step"]
+__all__ = ["EFFECTS", "EVENTS", "STATES", "TABLE", "Effect", "MachineEvent", "ReplicaState", "step"]
 
 ReplicaState = Literal["replaying", "ready", "behind", "stopped", "closed"]
 
-Event = Literal[
+MachineEvent = Literal[
     "level",  # what the log held at the start is applied, and the lag is small
     "between",  # neither level nor lagging
     "lagging",  # the lag is beyond the bound
@@ -56,12 +56,12 @@ Effect = Literal[
 ]
 
 STATES: Final[tuple[ReplicaState, ...]] = get_args(ReplicaState)
-EVENTS: Final[tuple[Event, ...]] = get_args(Event)
+EVENTS: Final[tuple[MachineEvent, ...]] = get_args(MachineEvent)
 EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
 
-Step = tuple[ReplicaState, tuple[Effect, ...]]
+Transition = tuple[ReplicaState, tuple[Effect, ...]]
 
-_ENDS: Final[dict[Event, Step]] = {
+_ENDS: Final[dict[MachineEvent, Transition]] = {
     "ended": ("stopped", ("note_end", "leave_index", "fail_waiters")),
     "failed": ("stopped", ("note_failure", "leave_index", "fail_waiters", "report_stopped")),
     "damaged": ("stopped", ("note_failure", "leave_index", "fail_waiters", "report_damaged")),
@@ -70,7 +70,7 @@ _ENDS: Final[dict[Event, Step]] = {
 }
 """What ends a replica that follows its log, in whichever of the three states."""
 
-TABLE: Final[dict[ReplicaState, dict[Event, Step]]] = {
+TABLE: Final[dict[ReplicaState, dict[MachineEvent, Transition]]] = {
     "replaying": {
         "level": ("ready", ("forget_floor", "signal_ready")),
         "between": ("replaying", ()),
@@ -106,6 +106,6 @@ TABLE: Final[dict[ReplicaState, dict[Event, Step]]] = {
 }
 
 
-def step(state: ReplicaState, event: Event) -> Step:
+def step(state: ReplicaState, event: MachineEvent) -> Transition:
     """What an event makes of a replica, and what is to be done about it, in this order."""
     return TABLE[state][event]

@@ -19,7 +19,7 @@ from typing import Final
 from log_tier.model.errors import DuramenError, OffsetPassed, Overloaded
 from log_tier.model.identifiers import Offset
 from serving_tier.index.lmdb.pinned_read import PinnedRead
-from serving_tier.replica.progress import Progress
+from serving_tier.replica.progress import ReplicaProgress
 
 __all__ = ["PINNED_READS_MAX", "PinnedReads"]
 
@@ -41,7 +41,7 @@ class _Wanted:
 class PinnedReads:
     """The waiters for pinned reads of one replica, and the pinned reads that are open. Belongs to one event loop."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: ReplicaProgress) -> None:
         self._name, self._progress = progress.name, progress
         self._wanted: list[_Wanted] = []
         self._open: list[PinnedRead] = []

@@ -18,10 +18,10 @@ from serving_tier.replica.lag import Lag, LagBounds, LastLook, lag_event
 from serving_tier.replica.refusals import behind, token_ahead
 from serving_tier.replica.waiters import OffsetWaiters
 
-__all__ = ["Progress"]
+__all__ = ["ReplicaProgress"]
 
 
-class Progress:
+class ReplicaProgress:
     """See the module. It belongs to one replica and its event loop.
 
     Invariant: nobody waits for an offset that the live index had applied at the last `advance`.

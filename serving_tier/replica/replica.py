@@ -39,22 +39,22 @@ from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.pinned_read import PinnedRead
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.apply import (
-    Applied,
     Applying,
+    ApplyStep,
+    BatchesApplied,
     Progressed,
-    Step,
     Switched,
     VersionAwaited,
     VersionFailed,
     VersionLive,
 )
 from serving_tier.replica.lag import LagBounds, LastLook
-from serving_tier.replica.machine import Effect, Event, ReplicaState
+from serving_tier.replica.machine import Effect, MachineEvent, ReplicaState
 from serving_tier.replica.machine import step as transition
 from serving_tier.replica.observer import ReplicaEvent, ReplicaObserver
 from serving_tier.replica.open_index import open_indexes
 from serving_tier.replica.pinned_reads import PinnedReads
-from serving_tier.replica.progress import Progress
+from serving_tier.replica.progress import ReplicaProgress
 from serving_tier.replica.refusals import closing, pinned_too_late, stopped_by_bug
 from serving_tier.replica.standby import StandbyVersions
 from serving_tier.replica.unreadable_warnings import UnreadableWarnings
@@ -111,7 +111,9 @@ class Replica:
         """They keep something of what the index holds."""
         self.name: Final = f"{topic.name}/{self.id.partition}"
         """For messages: table/partition."""
-        self.progress = Progress(self.name, self.id, index, log=log, latest=latest, lag_bounds=lag_bounds, clock=clock)
+        self.progress = ReplicaProgress(
+            self.name, self.id, index, log=log, latest=latest, lag_bounds=lag_bounds, clock=clock
+        )
         self.versions = StandbyVersions(topic, folder, self.progress, log=log, applier=applier)
         self._log = log
         self._changes = 0
@@ -212,9 +214,9 @@ class Replica:
             self._stop("failed", stopped_by_bug(self.name, self.applied, error))
             raise
 
-    async def _do(self, step: Step) -> None:
+    async def _do(self, step: ApplyStep) -> None:
         match step:
-            case Applied(batches):
+            case BatchesApplied(batches):
                 for observer in self.observers:
                     observer.replica_applied(self.index, batches)
             case VersionLive(live):
@@ -234,12 +236,12 @@ class Replica:
     def _update_state(self) -> None:
         self._happen(self.progress.event())
 
-    def _stop(self, event: Event, error: DuramenError) -> None:
+    def _stop(self, event: MachineEvent, error: DuramenError) -> None:
         if self.state not in ("stopped", "closed"):
             self.failure = error
             self._happen(event)
 
-    def _happen(self, event: Event) -> None:
+    def _happen(self, event: MachineEvent) -> None:
         """Take the event's transition, and perform its effects in their order."""
         self._changes += 1
         self.state, effects = transition(self.state, event)
@@ -298,7 +300,7 @@ class Replica:
             raise copy(self.failure)
 
     async def wait_applied(self, offset: Offset, *, timeout: float | None) -> None:
-        """Return when `offset` is applied. See `Progress.wait_applied`; raises why the replica was closed, too."""
+        """Return when `offset` is applied. Raises as `ReplicaProgress.wait_applied`, and why the replica was closed."""
         self.check_open()
         if self.index.applied < offset:
             await self.progress.wait_applied(offset, timeout=timeout)

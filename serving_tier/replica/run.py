@@ -29,7 +29,7 @@ from serving_tier.fold.fold import Effects
 
 __all__ = ["BarrierAhead", "Piece", "cut_at", "first_piece"]
 
-Stop = Literal["end", "pinned", "barrier", "void barrier"]
+PieceEnd = Literal["end", "pinned", "barrier", "void barrier"]
 
 _BARRIER: Final = int(Operation.BARRIER)
 
@@ -51,7 +51,7 @@ class Piece(NamedTuple):
     """What can be folded in one go."""
 
     batches: Sequence[Batch]
-    stop: Stop
+    stop: PieceEnd
     rest: Sequence[Batch] = ()
     """What follows; at a barrier it is `barrier.rest`."""
     barrier: BarrierAhead | None = None

@@ -42,7 +42,7 @@ from serving_tier.fold.verdicts import changed_nothing
 from serving_tier.index.divergence import check_history
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
-from serving_tier.replica.progress import Progress
+from serving_tier.replica.progress import ReplicaProgress
 from serving_tier.replica.refusals import version_gone
 from serving_tier.replica.run import cut_at
 from serving_tier.replica.version_folders import ReplicaFolder, close_indexes, open_in
@@ -66,7 +66,9 @@ _READERS_PAUSE_S: Final = 0.001
 class StandbyVersions:
     """See the module. It belongs to one replica and its event loop."""
 
-    def __init__(self, topic: Topic, folder: ReplicaFolder, progress: Progress, *, log: Log, applier: Applier) -> None:
+    def __init__(
+        self, topic: Topic, folder: ReplicaFolder, progress: ReplicaProgress, *, log: Log, applier: Applier
+    ) -> None:
         """`progress`: the replica's, which has the live index."""
         self.folder = folder
         self.lock = asyncio.Lock()

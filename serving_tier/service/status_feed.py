@@ -74,7 +74,7 @@ class StatusSettings(NamedTuple):
 STATUS_SETTINGS: Final = StatusSettings()
 
 
-class Progress(Protocol):
+class RunningTask(Protocol):
     """How far a task is; `serving_tier.jobs.worker.TaskProgress` is one."""
 
     phase: str
@@ -96,11 +96,11 @@ class Hosts(Protocol):
         ...
 
 
-Running = Callable[[], Mapping[tuple[int, int], Progress]]
+Running = Callable[[], Mapping[tuple[int, int], RunningTask]]
 """The tasks under way here, by job and number."""
 
 
-def _no_tasks() -> Mapping[tuple[int, int], Progress]:
+def _no_tasks() -> Mapping[tuple[int, int], RunningTask]:
     return {}
 
 

@@ -21,7 +21,6 @@ from spark_bulk.export.tasks import (
     OUTCOME_COLUMNS,
     ExportOutcome,
     ExportTarget,
-    TextForm,
     export_content,
     export_feed,
 )
@@ -31,8 +30,9 @@ from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.runtime.work_folder import work_folder
 from spark_bulk.source.log.feed import FeedPart
 from spark_bulk.source.log.positions import check_covered
+from spark_bulk.source.model.options import TextForm
 from spark_bulk.source.model.place import TablePlace, all_bounds, find_table, token_offsets
-from spark_bulk.source.table.copies import Wanted
+from spark_bulk.source.table.copies import WantedCopy
 
 __all__ = ["export_changes", "export_table"]
 
@@ -72,7 +72,7 @@ def export_table(
     def work(target: ExportTarget, partition: Partition) -> ExportOutcome:
         return export_content(
             target,
-            Wanted(
+            WantedCopy(
                 place.only(partition),
                 partition,
                 exact.get(partition, bounds[partition].latest),

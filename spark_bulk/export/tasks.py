@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -15,13 +15,12 @@ from spark_bulk.export.place import ExportPlace
 from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.log.feed import FeedPart, read_feed
 from spark_bulk.source.model.columns import typed
+from spark_bulk.source.model.options import TextForm
 from spark_bulk.source.model.steps import stepped
-from spark_bulk.source.table.copies import Wanted, open_index_copy
-from spark_bulk.source.table.index_file import IndexFile, Rows
+from spark_bulk.source.table.copies import WantedCopy, open_index_copy
+from spark_bulk.source.table.index_file import ClosedIndexFile, Rows
 
-__all__ = ["OUTCOME_COLUMNS", "ExportOutcome", "ExportTarget", "TextForm", "export_content", "export_feed"]
-
-TextForm = Literal["bytes", "utf8"]
+__all__ = ["OUTCOME_COLUMNS", "ExportOutcome", "ExportTarget", "export_content", "export_feed"]
 
 OUTCOME_COLUMNS: Final = "partition INT, offset BIGINT, path STRING, rows BIGINT, bytes BIGINT"
 """The columns of an outcome, as Spark's DDL."""
@@ -94,7 +93,7 @@ class ExportTarget:
         return ExportPlace.open(self.url, self.storage_options).write_rows(name, partition, batches)
 
 
-def export_content(target: ExportTarget, wanted: Wanted) -> ExportOutcome:
+def export_content(target: ExportTarget, wanted: WantedCopy) -> ExportOutcome:
     """Write what a partition holds. Raises as `open_index_copy`; `InvalidKey`, `InvalidValue` for what is no UTF-8."""
     partition = wanted.partition
     file, log_time_ms, applied = wait_for(_opened(wanted))
@@ -115,10 +114,10 @@ def export_content(target: ExportTarget, wanted: Wanted) -> ExportOutcome:
         return ExportOutcome(partition, until, target.write(partition, rows))
 
 
-async def _opened(wanted: Wanted) -> tuple[IndexFile | None, int, Offset]:
+async def _opened(wanted: WantedCopy) -> tuple[ClosedIndexFile | None, int, Offset]:
     """The state's file, mapped; its folder is gone already."""
     async with open_index_copy(wanted) as copy_found:
-        file = None if copy_found.data is None else IndexFile.open(copy_found.data)
+        file = None if copy_found.data is None else ClosedIndexFile.open(copy_found.data)
         return file, copy_found.log_time_ms, copy_found.applied
 
 

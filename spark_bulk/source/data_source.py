@@ -18,7 +18,7 @@ from spark_bulk.source.model.catalog_tables import carried_options, catalog_opti
 from spark_bulk.source.model.columns import log_ddl, table_ddl
 from spark_bulk.source.model.options import ReadOptions, parse_read_options, parse_write_options
 from spark_bulk.source.table.table_reader import TableReader
-from spark_bulk.source.writes.writer import TableStreamWriter, TableWriter
+from spark_bulk.source.writes.writer import TableBatchWriter, TableStreamWriter
 
 __all__ = ["DuramenDataSource"]
 
@@ -52,7 +52,7 @@ class DuramenDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `df.write`."""
-        return TableWriter(parse_write_options(self.options), _arrow(schema), overwrite=overwrite)
+        return TableBatchWriter(parse_write_options(self.options), _arrow(schema), overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """For `df.writeStream`."""

@@ -24,7 +24,7 @@ from kit.kafka.broker_faults import broker_faults, kill_all, lost_index, restart
 import duramen
 from deploy.kafka.brokers import Brokers
 from duramen.blocking import Database, Table
-from duramen.verification.chaos import Fault, Faults, break_children, child_faults
+from duramen.verification.chaos import ChaosFault, Faults, break_children, child_faults
 from duramen.verification.checker import check_history
 from duramen.verification.cluster import Cluster
 from duramen.verification.history import Call, write_history
@@ -47,7 +47,7 @@ async def checked(
     folder: Path,
     *,
     seconds: float,
-    children: Callable[[Cluster], Sequence[Fault]] = lambda cluster: (),
+    children: Callable[[Cluster], Sequence[ChaosFault]] = lambda cluster: (),
 ) -> dict[str, int]:
     """Run the check on a cluster of two nodes, with faults of the brokers, and those of `children` at the same time.
 
@@ -117,7 +117,7 @@ async def test_the_promises_hold_while_brokers_and_processes_fail(
     """Nodes and the router are killed and paused, and a node loses its index, while brokers fail."""
     brokers = await asyncio.to_thread(three_brokers)
 
-    def children(cluster: Cluster) -> list[Fault]:
+    def children(cluster: Cluster) -> list[ChaosFault]:
         return [*child_faults(cluster), lost_index(cluster, tmp_path / "data")]
 
     counts = await checked(brokers, tmp_path, seconds=240 if CAMPAIGN else 25, children=children)

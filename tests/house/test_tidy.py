@@ -40,6 +40,15 @@ TYPE_CHECKING_ALLOWED = {
 """Files with imports that exist for type checkers only, each with its reason. Everywhere else a module imports what it
 names: a function that must not cost its imports at the start is in a module that is imported when it is called."""
 
+SHARED_NAMES: dict[str, str] = {
+    "AtomicBatch": "the blocking and the async client are one interface",
+    "Database": "the blocking and the async client are one interface",
+    "Table": "the blocking and the async client are one interface, and a command's argument is named after its metavar",
+    "TableWriter": "the blocking and the async client are one interface",
+    "Level": "a client's consistency level, and the command line's option that takes one",
+}
+"""Public types that have one name in several modules, each with its reason."""
+
 
 def _is_generated(path: Path) -> bool:
     return "_pb2" in path.name
@@ -159,6 +168,36 @@ def test_no_folder_overflows() -> None:
     loose = Counter(path.parent for path in product_files() if path.name != "__init__.py")
     full = {str(folder): count for folder, count in loose.items() if count > LOOSE_FILES_MAX}
     assert set(full) == FULL_FOLDERS, f"more than {LOOSE_FILES_MAX} modules in one folder: {full}"
+
+
+def types_of(tree: ast.Module) -> Iterator[str]:
+    """The public types that a module defines: its classes and its aliases, named LikeThis."""
+    for node in tree.body:
+        match node:
+            case ast.ClassDef(name=name):
+                defined = [name]
+            case ast.Assign(targets=targets):
+                defined = [target.id for target in targets if isinstance(target, ast.Name)]
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                defined = [name]
+            case _:
+                defined = []
+        yield from (name for name in defined if re.match(r"[A-Z]\w*[a-z]", name))
+
+
+def test_a_type_is_found() -> None:
+    text = "class Job: ...\nStep = int | str\nWord: TypeAlias = bytes\nLIMIT = 3\n_Own = int\nT = TypeVar('T')"
+    assert list(types_of(ast.parse(text))) == ["Job", "Step", "Word"]
+
+
+def test_one_name_is_one_type() -> None:
+    """Two types of one name are one thing defined twice, or two things of which one has a better name."""
+    places: dict[str, list[str]] = {}
+    for path in product_files():
+        for name in types_of(tree_of(path)):
+            places.setdefault(name, []).append(str(path))
+    shared = {name: paths for name, paths in places.items() if len(paths) > 1}
+    assert set(shared) == set(SHARED_NAMES), f"types of one name: {shared}"
 
 
 def _packages(found: list[list[Module]]) -> set[Module]:

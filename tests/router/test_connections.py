@@ -14,7 +14,7 @@ from duramen.client.transport.deferred import DeferredConnection
 from log_tier.catalog.map_follower import MapFollower
 from router.data.local_data import LocalData
 from router.data.seam import Connection
-from router.data.tables import Tables
+from router.data.tables import CatalogTables
 from router.endpoints.grpc.services import KeyValueService, TablesService
 from router.membership.live_membership import LiveMembership
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
@@ -41,7 +41,7 @@ async def routed(data_plane: LocalData, stack: AsyncExitStack) -> RoutedConnecti
     """It writes to the log itself. The one node has no address, so everything else goes through a server."""
     membership = await LiveMembership.open(MapFollower(data_plane.catalog))
     stack.push_async_callback(membership.close)
-    changes = CatalogChanges(Tables(data_plane.log, data_plane.catalog))
+    changes = CatalogChanges(CatalogTables(data_plane.log, data_plane.catalog))
     stack.push_async_callback(changes.close)
     return RoutedConnection(
         data_plane.catalog,

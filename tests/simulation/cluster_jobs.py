@@ -14,7 +14,7 @@ from log_tier.catalog.version_fold import versions_job
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
 from router.admin.client import AdminConnection
-from router.admin.verbs import Change, Move, Rebalance, RestoreNode, SetReplicas, TakeSnapshots
+from router.admin.verbs import AdminChange, Move, Rebalance, RestoreNode, SetReplicas, TakeSnapshots
 from simulation.cluster_world import NODES, ClusterWorld
 
 __all__ = [
@@ -77,7 +77,7 @@ async def _table(target: str, name: str, *, drop: bool) -> None:
             await table.put(b"key", b"value")
 
 
-def _change(world: ClusterWorld, verb: str, chance: random.Random) -> Change | None:
+def _change(world: ClusterWorld, verb: str, chance: random.Random) -> AdminChange | None:
     table = checked_table(world)
     if table is None:
         return None

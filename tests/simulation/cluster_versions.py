@@ -9,7 +9,7 @@ from typing import Final
 from log_tier.catalog.cluster_map import EMPTY, TableEntry
 from log_tier.model.errors import DuramenError
 from router.admin.client import AdminConnection
-from router.admin.verbs import Change, Clear, Discard, Rollback, Stage, Swap
+from router.admin.verbs import AdminChange, Clear, Discard, Rollback, Stage, Swap
 from simulation.cluster_jobs import checked_table, failed_version_job
 from simulation.cluster_world import NODES, ClusterWorld
 
@@ -52,13 +52,13 @@ async def change_versions(world: ClusterWorld, stop: asyncio.Event) -> None:
         world.story.tell("operator of versions", f"{verb} at {target}: {words}")
 
 
-def _next(table: TableEntry, chance: random.Random, clears: float) -> Change:
+def _next(table: TableEntry, chance: random.Random, clears: float) -> AdminChange:
     """What may be possible now: versions come before they go."""
     if chance.random() < clears / 2:
         return Clear(table.name, keep=chance.choice((0, 1, 2)))
     staged = [each.number for each in table.versions if each.state == "staged"]
     kept = [each.number for each in table.versions if each.state == "kept"]
-    possible: list[Change] = [Stage(table.name, EMPTY)] if len(staged) < 2 else []
+    possible: list[AdminChange] = [Stage(table.name, EMPTY)] if len(staged) < 2 else []
     if staged:
         possible += [Swap(table.name, keep=chance.choice((None, 0, 2)))] * 3
     if kept:

@@ -14,7 +14,7 @@ from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DuramenError
 from router.data.local_data import LocalData
-from router.data.tables import Tables
+from router.data.tables import CatalogTables
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from serving_tier.node.hosting import Hosting
@@ -118,7 +118,7 @@ class DatabaseWorld:
             catalog = await Catalog.open(log)
             opened.push_async_callback(catalog.close)
             await catalog.submit(RegisterNode("n1", "", "single", take_over=True))
-            await Tables(log, catalog).reconcile()
+            await CatalogTables(log, catalog).reconcile()
             machine = self._machine
             node = await Node.open(log, machine.folder / "node", clock=machine.clock, workers=machine.workers)
             opened.push_async_callback(node.close)

@@ -18,7 +18,7 @@ from duramen.cli.terminal.output import say, say_table
 from duramen.cli.terminal.text import counted
 from log_tier.model.errors import InvalidRequest
 from router.admin.client import AdminConnection
-from router.admin.verbs import Change
+from router.admin.verbs import AdminChange
 from router.proto.admin_pb2 import AdminPlan, AdminStep
 
 __all__ = ["carry_out", "confirm", "say_plan", "wait_for"]
@@ -30,7 +30,7 @@ _STEPS_SHOWN: Final = 40
 
 
 def carry_out(
-    change: Change,
+    change: AdminChange,
     *,
     at: str,
     json: bool,

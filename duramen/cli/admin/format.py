@@ -8,7 +8,7 @@ from typing import Protocol
 __all__ = ["duration", "local_time", "offset", "place", "size"]
 
 
-class Placed(Protocol):
+class PartitionAnswer(Protocol):
     """An answer about one partition."""
 
     @property
@@ -54,6 +54,6 @@ def offset(number: int | None) -> str:
     return "-" if number is None or number < 0 else f"{number:,}"
 
 
-def place(each: Placed) -> str:
+def place(each: PartitionAnswer) -> str:
     """`flights/3`."""
     return f"{each.table}/{each.partition}"

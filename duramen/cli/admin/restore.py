@@ -11,7 +11,7 @@ import typer
 from duramen.cli.admin.arguments import DryRun, Wait, WaitTimeout
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
 from log_tier.model.errors import InvalidRequest
-from router.admin.verbs import Change, RestoreNode, RestoreTable
+from router.admin.verbs import AdminChange, RestoreNode, RestoreTable
 
 __all__ = ["restore"]
 
@@ -61,7 +61,7 @@ def restore(
     return carry_out(change, at=at, json=json, dry_run=dry_run, wait=wait, timeout=timeout)
 
 
-def _change(name: str, source: Source, target: str | None, until: str | None) -> Change:
+def _change(name: str, source: Source, target: str | None, until: str | None) -> AdminChange:
     if target is None and until is None:
         return RestoreNode(name, source.value)
     if target is None or until is None:

@@ -10,7 +10,7 @@ import typer
 
 from duramen.cli.admin.arguments import DryRun, Wait, WaitTimeout, Yes, parse_partition, parse_place
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
-from router.admin.verbs import Argument, OfPlace, Option, Place, Verb
+from router.admin.verbs import Argument, OfPartitionArgument, Option, PartitionArgument, Verb
 
 __all__ = ["command_of"]
 
@@ -58,7 +58,7 @@ def _fields(verb: Verb) -> Iterator[inspect.Parameter]:
         kind, how = get_args(hints[name])
         default = change._field_defaults.get(name, inspect.Parameter.empty)
         match how:
-            case Place():
+            case PartitionArgument():
                 argument = typer.Argument(metavar=how.metavar, help=how.help)
                 yield _parameter(_PLACE, Annotated[str, argument])
             case Argument():
@@ -68,7 +68,9 @@ def _fields(verb: Verb) -> Iterator[inspect.Parameter]:
                 option = typer.Option(how.flag, metavar=how.metavar or None, help=how.help, min=how.least)
                 yield _parameter(name, Annotated[kind, option], default)
             case _:
-                assert how is OfPlace, f"{verb.command}: nothing says how {name} is given on the command line"
+                assert how is OfPartitionArgument, (
+                    f"{verb.command}: nothing says how {name} is given on the command line"
+                )
 
 
 def _parse_place(verb: Verb) -> Callable[[str], tuple[str, Any]]:

@@ -10,10 +10,9 @@ from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.partitioner import Partitioner
 from log_tier.model.record import Operation
 from log_tier.model.tokens import Token
+from serving_tier.fold.numbers import Number
 
 __all__ = ["Change", "Done", "Entry", "ManyDone", "Number", "TableInfo"]
-
-Number = int | float
 
 
 class Entry(NamedTuple):

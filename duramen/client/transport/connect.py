@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from log_tier.catalog.map_follower import MapFollower
-from log_tier.catalog.remote import RemoteMaps, View, fetch_view
+from log_tier.catalog.remote import ClusterView, RemoteMaps, fetch_view
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
@@ -82,7 +82,7 @@ async def connect_to(targets: Sequence[str], *, timeout: float, direct: bool) ->
     raise AssertionError("not reached")
 
 
-async def _first_view(targets: Sequence[str], timeout: float) -> tuple[str, View | None]:
+async def _first_view(targets: Sequence[str], timeout: float) -> tuple[str, ClusterView | None]:
     """The first server that answers, and what it says of the cluster; None where it knows of no cluster."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout

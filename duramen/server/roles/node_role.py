@@ -29,7 +29,7 @@ from router.admin.admin import OpenAdmin
 from router.admin.lazy import admin_on_demand
 from router.admin.service import AdminService
 from router.data.local_data import LocalData
-from router.endpoints.grpc.services import KeyValueService, OpenPlane, TablesService
+from router.endpoints.grpc.services import KeyValueService, OpenDataPlane, TablesService
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.on_demand import membership_on_demand
 from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
@@ -61,7 +61,7 @@ def add_node_services(
     *,
     role: ServerRole,
     log_url: str,
-    passing: OpenPlane | None = None,
+    passing: OpenDataPlane | None = None,
 ) -> Callable[[], Awaitable[None]]:
     """Put a node's endpoints on a shell; returns what closes them. `passing`: see `KeyValueService`."""
     streams, registry = shell.streams, shell.registry

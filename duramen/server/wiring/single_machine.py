@@ -24,7 +24,7 @@ from log_tier.model.errors import FolderReadOnly, ForeignFolder, InvalidRequest,
 from log_tier.model.log import Log
 from log_tier.open import LOG_FOLDER, open_log
 from router.data.local_data import LocalData
-from router.data.tables import Tables
+from router.data.tables import CatalogTables
 from serving_tier.names import NODE_FOLDERS, UP_FOLDERS
 
 __all__ = ["NODE_ID", "SingleMachine", "open_local_data", "open_single_machine"]
@@ -88,7 +88,7 @@ async def open_single_machine(
                 command = RegisterNode(NODE_ID, address, identity, take_over=log_url is None or take_over)
                 await _register(catalog, command)
                 if log_url is None:
-                    await Tables(log, catalog).reconcile()
+                    await CatalogTables(log, catalog).reconcile()
                 node = await ServingNode.open(
                     log, catalog, data, node_id=NODE_ID, identity=identity, snapshots=snapshots
                 )

@@ -30,12 +30,12 @@ from log_tier.model.errors import DuramenError, LogStopped
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.log import Appended, Bounds
 
-__all__ = ["PartitionLog", "Waiter"]
+__all__ = ["CommitWaiter", "PartitionLog"]
 
 # How many files are closed at once where the process is out of descriptors: a commit needs three at a time.
 _SHED_FILES: Final = 8
 
-Waiter = asyncio.Future[None]
+CommitWaiter = asyncio.Future[None]
 """A follower that waits for the next commit."""
 
 
@@ -69,8 +69,8 @@ class PartitionLog:
         self.refusal: DuramenError | None = None
         """What every caller gets once the topic was deleted or the log was closed."""
         self.tail = TailCache(memory)
-        self.waiters: list[Waiter] = []
-        self.woken: list[Waiter] = []
+        self.waiters: list[CommitWaiter] = []
+        self.woken: list[CommitWaiter] = []
         """Followers that waited for what was published since the committing thread last took them to wake them."""
         self._place = place_of(partition)
         self._files = files
@@ -109,7 +109,7 @@ class PartitionLog:
                 self._indexed, self._newest_ms = state.indexed_bytes, max(self._newest_ms, state.newest_ms)
                 self._look = None
                 self._moves.note(self.id)
-                waiting: list[Waiter] = []
+                waiting: list[CommitWaiter] = []
                 if self.damage is not None:  # followers meet it
                     waiting, self.waiters = self.waiters, []
         for waiter in waiting:
@@ -233,7 +233,7 @@ class PartitionLog:
         if staged.entries:
             self.index_writer.add(segment, staged.entries)
 
-    def wait_past(self, offset: Offset, loop: asyncio.AbstractEventLoop) -> Waiter | None:
+    def wait_past(self, offset: Offset, loop: asyncio.AbstractEventLoop) -> CommitWaiter | None:
         """A future of `loop` that is done once there may be something at `offset`; None where that is so already."""
         with self.lock:
             if self.next_offset > offset or self.refusal is not None:
@@ -242,13 +242,13 @@ class PartitionLog:
             self.waiters.append(waiter)
             return waiter
 
-    def forget(self, waiter: Waiter) -> None:
+    def forget(self, waiter: CommitWaiter) -> None:
         """Stop waiting."""
         with self.lock:
             if waiter in self.waiters:
                 self.waiters.remove(waiter)
 
-    def refuse(self, refusal: DuramenError) -> list[Waiter]:
+    def refuse(self, refusal: DuramenError) -> list[CommitWaiter]:
         """From now on everyone gets this error; returns whom to wake."""
         with self.lock:
             self.refusal = self.refusal or refusal
@@ -367,6 +367,6 @@ class PartitionLog:
         self._file.close()
 
 
-def _release(waiter: Waiter) -> None:
+def _release(waiter: CommitWaiter) -> None:
     if not waiter.done():
         waiter.set_result(None)

@@ -16,13 +16,13 @@ from log_tier.model.batch_header import HEADER_BYTES, BatchHeader, check_stored,
 from log_tier.model.errors import BatchRefused, LogDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset
 
-__all__ = ["SCAN_BYTES", "Placed", "Run", "Segment", "damaged", "first_in_index", "read_run"]
+__all__ = ["SCAN_BYTES", "PlacedBatch", "Run", "Segment", "damaged", "first_in_index", "read_run"]
 
 # Bytes per read of a scan: long enough that the call costs little compared with the copying.
 SCAN_BYTES: Final = 1 << 20
 
 
-class Placed(NamedTuple):
+class PlacedBatch(NamedTuple):
     """A batch and where it begins in its file."""
 
     position: int
@@ -33,7 +33,7 @@ class Run(NamedTuple):
     """Checked batches, end to end, from one read."""
 
     data: bytes
-    batches: list[Placed]
+    batches: list[PlacedBatch]
     damage: LogDamaged | None
     """What is wrong right behind them, if something is."""
 
@@ -57,7 +57,7 @@ def read_run(file: File, path: Path, position: int, end: int, expected: Offset, 
     About 3 µs a batch, and 0.1 ms a megabyte.
     """
     data = file.pread(min(max(size, HEADER_BYTES), end - position), position)
-    placed: list[Placed] = []
+    placed: list[PlacedBatch] = []
     place = names.folder_place(path.parent)
     at = 0
     while at < len(data):
@@ -76,7 +76,7 @@ def read_run(file: File, path: Path, position: int, end: int, expected: Offset, 
         if header.base_offset < expected or (header.base_offset > expected and not gaps):
             why = f"the batch there begins with offset {header.base_offset}"
             return Run(data[:at], placed, damaged(path, position + at, expected, why))
-        placed.append(Placed(position + at, header))
+        placed.append(PlacedBatch(position + at, header))
         expected = Offset(header.base_offset + header.span)
         at += header.length
     if at < len(data):

@@ -11,7 +11,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from log_tier.kafka.reading.record_filter import Intake
+from log_tier.kafka.reading.record_filter import RecordFilter
 from log_tier.model.batch_header import NOWHERE, Place, read_header
 from log_tier.model.identifiers import Offset, Partition
 
@@ -34,7 +34,7 @@ class PartitionReader:
 
     def __init__(self, topic: str, partition: Partition, start: Offset, place: Place = NOWHERE) -> None:
         self.topic, self.partition = topic, partition
-        self.intake = Intake(topic, partition, start, place)
+        self.intake = RecordFilter(topic, partition, start, place)
         """Used by the consumer's thread: makes batches of the messages."""
         self.latest = Offset(start - 1)
         """The partition's end as fetches reported it: the readable end, so nothing behind an open transaction."""

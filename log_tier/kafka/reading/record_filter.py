@@ -17,10 +17,10 @@ from log_tier.model.batch_header import NOWHERE, Place
 from log_tier.model.errors import InvalidKey, InvalidValue, LimitExceeded, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition
 
-__all__ = ["Intake"]
+__all__ = ["RecordFilter"]
 
 
-class Intake:
+class RecordFilter:
     """The filter of one reader; used by its consumer's thread alone.
 
     Invariant: what was given, what is held and what lies before `position` are the same offsets.

@@ -22,7 +22,7 @@ from log_tier.kafka.records.encoding import RecordSet
 from log_tier.model.errors import DuramenError, LogDamaged, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
 
-__all__ = ["QUEUE_BYTES_MAX", "Item", "Line", "Place", "SendQueue", "tell"]
+__all__ = ["QUEUE_BYTES_MAX", "Item", "Line", "SendQueue", "SetPlace", "tell"]
 
 _logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _ROUND_BYTES: Final = 1 << 20
 QUEUE_BYTES_MAX: Final = 256 << 20
 
 
-class Place(NamedTuple):
+class SetPlace(NamedTuple):
     """Where a set came to lie."""
 
     first: Offset
@@ -51,12 +51,12 @@ class Item:
         line: Line,
         records: RecordSet,
         loop: asyncio.AbstractEventLoop,
-        future: asyncio.Future[Place],
+        future: asyncio.Future[SetPlace],
     ) -> None:
         self.line, self.records, self.loop, self.future = line, records, loop, future
         self.first = -1
         self.tries = 0
-        self.outcome: Place | DuramenError | None = None
+        self.outcome: SetPlace | DuramenError | None = None
 
 
 class Line:
@@ -89,7 +89,7 @@ class SendQueue:
 
     def put(
         self, topic: str, partition: Partition, sets: Sequence[RecordSet], *, size_max: int
-    ) -> list[asyncio.Future[Place]]:
+    ) -> list[asyncio.Future[SetPlace]]:
         """Accept sets, to be written one after the other; a future for each, in the running loop. O(1).
 
         `size_max`: what the topic takes at once, in bytes; no set is larger. Raises `Overloaded`, `ShuttingDown`.
@@ -165,7 +165,7 @@ class SendQueue:
             self._ready.clear()
             return taken, self._closing
 
-    def placed(self, item: Item, place: Place) -> Place | LogDamaged:
+    def placed(self, item: Item, place: SetPlace) -> SetPlace | LogDamaged:
         """The outcome of a set that Kafka acknowledged: where it lies, unless something acknowledged lay there."""
         line = item.line
         name = (line.topic, line.partition)

@@ -30,7 +30,7 @@ from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
 from log_tier.kafka.cluster.failures import append_failure, is_missing_topic
 from log_tier.kafka.records.encoding import RecordSet
 from log_tier.kafka.records.header import HEADER_NAME
-from log_tier.kafka.writing.send_queue import QUEUE_BYTES_MAX, Item, Place, SendQueue, tell
+from log_tier.kafka.writing.send_queue import QUEUE_BYTES_MAX, Item, SendQueue, SetPlace, tell
 from log_tier.model.errors import DuramenError, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition
 
@@ -111,7 +111,7 @@ class Sender:
 
     def append(
         self, topic: str, partition: Partition, sets: Sequence[RecordSet], *, size_max: int
-    ) -> list[asyncio.Future[Place]]:
+    ) -> list[asyncio.Future[SetPlace]]:
         """Have sets written, one after the other; a future for each, in the running loop. O(1).
 
         `size_max`: what the topic takes at once, in bytes; no set is larger.
@@ -216,7 +216,7 @@ class Sender:
     def _on_last(self, item: Item, error: KafkaError | None, message: Any) -> None:
         line = item.line
         if error is not None:
-            outcome: Place | DuramenError = append_failure(error, f"writing to {line.topic}/{line.partition}")
+            outcome: SetPlace | DuramenError = append_failure(error, f"writing to {line.topic}/{line.partition}")
             if item.first >= 0:
                 outcome = _torn(item)
             self._settle(item, outcome)
@@ -227,9 +227,9 @@ class Sender:
             self._settle(item, _torn(item))
             return
         _, timestamp_ms = message.timestamp()
-        self._settle(item, self._send_queue.placed(item, Place(Offset(first), Offset(last), timestamp_ms)))
+        self._settle(item, self._send_queue.placed(item, SetPlace(Offset(first), Offset(last), timestamp_ms)))
 
-    def _settle(self, item: Item, outcome: Place | DuramenError) -> None:
+    def _settle(self, item: Item, outcome: SetPlace | DuramenError) -> None:
         if item.outcome is None:
             item.outcome = outcome
             self._settled.append(item)

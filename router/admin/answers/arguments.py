@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from log_tier.catalog.jobs import Argument
+from log_tier.catalog.jobs import ArgumentValue
 from router.proto import admin_pb2 as pb
 
 __all__ = ["argument_messages", "arguments_of"]
 
 
-def argument_messages(arguments: Mapping[str, Argument]) -> list[pb.AdminArgument]:
+def argument_messages(arguments: Mapping[str, ArgumentValue]) -> list[pb.AdminArgument]:
     """One message for each, in the mapping's order."""
     return [
         pb.AdminArgument(name=name, number=value) if isinstance(value, int) else pb.AdminArgument(name=name, text=value)
@@ -18,6 +18,6 @@ def argument_messages(arguments: Mapping[str, Argument]) -> list[pb.AdminArgumen
     ]
 
 
-def arguments_of(messages: Iterable[pb.AdminArgument]) -> dict[str, Argument]:
+def arguments_of(messages: Iterable[pb.AdminArgument]) -> dict[str, ArgumentValue]:
     """Each by its name."""
     return {each.name: each.number if each.HasField("number") else each.text for each in messages}

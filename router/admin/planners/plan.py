@@ -12,7 +12,7 @@ from log_tier.catalog.actions import COPIES_INDEX, GAINS_REPLICA, Action
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import AbortJob, ClearTable, Command, ResumeJob, StartJob, TaskPlan
 from log_tier.catalog.fold import fold_command
-from log_tier.catalog.jobs import Argument
+from log_tier.catalog.jobs import ArgumentValue
 from log_tier.model.errors import CommandRejected
 from log_tier.model.identifiers import Offset, PartitionId
 
@@ -40,7 +40,7 @@ class Step:
     """Of a move: the node that loses the replica."""
     bytes: int = 0
     """To be copied; 0 where nothing is, or nobody knows."""
-    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    arguments: Mapping[str, ArgumentValue] = field(default_factory=dict)
     note: str = ""
 
     def task(self) -> TaskPlan:
@@ -100,7 +100,7 @@ def plan_of(
     subject: str,
     steps: Iterable[Step],
     *,
-    arguments: Mapping[str, Argument] | None = None,
+    arguments: Mapping[str, ArgumentValue] | None = None,
     notes: Sequence[str] = (),
     begins_empty: bool = False,
 ) -> Plan:

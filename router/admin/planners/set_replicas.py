@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from log_tier.catalog.actions import Action, JobKind
 from log_tier.catalog.cluster_map import TableEntry
-from log_tier.catalog.jobs import Argument
+from log_tier.catalog.jobs import ArgumentValue
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import REPLICAS_MAX, Partition, PartitionId
 from router.admin.planners.choices import Choices
@@ -39,7 +39,7 @@ def plan_set_replicas(situation: Situation, *, table: str, replicas: int) -> Pla
     ready_left = _partitions_without_ready(situation, entry, steps)
     if ready_left:
         notes.append(f"no replica that stays is ready in partition {', '.join(map(str, ready_left))}")
-    arguments: dict[str, Argument] = {"table": entry.id, "replicas": replicas}
+    arguments: dict[str, ArgumentValue] = {"table": entry.id, "replicas": replicas}
     return plan_of(
         JobKind.SET_REPLICAS, f"{table} to {replicas}", steps, arguments=arguments, notes=notes, begins_empty=True
     )

@@ -12,7 +12,7 @@ from typing import Final
 from log_tier.catalog.actions import Action, JobKind
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.catalog.commands import ClearTable
-from log_tier.catalog.jobs import Argument
+from log_tier.catalog.jobs import ArgumentValue
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Bounds
@@ -52,7 +52,7 @@ def plan_stage(situation: Situation, *, table: str, url: str, part_bytes: Sequen
                 notes.append(f"node {node} is not there ({situation.lost(node)}): the stage waits for it")
             size = part_bytes[partition.partition] if part_bytes else 0
             steps.append(Step(Action.STAGE, partition, entry.name, node, bytes=size))
-    arguments: dict[str, Argument] = {"table": entry.id, "url": url}
+    arguments: dict[str, ArgumentValue] = {"table": entry.id, "url": url}
     return plan_of(JobKind.STAGE, entry.name, steps, arguments=arguments, notes=list(dict.fromkeys(notes)))
 
 
@@ -91,7 +91,7 @@ def plan_rollback(situation: Situation, *, table: str, version: int | None = Non
 def plan_discard(situation: Situation, *, table: str, version: int) -> Plan:
     """Give up a version that is not live."""
     entry = situation.table(table)
-    arguments: dict[str, Argument] = {"table": entry.id, "version": version}
+    arguments: dict[str, ArgumentValue] = {"table": entry.id, "version": version}
     return plan_of(JobKind.DISCARD, f"{entry.name} version {version}", (), arguments=arguments, begins_empty=True)
 
 
@@ -120,7 +120,9 @@ def clear_command(table: TableEntry, bounds: Sequence[Bounds], keep: int) -> Cle
     return ClearTable(table.id, tuple(each.latest for each in bounds), keep)
 
 
-def _plan_barriers(situation: Situation, kind: str, table: TableEntry, number: int, more: dict[str, Argument]) -> Plan:
+def _plan_barriers(
+    situation: Situation, kind: str, table: TableEntry, number: int, more: dict[str, ArgumentValue]
+) -> Plan:
     version = table.version(number)
     if version is None:
         raise InvalidRequest(
@@ -145,7 +147,7 @@ def _plan_barriers(situation: Situation, kind: str, table: TableEntry, number: i
     if worker is None:
         raise situation.refusal(f"no node that holds {table.name}/0 is there: start one of them and try again")
     step = Step(Action.SWAP, first, table.name, worker, note=f"barriers to version {number} in every partition")
-    arguments: dict[str, Argument] = {"table": table.id, "version": number, **more}
+    arguments: dict[str, ArgumentValue] = {"table": table.id, "version": number, **more}
     return plan_of(
         kind, f"{table.name} to version {number}", [step], arguments=arguments, notes=list(dict.fromkeys(notes))
     )

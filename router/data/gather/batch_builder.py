@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, PartitionId
 from router.data.gather.columns_builder import ColumnsBuilder
-from router.data.gather.progress import Progress
+from router.data.gather.progress import BatchProgress
 from router.data.requests import OutcomesPart, WriteResult
 
 __all__ = ["BatchBuilder", "Callers"]
@@ -56,7 +56,7 @@ class BatchBuilder(Generic[C]):
 
     place: PartitionId
     columns: ColumnsBuilder
-    progress: Progress
+    progress: BatchProgress
     callers: C
     content_bytes: int = 0
     records: int = 0

@@ -18,13 +18,13 @@ from log_tier.model.table_ref import TableRef
 from router.data.gather.session import SeenOffsets
 from router.data.requests import WriteOutcome, WriteResult
 
-__all__ = ["Call", "FutureCalls", "PendingCalls", "Written"]
+__all__ = ["CallOutcome", "FutureCalls", "PendingCall", "PendingCalls"]
 
 # Event loops' clocks tick in milliseconds: a call that is due within two is due.
 _TICK_S: Final = 0.002
 
 
-class Call(Protocol):
+class PendingCall(Protocol):
     """One caller's part of a request."""
 
     @property
@@ -38,7 +38,7 @@ class Call(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Call)
+C = TypeVar("C", bound=PendingCall)
 
 
 class PendingCalls(Generic[C]):
@@ -98,7 +98,7 @@ class PendingCalls(Generic[C]):
             self._timer = None
 
 
-class Written(NamedTuple):
+class CallOutcome(NamedTuple):
     """What became of one call's records."""
 
     offset: Offset
@@ -110,7 +110,7 @@ class Written(NamedTuple):
 
 
 class _Write(NamedTuple):
-    future: asyncio.Future[Written]
+    future: asyncio.Future[CallOutcome]
     start: int
     """Its first record's place in the batch."""
     records: int
@@ -141,9 +141,9 @@ class FutureCalls:
         self._outcomes = False
         """A call wants a verdict."""
 
-    def add(self, start: int, records: int, *, outcomes: bool, deadline: float) -> asyncio.Future[Written]:
+    def add(self, start: int, records: int, *, outcomes: bool, deadline: float) -> asyncio.Future[CallOutcome]:
         """One more call, whose first record has the place `start` in the batch. O(1)."""
-        future: asyncio.Future[Written] = self._loop.create_future()
+        future: asyncio.Future[CallOutcome] = self._loop.create_future()
         self._outcomes |= outcomes
         self._pending.add(_Write(future, start, records, deadline, outcomes))
         return future
@@ -171,7 +171,7 @@ class FutureCalls:
             elif not call.future.done():
                 first = Offset(result.base_offset + call.start)
                 last = Offset(first + call.records - 1)
-                call.future.set_result(Written(first, last))
+                call.future.set_result(CallOutcome(first, last))
         if not waits:
             self._pending.settle()
         self._session.saw(self._table, self._partition.partition, last)
@@ -188,7 +188,7 @@ class FutureCalls:
             if call.future.done():
                 continue  # its caller went away
             if not outcomes:
-                call.future.set_result(Written(Offset(base + call.start), last))
+                call.future.set_result(CallOutcome(Offset(base + call.start), last))
             else:
                 _answer_with_outcomes(call, base, outcomes)
         self._session.saw(self._table, self._partition.partition, last)
@@ -212,4 +212,4 @@ def _answer_with_outcomes(call: _Write, base: Offset, outcomes: dict[int, WriteO
             return
         places.append(outcome.original if outcome.original > NOTHING else Offset(base + record))
         results.append(outcome.result)
-    call.future.set_result(Written(places[0], places[-1], results))
+    call.future.set_result(CallOutcome(places[0], places[-1], results))

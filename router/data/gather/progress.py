@@ -19,7 +19,7 @@ from log_tier.model.identifiers import Offset
 from router.data.outcomes import outcome_unknown, write_unknown
 from router.data.requests import OutcomesPart, WriteResult
 
-__all__ = ["Fate", "Progress", "may_be_written", "place_in"]
+__all__ = ["BatchProgress", "Fate", "may_be_written", "place_in"]
 
 # After these the same bytes may be sent again: nothing is known against them.
 _REPEATABLE: Final = (Disconnected, ShuttingDown, Overloaded, WriteUnknown)
@@ -39,7 +39,7 @@ class Fate(Enum):
 
 
 @dataclass(slots=True)
-class Progress:
+class BatchProgress:
     """What is known of one batch's fate."""
 
     under_way: bool = False

@@ -22,7 +22,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from log_tier.model.errors import DeadlineExceeded, DuramenError, LimitExceeded, Overloaded, ReplicaBehind
 from log_tier.model.identifiers import Offset, PartitionId
 
-__all__ = ["READS_PENDING_MAX", "NextStep", "ReadRounds", "ReadRules", "Wanted", "next_step"]
+__all__ = ["READS_PENDING_MAX", "NextStep", "ReadRounds", "ReadRules", "ReadTerms", "next_step"]
 
 READS_PENDING_MAX: Final = 1_000_000
 """Keys that wait in one gatherer. Beyond it the program asks faster than it is answered."""
@@ -38,7 +38,7 @@ class ReadRules(NamedTuple):
     pending_keys_max: int = READS_PENDING_MAX
 
 
-class Wanted(NamedTuple):
+class ReadTerms(NamedTuple):
     """What the calls of one group have in common."""
 
     partition: PartitionId
@@ -98,7 +98,7 @@ class ReadRounds(Generic[G]):
         self._rules = rules
         self._closed: DuramenError | None = None
         """Why no call may join any more."""
-        self._waiting: dict[Wanted, G] = {}
+        self._waiting: dict[ReadTerms, G] = {}
         self.in_flight = 0
         """Requests with shared groups under way."""
         self.pending_keys = 0
@@ -109,7 +109,7 @@ class ReadRounds(Generic[G]):
         """Does a group wait, and may another request leave?"""
         return bool(self._waiting) and self.in_flight < self._rules.in_flight_max and self._closed is None
 
-    def group_for(self, wanted: Wanted, keys: int, new: Callable[[], G]) -> G:
+    def group_for(self, wanted: ReadTerms, keys: int, new: Callable[[], G]) -> G:
         """The waiting group that a call of so many keys joins, counted. O(1). Raises as `leave_alone`."""
         self.leave_alone(keys)
         group = self._waiting.get(wanted)

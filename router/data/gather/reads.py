@@ -28,7 +28,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.table_ref import TableRef
 from router.data.gather.pending_calls import PendingCalls
-from router.data.gather.read_rounds import NextStep, ReadRounds, ReadRules, Wanted, next_step
+from router.data.gather.read_rounds import NextStep, ReadRounds, ReadRules, ReadTerms, next_step
 from router.data.gather.session import SeenOffsets
 from router.data.requests import ReadPart, ReadResult
 from router.data.seam import DataPlane
@@ -59,7 +59,7 @@ class _Group:
     __slots__ = ("callers", "count", "reason", "seen", "strong", "table", "wanted")
 
     def __init__(
-        self, table: TableRef, wanted: Wanted, *, strong: bool, seen: bool, loop: asyncio.AbstractEventLoop
+        self, table: TableRef, wanted: ReadTerms, *, strong: bool, seen: bool, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.table = table
         self.wanted = wanted
@@ -81,7 +81,7 @@ class _Group:
         if after is None:
             # Decided once: if it is asked again, what the session has seen meanwhile is not waited for.
             after = session.offsets(self.table)[partition.partition]
-            self.wanted = Wanted(partition, after, lag_max_ms)
+            self.wanted = ReadTerms(partition, after, lag_max_ms)
         return ReadPart(partition, keys, after, self.strong, lag_max_ms)
 
     def piece(self, calls: Sequence[_Call], loop: asyncio.AbstractEventLoop) -> _Group:
@@ -123,7 +123,7 @@ class ReadCoalescer:
 
         The future holds one entry per key, or raises the typed error, and not later than at the deadline. Never waits.
         """
-        wanted = Wanted(partition, after, lag_max_ms)
+        wanted = ReadTerms(partition, after, lag_max_ms)
         call = _Call(self._loop.create_future(), keys, deadline)
         if strong or (after is not None and after > NOTHING):
             self._rounds.leave_alone(len(keys))

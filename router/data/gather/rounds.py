@@ -1,7 +1,7 @@
 """Which batches leave in which request, and when. Pure: it is given its clock and its loop, as functions.
 
-`Rounds` is the state of one gatherer: the batches that wait, by partition, and those that have left. The shell around
-it (`writes.py`) sends and waits; every decision is here, as a function of the state and of one event.
+`BatchRounds` is the state of one gatherer: the batches that wait, by partition, and those that have left. The shell
+around it (`writes.py`) sends and waits; every decision is here, as a function of the state and of one event.
 
     a call joins          batch_for()   the open batch of its partition, or a new one
     something may leave   schedule()    looks at it at the end of this round of the loop
@@ -29,7 +29,7 @@ from log_tier.model.batch import BATCH_RECORDS_MAX
 from log_tier.model.errors import DuramenError, LimitExceeded, Overloaded
 from log_tier.model.identifiers import PartitionId
 
-__all__ = ["PENDING_BYTES_MAX", "Gathered", "Rounds", "Rules"]
+__all__ = ["PENDING_BYTES_MAX", "BatchRounds", "GatheredBatch", "Rules"]
 
 PENDING_BYTES_MAX: Final = 256 * 1024 * 1024
 """Content that waits in one gatherer. Beyond it callers write faster than the log can sync."""
@@ -67,7 +67,7 @@ class Rules:
     """Between two tries of the same bytes."""
 
 
-class Gathered(Protocol):
+class GatheredBatch(Protocol):
     """What the rounds know of a batch."""
 
     content_bytes: int
@@ -82,11 +82,11 @@ class Gathered(Protocol):
         ...
 
 
-B = TypeVar("B", bound=Gathered)
+B = TypeVar("B", bound=GatheredBatch)
 T = TypeVar("T")
 
 
-class Rounds(Generic[T, B]):
+class BatchRounds(Generic[T, B]):
     """The batches of one gatherer. `T` is what a new batch is made for.
 
     Invariants: a partition has at most one batch under way (W1). Its batches leave in the order in which they were

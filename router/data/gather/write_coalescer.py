@@ -11,8 +11,8 @@ from log_tier.model.identifiers import PartitionId
 from log_tier.model.table_ref import TableRef
 from router.data.gather.batch_builder import BatchBuilder
 from router.data.gather.columns_builder import ColumnsBuilder
-from router.data.gather.pending_calls import FutureCalls, Written
-from router.data.gather.progress import Progress
+from router.data.gather.pending_calls import CallOutcome, FutureCalls
+from router.data.gather.progress import BatchProgress
 from router.data.gather.rounds import Rules
 from router.data.gather.session import SeenOffsets
 from router.data.gather.writes import WriteGatherer
@@ -43,7 +43,7 @@ class WriteCoalescer:
 
     def submit(
         self, table: TableRef, partition: PartitionId, records: Columns, *, outcomes: bool, deadline: float
-    ) -> asyncio.Future[Written]:
+    ) -> asyncio.Future[CallOutcome]:
         """Write records of one partition, in one batch. Keys and values have been checked.
 
         The future holds their offsets once they are on stable storage; with `outcomes`, once their verdict is known.
@@ -59,7 +59,7 @@ class WriteCoalescer:
 
     def repeat(
         self, table: TableRef, partition: PartitionId, records: Columns, data: bytes, *, deadline: float
-    ) -> asyncio.Future[Written]:
+    ) -> asyncio.Future[CallOutcome]:
         """Send a batch again that was encoded and sent over another path, with an unknown outcome. See `submit`."""
         batch = self._new_batch(partition, table)
         batch.columns.add(records)
@@ -70,7 +70,7 @@ class WriteCoalescer:
         return batch.callers.add(0, batch.records, outcomes=False, deadline=deadline)
 
     def _new_batch(self, place: PartitionId, table: TableRef) -> BatchBuilder[FutureCalls]:
-        progress = Progress()
+        progress = BatchProgress()
         callers = FutureCalls(table, place, self._session, progress.too_late, self._loop)
         return BatchBuilder(place, ColumnsBuilder(), progress, callers)
 

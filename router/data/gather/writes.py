@@ -1,4 +1,4 @@
-"""The gatherer of writes: tasks, timers and the connection around `Rounds` and `Progress`, which decide.
+"""The gatherer of writes: tasks, timers and the connection around `BatchRounds` and `BatchProgress`, which decide.
 
 See the package's text for what it promises (W1 to W3).
 """
@@ -18,7 +18,7 @@ from log_tier.model.errors import DeadlineExceeded, DuramenError, WriteUnknown
 from log_tier.model.identifiers import PartitionId
 from router.data.gather.batch_builder import BatchBuilder, C
 from router.data.gather.progress import Fate, place_in
-from router.data.gather.rounds import Rounds, Rules, T
+from router.data.gather.rounds import BatchRounds, Rules, T
 from router.data.outcomes import outcome_unknown
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.data.seam import DataPlane
@@ -58,7 +58,7 @@ class WriteGatherer(Generic[T, C]):
         """
         self._loop = asyncio.get_running_loop()
         self._tasks = TaskSet()
-        self.rounds: Rounds[T, BatchBuilder[C]] = Rounds(
+        self.rounds: BatchRounds[T, BatchBuilder[C]] = BatchRounds(
             rules,
             new,
             clock_s=self._loop.time,
@@ -81,7 +81,7 @@ class WriteGatherer(Generic[T, C]):
 
     def send_again(self, batch: BatchBuilder[C]) -> None:
         """Send a batch that was encoded and sent over another path, ahead of its partition's other batches. Raises as
-        `Rounds.batch_for`.
+        `BatchRounds.batch_for`.
         """
         self.rounds.put_first(batch)
 

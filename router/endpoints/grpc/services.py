@@ -28,11 +28,11 @@ from router.remote.partition_lists import offsets_from, partitions_from
 from router.remote.reply_pieces import read_reply_pieces, write_reply_pieces
 from serving_tier.node.load import Load
 
-__all__ = ["KeyValueService", "OpenPlane", "TablesService"]
+__all__ = ["KeyValueService", "OpenDataPlane", "TablesService"]
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
-OpenPlane = Callable[[], Awaitable[DataPlane]]
+OpenDataPlane = Callable[[], Awaitable[DataPlane]]
 
 
 class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
@@ -43,7 +43,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
         inner: DataPlane,
         streams: OpenStreams | None = None,
         load: Load | None = None,
-        passing: OpenPlane | None = None,
+        passing: OpenDataPlane | None = None,
     ) -> None:
         """`load` counts what is under way; a node reports it in its status. `passing`: opens a data plane that reaches
         what `inner` does not hold, for requests that want that; None where `inner` reaches all.

@@ -2,8 +2,10 @@
 
 Each module of `commands/` declares its own; `commands/command_table.py` collects them. Kinds:
 
-    read     a `Step` that changes nothing        blind   a `Step` that need not read before it writes; `blind` makes
-    change   a `Step` that reads and writes               its records where that holds for its options
+    read     a `DataCommand` that changes nothing
+    blind    a `DataCommand` that need not read before it writes; `blind` makes its records where that holds for its
+             options
+    change   a `DataCommand` that reads and writes
     sync     about the connection: a function that returns its reply
     async    everything else: a coroutine
 
@@ -18,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from router.endpoints.resp.data.views import Record
+from router.endpoints.resp.data.views import DraftRecord
 from router.endpoints.resp.wire.arguments import shown, text_of
 from router.endpoints.resp.wire.problems import wrong_arity
 from router.endpoints.resp.wire.replies import Problem
@@ -34,7 +36,7 @@ __all__ = [
     "sync_command",
 ]
 
-Blind = Callable[[Sequence[bytes], int], "list[Record] | None"]
+Blind = Callable[[Sequence[bytes], int], "list[DraftRecord] | None"]
 """Arguments and the time in ms → the records of a write that does not read; None where its options make it read.
 Raises `Problem`."""
 

@@ -14,7 +14,7 @@ from log_tier.concurrency.clocks import Clock
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.tokens import Token
 from router.admin.admin import OpenAdmin
-from router.data.freshness import Freshness, Level
+from router.data.freshness import Freshness, FreshnessLevel
 from router.data.seam import Connection
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.data.cursors import Cursors
@@ -22,16 +22,16 @@ from router.endpoints.resp.data.freshness_page import FreshnessPages
 from router.endpoints.resp.data.native_batches import NativeBatches
 from router.endpoints.resp.data.notifications import Listener, Notifications
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.changes import Changes
+from router.endpoints.resp.data.rounds.changes import CommandRounds
 from router.endpoints.resp.data.shared_writer import SharedWriter
-from router.endpoints.resp.data.tables import ServedTable, Tables
-from router.endpoints.resp.data.views import Step
-from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.data.tables import ServedTable, ServedTables
+from router.endpoints.resp.data.views import DataCommand
+from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.replies import Problem
 from router.membership.live_membership import LiveMembership
 from serving_tier.node.node import Node
 
-__all__ = ["CommandContext", "NodeAddress", "Rounds", "ServerContext"]
+__all__ = ["CommandContext", "CommandPipeline", "NodeAddress", "ServerContext"]
 
 
 class NodeAddress(NamedTuple):
@@ -62,10 +62,10 @@ class ServerContext(Protocol):
     connections_refused: int
     connections_dropped: int
     commands_done: int
-    tables: Tables
+    tables: ServedTables
     reads: Reads
     writer: SharedWriter
-    changes: Changes
+    changes: CommandRounds
     batches: NativeBatches
     cursors: Cursors
     notifications: Notifications
@@ -86,7 +86,7 @@ class ServerContext(Protocol):
     def check_redirection(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> None: ...
 
 
-class Rounds(Protocol):
+class CommandPipeline(Protocol):
     """The commands of a connection that run in rounds. See `Pipeline`."""
 
     @property
@@ -96,7 +96,7 @@ class Rounds(Protocol):
         table: ServedTable,
         partition: Partition,
         keys: Sequence[bytes],
-        step: Step,
+        step: DataCommand,
         args: Sequence[bytes],
         *,
         size: int,
@@ -106,7 +106,7 @@ class Rounds(Protocol):
 
 
 class CommandContext(Listener, Protocol):
-    """The connection that a command came by. See `Session` and `Client` for each field."""
+    """The connection that a command came by. See `RespSession` and `Client` for each field."""
 
     id: int
     name: bytes
@@ -116,9 +116,9 @@ class CommandContext(Listener, Protocol):
     number: int
     table_name: str
     table: ServedTable | None
-    level: Level
+    level: FreshnessLevel
     token: Token
-    transaction: list[tuple[CommandSpec, Command]] | None
+    transaction: list[tuple[CommandSpec, RespCommand]] | None
     transaction_keys: int
     aborted: bool
     watched: dict[tuple[str, bytes], Offset]
@@ -131,7 +131,7 @@ class CommandContext(Listener, Protocol):
     @property
     def server(self) -> ServerContext: ...
     @property
-    def pipeline(self) -> Rounds: ...
+    def pipeline(self) -> CommandPipeline: ...
     @property
     def subscribed(self) -> bool: ...
     @property

@@ -17,7 +17,7 @@ import lmdb
 
 from log_tier.model.errors import LimitExceeded, ShuttingDown
 from log_tier.model.identifiers import Offset, PartitionId
-from serving_tier.fold.entry import Entry, columns_of_entries, entry_of, is_live, value_of
+from serving_tier.fold.entry import LiveEntry, columns_of_entries, entry_of, is_live, value_of
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Outcome
 from serving_tier.index.index import Found, IndexStatistics, ScanPage
@@ -89,7 +89,7 @@ class LmdbReads:
         """Its folder."""
         return self._path
 
-    def get(self, key: bytes) -> Entry | None:
+    def get(self, key: bytes) -> LiveEntry | None:
         """One entry. One lookup, about 2 µs."""
         with self._reading() as txn:
             stored = txn.get(key)

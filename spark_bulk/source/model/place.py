@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from log_tier.catalog.cluster_map import SnapshotEntry
-from log_tier.catalog.remote import View, fetch_view
+from log_tier.catalog.remote import ClusterView, fetch_view
 from log_tier.model.errors import DeadlineExceeded, InvalidRequest, TableNotFound, TokenAhead
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Bounds, Log, Topic
@@ -100,7 +100,7 @@ async def find_table(at: str, name: str, *, timeout_s: float) -> TablePlace:
     )
 
 
-def _log_url(at: str, view: View) -> str:
+def _log_url(at: str, view: ClusterView) -> str:
     if view.log_url:
         return view.log_url
     if view.role == "single":

@@ -53,7 +53,7 @@ from serving_tier.snapshots.store_url import open_place
 from spark_bulk.runtime.work_folder import work_folder
 from spark_bulk.source.model.place import PeerAddress, TablePlace, opened_log
 
-__all__ = ["REPLAY_CHEAP", "IndexCopy", "Wanted", "batches_until", "open_index_copy", "plan_of"]
+__all__ = ["REPLAY_CHEAP", "IndexCopy", "WantedCopy", "batches_until", "open_index_copy", "plan_of"]
 
 REPLAY_CHEAP: Final = 200_000
 """Up to this many records, a replay is faster than a copy."""
@@ -66,7 +66,7 @@ _OURS: Final = (DiskFull, FolderReadOnly)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedCopy:
     """Which state of which partition."""
 
     place: TablePlace
@@ -94,7 +94,7 @@ class IndexCopy(NamedTuple):
     """Where it came from, for people."""
 
 
-def plan_of(wanted: Wanted, bounds: Bounds) -> SourcePlan[PeerAddress]:
+def plan_of(wanted: WantedCopy, bounds: Bounds) -> SourcePlan[PeerAddress]:
     """What is tried, in this order, and what is not, with the reason. Pure."""
     place, partition = wanted.place, wanted.partition
     known = place.snapshots[partition]
@@ -108,7 +108,7 @@ def plan_of(wanted: Wanted, bounds: Bounds) -> SourcePlan[PeerAddress]:
 
 
 @asynccontextmanager
-async def open_index_copy(wanted: Wanted) -> AsyncIterator[IndexCopy]:
+async def open_index_copy(wanted: WantedCopy) -> AsyncIterator[IndexCopy]:
     """Get the index; what it lies in is removed at the end, so map its file before that.
 
     Raises `TokenAhead` where the log does not reach the offset, `OffsetTrimmed` naming every source and its trouble
@@ -126,7 +126,7 @@ async def open_index_copy(wanted: Wanted) -> AsyncIterator[IndexCopy]:
         await in_thread(lambda _: shutil.rmtree(folder, ignore_errors=True))
 
 
-async def _from_any(wanted: Wanted, log: Log, folder: Path) -> IndexCopy:
+async def _from_any(wanted: WantedCopy, log: Log, folder: Path) -> IndexCopy:
     """Try the sources until one serves."""
     deadline_s = asyncio.get_running_loop().time() + wanted.timeout_s
     backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline_s)
@@ -167,7 +167,7 @@ async def _from_any(wanted: Wanted, log: Log, folder: Path) -> IndexCopy:
             raise Unavailable(f"{text}; tried for {wanted.timeout_s:g} s", partition=wanted.partition)
 
 
-async def _from_one(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder: Path) -> IndexCopy:
+async def _from_one(wanted: WantedCopy, step: Choice[PeerAddress], log: Log, folder: Path) -> IndexCopy:
     topic, partition = wanted.place.topic, wanted.partition
     if step.snapshot is not None:
         store = SnapshotStore.open(wanted.snapshots_url)
@@ -201,8 +201,8 @@ async def _from_one(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder:
 def _check_in_place(manifest: SnapshotManifest, data: Path, stop: Stop) -> None:
     """Compare every byte of a stored file with its manifest; it never changes, so it can be mapped afterwards.
 
-    Its pages were looked at before the manifest was written, and LMDB does not open it here: `IndexFile` does, which
-    looks at each page that it reads.
+    Its pages were looked at before the manifest was written, and LMDB does not open it here: `ClosedIndexFile` does,
+    which looks at each page that it reads.
     """
     description = next(file for file in manifest.files if file.name == DATA_FILE)
     check = FileCheck(description, str(data), structure=False)
@@ -212,7 +212,7 @@ def _check_in_place(manifest: SnapshotManifest, data: Path, stop: Stop) -> None:
     check.finish()
 
 
-def _not_beyond(wanted: Wanted) -> Callable[[SnapshotManifest], None]:
+def _not_beyond(wanted: WantedCopy) -> Callable[[SnapshotManifest], None]:
     def accept(manifest: SnapshotManifest) -> None:
         if manifest.offset > wanted.until:
             raise OffsetTrimmed(
@@ -225,7 +225,7 @@ def _not_beyond(wanted: Wanted) -> Callable[[SnapshotManifest], None]:
     return accept
 
 
-async def _replayed(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder: Path) -> IndexCopy:
+async def _replayed(wanted: WantedCopy, step: Choice[PeerAddress], log: Log, folder: Path) -> IndexCopy:
     """Fold the log into the index in `folder`, up to exactly the wanted offset."""
     place, partition, until = wanted.place, wanted.partition, wanted.until
     start = place.starts[partition]

@@ -41,7 +41,7 @@ from serving_tier.index.lmdb.pages import (
 )
 from spark_bulk.source.model.key_ranges import ALL_KEYS, KeyRange
 
-__all__ = ["IndexFile", "Rows"]
+__all__ = ["ClosedIndexFile", "Rows"]
 
 _BIG: Final = 0x01
 _SUBDATABASE: Final = 0x02
@@ -96,7 +96,7 @@ class _Nodes(NamedTuple):
         return _Nodes(self.key_at[rows], self.key_size[rows], self.value_at[rows], self.value_size[rows], self.big)
 
 
-class IndexFile:
+class ClosedIndexFile:
     """A `data.mdb` that was closed. `open()` maps it; use it in a `with`.
 
     Raises `IndexDamaged` where the file is not one, here or while it is read.
@@ -123,7 +123,7 @@ class IndexFile:
             self._find_data(number)
 
     @classmethod
-    def open(cls, path: Path) -> IndexFile:
+    def open(cls, path: Path) -> ClosedIndexFile:
         """Map the file. A ms, whatever its size."""
         with open(path, "rb") as file:
             try:
@@ -154,7 +154,7 @@ class IndexFile:
         """Forget the file. What was made of it holds copies; it is unmapped when no half-read batch refers to it."""
         del self._bytes, self._words, self._longs, self._ints, self._mapped
 
-    def __enter__(self) -> IndexFile:
+    def __enter__(self) -> ClosedIndexFile:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -21,8 +21,8 @@ from spark_bulk.source.model.columns import TABLE_COLUMNS, check_schema, json_co
 from spark_bulk.source.model.key_ranges import KeyRange
 from spark_bulk.source.model.options import NEWEST_SNAPSHOT, ReadOptions
 from spark_bulk.source.model.place import TablePlace, all_bounds, find_table, token_offsets
-from spark_bulk.source.table.copies import Wanted, open_index_copy
-from spark_bulk.source.table.index_file import IndexFile, Rows
+from spark_bulk.source.table.copies import WantedCopy, open_index_copy
+from spark_bulk.source.table.index_file import ClosedIndexFile, Rows
 
 __all__ = ["TablePart", "TableReader", "plan_table_parts"]
 
@@ -30,7 +30,7 @@ __all__ = ["TablePart", "TableReader", "plan_table_parts"]
 class TablePart(InputPartition):
     """What one task reads."""
 
-    def __init__(self, wanted: Wanted, keys: KeyRange) -> None:
+    def __init__(self, wanted: WantedCopy, keys: KeyRange) -> None:
         super().__init__(wanted.partition)
         self.wanted = wanted
         self.keys = keys
@@ -87,7 +87,7 @@ async def plan_table_parts(options: ReadOptions) -> list[TablePart]:
     only = None if single is None else partition_of(single, place.topic.partitions, place.partitioner)
     return [
         TablePart(
-            Wanted(
+            WantedCopy(
                 place.only(partition),
                 partition,
                 Offset(exact.get(partition, bounds[partition].latest)),
@@ -114,10 +114,10 @@ def _newest_snapshots(place: TablePlace) -> dict[Partition, Offset]:
     return {partition: place.snapshots[partition][-1].offset for partition in place.partitions}
 
 
-async def _opened(wanted: Wanted) -> tuple[IndexFile | None, int]:
+async def _opened(wanted: WantedCopy) -> tuple[ClosedIndexFile | None, int]:
     """The file, mapped; what was fetched for it is gone from the folder already, so nothing can be left behind."""
     async with open_index_copy(wanted) as index:
-        return None if index.data is None else IndexFile.open(index.data), index.log_time_ms
+        return None if index.data is None else ClosedIndexFile.open(index.data), index.log_time_ms
 
 
 def _batch(rows: Rows, schema: pa.Schema, partition: Partition, where: str, *, from_json: bool) -> pa.RecordBatch:

@@ -39,7 +39,7 @@ from spark_bulk.source.writes.appending import Appender
 from spark_bulk.source.writes.identities import TaskIdentity
 from spark_bulk.source.writes.rows import check_write_schema, drafts
 
-__all__ = ["TableStreamWriter", "TableWriter", "Written"]
+__all__ = ["TableBatchWriter", "TableStreamWriter", "TaskCommit"]
 
 # The names of what Spark passes to the tasks of a stream.
 _QUERY = "sql.streaming.queryId"
@@ -47,7 +47,7 @@ _EPOCH = "streaming.sql.batchId"
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TaskCommit(WriterCommitMessage):
     """What a task appended."""
 
     records: int
@@ -72,7 +72,7 @@ class _Writing:
         options = self._options
         self._place = wait_for(find_table(options.at, options.table, timeout_s=min(options.timeout_s, 30.0)))
 
-    def write(self, iterator: Iterator[pa.RecordBatch], *, job: str, task: int, epoch: int) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch], *, job: str, task: int, epoch: int) -> TaskCommit:
         """A task's work."""
         place, options = self._place, self._options
         assert place is not None, "the driver looks first"
@@ -98,13 +98,13 @@ class _Writing:
                     appender.add(drafted)
                 first_row += rows.num_rows
             appender.finish()
-            return Written(appender.records)
+            return TaskCommit(appender.records)
 
-    def write_batch(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write_batch(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """A task of a job."""
         return self.write(iterator, job=self._job, task=_context().partitionId(), epoch=0)
 
-    def write_epoch(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write_epoch(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """A task of a micro-batch."""
         context = _context()
         query, epoch = context.getLocalProperty(_QUERY), context.getLocalProperty(_EPOCH)
@@ -122,14 +122,14 @@ def _context() -> TaskContext:
     return context
 
 
-class TableWriter(DataSourceArrowWriter):
+class TableBatchWriter(DataSourceArrowWriter):
     """`df.write.format("duramen")`."""
 
     def __init__(self, options: WriteOptions, schema: pa.Schema, *, overwrite: bool) -> None:
         self._writing = _Writing(options, schema, overwrite=overwrite)
         self._writing.find()
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """A task's work."""
         return self._writing.write_batch(iterator)
 
@@ -141,6 +141,6 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
         self._writing = _Writing(options, schema, overwrite=overwrite)
         self._writing.find()
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """A task's work."""
         return self._writing.write_epoch(iterator)

@@ -70,7 +70,7 @@ class Operated:
             while any(each.state != "ready" or each.lag_records for each in await self.admin.lag(table)):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
-    async def done(self, change: verbs.Change) -> pb.AdminJob:
+    async def done(self, change: verbs.AdminChange) -> pb.AdminJob:
         """Begin a change and return its job, which must end well."""
         plan = await self.admin.start(change)
         assert plan.HasField("job"), plan

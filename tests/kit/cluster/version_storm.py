@@ -24,7 +24,7 @@ from log_tier.model.identifiers import FIRST, Offset, Partition, PartitionId
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Condition, Operation, attribute_of
 from router.admin.admin import Admin
 from router.admin.clear import clear_table
-from router.admin.verbs import Change, Discard, Rollback, Stage, Swap
+from router.admin.verbs import AdminChange, Discard, Rollback, Stage, Swap
 from serving_tier.versions.empty import empty_offsets
 
 __all__ = ["Storm", "contents_of"]
@@ -108,7 +108,7 @@ class Storm:
                     raise
                 self.said.append(f"{me}: {what} of {versions}: {error.message}")
 
-    async def _changed(self, change: Change, *, wait: bool) -> str:
+    async def _changed(self, change: AdminChange, *, wait: bool) -> str:
         for tried in range(_TRIES):
             try:
                 plan = await self.admin.start(change, dry_run=False)

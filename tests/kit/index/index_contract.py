@@ -24,7 +24,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import VALUE_BYTES_MAX, Condition, Expiry, Operation
-from serving_tier.fold.entry import Entry
+from serving_tier.fold.entry import LiveEntry
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Outcome, Verdict, rejection_of
 from serving_tier.index.index import Index, IndexLimits
@@ -63,7 +63,7 @@ class IndexContract:
     def test_plain_puts(self, index: Index, log: StoredLog) -> None:
         done = index.apply(log.append(put(b"a", b"1"), put(b"b", b"2"), put(b"a", b"3"), producer_id=5, sequence=40))
         assert done == (2, log.time_ms, 3, 0, 0, 0)
-        assert index.get(b"a") == Entry(b"3", Offset(2), 0)
+        assert index.get(b"a") == LiveEntry(b"3", Offset(2), 0)
         assert index.get_value(b"b") == b"2"
         assert index.get_many([b"b", b"x", b"a"]) == (2, [b"2", None, b"3"], [1, -1, 2], None)
         assert index.producer(5) == ProducerState(40, Offset(0), 3)
@@ -99,8 +99,8 @@ class IndexContract:
         index.apply(log.append(add(b"n", b"1"), producer_id=5, sequence=0))
         joined = StoredLog().append(add(b"n", b"1"), add(b"n", b"10"), put(b"a", b"x"), producer_id=5, sequence=0)
         assert index.apply(joined) == (2, log.time_ms, 2, 0, 0, 0)
-        assert index.get(b"n") == Entry(b"11", Offset(1), 0)
-        assert index.get(b"a") == Entry(b"x", Offset(2), 0)
+        assert index.get(b"n") == LiveEntry(b"11", Offset(1), 0)
+        assert index.get(b"a") == LiveEntry(b"x", Offset(2), 0)
         assert index.outcomes(Offset(0), Offset(2)) == {0: Outcome(result=b"1"), 1: Outcome(result=b"11")}
         assert index.producer(5) == ProducerState(1, Offset(1), 2)
 
@@ -109,8 +109,8 @@ class IndexContract:
         index.apply(log.append(put(b"a", b"1")))
         left = Columns([b"b", b"c"], [b"2", b"3"], deltas=[3, 7])
         index.apply(log.append(columns=left, span=10))
-        assert index.get(b"b") == Entry(b"2", Offset(104), 0)
-        assert index.get(b"c") == Entry(b"3", Offset(108), 0)
+        assert index.get(b"b") == LiveEntry(b"2", Offset(104), 0)
+        assert index.get(b"c") == LiveEntry(b"3", Offset(108), 0)
         assert index.applied == 110
 
     def test_an_empty_shell_still_speaks_for_its_producer(self, index: Index, log: StoredLog) -> None:
@@ -122,7 +122,7 @@ class IndexContract:
 
     def test_a_no_op_moves_the_log_time(self, index: Index, log: StoredLog) -> None:
         index.apply(log.append(put(b"a", b"1", expiry=Expiry.TTL, expiry_ms=10)))
-        assert index.get(b"a") == Entry(b"1", Offset(0), log.time_ms + 10)
+        assert index.get(b"a") == LiveEntry(b"1", Offset(0), log.time_ms + 10)
         assert index.next_expiry_ms() == log.time_ms + 10
         index.apply(log.append(noop(), later_ms=9))
         assert index.get_value(b"a") == b"1"
@@ -173,7 +173,7 @@ class IndexContract:
         index.apply(log.append(put(b"b", b"1", condition=Condition.PRESENT)))
         index.apply(log.append(put(b"a", b"3", condition=Condition.VERSION, version=7)))
         index.apply(log.append(put(b"a", b"4", condition=Condition.VERSION, version=0)))
-        assert index.get(b"a") == Entry(b"4", Offset(4), 0)
+        assert index.get(b"a") == LiveEntry(b"4", Offset(4), 0)
         outcomes = index.outcomes(Offset(0), Offset(4))
         failed = Verdict.CONDITION_FAILED
         assert outcomes == {
@@ -214,7 +214,7 @@ class IndexContract:
         )
         assert index.get_value(b"from") == b"10"
         assert index.get(b"log") is None
-        assert index.get(b"next") == Entry(b"", Offset(5), 0)
+        assert index.get(b"next") == LiveEntry(b"", Offset(5), 0)
         outcomes = index.outcomes(Offset(2), Offset(5))
         assert outcomes == {at: Outcome(Verdict.NOT_A_NUMBER, -1, Offset(3)) for at in (2, 3, 4)}
         error = rejection_of(Offset(2), outcomes[Offset(2)])
@@ -224,7 +224,7 @@ class IndexContract:
         index.apply(log.append(put(b"a", b"1"), add(b"a", b"1", grouped=True), delete(b"a", grouped=True)))
         index.apply(log.append(put(b"b", b"1", condition=ABSENT), add(b"b", b"1", grouped=True)))
         assert index.get(b"a") is None
-        assert index.get(b"b") == Entry(b"2", Offset(4), 0)
+        assert index.get(b"b") == LiveEntry(b"2", Offset(4), 0)
 
     def test_a_retried_batch_gets_the_first_ones_outcomes(self, index: Index, log: StoredLog) -> None:
         records = [add(b"n", b"5"), put(b"n", b"0", condition=ABSENT), put(b"m", b"1")]

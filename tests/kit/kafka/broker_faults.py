@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from deploy.kafka.brokers import Brokers
-from duramen.verification.chaos import Fault, within
+from duramen.verification.chaos import ChaosFault, within
 from duramen.verification.cluster import Cluster
 
 __all__ = ["broker_faults", "kill_all", "lost_index", "restart_all"]
@@ -28,7 +28,7 @@ _GOES_S = 0.03
 _READY_S = 180.0
 
 
-def broker_faults(brokers: Brokers, namespace: str) -> list[Fault]:
+def broker_faults(brokers: Brokers, namespace: str) -> list[ChaosFault]:
     """Faults of the brokers that lead partitions of `namespace`, of the controller, and of all at once."""
 
     async def leader(chance: random.Random) -> int | None:
@@ -76,7 +76,7 @@ def broker_faults(brokers: Brokers, namespace: str) -> list[Fault]:
         weight: float,
         choose: Callable[[random.Random], Awaitable[int | None]],
         act: Callable[[int, random.Random, asyncio.Event], Awaitable[None]],
-    ) -> Fault:
+    ) -> ChaosFault:
         async def cause(chance: random.Random, stop: asyncio.Event) -> bool:
             number = await choose(chance)
             if number is None:
@@ -84,14 +84,14 @@ def broker_faults(brokers: Brokers, namespace: str) -> list[Fault]:
             await act(number, chance, stop)
             return True
 
-        return Fault(what, whom, weight, cause)
+        return ChaosFault(what, whom, weight, cause)
 
     return [
         to_one("killed", "leader", 4, leader, kill),
         to_one("paused", "leader", 4, leader, pause),
         to_one("killed", "controller", 1.5, controller, kill),
         to_one("slowed", "broker", 1, anyone, slow),
-        Fault("killed", "all brokers", 1, everyone),
+        ChaosFault("killed", "all brokers", 1, everyone),
     ]
 
 
@@ -125,7 +125,7 @@ def restart_all(brokers: Brokers) -> None:
     brokers.wait_ready(deadline_s=_READY_S)
 
 
-def lost_index(cluster: Cluster, data: Path) -> Fault:
+def lost_index(cluster: Cluster, data: Path) -> ChaosFault:
     """A node is killed and everything that it had applied is gone: it applies the log from its beginning."""
 
     async def cause(chance: random.Random, stop: asyncio.Event) -> bool:
@@ -140,4 +140,4 @@ def lost_index(cluster: Cluster, data: Path) -> Fault:
             os.kill(pid, signal.SIGKILL)
         return True
 
-    return Fault("lost", "index", 1, cause)
+    return ChaosFault("lost", "index", 1, cause)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from log_tier.model.identifiers import FIRST, Offset, Partition, PartitionId, table_id_from_bytes
 from log_tier.model.log import Topic
 from log_tier.model.partitioner import partition_of
-from serving_tier.fold.entry import Entry
+from serving_tier.fold.entry import LiveEntry
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.versions import VersionManifest, VersionStore
 from spark_bulk.build.index_writer import Base, IndexWriter
@@ -62,11 +62,11 @@ def write_index(folder: Path, rows: Iterable[tuple[bytes, bytes]], *, base: Base
         writer.finish()
 
 
-def entries_of(folder: Path, *, partition: Partition = PARTITION, start: Offset = FIRST) -> dict[bytes, Entry]:
+def entries_of(folder: Path, *, partition: Partition = PARTITION, start: Offset = FIRST) -> dict[bytes, LiveEntry]:
     """Everything that a replica would serve from an index folder."""
     index = LmdbIndex.open(folder, partition=PartitionId(TABLE, partition), start=start)
     try:
-        found: dict[bytes, Entry] = {}
+        found: dict[bytes, LiveEntry] = {}
         begin = b""
         while True:
             page = index.scan(begin, None, limit=1000, bytes_max=1 << 24)
@@ -78,12 +78,12 @@ def entries_of(folder: Path, *, partition: Partition = PARTITION, start: Offset 
         index.close()
 
 
-def content_of(version: VersionManifest, url: object, folder: Path) -> dict[bytes, Entry]:
+def content_of(version: VersionManifest, url: object, folder: Path) -> dict[bytes, LiveEntry]:
     """Everything in a version, each entry from the partition where the router would look for it; all of it verified."""
     store = VersionStore.open(str(url))
     assert wait_for(store.get()) == version
     wait_for(store.verify(version))
-    found: dict[bytes, Entry] = {}
+    found: dict[bytes, LiveEntry] = {}
     for number, part in enumerate(version.parts):
         partition = Partition(number)
         below = folder / f"{version.id}-{number}"
@@ -105,5 +105,5 @@ def content_of(version: VersionManifest, url: object, folder: Path) -> dict[byte
     return found
 
 
-def values_of(content: dict[bytes, Entry]) -> dict[bytes, bytes]:
+def values_of(content: dict[bytes, LiveEntry]) -> dict[bytes, bytes]:
     return {key: entry.value for key, entry in content.items()}

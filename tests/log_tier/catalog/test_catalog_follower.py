@@ -23,7 +23,7 @@ from log_tier.catalog.commands import (
 )
 from log_tier.catalog.decisions import Decisions
 from log_tier.catalog.map_json import map_to_json
-from log_tier.catalog.remote import RemoteMaps, View, fetch_view
+from log_tier.catalog.remote import ClusterView, RemoteMaps, fetch_view
 from log_tier.catalog.service import ClusterService
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Columns, encode_batch
@@ -276,7 +276,7 @@ async def test_a_follower_of_the_map_that_ends_by_a_bug_is_reported(monkeypatch:
         raise RuntimeError("a bug")
 
     monkeypatch.setattr("log_tier.catalog.remote.Wire", broken)
-    maps = await RemoteMaps.open("127.0.0.1:1", View(cluster_pb2.ClusterView(map=map_to_json(ClusterMap()))))
+    maps = await RemoteMaps.open("127.0.0.1:1", ClusterView(cluster_pb2.ClusterView(map=map_to_json(ClusterMap()))))
     with pytest.raises(DuramenError, match=r"follow map at 127\.0\.0\.1:1 ended \(RuntimeError\('a bug'\)\)"):
         await maps.wait_for(lambda cluster: False, timeout=DEADLINE_S)
     await maps.close()

@@ -17,7 +17,7 @@ from log_tier.model.errors import CommandRejected, DeadlineExceeded, InvalidRequ
 from router.admin.admin import Admin
 from router.admin.clear import clear_table
 from router.admin.lazy import admin_on_demand
-from router.admin.verbs import Change, Clear, Discard, Rollback, SetReplicas, Stage, Swap, TakeSnapshots
+from router.admin.verbs import AdminChange, Clear, Discard, Rollback, SetReplicas, Stage, Swap, TakeSnapshots
 from router.membership.on_demand import membership_on_demand
 from serving_tier.replica.apply import Applying
 
@@ -120,7 +120,7 @@ async def test_a_replica_that_missed_it(cluster: Operated, admin: Admin) -> None
     assert await content(table) == {b"since": b"2"}
 
 
-Script = tuple[Change, ...]
+Script = tuple[AdminChange, ...]
 
 TWO_CLEARINGS: Script = (Swap("flights", 2, 0), Swap("flights", 3, 0))
 ROLLED_BACK: Script = (Swap("flights", 2), Rollback("flights"), Discard("flights", 2), Swap("flights", 3, 0))

@@ -18,7 +18,7 @@ from log_tier.model.errors import NotHosted
 from log_tier.model.identifiers import Partition, PartitionId
 from router.admin.verbs import Move
 from router.data.requests import ReadPart, ReadResult
-from router.data.tables import Tables
+from router.data.tables import CatalogTables
 from router.membership.live_membership import LiveMembership
 from router.routing.routed_connection import RoutedConnection
 from router.routing.tables import CatalogChanges
@@ -110,7 +110,7 @@ async def test_a_read_with_an_old_map_waits_for_the_newer_one(cluster: Operated)
     late = _LateMaps()
     late.advance(catalog.map)
     membership = await LiveMembership.open(MapFollower(catalog))
-    changes = CatalogChanges(Tables(cluster.log.log, catalog))
+    changes = CatalogChanges(CatalogTables(cluster.log.log, catalog))
     router = RoutedConnection(late, membership, changes=changes, log=cluster.log.log)
     try:
         await cluster.done(Move("flights", Partition(0), source, target))

@@ -14,11 +14,11 @@ from duramen.cli.admin.app import app
 from router.admin.find_planner import planner_of
 from router.admin.messages import change_from, start_request
 from router.admin.planners.plan import Plan
-from router.admin.verbs import VERBS, Change, RestoreTable, Stage, Verb, verb_of
+from router.admin.verbs import VERBS, AdminChange, RestoreTable, Stage, Verb, verb_of
 from router.proto import admin_pb2 as pb
 
 ROOT = Path(__file__).parents[3]
-CHANGES = get_args(Change)
+CHANGES = get_args(AdminChange)
 ONEOF = pb.AdminStartRequest.DESCRIPTOR.oneofs_by_name["change"]
 
 # Their planners get what was looked up before: the sizes of a version's parts, the table to be and its offsets.
@@ -27,11 +27,11 @@ LOOKED_UP = {Stage: {"part_bytes"}, RestoreTable: {"target_name", "offsets"}}
 verbs = pytest.mark.parametrize("verb", VERBS.values(), ids=lambda verb: verb.message)
 
 
-def filled(verb: Verb) -> Change:
+def filled(verb: Verb) -> AdminChange:
     """The change with something in each of its fields."""
     change: Any = verb.change
     hints = get_type_hints(change)
-    made: Change = change(*(f"the {name}" if "str" in str(hints[name]) else 1 for name in change._fields))
+    made: AdminChange = change(*(f"the {name}" if "str" in str(hints[name]) else 1 for name in change._fields))
     return made._replace(time_ms=None) if isinstance(made, RestoreTable) else made  # a token or a time, not both
 
 

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, ShuttingDown, TableNotFound
 from log_tier.model.identifiers import NOTHING, Offset
-from router.data.freshness import Decision, decide, is_level_within, may_answer, needed_offset
+from router.data.freshness import ReadDecision, decide, is_level_within, may_answer, needed_offset
 
 STOPPED = LogDamaged("byte 77")
 BUG = DuramenError("stopped by a bug")
 DAMAGED = IndexDamaged("page 3")
 DROPPED = TableNotFound("dropped")
 
-ANSWER, WAIT, ASK_END = Decision.ANSWER, Decision.WAIT, Decision.ASK_END
-LAST_CHOICE, REFUSE = Decision.LAST_CHOICE, Decision.REFUSE
+ANSWER, WAIT, ASK_END = ReadDecision.ANSWER, ReadDecision.WAIT, ReadDecision.ASK_END
+LAST_CHOICE, REFUSE = ReadDecision.LAST_CHOICE, ReadDecision.REFUSE
 
-TABLE: list[tuple[int, int, DuramenError | None, bool, int, float, Decision]] = [
+TABLE: list[tuple[int, int, DuramenError | None, bool, int, float, ReadDecision]] = [
     # applied, needed, failure, strong, lag_max_ms, stale_ms
     (7, 7, None, False, 0, 0.0, ANSWER),
     (8, 7, None, False, 0, 0.0, ANSWER),
@@ -56,14 +56,14 @@ def test_the_rule(
     strong: bool,
     lag_max_ms: int,
     stale_ms: float,
-    decision: Decision,
+    decision: ReadDecision,
 ) -> None:
     found = decide(Offset(applied), Offset(needed), failure, strong=strong, lag_max_ms=lag_max_ms, stale_ms=stale_ms)
     assert found is decision
 
 
 def test_every_decision_is_in_the_table() -> None:
-    assert {row[-1] for row in TABLE} == set(Decision)
+    assert {row[-1] for row in TABLE} == set(ReadDecision)
 
 
 @pytest.mark.parametrize(("after", "floor", "needed"), [(-1, -1, -1), (-1, 5, 5), (3, 5, 3), (7, 5, 7), (0, -1, 0)])

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from log_tier.model.identifiers import Offset
 from router.data.merge import PartitionPage, merge_pages, page_share
-from serving_tier.fold.entry import Entry
+from serving_tier.fold.entry import LiveEntry
 
 keys = st.binary(min_size=1, max_size=3) | st.sampled_from([b"\xff", b"\xff\xff", b"\x00", b"a\xff"])
 
 
-def entries(found: list[bytes], value: bytes = b"") -> list[tuple[bytes, Entry]]:
-    return [(key, Entry(value, Offset(1), 0)) for key in found]
+def entries(found: list[bytes], value: bytes = b"") -> list[tuple[bytes, LiveEntry]]:
+    return [(key, LiveEntry(value, Offset(1), 0)) for key in found]
 
 
 @settings(deadline=None)

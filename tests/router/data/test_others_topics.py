@@ -19,7 +19,7 @@ from log_tier.model.table_spec import TableSpec
 from router.data.direct_reads import NOT_FRESH, DirectReads
 from router.data.local_data import LocalData
 from router.data.requests import ReadPart, ReadResult, ScanRequest
-from router.data.tables import Tables
+from router.data.tables import CatalogTables
 
 ZERO, ONE = Partition(0), Partition(1)
 
@@ -148,7 +148,7 @@ async def test_a_table_over_anothers_topic_is_not_dropped(data_plane: LocalData,
     await orders(log, records=0)
     await log.make_topic_of_others("payments", partitions=1)
     table = await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
-    await Tables(data_plane.log, data_plane.catalog).reconcile()
+    await CatalogTables(data_plane.log, data_plane.catalog).reconcile()
     assert await data_plane.list_tables(timeout=DEADLINE_S) == [table]
 
 

@@ -14,7 +14,7 @@ import serving_tier.fold.fold as fold_module
 from log_tier.model.batch import Columns, decode_batch
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import VALUE_BYTES_MAX, Condition, Expiry, Operation
-from serving_tier.fold.entry import Entry, entry_of, stored_entry
+from serving_tier.fold.entry import LiveEntry, entry_of, stored_entry
 from serving_tier.fold.fold import Effects, fold
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.stretch import STRETCH_MIN, decide_stretch, stretch_end
@@ -134,7 +134,7 @@ def test_puts_of_what_is_not_there_are_a_stretch() -> None:
     done = decide_stretch(like(Operation.PUT, Condition.ABSENT), 0, len(KEYS), 100, (), nothing_there, NOW)
     assert done is not None
     assert [entry_of(stored) for stored in done.entries.values() if stored is not None] == [
-        Entry(b"new", Offset(100 + at), 0) for at in range(len(KEYS))
+        LiveEntry(b"new", Offset(100 + at), 0) for at in range(len(KEYS))
     ]
     changed = {KEYS[5]: None}
     assert (
@@ -148,7 +148,7 @@ def test_appends_to_what_is_there_are_a_stretch() -> None:
     done = decide_stretch(columns, 0, len(KEYS), 100, (), held.get, NOW)
     assert done is not None
     assert [entry_of(stored) for stored in done.entries.values() if stored is not None] == [
-        Entry(b"oldnew", Offset(100 + at), 0) for at in range(len(KEYS))
+        LiveEntry(b"oldnew", Offset(100 + at), 0) for at in range(len(KEYS))
     ]
     assert done.results == [(100 + at, b"6") for at in range(len(KEYS))]
     held[KEYS[3]] = stored_entry(b"x" * (VALUE_BYTES_MAX - 2), 7, 0)

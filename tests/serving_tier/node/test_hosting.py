@@ -25,6 +25,7 @@ from log_tier.catalog.commands import (
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import failing
 from log_tier.concurrency.persistent_map import PersistentMap
+from log_tier.concurrency.threads import Progress
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import (
     DiskFull,
@@ -39,7 +40,6 @@ from log_tier.model.identifiers import Offset, PartitionId, TableId
 from log_tier.model.log import ReadChunk, Topic
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node import bring_up as module
-from serving_tier.node.bootstrap import Progress
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 

@@ -13,14 +13,14 @@ import pytest
 from kit.golden import check_script, play_blocks
 
 from serving_tier.replica.lag import LagBounds, lag_event
-from serving_tier.replica.machine import EFFECTS, EVENTS, STATES, TABLE, Event, ReplicaState, step
+from serving_tier.replica.machine import EFFECTS, EVENTS, STATES, TABLE, MachineEvent, ReplicaState, step
 
 SCRIPTS = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 BOUNDS = LagBounds(ready_max_s=1.0, behind_max_s=5.0)
 FOLLOWING: tuple[ReplicaState, ...] = ("replaying", "ready", "behind")
 
 
-def event_of(line: str) -> Event:
+def event_of(line: str) -> MachineEvent:
     """`lag 0.5 s, replayed` or the name of an event."""
     words = line.replace(",", "").split()
     if words[0] == "lag":
@@ -29,7 +29,7 @@ def event_of(line: str) -> Event:
     return line
 
 
-def play(text: str, seen: set[tuple[ReplicaState, Event]] | None = None) -> str:
+def play(text: str, seen: set[tuple[ReplicaState, MachineEvent]] | None = None) -> str:
     """The script with what comes of each event. `seen` gets each state with the event that met it."""
     state: ReplicaState = "replaying"
 
@@ -61,7 +61,7 @@ def test_the_scripts_meet_every_event_in_every_state() -> None:
     """A state or an event that is added is not done before a script shows what comes of it, also where that is nothing:
     an event that a state ignores is in a script as well.
     """
-    seen: set[tuple[ReplicaState, Event]] = set()
+    seen: set[tuple[ReplicaState, MachineEvent]] = set()
     for script in SCRIPTS:
         play(script.read_text(encoding="utf-8"), seen)
     missing = {(state, event) for state in STATES for event in EVENTS} - seen

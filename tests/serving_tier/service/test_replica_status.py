@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from log_tier.model.errors import DiskFull
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Topic
-from serving_tier.node.hosting import Pending
+from serving_tier.node.hosting import PendingReplica
 from serving_tier.service.replica_status import ReplicaStatus, changes_between, status_of_pending
 
 _NAMES = st.tuples(st.sampled_from([TableId("A" * 22), TableId("B" * 21 + "A")]), st.integers(0, 2).map(Partition))
@@ -43,7 +43,7 @@ def test_a_follower_of_the_changes_knows_everything(pinned_reads: list[dict[Part
 
 def test_what_is_not_open_says_why() -> None:
     topic = Topic(TableId("A" * 22), "flights", 1)
-    pending = Pending(topic, topic.partition(0), "copying from n1", 5, 20)
+    pending = PendingReplica(topic, topic.partition(0), "copying from n1", 5, 20)
     assert status_of_pending(pending, None)[3:5] == ("bootstrapping", "copying from n1 5 of 20")
     pending.trouble = "no store answers"
     assert status_of_pending(pending, None).reason == "copying from n1 5 of 20; before: no store answers"

@@ -18,7 +18,7 @@ from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DiskFull, DuramenError, Overloaded, ShuttingDown, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from serving_tier.jobs.worker import TaskProgress
-from serving_tier.node.hosting import Hosting, Pending
+from serving_tier.node.hosting import Hosting, PendingReplica
 from serving_tier.node.load import Load
 from serving_tier.node.node import Node
 from serving_tier.proto import node_pb2
@@ -119,7 +119,7 @@ async def test_replicas_come_and_go(nodes: TwoNodes) -> None:
     async with following(served) as follower:
         await follower.hear()
         assert len(follower.replicas) == 1
-        served.hosts.pending[PartitionId(other.id, ZERO)] = Pending(
+        served.hosts.pending[PartitionId(other.id, ZERO)] = PendingReplica(
             other, other.partition(ZERO), "copying from n2", 1, 2
         )
         node.refusals[PartitionId(other.id, Partition(1))] = DiskFull("no room for it")

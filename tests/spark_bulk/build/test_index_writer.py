@@ -29,16 +29,16 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.record import KEY_BYTES_MAX, VALUE_BYTES_MAX, Operation
-from serving_tier.fold.entry import Entry
+from serving_tier.fold.entry import LiveEntry
 from serving_tier.index.lmdb.folder import verify_index
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.snapshots import SnapshotStore, install_snapshot
-from spark_bulk.build.index_writer import Base, Column, IndexWriter, store_index
+from spark_bulk.build.index_writer import Base, IndexWriter, RowColumn, store_index
 
 KEYS = st.one_of(st.binary(min_size=1, max_size=4), st.binary(min_size=1, max_size=KEY_BYTES_MAX))
 VALUES = st.one_of(st.binary(max_size=20), st.binary(max_size=3000), st.just(b"x" * 9000))
 ENTRIES = st.builds(
-    Entry, VALUES, st.integers(0, BASE.offset).map(Offset), st.sampled_from([0, 0, 0, 1_000_001, 1_000_500])
+    LiveEntry, VALUES, st.integers(0, BASE.offset).map(Offset), st.sampled_from([0, 0, 0, 1_000_001, 1_000_500])
 )
 
 
@@ -50,7 +50,7 @@ def cuts(draw: st.DrawFn, length: int) -> list[slice]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(KEYS, ENTRIES, max_size=60), st.data())
-def test_an_index_holds_what_was_written(content: dict[bytes, Entry], data: st.DataObject) -> None:
+def test_an_index_holds_what_was_written(content: dict[bytes, LiveEntry], data: st.DataObject) -> None:
     """Any rows, in any chunks, as Arrow columns or lists, with versions and expiries or without."""
     as_arrow = data.draw(st.booleans(), "as Arrow")
     with_versions, with_expiries = data.draw(st.booleans(), "versions"), data.draw(st.booleans(), "expiries")
@@ -58,7 +58,7 @@ def test_an_index_holds_what_was_written(content: dict[bytes, Entry], data: st.D
     keys = sorted(content)
     entries = [content[key] for key in keys]
     expected = {
-        key: Entry(
+        key: LiveEntry(
             entry.value,
             entry.version if with_versions else BASE.offset,
             entry.expires_at_ms if with_expiries else 0,
@@ -66,7 +66,7 @@ def test_an_index_holds_what_was_written(content: dict[bytes, Entry], data: st.D
         for key, entry in zip(keys, entries, strict=True)
     }
 
-    def column(values: list[bytes]) -> Column:
+    def column(values: list[bytes]) -> RowColumn:
         return pa.array(values, pa.binary()) if as_arrow else values
 
     with tempfile.TemporaryDirectory() as below:
@@ -116,16 +116,16 @@ def test_live_writes_go_on_behind_the_base(tmp_path: Path) -> None:
     index.close()
     assert (applied.applied, applied.rejected) == (44, 1)
     assert entries_of(tmp_path / "index") == {
-        b"a": Entry(b"10", Offset(42), 0),
-        b"b": Entry(b"2", Offset(41), 0),
-        b"c": Entry(b"30", Offset(44), 0),
+        b"a": LiveEntry(b"10", Offset(42), 0),
+        b"b": LiveEntry(b"2", Offset(41), 0),
+        b"c": LiveEntry(b"30", Offset(44), 0),
     }
 
 
 def test_a_table_over_a_topic_of_others_begins_where_it_began(tmp_path: Path) -> None:
     base = Base(Offset(1041), 5, start=Offset(1000))
     write_index(tmp_path / "index", [(b"a", b"1")], base=base)
-    assert entries_of(tmp_path / "index", start=Offset(1000)) == {b"a": Entry(b"1", Offset(1041), 0)}
+    assert entries_of(tmp_path / "index", start=Offset(1000)) == {b"a": LiveEntry(b"1", Offset(1041), 0)}
     with pytest.raises(IndexDamaged, match="from offset 1000 on, its table begins at 0"):
         entries_of(tmp_path / "index")
 
@@ -153,7 +153,7 @@ def test_what_is_no_rising_row_is_refused_by_name(
     as_arrow: bool,
     tmp_path: Path,
 ) -> None:
-    def column(values: list[bytes]) -> Column:
+    def column(values: list[bytes]) -> RowColumn:
         return pa.array(values, pa.binary()) if as_arrow else values
 
     with IndexWriter.open(tmp_path / "index", partition=PartitionId(TABLE, PARTITION), base=BASE) as writer:

@@ -10,7 +10,7 @@ from kit.spark.building import BASE, PARTITION, PARTITIONS, TABLE, entries_of, m
 
 from log_tier.model.errors import InvalidKey, InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable
 from log_tier.model.identifiers import Offset, PartitionId
-from serving_tier.fold.entry import Entry
+from serving_tier.fold.entry import LiveEntry
 from serving_tier.snapshots import SnapshotStore, install_snapshot
 from spark_bulk.build.index_writer import Base
 from spark_bulk.build.outcome import PartitionOutcome
@@ -59,7 +59,10 @@ async def test_versions_and_expiries_are_kept(tmp_path: Path) -> None:
     assert outcome.manifest is not None
     store = SnapshotStore.open(tmp_path / "store")
     await install_snapshot(store, outcome.manifest.path, tmp_path / "node", partition=PartitionId(TABLE, PARTITION))
-    assert entries_of(tmp_path / "node") == {b"a": Entry(b"1", Offset(7), 0), b"b": Entry(b"2", Offset(41), 2_000_000)}
+    assert entries_of(tmp_path / "node") == {
+        b"a": LiveEntry(b"1", Offset(7), 0),
+        b"b": LiveEntry(b"2", Offset(41), 2_000_000),
+    }
 
 
 async def test_what_cannot_be_written_is_reported_and_not_raised(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from log_tier.model.errors import InvalidRequest, InvalidToken, InvalidValue
 from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.record import Operation
 from log_tier.model.tokens import Token
-from serving_tier.fold.entry import Entry
+from serving_tier.fold.entry import LiveEntry
 from spark_bulk.build.bulk import Built, build_index
 from spark_bulk.repush import repush
 
@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 
-def fill(table: Any, count: int = 2000) -> dict[bytes, Entry]:
+def fill(table: Any, count: int = 2000) -> dict[bytes, LiveEntry]:
     """Rows with a history: overwritten, deleted, expiring; what is left of them, as a node serves it."""
     table.put_many([(b"k%04d" % number, b"first") for number in range(count)])
     table.put_many([(b"k%04d" % number, b"second %d" % number) for number in range(0, count, 2)])
@@ -35,7 +35,7 @@ def fill(table: Any, count: int = 2000) -> dict[bytes, Entry]:
         table.delete(b"k%04d" % number)
     table.put(b"due", b"later", ttl=86_400)
     return {
-        key: Entry(found.value, found.version, found.expires_at_ms)
+        key: LiveEntry(found.value, found.version, found.expires_at_ms)
         for key, found in ((key, table.get_entry(key)) for key in [b"due", *(b"k%04d" % n for n in range(count))])
         if found is not None
     }

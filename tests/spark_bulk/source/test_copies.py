@@ -21,8 +21,8 @@ from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Bounds, Topic
 from spark_bulk.source.model.place import TablePlace, find_table, token_offsets
 from spark_bulk.source.table import copies
-from spark_bulk.source.table.copies import IndexCopy, Wanted, open_index_copy, plan_of
-from spark_bulk.source.table.index_file import IndexFile
+from spark_bulk.source.table.copies import IndexCopy, WantedCopy, open_index_copy, plan_of
+from spark_bulk.source.table.index_file import ClosedIndexFile
 
 ZERO = Partition(0)
 
@@ -40,7 +40,7 @@ def planned(
     exact: bool = False,
 ) -> tuple[list[str], list[str]]:
     place = place_of(partitions=1, peers=peers, snapshots=snapshots, start=start)
-    wanted = Wanted(place, ZERO, Offset(until), exact, store)
+    wanted = WantedCopy(place, ZERO, Offset(until), exact, store)
     plan = plan_of(wanted, Bounds(Offset(earliest), Offset(latest)))
     return [str(step) for step in plan.choices], list(plan.passed_over)
 
@@ -124,13 +124,13 @@ class Filled:
         place: TablePlace | None = None,
         timeout_s: float = 20,
     ) -> tuple[IndexCopy, dict[bytes, bytes]]:
-        wanted = Wanted(place or self.place(), ZERO, Offset(until), exact, store, timeout_s=timeout_s)
+        wanted = WantedCopy(place or self.place(), ZERO, Offset(until), exact, store, timeout_s=timeout_s)
 
         async def take() -> tuple[IndexCopy, dict[bytes, bytes]]:
             async with open_index_copy(wanted) as found:
                 state: dict[bytes, bytes] = {}
                 if found.data is not None:
-                    with IndexFile.open(found.data) as file:
+                    with ClosedIndexFile.open(found.data) as file:
                         for rows in file.rows(log_time_ms=found.log_time_ms):
                             assert rows.keys is not None
                             assert rows.values is not None
@@ -224,13 +224,13 @@ def test_a_log_that_is_away_is_waited_for_and_named(filled: Filled) -> None:
 
 def test_nothing_is_left_behind(filled: Filled, tmp_path: Path, no_near: None) -> None:
     at = filled.write(20)
-    wanted = Wanted(filled.place(), ZERO, Offset(at), False, folder=str(tmp_path))
+    wanted = WantedCopy(filled.place(), ZERO, Offset(at), False, folder=str(tmp_path))
 
-    async def take() -> IndexFile:
+    async def take() -> ClosedIndexFile:
         async with open_index_copy(wanted) as found:
             assert found.data is not None
             assert found.data.is_relative_to(tmp_path)
-            return IndexFile.open(found.data)
+            return ClosedIndexFile.open(found.data)
 
     with asyncio.run(take()) as file:
         assert list(tmp_path.iterdir()) == []
@@ -253,7 +253,7 @@ def test_a_barrier_is_not_replayed_across(tmp_path: Path) -> None:
     place = place_of(partitions=1, table=topic.id, log_url=tmp_path.as_uri())
 
     async def applied(until: int) -> int:
-        async with open_index_copy(Wanted(place, ZERO, Offset(until), True, timeout_s=60)) as found:
+        async with open_index_copy(WantedCopy(place, ZERO, Offset(until), True, timeout_s=60)) as found:
             return found.applied
 
     assert asyncio.run(applied(0)) == 0

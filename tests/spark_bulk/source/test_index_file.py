@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from log_tier.model.errors import IndexDamaged
 from serving_tier.fold.entry import NEVER, stored_entry
 from spark_bulk.source.model.key_ranges import ALL_KEYS, KeyRange, prefix_range
-from spark_bulk.source.table.index_file import IndexFile
+from spark_bulk.source.table.index_file import ClosedIndexFile
 
 Row = tuple[bytes, bytes, int, int]
 """Key, value, version, expiry."""
@@ -43,11 +43,11 @@ def write(folder: Path, rows: dict[bytes, tuple[bytes, int, int]], *, deleted: t
 
 
 def read(path: Path, keys: KeyRange = ALL_KEYS, **wanted: bool) -> list[Row]:
-    with IndexFile.open(path) as file:
+    with ClosedIndexFile.open(path) as file:
         return list(rows_of(file, keys, **wanted))
 
 
-def rows_of(file: IndexFile, keys: KeyRange = ALL_KEYS, **wanted: bool) -> Iterator[Row]:
+def rows_of(file: ClosedIndexFile, keys: KeyRange = ALL_KEYS, **wanted: bool) -> Iterator[Row]:
     for rows in file.rows(keys, log_time_ms=LOG_TIME_MS, **wanted):
         count = rows.count
         expiries = [NEVER] * count if rows.expiries is None else rows.expiries.tolist()
@@ -132,7 +132,7 @@ def test_columns_that_are_not_wanted_are_not_made(tmp_path: Path) -> None:
 def test_long_values_come_in_batches_of_some_mib(tmp_path: Path) -> None:
     rows = {b"%03d" % number: (bytes([number]) * (1 << 20), number, NEVER) for number in range(40)}
     path = write(tmp_path, rows)
-    with IndexFile.open(path) as file:
+    with ClosedIndexFile.open(path) as file:
         sizes = [rows.values.nbytes for rows in file.rows(log_time_ms=0) if rows.values is not None]
     assert len(sizes) >= 4
     assert max(sizes) <= 11 << 20
@@ -164,7 +164,7 @@ def test_any_prefix(many: Path, prefix: bytes) -> None:
 
 
 def test_a_range_reads_the_leaves_that_can_hold_it(many: Path) -> None:
-    with IndexFile.open(many) as file:
+    with ClosedIndexFile.open(many) as file:
         everything = len(file._leaf_numbers(file._root, file._depth, ALL_KEYS))
         some = len(file._leaf_numbers(file._root, file._depth, KeyRange(ORDERED[3000], ORDERED[3010])))
     assert everything > 100
@@ -184,7 +184,7 @@ def damaged(path: Path, page: int, at: int, what: bytes) -> None:
 def plain(tmp_path: Path) -> tuple[Path, int]:
     """A file, and the number of one of its leaves."""
     path = write(tmp_path, {b"%06d" % number: (b"v" * 50, number, NEVER) for number in range(2000)})
-    with IndexFile.open(path) as file:
+    with ClosedIndexFile.open(path) as file:
         leaf = int(file._leaf_numbers(file._root, file._depth, ALL_KEYS)[5])
     return path, leaf
 
@@ -228,7 +228,7 @@ def test_flags_of_a_newer_version_are_refused(plain: tuple[Path, int]) -> None:
 
 def test_a_value_that_lies_beyond_the_file_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, {b"a": (b"v" * 9000, 1, NEVER)})
-    with IndexFile.open(path) as file:
+    with ClosedIndexFile.open(path) as file:
         leaf = file._root
     damaged(path, leaf, first_node(path, leaf) + 8 + 1, struct.pack("=Q", 1 << 30))
     with pytest.raises(IndexDamaged, match="beyond its end"):
@@ -240,4 +240,4 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_bytes(data)
         with pytest.raises(IndexDamaged, match=name):
-            IndexFile.open(path)
+            ClosedIndexFile.open(path)

@@ -9,7 +9,7 @@ from log_tier.model.errors import InvalidRequest, InvalidToken
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from router.data.freshness import Freshness, Level
+from router.data.freshness import Freshness, FreshnessLevel
 from router.proto import kv_pb2 as kv
 
 __all__ = ["check_token", "freshness_of", "parse_token"]
@@ -21,7 +21,7 @@ _LAG_MAX_MS: Final = 86_400_000
 _OFFSET_MAX: Final = (1 << 63) - 2
 
 
-_LEVELS: Final[Mapping[int, Level]] = {
+_LEVELS: Final[Mapping[int, FreshnessLevel]] = {
     kv.KV_LEVEL_UNSPECIFIED: "session",
     kv.KV_LEVEL_SESSION: "session",
     kv.KV_LEVEL_EVENTUAL: "eventual",

@@ -19,7 +19,7 @@ from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
 from log_tier.rpc.time_left import time_left_s
 from router.data.freshness import Freshness
-from router.data.gather.pending_calls import Written
+from router.data.gather.pending_calls import CallOutcome
 from router.data.requests import READ_REPLY_BYTES_MAX, ReadResult
 from router.endpoints.grpc.kv.freshness import check_token, freshness_of, parse_token
 from router.endpoints.grpc.kv.plane import OpenPlane, Plane
@@ -232,7 +232,7 @@ async def _read(
 
 async def _write(
     plane: Plane, table: TableRef, records: Columns, judged: bool, after: str, deadline: float
-) -> tuple[Written, str]:
+) -> tuple[CallOutcome, str]:
     """Write records of one partition; what became of them, and the reply's token."""
     token: Token | None = parse_token(after)
     check_token(table, token)

@@ -20,7 +20,7 @@ from router.endpoints.resp.commands import (
     transactions,
 )
 from router.endpoints.resp.wire.arguments import shown
-from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.replies import Problem
 
 __all__ = ["BY_WORD", "COMMANDS", "find_command", "unknown_command"]
@@ -42,7 +42,7 @@ def find_command(word: bytes) -> CommandSpec | None:
     return BY_WORD.get(word) or BY_WORD.get(word.upper())
 
 
-def unknown_command(command: Command) -> Problem:
+def unknown_command(command: RespCommand) -> Problem:
     """As Redis refuses what it does not know."""
     args = ""
     for argument in command[1:]:

@@ -10,12 +10,12 @@ from log_tier.model.errors import ConditionFailed, DuramenError, InvalidToken
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import Condition, Expiry, Operation, attribute_of
 from log_tier.model.tokens import Token
-from router.data.freshness import Level
+from router.data.freshness import FreshnessLevel
 from router.endpoints.resp.command_spec import async_command, read_command, sync_command
 from router.endpoints.resp.commands.strings import set_options
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.reads import check_keys
-from router.endpoints.resp.data.views import Record, View, known_version
+from router.endpoints.resp.data.views import DraftRecord, View, known_version
 from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
 from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import Problem, Simple
@@ -23,7 +23,7 @@ from serving_tier.fold.entry import NEVER
 
 __all__ = ["SPECS", "after", "getv", "level", "setv", "token"]
 
-_LEVELS: Final[dict[str, Level]] = {"session": "session", "eventual": "eventual", "strong": "strong"}
+_LEVELS: Final[dict[str, FreshnessLevel]] = {"session": "session", "eventual": "eventual", "strong": "strong"}
 
 
 async def token(client: CommandContext, args: Sequence[bytes]) -> str:
@@ -98,7 +98,7 @@ async def setv(client: CommandContext, args: Sequence[bytes]) -> int | None:
         condition=Condition.ABSENT if asked == NOTHING else Condition.VERSION,
         expiry=Expiry.NONE if options.expires_at_ms == NEVER else Expiry.AT,
     )
-    record = Record(key, value, attribute, max(asked, 0), options.expires_at_ms)
+    record = DraftRecord(key, value, attribute, max(asked, 0), options.expires_at_ms)
     future: asyncio.Future[Offset] = client.server.loop.create_future()
     client.server.writer.submit(table, table.partition_of(key), [record], _Written(future), judged=True)
     try:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from log_tier.model.record import VALUE_BYTES_MAX, Expiry, Operation, attribute_of
 from router.endpoints.resp.command_spec import blind_command, change_command, read_command
-from router.endpoints.resp.data.views import Record, View
+from router.endpoints.resp.data.views import DraftRecord, View
 from router.endpoints.resp.wire.arguments import SYNTAX, check_options, expiry_time, integer
 from router.endpoints.resp.wire.limits import MGET_BYTES_MAX
 from router.endpoints.resp.wire.problems import wrong_arity
@@ -244,34 +244,34 @@ _PUT_AT: Final = attribute_of(Operation.PUT, expiry=Expiry.AT)
 _PUT_KEEP: Final = attribute_of(Operation.PUT, expiry=Expiry.KEEP)
 
 
-def _blind_set(args: Sequence[bytes], now_ms: int) -> list[Record] | None:
+def _blind_set(args: Sequence[bytes], now_ms: int) -> list[DraftRecord] | None:
     key, value, *rest = args
     options = set_options(rest, now_ms)
     if options.condition or options.get:
         return None
     if options.keep:
-        return [Record(key, value, _PUT_KEEP)]
+        return [DraftRecord(key, value, _PUT_KEEP)]
     if options.expires_at_ms == NEVER:
-        return [Record(key, value)]
-    return [Record(key, value, _PUT_AT, 0, options.expires_at_ms)]
+        return [DraftRecord(key, value)]
+    return [DraftRecord(key, value, _PUT_AT, 0, options.expires_at_ms)]
 
 
-def _blind_setex(args: Sequence[bytes], now_ms: int) -> list[Record]:
+def _blind_setex(args: Sequence[bytes], now_ms: int) -> list[DraftRecord]:
     key, time, value = args
     expires_at_ms = expiry_time(time, seconds=True, absolute=False, now_ms=now_ms, command="setex")
-    return [Record(key, value, _PUT_AT, 0, expires_at_ms)]
+    return [DraftRecord(key, value, _PUT_AT, 0, expires_at_ms)]
 
 
-def _blind_psetex(args: Sequence[bytes], now_ms: int) -> list[Record]:
+def _blind_psetex(args: Sequence[bytes], now_ms: int) -> list[DraftRecord]:
     key, time, value = args
     expires_at_ms = expiry_time(time, seconds=False, absolute=False, now_ms=now_ms, command="psetex")
-    return [Record(key, value, _PUT_AT, 0, expires_at_ms)]
+    return [DraftRecord(key, value, _PUT_AT, 0, expires_at_ms)]
 
 
-def _blind_mset(args: Sequence[bytes], now_ms: int) -> list[Record]:
+def _blind_mset(args: Sequence[bytes], now_ms: int) -> list[DraftRecord]:
     if len(args) % 2:
         raise wrong_arity("mset")
-    return [Record(key, value) for key, value in zip(args[::2], args[1::2], strict=True)]
+    return [DraftRecord(key, value) for key, value in zip(args[::2], args[1::2], strict=True)]
 
 
 SPECS: Final = (

@@ -20,9 +20,9 @@ from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.rounds.jobs import EXECUTION_S
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import Overlay, Step, View
+from router.endpoints.resp.data.views import DataCommand, Overlay, View
 from router.endpoints.resp.wire.arguments import text_of
-from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import (
     AT_ONCE_KEYS_MAX,
     TRANSACTION_COMMANDS_MAX,
@@ -55,7 +55,7 @@ def discard(client: CommandContext, args: Sequence[bytes]) -> Simple:
     return _OK
 
 
-def enqueue(client: CommandContext, spec: CommandSpec, command: Command) -> Simple | Problem:
+def enqueue(client: CommandContext, spec: CommandSpec, command: RespCommand) -> Simple | Problem:
     """A command between MULTI and EXEC."""
     assert client.transaction is not None, "not between MULTI and EXEC"
     problem: Problem | None = None
@@ -91,7 +91,7 @@ def _end(client: CommandContext) -> None:
 class _Transaction(NamedTuple):
     """What EXEC has to run."""
 
-    queued: Sequence[tuple[CommandSpec, Command]]
+    queued: Sequence[tuple[CommandSpec, RespCommand]]
     keys: Sequence[bytes]
     guards: Mapping[bytes, Offset]
     """The watched keys with the versions that they had."""
@@ -103,7 +103,7 @@ class _Transaction(NamedTuple):
             raise CROSS_SLOT
         return next(iter(places))
 
-    def step(self, client: CommandContext) -> Step:
+    def step(self, client: CommandContext) -> DataCommand:
         """All its commands, one after the other, as one."""
 
         def run(view: View, _: Sequence[bytes]) -> list[Any]:
@@ -177,7 +177,7 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     )
 
 
-async def _run_keyless(client: CommandContext, queued: Sequence[tuple[CommandSpec, Command]]) -> list[Any]:
+async def _run_keyless(client: CommandContext, queued: Sequence[tuple[CommandSpec, RespCommand]]) -> list[Any]:
     """Commands without keys change nothing but this connection: others may have their turn between two of them."""
     replies: list[Any] = []
     now_s = client.server.clock.monotonic_s
@@ -190,7 +190,7 @@ async def _run_keyless(client: CommandContext, queued: Sequence[tuple[CommandSpe
     return replies
 
 
-def _run(client: CommandContext, spec: CommandSpec, command: Command, view: View | None) -> Any:
+def _run(client: CommandContext, spec: CommandSpec, command: RespCommand, view: View | None) -> Any:
     try:
         if spec.kind in DATA_KINDS:
             return spec.run(view, command[1:])

@@ -31,15 +31,15 @@ from router.endpoints.resp.connection.context import ConnectionOwner
 from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, TURN_S, FastPath
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.pipeline import Pipeline, runs_in_a_round
-from router.endpoints.resp.connection.session import Session
+from router.endpoints.resp.connection.session import RespSession
 from router.endpoints.resp.connection.slow_path import completed, encoded, perform, write_blind
 from router.endpoints.resp.connection.socket_input import SocketInput
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.views import ReadOnlyView
 from router.endpoints.resp.wire.arguments import text_of
-from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
+from router.endpoints.resp.wire.fallback_parser import ProtocolError, RespCommand
 from router.endpoints.resp.wire.fence import STATE_COMMAND, encode_state
-from router.endpoints.resp.wire.framing import Intake, lone_command, lone_get, lone_set
+from router.endpoints.resp.wire.framing import RequestStream, lone_command, lone_get, lone_set
 from router.endpoints.resp.wire.limits import (
     AT_ONCE_WORDS_MAX,
     OUTPUT_BYTES_MAX,
@@ -60,7 +60,7 @@ TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
 TURN_SHARE_OF_RUNS: Final = 4
 
 
-class Client(Session, asyncio.Protocol):
+class Client(RespSession, asyncio.Protocol):
     """A connection. Made by the endpoint for each; everything here runs on the event loop."""
 
     def __init__(self, server: ConnectionOwner, *, upstream: bool = False) -> None:
@@ -72,8 +72,8 @@ class Client(Session, asyncio.Protocol):
         """The command by which a reader process asks for a fence: see `router/endpoints/resp/wire/fence.py`."""
         self.closing = False
         self.touched = False
-        self._intake = Intake()
-        self.queue: deque[Command] = deque()
+        self._intake = RequestStream()
+        self.queue: deque[RespCommand] = deque()
         """Commands that were read and have not begun, but for the first, which may be the one that runs."""
         self._input: SocketInput
         self._task: asyncio.Task[None] | None = None
@@ -120,7 +120,7 @@ class Client(Session, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Commands, or pieces of some."""
-        command: Command | None = None
+        command: RespCommand | None = None
         if (
             self.plain
             and not self.queue
@@ -149,10 +149,10 @@ class Client(Session, asyncio.Protocol):
         elif self._input.on and not self._input.has_room(stalled=self.reply_queue.stalled):
             self._input.turn(False)
 
-    def _take(self, data: bytes, command: Command | None = None) -> None:
+    def _take(self, data: bytes, command: RespCommand | None = None) -> None:
         """Parse what came, as far as one turn goes, and begin with it. `command`: what `data` is, where it is one."""
         try:
-            commands: Sequence[Command] = [command] if command else self._intake.take(data)
+            commands: Sequence[RespCommand] = [command] if command else self._intake.take(data)
         except ProtocolError as error:
             commands, self._error = error.commands, error.text
         self.queue.extend(commands)
@@ -284,7 +284,7 @@ class Client(Session, asyncio.Protocol):
 
     # --- the slow path
 
-    def _start(self, name: bytes, command: Command) -> bool:
+    def _start(self, name: bytes, command: RespCommand) -> bool:
         """Begin with the first command of the queue; False where it has to wait for those before it."""
         if self._is_upstream and name == self._fence_secret:
             return self._report_state(command)
@@ -321,7 +321,7 @@ class Client(Session, asyncio.Protocol):
         self._task = self.server.start(self._perform(work))
         return False
 
-    def _at_once(self, spec: CommandSpec, command: Command) -> bool | None:
+    def _at_once(self, spec: CommandSpec, command: RespCommand) -> bool | None:
         """Begin with a command without a task of its own, or let it wait: False. None where it needs a task."""
         reply_queue, table, pipeline = self.reply_queue, self.table, self.pipeline
         if reply_queue.unanswered >= UNANSWERED_MAX:
@@ -360,7 +360,7 @@ class Client(Session, asyncio.Protocol):
         self.reply_queue.emit(encode(reply, self.protocol))
         return not self.closing
 
-    def _report_state(self, command: Command) -> bool:
+    def _report_state(self, command: RespCommand) -> bool:
         """Send the reader process a fence: all commands before it are answered, and this is the connection's state."""
         if len(command) > 1:
             self._fence_secret, self.origin = command[1], text_of(command[2])

@@ -22,11 +22,11 @@ from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.columns import EACH
 from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.data.rounds.jobs import Receiver
-from router.endpoints.resp.data.views import Each, Step
-from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.data.views import DataCommand, Each
+from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.replies import encode, encode_many
 
-__all__ = ["READS_ALONE", "Gathered", "RunReplies", "gather"]
+__all__ = ["READS_ALONE", "GatheredCommands", "RunReplies", "gather"]
 
 READS_ALONE: Final = 16
 """So many reads in a row wait for what is before them."""
@@ -43,10 +43,10 @@ _FIRST: Final = itemgetter(0)
 _LIKE_MIN: Final = 8
 
 
-class Gathered(NamedTuple):
+class GatheredCommands(NamedTuple):
     """The commands of a run: the first ones of the queue."""
 
-    steps: Sequence[Step]
+    steps: Sequence[DataCommand]
     args: Sequence[Sequence[bytes]]
     """Of each, its key first."""
     size: int
@@ -59,7 +59,7 @@ class Gathered(NamedTuple):
     """The kind of the last one."""
 
 
-def gather(queue: deque[Command]) -> Gathered | None:
+def gather(queue: deque[RespCommand]) -> GatheredCommands | None:
     """The first commands of the queue that can be one run; None where those are fewer than two. 0.5 µs a command, half
     of that where they are alike.
     """
@@ -83,11 +83,11 @@ def gather(queue: deque[Command]) -> Gathered | None:
     del specs[count:], args[count:]
     if count <= alike:
         keys = (words[0] for words in args) if spec.name == "set" and words == 3 else ()
-        return Gathered([spec.run] * count, args, size, frozenset(keys), EACH.get(spec.name), spec)
-    return Gathered([spec.run for spec in specs], args, size, _blind(specs, args), None, specs[-1])
+        return GatheredCommands([spec.run] * count, args, size, frozenset(keys), EACH.get(spec.name), spec)
+    return GatheredCommands([spec.run for spec in specs], args, size, _blind(specs, args), None, specs[-1])
 
 
-def _alike(queue: deque[Command]) -> int:
+def _alike(queue: deque[RespCommand]) -> int:
     """How many of the first commands have the name and the number of words of the first one."""
     name, words = queue[0][0], len(queue[0])
     if len(queue) >= _RUN_MAX and queue[_RUN_MAX - 1][0] == name:
@@ -104,7 +104,7 @@ def _alike(queue: deque[Command]) -> int:
     return alike
 
 
-def _spec_of(command: Command) -> CommandSpec | None:
+def _spec_of(command: RespCommand) -> CommandSpec | None:
     """The kind of a command on one key that is as long as it should be; None for every other command."""
     spec = find_command(command[0])
     if spec is None or spec.kind not in DATA_KINDS or spec.subcommands is not None or not spec.fits(len(command)):
@@ -112,7 +112,7 @@ def _spec_of(command: Command) -> CommandSpec | None:
     return spec if spec.first == 1 and (spec.last == 1 or len(command) == 2) else None
 
 
-def _specs_of(queue: deque[Command]) -> list[CommandSpec]:
+def _specs_of(queue: deque[RespCommand]) -> list[CommandSpec]:
     """The kinds of the first commands, up to one that belongs in no run."""
     known: dict[tuple[bytes, int], CommandSpec | None] = {}
     specs: list[CommandSpec] = []
@@ -161,7 +161,7 @@ def _blind(specs: Sequence[CommandSpec], args: Sequence[Sequence[bytes]]) -> fro
 
 
 class RunReplies:
-    """The place of the replies of a run. A `RunReceiver`, and `Pending`.
+    """The place of the replies of a run. A `RunReceiver`, and `PendingReply`.
 
     `answered` is called when the last of them is there; `encode_error` makes the reply of an error.
     """

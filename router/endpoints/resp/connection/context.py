@@ -11,16 +11,16 @@ from typing import Protocol
 
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.context import CommandContext, ServerContext
-from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.wire.fallback_parser import RespCommand
 
-__all__ = ["AdmittedClient", "ClientContext", "ConnectionOwner"]
+__all__ = ["AdmittedClient", "ConnectionContext", "ConnectionOwner"]
 
 
-class ClientContext(CommandContext, Protocol):
+class ConnectionContext(CommandContext, Protocol):
     """A connection, as the paths of its commands see it. See `Client` for each field."""
 
     null: bytes
-    queue: deque[Command]
+    queue: deque[RespCommand]
 
     @property
     def idle(self) -> bool: ...

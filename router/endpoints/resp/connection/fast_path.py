@@ -17,12 +17,12 @@ from typing import Final
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
-from router.endpoints.resp.connection.context import ClientContext
+from router.endpoints.resp.connection.context import ConnectionContext
 from router.endpoints.resp.connection.pipeline import runs_in_a_round
 from router.endpoints.resp.connection.runs import GetRuns
 from router.endpoints.resp.connection.slow_path import write_plain
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import UNANSWERED_MAX
 from router.endpoints.resp.wire.replies import OK
 
@@ -52,7 +52,7 @@ class FastPath:
 
     __slots__ = ("_client", "_lone", "_reads", "_runs")
 
-    def __init__(self, client: ClientContext) -> None:
+    def __init__(self, client: ConnectionContext) -> None:
         self._client = client
         self._reads = client.server.reads
         self._runs = GetRuns(client.server.reads)
@@ -91,7 +91,7 @@ class FastPath:
         client.reply_queue.reserve(waiter, 1)
         return True
 
-    def get(self, command: Command) -> bool:
+    def get(self, command: RespCommand) -> bool:
         """The first command of the queue, and those like it behind it."""
         client = self._client
         table, queue = client.table, client.queue
@@ -127,7 +127,7 @@ class FastPath:
         client.reply_queue.emit(replies)
         return True
 
-    def mget(self, command: Command) -> bool:
+    def mget(self, command: RespCommand) -> bool:
         """The first command of the queue, from the replicas that are here."""
         client = self._client
         table = client.table
@@ -141,7 +141,7 @@ class FastPath:
         client.reply_queue.emit(b"*%d\r\n%b" % (len(command) - 1, replies))
         return True
 
-    def set(self, command: Command) -> bool:
+    def set(self, command: RespCommand) -> bool:
         """The first command of the queue, and those like it behind it, through the shared writer."""
         client = self._client
         table = client.table
@@ -169,7 +169,7 @@ class FastPath:
         return True
 
 
-def _got(queue: deque[Command], most: int) -> list[bytes]:
+def _got(queue: deque[RespCommand], most: int) -> list[bytes]:
     """The keys of the GETs with which the queue begins, at most so many. 0.1 µs each."""
     if len(queue) <= _GETS_ALL:
         try:
@@ -192,12 +192,12 @@ class _LoneSet:
 
     __slots__ = ("_client", "reply")
 
-    def __init__(self, client: ClientContext) -> None:
+    def __init__(self, client: ConnectionContext) -> None:
         self._client = client
         self.reply: bytes | None = None
 
     def settle(self, error: DuramenError | None, offset: Offset = NOTHING) -> None:
-        """See `Waiter`. With nothing else on the connection the reply leaves from here."""
+        """See `WriteWaiter`. With nothing else on the connection the reply leaves from here."""
         client = self._client
         reply_queue = client.reply_queue
         reply_queue.unanswered -= 1

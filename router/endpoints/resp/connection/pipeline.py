@@ -25,18 +25,18 @@ from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.connection.command_runs import READS_ALONE, RunReplies, gather
-from router.endpoints.resp.connection.context import ClientContext
+from router.endpoints.resp.connection.context import ConnectionContext
 from router.endpoints.resp.connection.slow_path import AT_ONCE_PARTITIONS_MAX, looks, shares_of, sum_of
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.rounds.command_run import CommandRun
-from router.endpoints.resp.data.rounds.jobs import Job, Receiver
+from router.endpoints.resp.data.rounds.jobs import QueuedCommand, Receiver
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import Step
-from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.data.views import DataCommand
+from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, OUTPUT_BYTES_MAX, RUNNING_BYTES_MAX, RUNNING_MAX
 from router.endpoints.resp.wire.problems import BAD_KEY, CROSS_SLOT
 from router.endpoints.resp.wire.replies import encode, encode_large, is_large
-from router.endpoints.resp.wire.reply_queue import Pending
+from router.endpoints.resp.wire.reply_queue import PendingReply
 
 __all__ = ["Pipeline", "runs_in_a_round"]
 
@@ -44,7 +44,7 @@ _ZERO: Final = Partition(0)
 
 
 class _Place:
-    """The place of one command's reply. A `Receiver`, and `Pending`."""
+    """The place of one command's reply. A `Receiver`, and `PendingReply`."""
 
     __slots__ = ("_encoding", "_pipeline", "_protocol", "_size", "reply")
 
@@ -99,7 +99,7 @@ class Pipeline:
 
     __slots__ = ("_client", "_reply_queue", "_size", "running")
 
-    def __init__(self, client: ClientContext) -> None:
+    def __init__(self, client: ConnectionContext) -> None:
         self._client = client
         self._reply_queue = client.reply_queue
         self.running = 0
@@ -114,7 +114,7 @@ class Pipeline:
             return not self._reply_queue.unanswered
         return self.running < RUNNING_MAX and self._size < RUNNING_BYTES_MAX
 
-    def begin(self, spec: CommandSpec, command: Command, table: ServedTable) -> int:
+    def begin(self, spec: CommandSpec, command: RespCommand, table: ServedTable) -> int:
         """Hand over the first command of the queue, and those behind it that can be a run with it; how many. 0 where it
         has to wait for those before it, or needs a task of its own.
 
@@ -146,7 +146,7 @@ class Pipeline:
         client.last_command = run.last.name
         return count
 
-    def _begin_one(self, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
+    def _begin_one(self, spec: CommandSpec, command: RespCommand, table: ServedTable) -> bool:
         client, kind = self._client, spec.kind
         if kind == "change" and (len(command) == 2 or (len(command) == 3 and spec.last == 1)):
             return self._begin_on_one(spec, command, table)
@@ -176,11 +176,11 @@ class Pipeline:
         pieces = _Pieces(self._place(size), len(shares))
         for partition, mine, words in shares:
             client.server.changes.begin(
-                table, partition, Job(self._reply_queue, mine, spec.run, words, pieces, reads=reads)
+                table, partition, QueuedCommand(self._reply_queue, mine, spec.run, words, pieces, reads=reads)
             )
         return True
 
-    def _begin_on_one(self, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
+    def _begin_on_one(self, spec: CommandSpec, command: RespCommand, table: ServedTable) -> bool:
         """`begin` for the most frequent commands: INCR, DEL and APPEND of one key. Half as many calls as `begin`."""
         client, keys, args = self._client, command[1:2], command[1:]
         (key,) = keys
@@ -192,7 +192,7 @@ class Pipeline:
         size = len(key) if len(args) == 1 else len(key) + len(args[1])
         place = _Place(self, client.protocol, size)
         self._reserve(place, size, 1)
-        client.server.changes.begin(table, partition, Job(self._reply_queue, keys, spec.run, args, place))
+        client.server.changes.begin(table, partition, QueuedCommand(self._reply_queue, keys, spec.run, args, place))
         return True
 
     def queue(
@@ -200,15 +200,15 @@ class Pipeline:
         table: ServedTable,
         partition: Partition,
         keys: Sequence[bytes],
-        step: Step,
+        step: DataCommand,
         args: Sequence[bytes],
         *,
         size: int,
         reads: bool = True,
         watched: Mapping[bytes, Offset] | None = None,
     ) -> None:
-        """Queue one command, or one EXEC, of one partition. See `Job`."""
-        job = Job(self._reply_queue, keys, step, args, self._place(size), reads=reads, watched=watched)
+        """Queue one command, or one EXEC, of one partition. See `QueuedCommand`."""
+        job = QueuedCommand(self._reply_queue, keys, step, args, self._place(size), reads=reads, watched=watched)
         self._client.server.changes.begin(table, partition, job)
 
     def _place(self, size: int) -> _Place:
@@ -216,7 +216,7 @@ class Pipeline:
         self._reserve(place, size, 1)
         return place
 
-    def _reserve(self, place: Pending, size: int, commands: int) -> None:
+    def _reserve(self, place: PendingReply, size: int, commands: int) -> None:
         self.running += commands
         self._size += size
         queue = self._reply_queue
@@ -256,7 +256,7 @@ def _by_partition(table: ServedTable, args: Sequence[Sequence[bytes]]) -> Mappin
     return places
 
 
-def _reads(queue: deque[Command]) -> bool:
+def _reads(queue: deque[RespCommand]) -> bool:
     """Do many reads come in a row?"""
     if len(queue) <= READS_ALONE:
         return False
@@ -267,7 +267,7 @@ def _reads(queue: deque[Command]) -> bool:
     return True
 
 
-def runs_in_a_round(queue: deque[Command], at: int) -> bool:
+def runs_in_a_round(queue: deque[RespCommand], at: int) -> bool:
     """Is the command at this place of the queue one that a write before it should share a commit with?"""
     spec = find_command(queue[at][0]) if at < len(queue) else None
     return spec is not None and (spec.kind in DATA_KINDS or spec.name == "multi")

@@ -7,19 +7,19 @@ import asyncio
 from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.model.identifiers import Offset
 from log_tier.model.tokens import Token
-from router.data.freshness import Freshness, Level
+from router.data.freshness import Freshness, FreshnessLevel
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.connection.context import ConnectionOwner
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, ServedTable
-from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.fence import ConnectionState
 from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import NULL, Problem
 
-__all__ = ["Session"]
+__all__ = ["RespSession"]
 
 
-class Session:
+class RespSession:
     """The state of one connection. Commands change it, and then call `changed`."""
 
     def __init__(self, server: ConnectionOwner) -> None:
@@ -37,10 +37,10 @@ class Session:
         """Of the database that was selected, for CLIENT INFO."""
         self.table_name = DEFAULT_TABLE
         self.table: ServedTable | None = None
-        self.level: Level = "session"
+        self.level: FreshnessLevel = "session"
         self.token = Token()
         """What reads of this connection must still wait for."""
-        self.transaction: list[tuple[CommandSpec, Command]] | None = None
+        self.transaction: list[tuple[CommandSpec, RespCommand]] | None = None
         """The commands after MULTI."""
         self.transaction_keys = 0
         """Keys that they name."""
@@ -82,7 +82,7 @@ class Session:
         """The client has subscriptions and uses RESP2, where it may do nothing else."""
         return self.protocol == 2 and bool(self.channels or self.patterns)
 
-    def refusal(self, spec: CommandSpec, command: Command) -> Problem | None:
+    def refusal(self, spec: CommandSpec, command: RespCommand) -> Problem | None:
         """Why a command is not to run on this connection; None where it may."""
         if not self.authenticated and "no_auth" not in spec.flags:
             return Problem("NOAUTH Authentication required.")

@@ -12,11 +12,11 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.record import EXPIRY_SHIFT, GROUPED, KEY_BYTES_MAX, PLAIN_PUT, Expiry
 from router.endpoints.resp.command_spec import CommandSpec
-from router.endpoints.resp.connection.context import ClientContext
+from router.endpoints.resp.connection.context import ConnectionContext
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import ReadOnlyView, Record, Step
-from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.data.views import DataCommand, DraftRecord, ReadOnlyView
+from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
 from router.endpoints.resp.wire.problems import CROSS_SLOT, wrong_arity
 from router.endpoints.resp.wire.replies import encode, encode_large, is_large
@@ -42,7 +42,7 @@ which begins with some of them at a time."""
 _KEEP: Final = int(Expiry.KEEP)
 
 
-async def perform(client: ClientContext, spec: CommandSpec, command: Command) -> Any:
+async def perform(client: ConnectionContext, spec: CommandSpec, command: RespCommand) -> Any:
     """A command on keys, however long it takes; its reply. Raises `Problem`, and what the data plane raises."""
     keys = spec.keys(command)
     if len(keys) > AT_ONCE_KEYS_MAX:
@@ -76,7 +76,7 @@ async def encoded(reply: Any, protocol: int) -> list[bytes]:
 
 
 async def _change(
-    client: ClientContext, table: ServedTable, spec: CommandSpec, args: Sequence[bytes], keys: Sequence[bytes]
+    client: ConnectionContext, table: ServedTable, spec: CommandSpec, args: Sequence[bytes], keys: Sequence[bytes]
 ) -> Any:
     """A command that reads and writes; over several partitions where it can be cut in pieces."""
     many = len(keys) > AT_ONCE_KEYS_MAX
@@ -84,7 +84,7 @@ async def _change(
     if len(shares) > 1 and not spec.divisible:
         raise CROSS_SLOT
     reads = looks(spec, args, client)
-    step: Step = spec.run
+    step: DataCommand = spec.run
     changes = client.server.changes
     pieces = await gather_all(
         shares, lambda share: changes.run(client.reply_queue, table, *share[:2], step, share[2], reads=reads)
@@ -97,7 +97,7 @@ def sum_of(pieces: Sequence[Any]) -> Any:
     return sum(pieces) if isinstance(pieces[0], int) else pieces[0]
 
 
-def looks(spec: CommandSpec, args: Sequence[bytes], client: ClientContext) -> bool:
+def looks(spec: CommandSpec, args: Sequence[bytes], client: ConnectionContext) -> bool:
     """Does a command look at what is there, by its options? Raises `Problem` where it cannot write.
 
     Commands behind one that does not look take its keys as written. So it must not fail when it runs.
@@ -142,7 +142,7 @@ def shares_of(table: ServedTable, spec: CommandSpec, args: Sequence[bytes]) -> l
     ]
 
 
-def write_plain(client: ClientContext, table: ServedTable, keys: list[bytes], values: list[bytes]) -> bool:
+def write_plain(client: ConnectionContext, table: ServedTable, keys: list[bytes], values: list[bytes]) -> bool:
     """Put values, whatever was there, on their way to the log; False where that is one for the slow path."""
     if not (min(map(len, keys)) > 0 and max(map(len, keys)) <= KEY_BYTES_MAX):
         return False
@@ -186,7 +186,7 @@ def _grouped(
     return groups, places
 
 
-def write_blind(client: ClientContext, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
+def write_blind(client: ConnectionContext, spec: CommandSpec, command: RespCommand, table: ServedTable) -> bool:
     """A write that does not ask what was there, on its way to the log; False where its options ask for the slow path.
 
     Raises `Problem`. What goes to one partition is one atomic group.
@@ -225,7 +225,7 @@ def write_blind(client: ClientContext, spec: CommandSpec, command: Command, tabl
     return True
 
 
-def _group_of(records: Sequence[Record]) -> Columns:
+def _group_of(records: Sequence[DraftRecord]) -> Columns:
     """Records that take effect together or not at all. Plain puts have no columns of versions and expiries."""
     keys, values, attributes, versions, expiries = map(list, zip(*records, strict=True))
     plain = attributes.count(PLAIN_PUT) == len(attributes)

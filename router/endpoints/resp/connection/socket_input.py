@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sized
 
-from router.endpoints.resp.wire.framing import Intake
+from router.endpoints.resp.wire.framing import RequestStream
 from router.endpoints.resp.wire.limits import BACKLOG_BYTES_MAX, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX
 
 __all__ = ["SocketInput"]
@@ -26,7 +26,9 @@ class SocketInput:
 
     __slots__ = ("_intake", "_name", "_queue", "_transport", "on", "queued_bytes")
 
-    def __init__(self, transport: asyncio.Transport, intake: Intake, queue: Sized, name: Callable[[], str]) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, intake: RequestStream, queue: Sized, name: Callable[[], str]
+    ) -> None:
         self._transport = transport
         self._intake = intake
         self._queue = queue

@@ -12,10 +12,10 @@
     FL3  What reader processes must know (`freshness_page.py`) is noted in their page before a reply leaves.
 
 **Bounds.** One object for each table that this server's connections have used and that the catalog still has
-(`Tables.open` lets go of the others; a table id never comes back). An object holds two numbers for each partition, and
-in `fresh` the keys of the batches that were not applied when the last batch was acknowledged: at most what the writer
-lets be under way, since each acknowledged batch first lets go of those that the replica has applied, of a large batch
-some at a time.
+(`ServedTables.open` lets go of the others; a table id never comes back). An object holds two numbers for each
+partition, and in `fresh` the keys of the batches that were not applied when the last batch was acknowledged: at most
+what the writer lets be under way, since each acknowledged batch first lets go of those that the replica has applied, of
+a large batch some at a time.
 
 Belongs to the server's event loop. Nothing here blocks.
 """

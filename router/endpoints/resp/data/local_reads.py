@@ -16,7 +16,7 @@ from router.data.freshness import may_answer
 from router.endpoints.resp.data.value_cache import REPLY_BYTES_MAX, ValueCache
 from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, MGET_BYTES_MAX
 from router.endpoints.resp.wire.replies import bulk
-from serving_tier.fold.entry import Entry, entry_of, expiry_of, is_live, plain_entries, value_of
+from serving_tier.fold.entry import LiveEntry, entry_of, expiry_of, is_live, plain_entries, value_of
 
 __all__ = ["LocalReads", "ReadableIndex", "ReadableTable", "bulks", "by_partition", "entries_of"]
 
@@ -251,13 +251,13 @@ class LocalReads:
             cache.passed()
         return found
 
-    def at_once(self, table: ReadableTable, keys: Sequence[bytes]) -> dict[bytes, Entry | None] | None:
+    def at_once(self, table: ReadableTable, keys: Sequence[bytes]) -> dict[bytes, LiveEntry | None] | None:
         """The entries of keys, each partition's at one applied offset; None if a read has to wait or a partition is at
         another node, or if the entries are too many or too large to read on the event loop.
         """
         if len(keys) > AT_ONCE_KEYS_MAX:
             return None
-        found: dict[bytes, Entry | None] = {}
+        found: dict[bytes, LiveEntry | None] = {}
         groups = by_partition(table, keys)
         if _opens_many(table, groups):
             return None
@@ -270,7 +270,7 @@ class LocalReads:
 
     def of_partition(
         self, table: ReadableTable, partition: Partition, keys: Sequence[bytes]
-    ) -> dict[bytes, Entry | None] | None:
+    ) -> dict[bytes, LiveEntry | None] | None:
         """`at_once` for keys of one partition."""
         stored = self.stored(table, partition, keys) if len(keys) <= AT_ONCE_KEYS_MAX else None
         replica = table.replicas[partition]
@@ -287,7 +287,7 @@ def _opens_many(table: ReadableTable, partitions: Collection[Partition]) -> bool
 
 def entries_of(
     keys: Sequence[bytes], stored: Sequence[bytes | None], index: ReadableIndex
-) -> dict[bytes, Entry | None]:
+) -> dict[bytes, LiveEntry | None]:
     """Stored forms as entries, by key. 0.3 µs each, a tenth of it for what is not there."""
     if not any(stored):
         return dict.fromkeys(keys)

@@ -38,7 +38,7 @@ from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.record import EXPIRY_SHIFT, OPERATION_MASK, PLAIN_PUT, Expiry, Operation
 from router.data.requests import WatchEvent
 from router.data.seam import DataPlane
-from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS, Tables
+from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS, ServedTables
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.patterns import Glob
 from router.endpoints.resp.wire.replies import Problem, Push, encode
@@ -109,7 +109,7 @@ class _Watch:
 class Notifications:
     """Who listens, and the watches that feed them."""
 
-    def __init__(self, connection: DataPlane, maps: Maps, tables: Tables) -> None:
+    def __init__(self, connection: DataPlane, maps: Maps, tables: ServedTables) -> None:
         self._connection = connection
         self._maps = maps
         self._tables = tables

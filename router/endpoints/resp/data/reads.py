@@ -10,14 +10,14 @@ from log_tier.concurrency.sized_work import Turn
 from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
-from router.data.freshness import Decision, Freshness, decide, may_answer
+from router.data.freshness import Freshness, ReadDecision, decide, may_answer
 from router.data.requests import ReadPart
 from router.data.seam import DataPlane
 from router.endpoints.resp.data.local_reads import LocalReads, by_partition, entries_of
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, MGET_BYTES_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.problems import BAD_KEY
-from serving_tier.fold.entry import Entry
+from serving_tier.fold.entry import LiveEntry
 from serving_tier.index.lmdb.index_file import OPENING_ITEMS
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.replica import Replica
@@ -43,7 +43,7 @@ class Reads(LocalReads):
 
     async def entries(
         self, table: ServedTable, keys: Sequence[bytes], freshness: Freshness
-    ) -> dict[bytes, Entry | None]:
+    ) -> dict[bytes, LiveEntry | None]:
         """The entries of keys, after the waiting that `freshness` needs. Raises the data plane's error of the first
         part that fails.
         """
@@ -75,10 +75,10 @@ class Reads(LocalReads):
                 for key, value, version, expiry in zip(
                     part.keys, result.values, result.versions, expiries, strict=True
                 ):
-                    found[key] = None if value is None else Entry(value, Offset(version), expiry)
+                    found[key] = None if value is None else LiveEntry(value, Offset(version), expiry)
         return found
 
-    async def _here(self, table: ServedTable, keys: Sequence[bytes]) -> dict[bytes, Entry | None] | None:
+    async def _here(self, table: ServedTable, keys: Sequence[bytes]) -> dict[bytes, LiveEntry | None] | None:
         """The entries from the replicas that are here, after they have applied what was written; None without them.
 
         What they must have applied is decided once, before the first wait. Asked again later, it would be higher as
@@ -101,20 +101,23 @@ class Reads(LocalReads):
             shares.append(_Share(partition, mine, replica, needed))
         for share in shares:
             replica = share.replica
-            if decide(replica.index.applied, share.needed, replica.failure) not in (Decision.ANSWER, Decision.WAIT):
+            if decide(replica.index.applied, share.needed, replica.failure) not in (
+                ReadDecision.ANSWER,
+                ReadDecision.WAIT,
+            ):
                 return None
             await replica.wait_applied(share.needed, timeout=REQUEST_TIMEOUT_S)
         return await self._from_shares(table, shares, many=many)
 
     async def _from_shares(
         self, table: ServedTable, shares: Sequence[_Share], *, many: bool
-    ) -> dict[bytes, Entry | None] | None:
+    ) -> dict[bytes, LiveEntry | None] | None:
         """Entries from the replicas that are here and have waited; None if one of them cannot answer.
 
         Each partition's are read in one transaction, so they have one applied offset. A thread reads many, or large
         ones; other clients are served meanwhile.
         """
-        found: dict[bytes, Entry | None] = {}
+        found: dict[bytes, LiveEntry | None] = {}
         turn = Turn()
         for partition, keys, replica, needed in shares:
             if turn.is_full(OPENING_ITEMS if replica.index.is_at_rest else len(keys)):
@@ -156,7 +159,7 @@ def _few(index: LmdbIndex, keys: Sequence[bytes]) -> list[bytes | None] | None:
         return None
 
 
-def _entries(index: LmdbIndex, keys: Sequence[bytes]) -> dict[bytes, Entry | None]:
+def _entries(index: LmdbIndex, keys: Sequence[bytes]) -> dict[bytes, LiveEntry | None]:
     """Runs in a thread: the entries, all read at one applied offset. Raises `LimitExceeded`."""
     stored = index.stored_many(keys, bytes_max=MGET_BYTES_MAX)
     assert stored is not None, "no transaction was named"

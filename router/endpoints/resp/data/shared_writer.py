@@ -24,21 +24,21 @@ from log_tier.model.errors import DuramenError, Rejected, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from router.data.gather.batch_builder import BatchBuilder
 from router.data.gather.columns_builder import ColumnsBuilder
-from router.data.gather.progress import Progress
+from router.data.gather.progress import BatchProgress
 from router.data.gather.rounds import Rules
 from router.data.gather.writes import WriteGatherer
 from router.data.requests import WriteResult
 from router.data.seam import Connection
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import Record
+from router.endpoints.resp.data.views import DraftRecord
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 
-__all__ = ["RESP_RULES", "SharedWriter", "Waiter"]
+__all__ = ["RESP_RULES", "SharedWriter", "WriteWaiter"]
 
 RESP_RULES: Final = Rules(gather_share=0.34, verdicts_apart=True, verdict_patience_s=0.05)
 
 
-class Waiter(Protocol):
+class WriteWaiter(Protocol):
     """A caller that wants to know what became of its records."""
 
     def settle(self, error: DuramenError | None, offset: Offset) -> None:
@@ -58,11 +58,11 @@ class Waiters:
     __slots__ = ("_columns", "_deadline_s", "_landed", "_partition", "_table", "judging", "placing", "plain")
 
     def __init__(self, table: ServedTable, partition: Partition, columns: ColumnsBuilder) -> None:
-        self.plain: list[Waiter] = []
+        self.plain: list[WriteWaiter] = []
         """Waiters that need no more than stable storage."""
-        self.placing: list[tuple[int, Waiter]] = []
+        self.placing: list[tuple[int, WriteWaiter]] = []
         """First record and waiter of those that also need its place."""
-        self.judging: list[tuple[int, int, Waiter]] = []
+        self.judging: list[tuple[int, int, WriteWaiter]] = []
         """First record, count and waiter of those that need the verdict."""
         self._table: ServedTable | None = table
         """None once the batch's fate is known: the table has noted its keys, or nothing was written."""
@@ -71,7 +71,7 @@ class Waiters:
         self._deadline_s = 0.0
         self._landed: asyncio.Future[None] | None = None
 
-    def add(self, records: Columns, waiter: Waiter, *, judged: bool) -> None:
+    def add(self, records: Columns, waiter: WriteWaiter, *, judged: bool) -> None:
         """Add records to the batch, and who waits for them. `judged`: for their verdict too."""
         first = self._columns.add(records)
         if judged:
@@ -127,7 +127,7 @@ class Waiters:
         self._table = None
         self._end()
 
-    def _everybody(self) -> Iterable[Waiter]:
+    def _everybody(self) -> Iterable[WriteWaiter]:
         yield from self.plain
         for _, waiter in self.placing:
             yield waiter
@@ -173,7 +173,12 @@ class SharedWriter:
         return self._gatherer.records
 
     def put(
-        self, table: ServedTable, partition: Partition, keys: Sequence[bytes], values: Sequence[bytes], waiter: Waiter
+        self,
+        table: ServedTable,
+        partition: Partition,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        waiter: WriteWaiter,
     ) -> None:
         """Write values, whatever was there. About 2 µs, however many. Raises `Overloaded`, `ShuttingDown`."""
         size = sum(map(len, keys)) + sum(map(len, values))
@@ -181,14 +186,20 @@ class SharedWriter:
         batch.columns.put_all(keys, values)
         batch.callers.plain.append(waiter)
 
-    def put_one(self, table: ServedTable, partition: Partition, key: bytes, value: bytes, waiter: Waiter) -> None:
+    def put_one(self, table: ServedTable, partition: Partition, key: bytes, value: bytes, waiter: WriteWaiter) -> None:
         """Write one value, whatever was there. About 1 µs. Raises `Overloaded`, `ShuttingDown`."""
         batch = self._rounds.batch_for(table.ids[partition], table, len(key) + len(value), 1)
         batch.columns.put(key, value)
         batch.callers.plain.append(waiter)
 
     def submit(
-        self, table: ServedTable, partition: Partition, records: Sequence[Record], waiter: Waiter, *, judged: bool
+        self,
+        table: ServedTable,
+        partition: Partition,
+        records: Sequence[DraftRecord],
+        waiter: WriteWaiter,
+        *,
+        judged: bool,
     ) -> None:
         """Write records of one partition, side by side in one batch. `judged`: the waiter learns of a rejection.
 
@@ -197,7 +208,7 @@ class SharedWriter:
         self.submit_columns(table, partition, Columns(*map(list, zip(*records, strict=True))), waiter, judged=judged)
 
     def submit_columns(
-        self, table: ServedTable, partition: Partition, records: Columns, waiter: Waiter, *, judged: bool
+        self, table: ServedTable, partition: Partition, records: Columns, waiter: WriteWaiter, *, judged: bool
     ) -> None:
         """`submit` for records in columns: 0.1 µs a record."""
         size, count = sum(map(len, records.keys)) + sum(map(len, records.values)), len(records.keys)
@@ -224,7 +235,7 @@ class SharedWriter:
 
 def _new_batch(place: PartitionId, table: ServedTable) -> BatchBuilder[Waiters]:
     columns = ColumnsBuilder()
-    return BatchBuilder(place, columns, Progress(), Waiters(table, place.partition, columns))
+    return BatchBuilder(place, columns, BatchProgress(), Waiters(table, place.partition, columns))
 
 
 def _closed() -> ShuttingDown:

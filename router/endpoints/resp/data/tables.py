@@ -42,7 +42,7 @@ from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.node import Node
 from serving_tier.replica.replica import Replica
 
-__all__ = ["DEFAULT_TABLE", "NUMBERS", "ServedTable", "Tables", "name_of"]
+__all__ = ["DEFAULT_TABLE", "NUMBERS", "ServedTable", "ServedTables", "name_of"]
 
 DEFAULT_TABLE: Final = "default"
 
@@ -206,7 +206,7 @@ class ServedTable:
         return Token({self.ref.id: {partition: offset for partition, offset in offsets.items() if offset != NOTHING}})
 
 
-class Tables:
+class ServedTables:
     """The tables that were used so far, by name."""
 
     def __init__(

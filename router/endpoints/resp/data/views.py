@@ -16,16 +16,16 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import PLAIN_PUT
-from serving_tier.fold.entry import NEVER, Entry
+from serving_tier.fold.entry import NEVER, LiveEntry
 
 __all__ = [
     "APPENDED",
+    "DataCommand",
+    "DraftRecord",
     "Each",
     "Overlay",
     "PendingVersion",
     "ReadOnlyView",
-    "Record",
-    "Step",
     "TooLongForATurn",
     "View",
     "known_version",
@@ -44,7 +44,7 @@ class View(Protocol):
         """The time at which the command runs, in ms since 1970."""
         ...
 
-    def get(self, key: bytes) -> Entry | None:
+    def get(self, key: bytes) -> LiveEntry | None:
         """A key's entry; None where it is absent or has expired."""
         ...
 
@@ -65,17 +65,17 @@ class View(Protocol):
         ...
 
 
-Step = Callable[[View, Sequence[bytes]], Any]
+DataCommand = Callable[[View, Sequence[bytes]], Any]
 """A data command: changes the view, returns the reply or raises `Problem`; arguments without the command's name."""
 
 Each = Callable[["Overlay", Sequence[Sequence[bytes]]], "Sequence[Any] | None"]
-"""Many commands of one kind and one number of words, each on one key: `Step` in columns.
+"""Many commands of one kind and one number of words, each on one key: `DataCommand` in columns.
 
 The arguments come as columns, the keys first. What it changes and replies is what the commands one after the other do.
 None where one of them is unusual: they have to run one by one then, and nothing was changed."""
 
 
-class Record(NamedTuple):
+class DraftRecord(NamedTuple):
     """One record that a command writes: one of a group."""
 
     key: bytes
@@ -90,11 +90,11 @@ class ReadOnlyView:
 
     __slots__ = ("_entries", "now_ms")
 
-    def __init__(self, entries: Mapping[bytes, Entry | None], now_ms: int) -> None:
+    def __init__(self, entries: Mapping[bytes, LiveEntry | None], now_ms: int) -> None:
         self._entries = entries
         self.now_ms = now_ms
 
-    def get(self, key: bytes) -> Entry | None:
+    def get(self, key: bytes) -> LiveEntry | None:
         entry = self._entries[key]
         return None if entry is None or 0 < entry.expires_at_ms <= self.now_ms else entry
 
@@ -133,7 +133,7 @@ class Overlay:
 
     def __init__(
         self,
-        found: Mapping[bytes, Entry | None],
+        found: Mapping[bytes, LiveEntry | None],
         now_ms: int,
         late: Callable[[], bool] = lambda: False,
         *,
@@ -153,15 +153,15 @@ class Overlay:
         self.conditions: dict[bytes, Offset] = {}
         self.bytes = 0
         """What the writes will take in a batch, about."""
-        self._entries: dict[bytes, Entry | None] = {}
+        self._entries: dict[bytes, LiveEntry | None] = {}
 
-    def get(self, key: bytes) -> Entry | None:
+    def get(self, key: bytes) -> LiveEntry | None:
         if key not in self._entries:
             return self._look(key)
         entry = self._entries[key]
         return None if entry is None or 0 < entry.expires_at_ms <= self.now_ms else entry
 
-    def _look(self, key: bytes) -> Entry | None:
+    def _look(self, key: bytes) -> LiveEntry | None:
         """What was there before all changes, if it has not expired."""
         entry = self.found[key]
         if entry is None or 0 < entry.expires_at_ms <= self.now_ms:
@@ -200,7 +200,7 @@ class Overlay:
 
     # --- many keys
 
-    def get_each(self, keys: Sequence[bytes]) -> list[Entry | None]:
+    def get_each(self, keys: Sequence[bytes]) -> list[LiveEntry | None]:
         """`get` for each key; all of them differ."""
         if not self._entries.keys().isdisjoint(keys):
             return list(map(self.get, keys))
@@ -238,7 +238,7 @@ class Overlay:
         return list(map(len, after))
 
     def _append_again(
-        self, keys: Sequence[bytes], values: Sequence[bytes], entries: Mapping[bytes, Entry | None]
+        self, keys: Sequence[bytes], values: Sequence[bytes], entries: Mapping[bytes, LiveEntry | None]
     ) -> list[int]:
         """`append_each` where keys come several times. `entries`: what was there before."""
         pieces = {key: [] if entry is None else [entry.value] for key, entry in entries.items()}
@@ -283,13 +283,13 @@ APPENDED: Final = -1
 """In the place of an expiry: the record adds to the value that is there, and keeps its expiry."""
 
 # A named tuple's own constructor is a Python function; this one is not, and every write makes an entry.
-_new_entry: Final[Callable[[tuple[bytes, int, int]], Entry]] = partial(tuple.__new__, Entry)
+_new_entry: Final[Callable[[tuple[bytes, int, int]], LiveEntry]] = partial(tuple.__new__, LiveEntry)
 
 
 class PendingVersion(int):
     """In a reply: the version that the n-th write of the group will get; `rounds/jobs.py` replaces it by the offset."""
 
 
-def known_version(entry: Entry) -> int:
+def known_version(entry: LiveEntry) -> int:
     """An entry's version as a reply has it: its offset, or `PendingVersion` where the log has not given it yet."""
     return int(entry.version) if entry.version >= NOTHING else PendingVersion(-2 - entry.version)

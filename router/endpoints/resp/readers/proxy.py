@@ -29,9 +29,9 @@ from router.endpoints.resp.data.views import ReadOnlyView
 from router.endpoints.resp.readers.reader_state import ReaderState
 from router.endpoints.resp.readers.reader_table import ReaderTable
 from router.endpoints.resp.readers.upstream import UpstreamConnection, has_one_line, packed
-from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
+from router.endpoints.resp.wire.fallback_parser import ProtocolError, RespCommand
 from router.endpoints.resp.wire.fence import ConnectionState, Fences, first_question, new_secret, next_question
-from router.endpoints.resp.wire.framing import Intake, lone_get
+from router.endpoints.resp.wire.framing import RequestStream, lone_get
 from router.endpoints.resp.wire.limits import BACKLOG_BYTES_MAX, OUTPUT_PAUSE_BYTES
 from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import NULL, Problem, encode
@@ -59,11 +59,11 @@ class ProxyConnection(asyncio.Protocol):
         self._loop = process.loop
         self._reads = process.reads
         self._runs = GetRuns(process.reads)
-        self._intake = Intake()
+        self._intake = RequestStream()
         self._turn_scheduled = False
         self._reads_on = True
         """Is it read from the socket?"""
-        self._queue: deque[Command] = deque()
+        self._queue: deque[RespCommand] = deque()
         self._table: ReaderTable | None = None
         """What is read here; None: nothing is."""
         self._page = 0
@@ -148,7 +148,7 @@ class ProxyConnection(asyncio.Protocol):
         """Parse what came, as far as one turn goes, and begin with it."""
         intake = self._intake
         whole = not self._queue and not intake.held
-        commands: Sequence[Command]
+        commands: Sequence[RespCommand]
         try:
             commands = intake.take(data)
         except ProtocolError as error:
@@ -253,7 +253,7 @@ class ProxyConnection(asyncio.Protocol):
         queue, reply_queue, upstream = self._queue, self._replies, self._upstream
         if upstream is None or self._closing:
             return
-        sent: list[Command] = []
+        sent: list[RespCommand] = []
         lines = True
         here = self._settled and not self._raw
         left = TURN
@@ -357,7 +357,7 @@ class ProxyConnection(asyncio.Protocol):
         self._process.answered(1)
         return reply
 
-    def _answered(self, spec: CommandSpec, command: Command) -> bool:
+    def _answered(self, spec: CommandSpec, command: RespCommand) -> bool:
         """Answer the first command of the queue, and those like it behind it; False where it is the server's."""
         table = self._current()
         if table is None or spec.refusal(command) is not None:
@@ -383,7 +383,7 @@ class ProxyConnection(asyncio.Protocol):
         self._process.answered(commands)
         return True
 
-    def _other(self, table: ReaderTable, spec: CommandSpec, command: Command) -> bytes | None:
+    def _other(self, table: ReaderTable, spec: CommandSpec, command: RespCommand) -> bytes | None:
         try:
             keys = spec.keys(command)
             check_keys(keys)

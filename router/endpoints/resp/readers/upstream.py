@@ -6,7 +6,7 @@ import asyncio
 from typing import Final, Protocol, cast
 
 from router.endpoints.resp.command_spec import CommandSpec
-from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
 
 __all__ = ["UpstreamConnection", "UpstreamOwner", "has_one_line", "packed"]
@@ -71,11 +71,11 @@ class UpstreamConnection(asyncio.Protocol):
         self._owner.close()
 
 
-def has_one_line(spec: CommandSpec, command: Command) -> bool:
+def has_one_line(spec: CommandSpec, command: RespCommand) -> bool:
     """Has the reply to a command one line, whatever becomes of it?"""
     return spec.name in _LINES and (spec.name != "set" or len(command) <= _SET_WORDS)
 
 
-def packed(command: Command) -> bytes:
+def packed(command: RespCommand) -> bytes:
     """A command in its canonical bytes."""
     return b"*%d\r\n%b" % (len(command), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in command]))

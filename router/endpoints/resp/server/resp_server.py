@@ -28,9 +28,9 @@ from router.endpoints.resp.data.freshness_page import FreshnessPages
 from router.endpoints.resp.data.native_batches import NativeBatches
 from router.endpoints.resp.data.notifications import Notifications
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.changes import Changes
+from router.endpoints.resp.data.rounds.changes import CommandRounds
 from router.endpoints.resp.data.shared_writer import SharedWriter
-from router.endpoints.resp.data.tables import ServedTable, Tables
+from router.endpoints.resp.data.tables import ServedTable, ServedTables
 from router.endpoints.resp.data.value_cache import CacheBudget
 from router.endpoints.resp.readers.reader_state import UPSTREAM_SOCKET, ReaderTask
 from router.endpoints.resp.server.peers import Peers
@@ -101,7 +101,7 @@ class RespServer:
         self.pages = FreshnessPages(settings.readers) if settings.readers else None
         """For reader processes, where there are some; see `readers` why there is no cache then."""
         self.cache_budget = CacheBudget(0 if self.pages is not None else settings.cache_mebibytes << 20)
-        self.tables = Tables(
+        self.tables = ServedTables(
             connection,
             node,
             lambda: settings.table_partitions or self._partitions(),
@@ -112,7 +112,7 @@ class RespServer:
         self.reads = Reads(connection, clock.wall_ms)
         self.writer = SharedWriter(connection)
         self.batches = NativeBatches(connection)
-        self.changes = Changes(self.reads, self.writer, clock)
+        self.changes = CommandRounds(self.reads, self.writer, clock)
         self.commands: Mapping[str, CommandSpec] = COMMANDS
         self.cursors = Cursors()
         self.notifications = Notifications(connection, maps, self.tables)

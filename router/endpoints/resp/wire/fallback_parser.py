@@ -17,9 +17,9 @@ from router.endpoints.resp.wire.limits import ARGUMENTS_MAX, BULK_BYTES_MAX, COM
 # Lines, heads and arguments that are taken at once, some 5 ms; the rest waits for its turn.
 _STEPS_MAX: Final = 2000
 
-__all__ = ["Command", "FallbackParser", "ProtocolError", "split_line"]
+__all__ = ["FallbackParser", "ProtocolError", "RespCommand", "split_line"]
 
-Command = list[bytes]
+RespCommand = list[bytes]
 
 _STAR: Final = 0x2A
 _DOLLAR: Final = 0x24
@@ -30,7 +30,7 @@ _NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d{0,18})").fullmatch
 class ProtocolError(Exception):
     """What cannot be a command; the connection is answered with this text, and closed."""
 
-    def __init__(self, text: str, commands: Sequence[Command] = ()) -> None:
+    def __init__(self, text: str, commands: Sequence[RespCommand] = ()) -> None:
         super().__init__(text)
         self.text = text
         self.commands = commands
@@ -46,7 +46,7 @@ class FallbackParser:
         self._data = bytearray()
         """What is not looked at yet, from `_at` on."""
         self._at = 0
-        self._command: Command = []
+        self._command: RespCommand = []
         """The arguments so far of an array that is not complete."""
         self._missing = 0
         """How many arguments it still needs; 0: a command begins here."""
@@ -60,13 +60,13 @@ class FallbackParser:
         """Does whatever comes next begin a command?"""
         return not self._missing and self._at == len(self._data)
 
-    def take(self, data: bytes) -> list[Command]:
+    def take(self, data: bytes) -> list[RespCommand]:
         """The commands that `data` completes. Raises `ProtocolError`, with the commands before it."""
         del self._data[: self._at]
         self._data += data
         self._at = 0
         self.more = False
-        commands: list[Command] = []
+        commands: list[RespCommand] = []
         left = _STEPS_MAX
         try:
             while self._at < len(self._data) and self._step(commands):
@@ -80,7 +80,7 @@ class FallbackParser:
             raise ProtocolError(error.text, commands) from None
         return commands
 
-    def _step(self, commands: list[Command]) -> bool:
+    def _step(self, commands: list[RespCommand]) -> bool:
         """Take a line, the head of an array or one argument; False where it is not all here."""
         if self._missing:
             if not self._take_argument():
@@ -123,7 +123,7 @@ class FallbackParser:
         self._at = after
         return True
 
-    def _take_line(self, commands: list[Command]) -> bool:
+    def _take_line(self, commands: list[RespCommand]) -> bool:
         end = self._data.find(b"\n", self._at)
         if end < 0:
             self._check_room("too big inline request")
@@ -190,7 +190,7 @@ def _meaning(word: bytes) -> bytes:
     return bare + b"".join(map(_Meanings().__getitem__, _parts(text)))
 
 
-def split_line(line: bytes) -> Command | None:
+def split_line(line: bytes) -> RespCommand | None:
     """The words of an inline command; None where quotes are not balanced. A line of 64 KiB takes some 5 ms.
 
     Words in double quotes know the escapes \\n \\r \\t \\b \\a and \\xHH, those in single quotes only \\'.

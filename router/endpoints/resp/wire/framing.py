@@ -13,10 +13,10 @@ To be able to take over, the framer always knows which bytes hiredis holds of a 
 canonical length of the commands that came out, subtracted from what went in. Where a client writes lengths in another
 form (`$03`), the difference is no valid beginning of a command, which is seen at once.
 
-`Intake` parses some of what came at a time. A chunk from the kernel may hold twenty thousand commands. So many are
-parsed at once that others get their turn within some milliseconds; the rest waits there, as do the bytes of a client
-that sends on without reading its replies. Bytes are the cheapest form in which commands can wait: a reply to each of
-them may be a million times as long.
+`RequestStream` parses some of what came at a time. A chunk from the kernel may hold twenty thousand commands. So many
+are parsed at once that others get their turn within some milliseconds; the rest waits there, as do the bytes of a
+client that sends on without reading its replies. Bytes are the cheapest form in which commands can wait: a reply to
+each of them may be a million times as long.
 
 Pure: bytes in, commands out.
 """
@@ -31,10 +31,10 @@ from typing import Any, Final
 import hiredis
 
 from log_tier.model.record import KEY_BYTES_MAX
-from router.endpoints.resp.wire.fallback_parser import Command, FallbackParser, ProtocolError
+from router.endpoints.resp.wire.fallback_parser import FallbackParser, ProtocolError, RespCommand
 from router.endpoints.resp.wire.limits import COMMAND_BYTES_MAX
 
-__all__ = ["Framer", "Intake", "lone_command", "lone_get", "lone_set"]
+__all__ = ["Framer", "RequestStream", "lone_command", "lone_get", "lone_set"]
 
 # Parsed at once; of the shortest commands these are some 5,000, in 4 ms.
 _SLICE_BYTES: Final = 64 * 1024
@@ -82,7 +82,7 @@ class Framer:
         self._feed: Any = reader.feed
         self._gets: Any = reader.gets
 
-    def take(self, data: bytes) -> list[Command]:
+    def take(self, data: bytes) -> list[RespCommand]:
         """The commands that `data` completes. Raises `ProtocolError`; the commands before it are in its `commands`."""
         held = self.held_bytes
         if not data and not self.more:
@@ -93,7 +93,7 @@ class Framer:
             return self._take_fallback(data)
         self._feed(data)
         try:
-            commands: list[Command] = list(iter(self._gets, _MORE))
+            commands: list[RespCommand] = list(iter(self._gets, _MORE))
             taken = _wire_bytes(commands)
         except (hiredis.ProtocolError, TypeError, MemoryError):
             return self._take_fallback(data)
@@ -129,7 +129,7 @@ class Framer:
         self._renew()
         return data
 
-    def _take_fallback(self, data: bytes) -> list[Command]:
+    def _take_fallback(self, data: bytes) -> list[RespCommand]:
         """The commands of a chunk by the fallback parser, which begins with what hiredis holds."""
         fallback = self._fallback
         if fallback is None:
@@ -147,7 +147,7 @@ class Framer:
         return commands
 
 
-class Intake:
+class RequestStream:
     """The incoming half of a connection.
 
     Invariant: bytes are parsed in the order in which they came.
@@ -181,7 +181,7 @@ class Intake:
         self._rest += data
         self.more, self.idle = True, False
 
-    def take(self, data: bytes = b"") -> list[Command]:
+    def take(self, data: bytes = b"") -> list[RespCommand]:
         """Parse what waits, then `data`, as far as one turn goes. Raises `ProtocolError`; nothing waits then."""
         framer = self._framer
         if framer.more:
@@ -262,7 +262,7 @@ def lone_set(data: bytes) -> tuple[bytes, bytes] | None:
     return (key, value) if is_one else None
 
 
-def lone_command(data: bytes) -> Command | None:
+def lone_command(data: bytes) -> RespCommand | None:
     """The words, where `data` is one short command and nothing else: what a client sends that waits for each reply. A
     fifth of what `Framer` takes.
 
@@ -292,7 +292,7 @@ def _is_suspicious(data: bytes) -> bool:
     return (b"~" in data or b">" in data or b"%" in data or b"|" in data) and _HUGE_OTHER(data) is not None
 
 
-def _wire_bytes(commands: Sequence[Command]) -> int:
+def _wire_bytes(commands: Sequence[RespCommand]) -> int:
     """The bytes that commands take on the wire. 0.15 µs a command. Raises `TypeError` for what is no array of bulk
     strings.
     """

@@ -18,13 +18,13 @@ from log_tier.model.identifiers import Offset
 from router.endpoints.resp.wire.limits import OUTPUT_BYTES_MAX, OUTPUT_PAUSE_BYTES, OUTPUT_STALL_S
 from router.endpoints.resp.wire.replies import OK
 
-__all__ = ["Pending", "ReplyQueue", "Slot"]
+__all__ = ["PendingReply", "ReplyQueue", "Slot"]
 
 # Replies of more bytes leave one by one: putting them together costs more than a system call's entry for each.
 _LONG: Final = 64 * 1024
 
 
-class Pending(Protocol):
+class PendingReply(Protocol):
     """The place of replies that are not there yet."""
 
     @property
@@ -47,11 +47,11 @@ class Slot:
         self._errors: dict[int, DuramenError] = {}
 
     def part(self, number: int) -> _Part:
-        """The `Waiter` of one part."""
+        """The `WriteWaiter` of one part."""
         return _Part(self, number)
 
     def settle(self, error: DuramenError | None, offset: Offset) -> None:
-        """See `Waiter`: for a slot of one part."""
+        """See `WriteWaiter`: for a slot of one part."""
         self.settle_part(0, error)
 
     def settle_part(self, number: int, error: DuramenError | None) -> None:
@@ -123,7 +123,7 @@ class ReplyQueue:
         self._write = transport.write
         self._loop = loop
         self._replies: list[bytes] = []
-        self.waits: deque[Pending | bytes] = deque()
+        self.waits: deque[PendingReply | bytes] = deque()
         """Replies in order, from the first one that is not there yet; empty: none is missing."""
         self.stalled = False
         """Has the client left too many replies unread?"""
@@ -164,7 +164,7 @@ class ReplyQueue:
             self._replies += pieces
         self.gathered_bytes += sum(map(len, pieces))
 
-    def reserve(self, slot: Pending, commands: int) -> None:
+    def reserve(self, slot: PendingReply, commands: int) -> None:
         """The next replies, which a slot will have."""
         self.waits.append(slot)
         self.unanswered += commands

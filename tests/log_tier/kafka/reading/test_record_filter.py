@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from kit.kafka.kafka_partitions import partitions
 from kit.kafka.kafka_records import Message, Sent, assembled, foreign, placed, records_of, sent_batch, what_folds_see
 
-from log_tier.kafka.reading.record_filter import Intake
+from log_tier.kafka.reading.record_filter import RecordFilter
 from log_tier.kafka.records.header import pack_header
 from log_tier.model.batch import Columns
 from log_tier.model.identifiers import Offset, Partition
 
 
-def new_intake() -> Intake:
-    return Intake("flights", Partition(0), Offset(0))
+def new_intake() -> RecordFilter:
+    return RecordFilter("flights", Partition(0), Offset(0))
 
 
 def test_a_set_is_held_until_its_end_is_here() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from log_tier.kafka.records.encoding import RecordSet
-from log_tier.kafka.writing.send_queue import QUEUE_BYTES_MAX, Item, Place, SendQueue
+from log_tier.kafka.writing.send_queue import QUEUE_BYTES_MAX, Item, SendQueue, SetPlace
 from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError, LogDamaged, Overloaded, ShuttingDown, TableNotFound
 from log_tier.model.identifiers import Offset, Partition
@@ -21,7 +21,7 @@ def record_set(key: bytes, *, size: int = 100) -> RecordSet:
 
 def put(
     send_queue: SendQueue, *keys: bytes, partition: Partition = ZERO, size: int = 100, size_max: int = 1 << 20
-) -> list[asyncio.Future[Place]]:
+) -> list[asyncio.Future[SetPlace]]:
     return send_queue.put("orders", partition, [record_set(key, size=size) for key in keys], size_max=size_max)
 
 
@@ -35,7 +35,7 @@ def keys_of(items: list[Item]) -> list[bytes]:
 
 def acknowledge(send_queue: SendQueue, items: list[Item], *, first: int = 0) -> None:
     for offset, item in enumerate(items, first):
-        item.outcome = send_queue.placed(item, Place(Offset(offset), Offset(offset), 7))
+        item.outcome = send_queue.placed(item, SetPlace(Offset(offset), Offset(offset), 7))
     send_queue.settle(items)
 
 
@@ -51,7 +51,7 @@ async def test_a_partition_has_one_round_under_way_and_keeps_its_order() -> None
     assert gathered(send_queue) == [], "for all of it"
     acknowledge(send_queue, first[1:], first=1)
     assert keys_of(gathered(send_queue)) == [b"c"]
-    assert await asyncio.gather(*futures) == [Place(Offset(0), Offset(0), 7), Place(Offset(1), Offset(1), 7)]
+    assert await asyncio.gather(*futures) == [SetPlace(Offset(0), Offset(0), 7), SetPlace(Offset(1), Offset(1), 7)]
 
 
 async def test_a_round_has_a_size_and_one_item_at_least() -> None:

@@ -33,7 +33,7 @@ from log_tier.model.errors import (
     TokenAhead,
 )
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
-from router.data.gather.read_rounds import ReadRounds, ReadRules, Wanted, next_step
+from router.data.gather.read_rounds import ReadRounds, ReadRules, ReadTerms, next_step
 
 SCRIPTS = sorted((Path(__file__).parent / "golden" / "reads").glob("*.txt"))
 TABLE = TableId("0" * 32)
@@ -71,7 +71,7 @@ class ReadGatherer:
 
     def call(self, partition: int, keys: int = 1, after: int | None = None, lag: int = 0) -> Group:
         place = PartitionId(TABLE, Partition(partition))
-        wanted = Wanted(place, None if after is None else Offset(after), lag)
+        wanted = ReadTerms(place, None if after is None else Offset(after), lag)
         return self.rounds.group_for(wanted, keys, self._new)
 
 

@@ -32,8 +32,8 @@ from log_tier.model.errors import (
     WriteUnknown,
 )
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
-from router.data.gather.progress import Fate, Progress
-from router.data.gather.rounds import Rounds, Rules
+from router.data.gather.progress import BatchProgress, Fate
+from router.data.gather.rounds import BatchRounds, Rules
 from router.data.requests import WriteOutcome, WriteResult
 
 SCRIPTS = sorted((Path(__file__).parent / "golden").glob("*.txt"))
@@ -66,7 +66,7 @@ class Batch:
     records: int = 0
     calls: int = 0
     data: bytes = b""
-    progress: Progress = field(default_factory=Progress)
+    progress: BatchProgress = field(default_factory=BatchProgress)
 
 
 class Gatherer:
@@ -78,7 +78,7 @@ class Gatherer:
         self.began_s = 0.0
         self.looks: list[Callable[[], None]] = []
         """What the rounds want to be called in the loop's next round."""
-        self.rounds: Rounds[None, Batch] = Rounds(
+        self.rounds: BatchRounds[None, Batch] = BatchRounds(
             rules,
             self._new,
             clock_s=lambda: self.now_s,

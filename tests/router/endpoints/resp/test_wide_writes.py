@@ -13,7 +13,7 @@ from kit.resp.loop_turns import LoopTurns
 from kit.resp.server_thread import ServerThread
 
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
-from router.endpoints.resp.data.rounds.changes import Changes
+from router.endpoints.resp.data.rounds.changes import CommandRounds
 from router.endpoints.resp.server.sockets import RespSettings
 
 PARTITIONS: Final = 160
@@ -34,7 +34,7 @@ def wide() -> Iterator[ServerThread]:
 
 def test_partitions_are_written_some_at_a_time(wide: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
     for keys in (KEYS, KEYS[:1500]):  # what is worked on in a thread, and what is not too much for the event loop
-        with wide.connect() as raw, LoopTurns(wide, monkeypatch, Changes, "begin") as begun:
+        with wide.connect() as raw, LoopTurns(wide, monkeypatch, CommandRounds, "begin") as begun:
             assert raw.call("MSET", *(word for key in keys for word in (key, b"value"))).text == "OK"
         assert begun.calls == PARTITIONS
         assert begun.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 10

@@ -11,14 +11,14 @@ from log_tier.concurrency.clocks import Clock
 from log_tier.model.errors import ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.jobs import EXECUTION_S, Job, Owner, Work
+from router.endpoints.resp.data.rounds.jobs import EXECUTION_S, Owner, QueuedCommand, Work
 from router.endpoints.resp.data.rounds.partition_executor import PartitionExecutor
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import Step
+from router.endpoints.resp.data.views import DataCommand
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
 
-__all__ = ["Changes"]
+__all__ = ["CommandRounds"]
 
 
 class _Awaited:
@@ -36,7 +36,7 @@ class _Awaited:
             self._future.set_result(reply)
 
 
-class Changes:
+class CommandRounds:
     """Runs commands that read before they write, and whatever else is in a pipeline with them. Belongs to one event
     loop. `clock`: turns end by it, and expiries are judged by it and by the log's time.
     """
@@ -83,7 +83,7 @@ class Changes:
         table: ServedTable,
         partition: Partition,
         keys: Sequence[bytes],
-        step: Step,
+        step: DataCommand,
         args: Sequence[bytes] = (),
         *,
         reads: bool = True,
@@ -91,10 +91,12 @@ class Changes:
     ) -> Any:
         """Run `step` on `keys`, which lie in one partition, as if nothing else happened meanwhile; its reply.
 
-        `reads`, `watched`: see `Job`. Raises `WriteUnknown`, `DeadlineExceeded`, …; a `Problem` is raised too.
+        `reads`, `watched`: see `QueuedCommand`. Raises `WriteUnknown`, `DeadlineExceeded`, …, or a `Problem`.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
-        self.begin(table, partition, Job(owner, keys, step, args, _Awaited(future), reads=reads, watched=watched))
+        self.begin(
+            table, partition, QueuedCommand(owner, keys, step, args, _Awaited(future), reads=reads, watched=watched)
+        )
         return await future
 
     def resume(self) -> None:

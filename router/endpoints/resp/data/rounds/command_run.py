@@ -16,8 +16,8 @@ from copy import copy
 from typing import Any, Protocol
 
 from log_tier.model.errors import DuramenError
-from router.endpoints.resp.data.rounds.jobs import Job, Owner, Receiver, with_versions
-from router.endpoints.resp.data.views import Each, Overlay, Step
+from router.endpoints.resp.data.rounds.jobs import Owner, QueuedCommand, Receiver, with_versions
+from router.endpoints.resp.data.views import DataCommand, Each, Overlay
 from router.endpoints.resp.wire.replies import Problem
 
 __all__ = ["CommandRun", "RunReceiver"]
@@ -36,7 +36,7 @@ class RunReceiver(Protocol):
 
 
 class CommandRun:
-    """See the module. What it has in common with `Job` means the same.
+    """See the module. What it has in common with `QueuedCommand` means the same.
 
     Invariant: `steps`, `args`, `keys` and `places` have one entry for each command that is still in the run.
     """
@@ -60,7 +60,7 @@ class CommandRun:
     def __init__(
         self,
         owner: Owner,
-        steps: Sequence[Step],
+        steps: Sequence[DataCommand],
         args: Sequence[Sequence[bytes]],
         receiver: RunReceiver,
         places: Sequence[int],
@@ -81,7 +81,7 @@ class CommandRun:
         self.asked: Sequence[bytes] = [key for key in self.keys if key not in blind] if blind else self.keys
         self.replies: Sequence[Any] = ()
         """Of its last execution."""
-        self.taken_out: list[Job] = []
+        self.taken_out: list[QueuedCommand] = []
         """Commands that are not in the run any more, in their order; all of them came behind those that are."""
         self._each = each
         self._written: Sequence[bytes] = ()
@@ -133,16 +133,16 @@ class CommandRun:
         return size
 
     def starts(self, before: int, after: int) -> Sequence[int]:
-        """See `Job`: each command writes one key, or none."""
+        """See `QueuedCommand`: each command writes one key, or none."""
         return range(before, after)
 
-    def take_out(self, start: int = 0) -> list[Job]:
+    def take_out(self, start: int = 0) -> list[QueuedCommand]:
         """Take the commands from `start` on out of the run; the jobs that they are by themselves."""
-        jobs: list[Job] = []
+        jobs: list[QueuedCommand] = []
         wrote = self._wrote or _which_wrote(self.keys, self._written)
         for number in range(start, len(self.keys)):
             key, step, words = self.keys[number], self.steps[number], self.args[number]
-            job = Job(self.owner, (key,), step, words, self.receiver.at(self.places[number]))
+            job = QueuedCommand(self.owner, (key,), step, words, self.receiver.at(self.places[number]))
             job.wrote = number < len(wrote) and wrote[number]
             jobs.append(job)
         if jobs:
@@ -151,11 +151,11 @@ class CommandRun:
             self.taken_out = jobs + self.taken_out
         return jobs
 
-    def alone(self) -> Sequence[Job]:
+    def alone(self) -> Sequence[QueuedCommand]:
         """The commands that are still in it, as jobs by themselves; it is empty then."""
         return self.take_out()
 
-    def parts(self) -> Sequence[Job | CommandRun]:
+    def parts(self) -> Sequence[QueuedCommand | CommandRun]:
         """Everything that was taken out of it, after itself."""
         return [self, *self.taken_out]
 

@@ -24,11 +24,22 @@ from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import CONDITION_SHIFT, EXPIRY_SHIFT, GROUPED, PLAIN_PUT, Condition, Expiry, Operation
-from router.endpoints.resp.data.views import APPENDED, Overlay, PendingVersion, Step
+from router.endpoints.resp.data.views import APPENDED, DataCommand, Overlay, PendingVersion
 from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem, size_of
-from serving_tier.fold.entry import NEVER, Entry
+from serving_tier.fold.entry import NEVER, LiveEntry
 
-__all__ = ["EXECUTION_S", "Group", "Job", "Owner", "Ran", "Receiver", "Work", "execute", "groups_of", "with_versions"]
+__all__ = [
+    "EXECUTION_S",
+    "Group",
+    "Owner",
+    "QueuedCommand",
+    "Ran",
+    "Receiver",
+    "Work",
+    "execute",
+    "groups_of",
+    "with_versions",
+]
 
 _NOOP: Final = int(Operation.NOOP)
 _DELETE: Final = int(Operation.DELETE)
@@ -72,7 +83,7 @@ class Receiver(Protocol):
         ...
 
 
-class Job:
+class QueuedCommand:
     """One command, or one EXEC. `step` may run several times; it changes nothing but its view."""
 
     __slots__ = (
@@ -87,7 +98,7 @@ class Job:
         self,
         owner: Owner,
         keys: Sequence[bytes],
-        step: Step,
+        step: DataCommand,
         args: Sequence[bytes],
         receiver: Receiver,
         *,
@@ -137,10 +148,10 @@ class Job:
         """Its writes lie at these places of an overlay: where those of one command begin."""
         return (before,)
 
-    def alone(self) -> Sequence[Job]:
+    def alone(self) -> Sequence[QueuedCommand]:
         return (self,)
 
-    def parts(self) -> Sequence[Job]:
+    def parts(self) -> Sequence[QueuedCommand]:
         return (self,)
 
     def answer(self, first: int) -> None:
@@ -154,7 +165,7 @@ class Job:
 
 
 class Work(Protocol):
-    """What an executor queues and runs: a `Job` or a `CommandRun`. Each says there what these are."""
+    """What an executor queues and runs: a `QueuedCommand` or a `CommandRun`. Each says there what these are."""
 
     @property
     def owner(self) -> Owner: ...
@@ -168,7 +179,7 @@ class Work(Protocol):
     def cost(self) -> int: ...
     def run(self, overlay: Overlay, room: int) -> int: ...
     def starts(self, before: int, after: int) -> Sequence[int]: ...
-    def alone(self) -> Sequence[Job]: ...
+    def alone(self) -> Sequence[QueuedCommand]: ...
     def parts(self) -> Sequence[Work]: ...
     def answer(self, first: int) -> None: ...
     def fail(self, error: DuramenError) -> None: ...
@@ -182,7 +193,7 @@ class Group:
     def __init__(self) -> None:
         self.jobs: list[Work] = []
 
-    def alone(self) -> list[Job]:
+    def alone(self) -> list[QueuedCommand]:
         """Each of its commands as a job by itself: from here on that is what they are."""
         return [job for work in self.jobs for job in work.alone()]
 
@@ -231,7 +242,7 @@ class Ran(NamedTuple):
 
 def execute(
     jobs: Sequence[Work],
-    found: Mapping[bytes, Entry | None],
+    found: Mapping[bytes, LiveEntry | None],
     now_ms: int,
     stopwatch_s: Callable[[], float],
     *,

@@ -22,12 +22,12 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from router.data.freshness import Freshness
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, Ran, Work, execute
+from router.endpoints.resp.data.rounds.jobs import Group, Owner, QueuedCommand, Ran, Work, execute
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import TooLongForATurn
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, REQUEST_TIMEOUT_S
-from serving_tier.fold.entry import Entry
+from serving_tier.fold.entry import LiveEntry
 
 __all__ = ["PartitionExecutor", "execute"]
 
@@ -97,7 +97,7 @@ class PartitionExecutor:
         """Is it ready, or is a round under way?"""
         self._running: list[Work] = []
         """What the round that is under way has taken."""
-        self._found: Mapping[bytes, Entry | None] | None = None
+        self._found: Mapping[bytes, LiveEntry | None] | None = None
         """What the keys of that round hold, if a task has waited for it."""
         self._unjudged: set[_Verdict] = set()
         """Of that round."""
@@ -207,7 +207,7 @@ class PartitionExecutor:
             self._broken()
             raise
 
-    def _claim(self, jobs: Sequence[Work]) -> Mapping[bytes, Entry | None] | None:
+    def _claim(self, jobs: Sequence[Work]) -> Mapping[bytes, LiveEntry | None] | None:
         """What the keys hold, read in one transaction; None if it has to be waited for, or is too much for a turn."""
         keys = _asked(jobs)
         table, partition = self._table, self._partition
@@ -217,7 +217,7 @@ class PartitionExecutor:
             return None
         return self._reads.of_partition(table, partition, keys) if keys else {}
 
-    async def _wait(self, jobs: list[Work], found: Mapping[bytes, Entry | None] | None = None) -> None:
+    async def _wait(self, jobs: list[Work], found: Mapping[bytes, LiveEntry | None] | None = None) -> None:
         """Read what is not at hand, and run a large round in a thread. `found`: what it holds, where a turn was too
         short for it.
         """
@@ -237,7 +237,7 @@ class PartitionExecutor:
             self._broken()
             raise
 
-    async def _read(self, jobs: list[Work]) -> dict[bytes, Entry | None] | None:
+    async def _read(self, jobs: list[Work]) -> dict[bytes, LiveEntry | None] | None:
         """What the keys hold, after waiting for it; None if the commands got an error, or were put back."""
         keys = _asked(jobs)
         try:
@@ -339,7 +339,7 @@ class PartitionExecutor:
         _fail([job for job in jobs if job.wrote], error)
         self._back += [job for job in jobs if not job.wrote]
 
-    def _once_more(self, jobs: list[Job]) -> int:
+    def _once_more(self, jobs: list[QueuedCommand]) -> int:
         """A rejected group runs again, but for those who have tried for too long; how often it was rejected."""
         now = self._loop.time()
         for job in jobs:

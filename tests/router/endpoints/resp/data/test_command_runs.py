@@ -15,12 +15,12 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.commands.command_table import find_command
-from router.endpoints.resp.connection.command_runs import Gathered, RunReplies, gather
+from router.endpoints.resp.connection.command_runs import GatheredCommands, RunReplies, gather
 from router.endpoints.resp.data.rounds.command_run import CommandRun
-from router.endpoints.resp.data.rounds.jobs import Job, groups_of, records_of
+from router.endpoints.resp.data.rounds.jobs import QueuedCommand, groups_of, records_of
 from router.endpoints.resp.data.views import Overlay
 from router.endpoints.resp.wire.replies import encode
-from serving_tier.fold.entry import Entry
+from serving_tier.fold.entry import LiveEntry
 
 NOW = 1_000_000
 KEYS = [b"k%d" % number for number in range(24)]
@@ -45,12 +45,12 @@ class Replies:
         self.replies.append(encode(reply, 2))
 
 
-def run_of(found: Gathered, replies: RunReplies) -> CommandRun:
+def run_of(found: GatheredCommands, replies: RunReplies) -> CommandRun:
     places = range(len(found.args))
     return CommandRun(Sender(), found.steps, found.args, replies, places, blind=found.blind, each=found.each)
 
 
-def replies_of(run: Gathered) -> RunReplies:
+def replies_of(run: GatheredCommands) -> RunReplies:
     return RunReplies(len(run.args), 2, answered=lambda: None, encode_error=lambda error: error.message.encode())
 
 
@@ -60,19 +60,19 @@ def state_of(overlay: Overlay) -> tuple[object, ...]:
     return columns, overlay.conditions, overlay.bytes, entries
 
 
-def one_by_one(commands: Sequence[Words], held: dict[bytes, Entry | None]) -> tuple[bytes, tuple[object, ...]]:
+def one_by_one(commands: Sequence[Words], held: dict[bytes, LiveEntry | None]) -> tuple[bytes, tuple[object, ...]]:
     """The replies to commands that are a job each, and what they leave."""
     overlay, replies = Overlay(held, NOW), Replies()
     for command in commands:
         spec = find_command(command[0])
         assert spec is not None
-        job = Job(Sender(), spec.keys(command), spec.run, command[1:], replies)
+        job = QueuedCommand(Sender(), spec.keys(command), spec.run, command[1:], replies)
         job.run(overlay, BYTES_MAX)
         job.answer(0)
     return b"".join(replies.replies), state_of(overlay)
 
 
-def in_runs(commands: Sequence[Words], held: dict[bytes, Entry | None]) -> tuple[bytes, tuple[object, ...], int]:
+def in_runs(commands: Sequence[Words], held: dict[bytes, LiveEntry | None]) -> tuple[bytes, tuple[object, ...], int]:
     """The same in runs as far as they go; and how many commands were in one."""
     overlay, replies = Overlay(held, NOW), Replies()
     queue = deque(commands)
@@ -83,7 +83,7 @@ def in_runs(commands: Sequence[Words], held: dict[bytes, Entry | None]) -> tuple
             command = queue.popleft()
             spec = find_command(command[0])
             assert spec is not None
-            job = Job(Sender(), spec.keys(command), spec.run, command[1:], replies)
+            job = QueuedCommand(Sender(), spec.keys(command), spec.run, command[1:], replies)
             job.run(overlay, BYTES_MAX)
             job.answer(0)
             continue
@@ -106,7 +106,7 @@ def in_runs(commands: Sequence[Words], held: dict[bytes, Entry | None]) -> tuple
 VALUES = st.sampled_from([b"", b"x", b"5", b"-3", b"9223372036854775807", b"-9223372036854775808", b"007"])
 TIMES = st.sampled_from([b"100", b"100", b"100", b"0", b"-1", b"x", b"9223372036854775807"])
 ENTRIES = st.none() | st.builds(
-    Entry, VALUES, st.integers(0, 99).map(Offset), st.sampled_from([0, 0, 0, NOW - 1, NOW, NOW + 5])
+    LiveEntry, VALUES, st.integers(0, 99).map(Offset), st.sampled_from([0, 0, 0, NOW - 1, NOW, NOW + 5])
 )
 KINDS: dict[bytes, st.SearchStrategy[list[bytes]]] = {
     **{name: st.just([]) for name in (b"INCR", b"decr", b"DEL", b"UNLINK", b"GET", b"GETDEL", b"PERSIST", b"TTL")},
@@ -142,7 +142,7 @@ def fits(command: Words) -> bool:
 
 @settings(max_examples=400, deadline=None)
 @given(pipelines(), st.lists(ENTRIES, min_size=len(KEYS), max_size=len(KEYS)))
-def test_runs_do_what_their_commands_do(commands: list[Words], entries: list[Entry | None]) -> None:
+def test_runs_do_what_their_commands_do(commands: list[Words], entries: list[LiveEntry | None]) -> None:
     held = dict(zip(KEYS, entries, strict=True))
     replies, state, _ = in_runs(commands, held)
     assert (replies, state) == one_by_one(commands, held)
@@ -172,7 +172,7 @@ def test_like_commands_run_in_columns(
     commands = [[words[0], KEYS[at // 2 % (len(KEYS) // repeated)], *words[1:]] for at in range(len(KEYS))]
     if repeated == 1:
         commands = [[words[0], key, *words[1:]] for key in KEYS]
-    held: dict[bytes, Entry | None] = dict.fromkeys(KEYS, Entry(b"5", Offset(7), 0) if there else None)
+    held: dict[bytes, LiveEntry | None] = dict.fromkeys(KEYS, LiveEntry(b"5", Offset(7), 0) if there else None)
     expected = one_by_one(commands, held)
     monkeypatch.setattr(CommandRun, "_one_by_one", None)  # a call of it fails
     replies, state, ran = in_runs(commands, held)
@@ -215,8 +215,8 @@ def test_blind_keys_are_those_that_are_set_before_anybody_looks() -> None:
 
 def test_commands_that_are_taken_out() -> None:
     """They keep their places, and know whether they wrote."""
-    held: dict[bytes, Entry | None] = dict.fromkeys(KEYS)
-    held[b"k1"] = Entry(b"word", Offset(3), 0)
+    held: dict[bytes, LiveEntry | None] = dict.fromkeys(KEYS)
+    held[b"k1"] = LiveEntry(b"word", Offset(3), 0)
     found = gather(deque([[b"INCR", key] for key in KEYS[:10]]))
     assert found is not None
     place = replies_of(found)
@@ -249,7 +249,7 @@ def test_commands_that_are_taken_out() -> None:
 )
 def test_commands_on_one_key_that_are_taken_out(words: Words, there: bool, wrote: list[bool]) -> None:
     """A command that changed nothing has not written, although an earlier one on its key has."""
-    held: dict[bytes, Entry | None] = dict.fromkeys(KEYS, Entry(b"5", Offset(7), 0) if there else None)
+    held: dict[bytes, LiveEntry | None] = dict.fromkeys(KEYS, LiveEntry(b"5", Offset(7), 0) if there else None)
     keys = [b"k1", b"k2", b"k1", b"k2"] * 2
     found = gather(deque([[words[0], key, *words[1:]] for key in keys]))
     assert found is not None
@@ -261,7 +261,7 @@ def test_commands_on_one_key_that_are_taken_out(words: Words, there: bool, wrote
 
 def test_a_run_ends_at_the_limit_of_bytes() -> None:
     """Long replies: the rest of the commands waits for the next round."""
-    held: dict[bytes, Entry | None] = {b"k": Entry(b"x" * 1000, Offset(3), 0)}
+    held: dict[bytes, LiveEntry | None] = {b"k": LiveEntry(b"x" * 1000, Offset(3), 0)}
     commands = [[b"GETSET", b"k", b"y" * 1000], *[[b"GET", b"k"], [b"APPEND", b"k", b"z"]] * 20]
     found = gather(deque(commands))
     assert found is not None
@@ -320,7 +320,7 @@ def test_columns_that_no_record_needs_are_left_out(
     version: int | None, expires_at_ms: int, columns: tuple[list[int] | None, list[int] | None]
 ) -> None:
     """A version of 0 is one: it is the first offset of a log."""
-    there = None if version is None else Entry(b"5", Offset(version), expires_at_ms)
+    there = None if version is None else LiveEntry(b"5", Offset(version), expires_at_ms)
     overlay = Overlay({b"a": there, b"b": there}, NOW)
     for key in (b"a", b"b"):
         assert overlay.get(key) == there

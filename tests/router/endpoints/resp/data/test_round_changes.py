@@ -20,7 +20,7 @@ from router.data.local_data import LocalData
 from router.endpoints.resp.commands.counters import incr
 from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.rounds import jobs
-from router.endpoints.resp.data.rounds.changes import Changes
+from router.endpoints.resp.data.rounds.changes import CommandRounds
 from router.endpoints.resp.data.rounds.jobs import EXECUTION_S, Group, Work, groups_of
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
@@ -46,7 +46,7 @@ class Endpoint:
         clock = SetClock(monotonic=lambda: self.now_s())
         self.table = table
         self.writer = SharedWriter(data_plane)
-        self.changes = Changes(Reads(data_plane, SYSTEM_CLOCK.wall_ms), self.writer, clock)
+        self.changes = CommandRounds(Reads(data_plane, SYSTEM_CLOCK.wall_ms), self.writer, clock)
         self.keys = [next(key for n in range(99) if table.partition_of(key := b"%d" % n) == each) for each in (0, 1)]
 
     def incr(self, owner: StallingSender, partition: Partition = ZERO) -> asyncio.Task[Any]:

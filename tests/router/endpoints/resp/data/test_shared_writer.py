@@ -31,7 +31,7 @@ from router.data.requests import ReadPart, WritePart
 from router.endpoints.resp.data.shared_writer import RESP_RULES, SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.value_cache import CacheBudget
-from router.endpoints.resp.data.views import Record
+from router.endpoints.resp.data.views import DraftRecord
 
 ZERO = Partition(0)
 
@@ -104,8 +104,8 @@ async def value_of(data_plane: LocalData, table: ServedTable, key: bytes) -> byt
     return result.values[0]
 
 
-def append(value: bytes) -> Record:
-    return Record(b"k", value, attribute_of(Operation.APPEND))
+def append(value: bytes) -> DraftRecord:
+    return DraftRecord(b"k", value, attribute_of(Operation.APPEND))
 
 
 @pytest.mark.parametrize("loss", ["reply", "request", "overloaded", "stopping"])
@@ -217,8 +217,8 @@ async def test_a_rejection_reaches_its_own_waiter(data_plane: LocalData) -> None
     writer = SharedWriter(data_plane)
     absent = attribute_of(Operation.PUT, condition=Condition.ABSENT)
     first, second, plain = Waiter(), Waiter(), Waiter()
-    writer.submit(table, ZERO, [Record(b"k", b"1", absent)], first, judged=True)
-    writer.submit(table, ZERO, [Record(b"k", b"2", absent)], second, judged=True)
+    writer.submit(table, ZERO, [DraftRecord(b"k", b"1", absent)], first, judged=True)
+    writer.submit(table, ZERO, [DraftRecord(b"k", b"2", absent)], second, judged=True)
     writer.put(table, ZERO, [b"other"], [b"3"], plain)
     assert (await first.outcome())[0] is None
     assert isinstance((await second.outcome())[0], ConditionFailed)

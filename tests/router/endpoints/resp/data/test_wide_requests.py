@@ -21,7 +21,7 @@ from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.endpoints.resp.data.shared_writer import RESP_RULES, SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.value_cache import CacheBudget
-from router.endpoints.resp.data.views import Record
+from router.endpoints.resp.data.views import DraftRecord
 
 PARTITIONS: Final = 1000
 PLACE: Final = Offset(7)
@@ -91,7 +91,7 @@ def write_all(writer: SharedWriter, table: ServedTable, turns: Turns) -> tuple[l
         plain.append(Settled(turns))
         writer.put_one(table, partition, b"key", b"value", plain[-1])
         judged.append(Settled(turns))
-        writer.submit(table, partition, [Record(b"new", b"value", ABSENT)], judged[-1], judged=True)
+        writer.submit(table, partition, [DraftRecord(b"new", b"value", ABSENT)], judged[-1], judged=True)
     return plain, judged
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kit.resp.raw_client import packed
 
 from log_tier.model.record import KEY_BYTES_MAX
-from router.endpoints.resp.wire.fallback_parser import Command, FallbackParser, ProtocolError, split_line
+from router.endpoints.resp.wire.fallback_parser import FallbackParser, ProtocolError, RespCommand, split_line
 from router.endpoints.resp.wire.framing import Framer, lone_command, lone_get, lone_set
 from router.endpoints.resp.wire.limits import COMMAND_BYTES_MAX
 
@@ -256,7 +256,7 @@ def test_a_pipeline_in_chunks_is_for_the_quick_parser(monkeypatch: pytest.Monkey
     fallback_bytes = 0
     original = FallbackParser.take
 
-    def counted(self: FallbackParser, chunk: bytes) -> list[Command]:
+    def counted(self: FallbackParser, chunk: bytes) -> list[RespCommand]:
         nonlocal fallback_bytes
         fallback_bytes += len(chunk)
         return original(self, chunk)
