@@ -61,7 +61,7 @@ async def scan_table(
     size = _PAGE_FIRST
     strong = asked.strong
     versions: dict[Partition, int] = {}
-    seen = dict(context.session.seen(ref) if asked.offsets is None else asked.offsets)
+    seen = asked.named(context.session, ref)
     while (left is None or left > 0) and (end is None or start < end):
         request = ScanRequest(
             ref.id,

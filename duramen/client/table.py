@@ -36,7 +36,7 @@ class Table:
     Reads take `level`:
 
     - `"session"` (default): sees everything that this client wrote or read before (read-your-writes, monotonic reads);
-    - `"eventual"`: sees what the replica has applied;
+    - `"eventual"`: sees what the replica has applied, also of a damaged log;
     - `"strong"`: sees every write that was acknowledged, to any client, before the read began; it costs a request to
       the log;
     - `duramen.bounded(max_lag)`: sees every write that was acknowledged `max_lag` seconds ago, and what this client

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, NewType
 from log_tier.model.errors import InvalidName, InvalidRequest
 
 __all__ = [
+    "ANYTHING",
     "FIRST",
     "NAME_LENGTH_MAX",
     "NOTHING",
@@ -62,6 +63,9 @@ FIRST: Final = Offset(0)
 """Where a partition begins, unless it is an adopted topic's."""
 
 NOTHING: Final = Offset(-1)
+
+ANYTHING: Final = Offset(-2)
+"""What a read names that takes whatever an index has, as at level `eventual`; `NOTHING` is what a new session names."""
 
 # A partition costs two open files, an LMDB environment and a follower: past a thousand on one table the cost is real
 # and the gain is not. Redis Cluster and Venice live with fewer.

@@ -61,7 +61,8 @@ class Bounds(NamedTuple):
     newest_ms: int = 0
     """The timestamp of the newest batch, where the engine knows it without a read; 0: it does not."""
     lost: int = 0
-    """1: offsets beyond `latest` are known to have been written, and cannot be read; a follower meets `LogDamaged`."""
+    """How many offsets beyond `latest`, at least, are known to have been on stable storage and cannot be read. A
+    follower meets `LogDamaged` there. 0: none."""
 
 
 class ReadChunk(NamedTuple):

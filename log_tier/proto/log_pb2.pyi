@@ -367,7 +367,7 @@ class BoundsReply(_message.Message):
     newest_ms: _builtins.int
     """The timestamp of the newest batch in ms since 1970; 0 where the log does not know it without a read."""
     lost: _builtins.int
-    """1: offsets beyond latest are known to have been written, and cannot be read."""
+    """How many offsets beyond latest are known to have been on stable storage and cannot be read, at least; 0: none."""
     def __init__(
         self,
         *,

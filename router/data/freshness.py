@@ -21,6 +21,11 @@ must hold for any reader at all. Of a replica that is new at its node it is the 
 predecessor may have shown that; at an endpoint it is what the endpoint has acknowledged or shown
 (`router/endpoints/resp/data/floors.py`).
 
+**A log that has lost its end** is known to have held more than can be read of it (`Bounds.lost`). A new replica's floor
+is then the end that the log is known to have had. No replica of that log applies it, so every read that names no offset
+waits until the replica meets the damage, and is refused with it. Only `eventual`, which names `ANYTHING`, is answered
+from what is left; it waits for all that can be read. A bounded read needs the floor whatever its session has seen.
+
 `may_answer` is the case that hot paths have: an offset and nothing else. It is true exactly where `decide` says
 `ANSWER`.
 """
@@ -33,7 +38,7 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, TableNotFound
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import ANYTHING, NOTHING, Offset, Partition
 
 __all__ = ["Freshness", "FreshnessLevel", "ReadDecision", "decide", "is_level_within", "may_answer", "needed_offset"]
 
@@ -62,8 +67,15 @@ class Freshness(NamedTuple):
 
     def after(self, partition: Partition, seen: Offset = NOTHING) -> Offset:
         """The offset that a partition must have applied. `seen`: what the caller has seen of it."""
-        asked = self.offsets.get(partition, NOTHING)
-        return asked if self.level == "eventual" else max(asked, seen)
+        if self.level == "eventual":
+            return self.offsets.get(partition, ANYTHING)
+        return max(self.offsets.get(partition, NOTHING), seen)
+
+    def named(self, partitions: int) -> dict[Partition, Offset]:
+        """What a read of all partitions of a table names. O(`partitions`) at level `eventual`."""
+        if self.level != "eventual":
+            return dict(self.offsets)
+        return {partition: self.after(partition) for partition in map(Partition, range(partitions))}
 
 
 class ReadDecision(Enum):
@@ -80,9 +92,13 @@ class ReadDecision(Enum):
     """With the reason why the replica stopped."""
 
 
-def needed_offset(after: Offset, floor: Offset) -> Offset:
-    """The offset that the answer must hold. A read that names none shows no less than the floor."""
-    return floor if after == NOTHING else after
+def needed_offset(after: Offset, floor: Offset, lost: int = 0, *, bounded: bool = False) -> Offset:
+    """The offset that the answer must hold. A read that names none shows no less than the floor, and neither does a
+    `bounded` one. `lost`: how many offsets up to the floor the log has lost, which a reader of `ANYTHING` does without.
+    """
+    if after > NOTHING and not bounded:
+        return after
+    return Offset(floor - lost) if after == ANYTHING else max(after, floor)
 
 
 def is_level_within(stale_ms: float, lag_max_ms: int) -> bool:

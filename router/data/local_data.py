@@ -160,7 +160,7 @@ class LocalData:
         self, partition: PartitionId, after: Offset, strong: bool, timeout: float, lag_max_ms: int = 0
     ) -> Replica:
         replica = await self._replica(partition, timeout)
-        needed = needed_offset(after, replica.floor)
+        needed = needed_offset(after, replica.floor, replica.lost, bounded=lag_max_ms > 0)
         decision = _decide(replica, needed, strong, lag_max_ms)
         if decision is ReadDecision.ASK_END:
             # A replica that has not been level for too long is level again with what the log holds now.
@@ -365,7 +365,7 @@ def _judged_in(index: LmdbIndex, part: OutcomesPart) -> WriteResult | DuramenErr
 
 
 def _answers(replica: Replica, part: ReadPart) -> bool:
-    needed = needed_offset(part.after, replica.floor)
+    needed = needed_offset(part.after, replica.floor, replica.lost, bounded=part.lag_max_ms > 0)
     if part.strong or part.lag_max_ms:
         return _decide(replica, needed, part.strong, part.lag_max_ms) is ReadDecision.ANSWER
     return may_answer(replica.index.applied, needed, replica.failure)

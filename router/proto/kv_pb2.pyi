@@ -57,7 +57,7 @@ class _KVLevelEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_KVLevel.Value
     KV_LEVEL_SESSION: _KVLevel.ValueType  # 1
     """What `after` names, and nothing more is waited for. The session is the caller's: it lives in the tokens."""
     KV_LEVEL_EVENTUAL: _KVLevel.ValueType  # 2
-    """Whatever a replica has; the same as KV_LEVEL_SESSION where `after` is empty."""
+    """Whatever a replica has. Alone of all levels it is answered where the log is known to have lost its end."""
     KV_LEVEL_STRONG: _KVLevel.ValueType  # 3
     """Everything that anybody had been acknowledged when the read began. Costs a question to the log."""
     KV_LEVEL_BOUNDED: _KVLevel.ValueType  # 4
@@ -71,7 +71,7 @@ KV_LEVEL_UNSPECIFIED: KVLevel.ValueType  # 0
 KV_LEVEL_SESSION: KVLevel.ValueType  # 1
 """What `after` names, and nothing more is waited for. The session is the caller's: it lives in the tokens."""
 KV_LEVEL_EVENTUAL: KVLevel.ValueType  # 2
-"""Whatever a replica has; the same as KV_LEVEL_SESSION where `after` is empty."""
+"""Whatever a replica has. Alone of all levels it is answered where the log is known to have lost its end."""
 KV_LEVEL_STRONG: KVLevel.ValueType  # 3
 """Everything that anybody had been acknowledged when the read began. Costs a question to the log."""
 KV_LEVEL_BOUNDED: KVLevel.ValueType  # 4

@@ -190,7 +190,7 @@ class Node:
             folder_name = str(number)
             if any(is_version_of(name, folder_name) for name in names):
                 continue
-            if folder_name not in names and one.bounds.latest >= one.start:
+            if one.bounds.lost or (folder_name not in names and one.bounds.latest >= one.start):
                 continue  # `host` fetches a copy from a peer, or folds the log
             try:
                 folder = self._folder_of(one.partition, self.replica_folder(one.partition), one.start)

@@ -35,10 +35,13 @@ class ReplicaProgress:
         *,
         log: Log,
         latest: Offset,
+        floor: Offset,
         lag_bounds: LagBounds,
         clock: Callable[[], float],
     ) -> None:
-        """`name`: the replica's, for messages. `latest`: where the log ends now. `clock`: monotonic seconds."""
+        """`name`: the replica's, for messages. `latest`: where the log ends now. `floor`: what the replica must have
+        applied before it is level. `clock`: monotonic seconds.
+        """
         self.clock = clock
         self.index = index
         """The live index; a swap sets another one."""
@@ -47,7 +50,7 @@ class ReplicaProgress:
         self.obstacle = ""
         """Why nothing can be applied now, as for a full disk; empty: nothing is in the way."""
         self.name, self.id, self._log = name, partition, log
-        self._opened_at = latest
+        self._floor = floor
         self._bounds = lag_bounds
         self._lag = Lag(latest=latest, applied=index.applied, now=clock())
         self._waiters = OffsetWaiters(late=self._behind)
@@ -100,7 +103,7 @@ class ReplicaProgress:
 
     def event(self) -> Literal["level", "between", "lagging"]:
         """What the lag says to the replica's table of transitions."""
-        replayed = self.index.applied >= self._opened_at
+        replayed = self.index.applied >= self._floor
         return lag_event(replayed=replayed, lag_s=self.lag_s, bounds=self._bounds)
 
     def why_behind(self) -> str:
@@ -138,7 +141,8 @@ class ReplicaProgress:
                 if offset > self.latest:
                     # What was last heard of the log may be old: ask it.
                     bounds = await self._ask_bounds()
-                    if offset > bounds.latest + bounds.unsettled + bounds.lost:
+                    # How much a damaged log has lost is not known: the replica is about to meet the damage.
+                    if offset > bounds.latest + bounds.unsettled and not bounds.lost:
                         raise token_ahead(self.name, self.id.partition, asked=offset, bounds=bounds)
                 if self.index.applied < offset:
                     await self._waiters.wait(offset)

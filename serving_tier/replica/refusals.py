@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from log_tier.model.errors import DuramenError, ReplicaBehind, ShuttingDown, TokenAhead, VersionMissing
+from log_tier.model.errors import DuramenError, LogDamaged, ReplicaBehind, ShuttingDown, TokenAhead, VersionMissing
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Bounds
 
-__all__ = ["behind", "closing", "end_unknown", "pinned_too_late", "stopped_by_bug", "token_ahead", "version_gone"]
+__all__ = [
+    "behind",
+    "closing",
+    "end_lost",
+    "end_unknown",
+    "pinned_too_late",
+    "stopped_by_bug",
+    "token_ahead",
+    "version_gone",
+]
 
 
 def closing(name: str) -> ShuttingDown:
@@ -25,6 +34,19 @@ def behind(
         applied=applied,
         asked=asked,
         latest=latest,
+    )
+
+
+def end_lost(name: str, partition: Partition, applied: Offset, floor: Offset, damage: LogDamaged) -> LogDamaged:
+    """The replica met damage in its log. Where it has not applied its floor, acknowledged writes are missing in it, and
+    the error says so; else it is `damage` itself.
+    """
+    if applied >= floor:
+        return damage
+    return LogDamaged(
+        f"replica {name} has applied {applied}, and its log is known to have held offset {floor}: acknowledged writes "
+        f"are missing. {damage.message}. To read what is left, ask at level eventual, without a token",
+        **{**damage.fields, "partition": partition, "applied": applied, "asked": floor},
     )
 
 

@@ -32,7 +32,7 @@ from typing import Final
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.tasks import to_the_end
 from log_tier.model.barrier import Barrier
-from log_tier.model.errors import DuramenError, IndexDamaged, ShuttingDown, TableNotFound, VersionMissing
+from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, ShuttingDown, TableNotFound, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.log import Log, Topic
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -55,7 +55,7 @@ from serving_tier.replica.observer import ReplicaEvent, ReplicaObserver
 from serving_tier.replica.open_index import open_indexes
 from serving_tier.replica.pinned_reads import PinnedReads
 from serving_tier.replica.progress import ReplicaProgress
-from serving_tier.replica.refusals import closing, pinned_too_late, stopped_by_bug
+from serving_tier.replica.refusals import closing, end_lost, pinned_too_late, stopped_by_bug
 from serving_tier.replica.standby import StandbyVersions
 from serving_tier.replica.unreadable_warnings import UnreadableWarnings
 from serving_tier.replica.version_folders import ReplicaFolder
@@ -89,10 +89,11 @@ class Replica:
         log: Log,
         applier: Applier,
         latest: Offset,
+        lost: int = 0,
         lag_bounds: LagBounds = LagBounds(),  # noqa: B008  (immutable)
         clock: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
     ) -> None:
-        """`latest`: where the log ends."""
+        """`latest`: where the log ends. `lost`: how many offsets beyond it are known to have been there."""
         self.topic = topic
         self.id: Final = folder.partition
         self.index = index
@@ -101,9 +102,12 @@ class Replica:
         """Where its content came from before it followed the log, for people."""
         self.failure: DuramenError | None = None
         """Why it stopped, or that it was closed."""
-        self.floor = latest
+        self.floor = Offset(latest + lost)
         """What a reader who has seen nothing waits for: what the log held when this replica was opened, so that a
-        restart never shows less than was there before it. `NOTHING` once that is applied."""
+        restart never shows less than was there before it. `NOTHING` once that is applied. Where the log has lost its
+        end, what it is known to have held: nobody applies that."""
+        self.lost = lost
+        """How many offsets up to the floor cannot be read of the log."""
         self.owner: ReplicaListener | None = None
         """Gets what happens to this replica, on the event loop, when its state has changed already, and logs why it
         stopped. A `DuramenError` that it raises about "version_missing" stops the replica."""
@@ -112,7 +116,7 @@ class Replica:
         self.name: Final = f"{topic.name}/{self.id.partition}"
         """For messages: table/partition."""
         self.progress = ReplicaProgress(
-            self.name, self.id, index, log=log, latest=latest, lag_bounds=lag_bounds, clock=clock
+            self.name, self.id, index, log=log, latest=latest, floor=self.floor, lag_bounds=lag_bounds, clock=clock
         )
         self.versions = StandbyVersions(topic, folder, self.progress, log=log, applier=applier)
         self._log = log
@@ -151,8 +155,10 @@ class Replica:
         bounds = await log.bounds(folder.partition)
         name = f"{topic.name}/{folder.partition.partition}"
         index, others = await open_indexes(name, folder, bounds, log=log, applier=applier, repair=repair)
-        latest = bounds.latest
-        replica = cls(topic, folder, index, log=log, applier=applier, latest=latest, lag_bounds=lag_bounds, clock=clock)
+        latest, lost = bounds.latest, bounds.lost
+        replica = cls(
+            topic, folder, index, log=log, applier=applier, latest=latest, lost=lost, lag_bounds=lag_bounds, clock=clock
+        )
         replica.applying.compared = True
         for other in others:
             replica.versions.carry(other)
@@ -207,6 +213,8 @@ class Replica:
             self._stop("damaged", error)
         except (TableNotFound, ShuttingDown) as error:
             self._stop("ended", error)
+        except LogDamaged as error:
+            self._stop("failed", end_lost(self.name, self.id.partition, self.applied, self.floor, error))
         except DuramenError as error:
             self._stop("failed", error)
         except Exception as error:
@@ -260,7 +268,8 @@ class Replica:
         logger.warning("replica %s fell behind: %s", self.name, self.progress.why_behind())
 
     def _forget_floor(self) -> None:
-        self.floor = NOTHING
+        assert self.applied >= self.floor, f"{self.name} has applied {self.applied}, and its floor is {self.floor}"
+        self.floor, self.lost = NOTHING, 0
 
     def _cancel_follower(self) -> None:
         if self._follower is not None:

@@ -23,7 +23,7 @@ def _session_forgets() -> Patches:
 
 
 def _read_does_not_wait() -> Patches:
-    return [(local_data, "needed_offset", lambda after, floor: NOTHING)]
+    return [(local_data, "needed_offset", lambda after, floor, lost=0, *, bounded=False: NOTHING)]
 
 
 def _verdict_of_the_second_copy() -> Patches:

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from duramen.client.model.session import Session
 from log_tier.model.errors import InvalidRequest, InvalidToken
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import ANYTHING, NOTHING, Offset, Partition
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 
@@ -42,13 +42,23 @@ class Asked(NamedTuple):
     """None: what the session has seen when the request leaves."""
     strong: bool
     seen: bool
-    """The session remembers what the read showed, so that no later one shows less."""
+    """The session remembers what the read showed, so that no later one shows less. Not at level `eventual`."""
     lag_max_ms: int = 0
     """The replica was level with the log within this time; 0: no bound."""
 
     def after(self, partition: Partition) -> Offset | None:
         """The offset that one partition must have applied."""
-        return None if self.offsets is None else self.offsets.get(partition, NOTHING)
+        if self.offsets is None:
+            return None
+        return self.offsets.get(partition, NOTHING if self.seen else ANYTHING)
+
+    def named(self, session: Session, ref: TableRef) -> dict[Partition, Offset]:
+        """What a read of all partitions of a table names. O(partitions)."""
+        if self.offsets is None:
+            return session.seen(ref)
+        if self.seen:
+            return dict(self.offsets)
+        return {partition: self.offsets.get(partition, ANYTHING) for partition in map(Partition, range(ref.partitions))}
 
 
 SESSION: Final = Asked(None, False, True)

@@ -70,7 +70,7 @@ def look_at_partition(
         checkpoint = Checkpoint(earliest=bases[0] if bases else Offset(0))
     bases = _finish_trim(disk, folder, bases, checkpoint.earliest)
     damage: LogDamaged | None = None
-    damage_at_end = False
+    lost = 0
     capacity = 0
     segments = [Segment(folder, base, base, 0, 0) for base in bases]
     if segments and segments[0].base > checkpoint.earliest:
@@ -83,7 +83,7 @@ def look_at_partition(
         found, checkpoint = _recover_newest(disk, segments[-1], checkpoint, proved_end, settings)
         if found.cut is not None:
             report.cuts.append(found.cut)
-        damage_at_end = found.damage is not None
+        lost = found.lost
         damage = damage or found.damage
         if damage is None and found.capacity > segments[-1].bytes:
             capacity = found.capacity
@@ -92,17 +92,18 @@ def look_at_partition(
             last = segments[-1]
             problem = check_sealed(disk, last, checkpoint.newest_segment, every_bytes=settings.index_every_bytes)
             damage = damage or problem
-        damage_at_end = True
+        end = segments[-1].end if segments else checkpoint.earliest
+        lost = max(1, checkpoint.end - end, proved_end - end)
         damage = damage or _missing(folder, checkpoint.newest_segment, "the checkpoint says that it was begun")
     elif proved_end > 0:
-        damage_at_end = True
+        lost = max(1, proved_end - checkpoint.earliest)
         why = f"it is known that offsets up to {proved_end - 1} were on stable storage"
         damage = damage or _missing(folder, checkpoint.earliest, why)
     if damage is not None:
         report.damages.append(damage)
     for older, newer in pairwise(segments):
         newer.newest_ms = max(newer.newest_ms, older.newest_ms)
-    return PartitionState(segments, checkpoint, damage, damage_at_end, capacity)
+    return PartitionState(segments, checkpoint, damage, lost, capacity)
 
 
 def _recover_newest(

@@ -72,6 +72,8 @@ class NewestEnd(NamedTuple):
     """Why its end cannot be believed, if it cannot."""
     capacity: int
     """How long its file is, zeros behind the last batch included."""
+    lost: int = 0
+    """With damage: how many offsets behind the last batch are known to have been on stable storage, at least 1."""
 
 
 def _scan(file: File, segment: Segment, size: int, index: SparseIndex, every_bytes: int, *, gaps: bool) -> Run:
@@ -145,9 +147,12 @@ def recover_newest(
         indexed_end = index.entry(-1)[0] if len(index) else NOTHING
         run = _scan(file, segment, size, index, every_bytes, gaps=False)
         position, expected = segment.bytes, segment.end
+        lost = 1
         if known_end > expected:
             why = f"offset {known_end - 1} is known to have been on stable storage"
+            lost = known_end - expected
         elif indexed_end >= expected:
+            lost = indexed_end - expected + 1
             why = f"the index knows offset {indexed_end} (if you put an older file here, remove {segment.index_path})"
         else:
             proof = find_proof(file, segment.path, position, size, expected)
@@ -160,7 +165,7 @@ def recover_newest(
         if why:
             if run.damage is not None:
                 why = f"{run.damage.message.partition(' should be: ')[2].partition('. Nothing was cut')[0]}, and {why}"
-            return NewestEnd(None, damaged(segment.path, position, expected, why), size)
+            return NewestEnd(None, damaged(segment.path, position, expected, why), size, lost)
         torn = 0 if run.damage is None else _bytes_before_zeros(file, position, size)
         if not torn:
             return NewestEnd(None, None, size)

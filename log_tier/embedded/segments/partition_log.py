@@ -61,7 +61,7 @@ class PartitionLog:
         """Oldest first. Only the last one may still grow. Invariant: each one's `end` is the next one's `base`."""
         self.checkpoint = state.checkpoint
         self.damage = state.damage
-        self.damage_at_end = state.damage_at_end
+        self.lost = state.lost
         self._look = look
         """Looks at the files; None: that was done."""
         self._waking = threading.Lock()
@@ -104,7 +104,7 @@ class PartitionLog:
             state = self._look()
             with self.lock:
                 self.segments, self.checkpoint = state.segments, state.checkpoint
-                self.damage, self.damage_at_end = state.damage, state.damage_at_end
+                self.damage, self.lost = state.damage, state.lost
                 self._file.capacity = state.capacity
                 self._indexed, self._newest_ms = state.indexed_bytes, max(self._newest_ms, state.newest_ms)
                 self._look = None
@@ -137,7 +137,7 @@ class PartitionLog:
         with self.lock:
             earliest = self.segments[0].base if self.segments else Offset(0)
             latest = Offset(self.next_offset - 1)
-            return Bounds(earliest, latest, newest_ms=self._newest_ms, lost=int(self.damage_at_end))
+            return Bounds(earliest, latest, newest_ms=self._newest_ms, lost=self.lost)
 
     def check_writable(self) -> None:
         """Raise what keeps this partition from taking appends."""

@@ -20,8 +20,9 @@ class PartitionState:
     checkpoint: Checkpoint
     damage: LogDamaged | None = None
     """What makes the partition refuse appends, if something does."""
-    damage_at_end: bool = False
-    """Whether it lies behind the last offset that can be read, so that a reader meets it there."""
+    lost: int = 0
+    """How many offsets behind the last one that can be read are known to have been on stable storage, at least; 0: the
+    damage does not lie there. A reader meets it there."""
     capacity: int = 0
     """How much of the newest segment's file is preallocated; 0: nothing."""
 

@@ -47,7 +47,7 @@ async def read_partition(
             if partition.refusal is not None:
                 raise partition.refusal
             if offset >= partition.next_offset or (offset > bounds.latest and not follow):
-                if partition.damage is not None and partition.damage_at_end:
+                if partition.damage is not None and partition.lost:
                     raise partition.damage
                 if not follow:
                     return
@@ -97,7 +97,7 @@ def _check_start(partition: PartitionLog, start: Offset, bounds: Bounds, chunk_b
             raise partition.damage  # nobody trimmed it: its file is missing
         raise trimmed(partition, start, bounds.earliest)
     if start > bounds.latest + 1:
-        if partition.damage is not None and partition.damage_at_end:
+        if partition.damage is not None and partition.lost:
             raise partition.damage
         raise TokenAhead(
             f"{partition.name} ends at offset {bounds.latest}, offset {start} is asked for: "

@@ -33,7 +33,8 @@ class Damaged(DuramenError):
 
 
 class LogDamaged(Damaged):
-    """A stored batch does not hold its checksum. Fields: `file`, `position`, `offset`.
+    """A stored batch does not hold its checksum, or the log has lost its end. Fields: `file`, `position`, `offset`; of
+    a replica that lacks acknowledged writes also `partition`, `applied` and `asked`, the offset that the log held.
 
     Do: keep the folder; restore the named file from a copy. `duramen log verify DATA` names all that is damaged,
     `duramen log dump FILE` shows what can be read.

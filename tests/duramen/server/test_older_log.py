@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import duramen
 from duramen.client.model.results import Done
-from log_tier.model.batch_header import MAGIC
 
 
 @pytest.mark.embedded_log_only
@@ -43,31 +41,3 @@ def test_offsets_that_were_acknowledged_are_not_given_to_other_writes(tmp_path: 
         table = database.table("flights")
         assert table.put(b"c", b"3").offset == last, "who removes the index accepts the loss"
         assert table.get_many([b"a", b"b", b"c"]) == [b"1", None, b"3"]
-
-
-@pytest.mark.embedded_log_only
-def test_a_strong_read_is_refused_where_the_end_of_the_log_is_known_to_be_lost(tmp_path: Path) -> None:
-    """The log ends earlier than it did: an answer at its present end would lack writes that were acknowledged."""
-    folder = tmp_path / "data"
-    with duramen.open(folder) as database:
-        table = database.create_table("flights", partitions=1)
-        keys = [b"k%d" % number for number in range(20)]
-        for key in keys:
-            table.put(key, b"v")
-    shutil.rmtree(folder / "index")
-    segments = [(each, each.read_bytes()) for each in (folder / "log" / "topics").glob("*/0/*.log")]
-    ((segment, stored),) = [(each, stored) for each, stored in segments if keys[-1] in stored]
-    cut = stored.rfind(MAGIC, 0, stored.rfind(MAGIC))
-    segment.write_bytes(stored[:cut] + bytes(len(stored) - cut))
-
-    with duramen.open(folder) as database:
-        table = database.table("flights")
-        reads: list[Callable[[], object]] = [
-            lambda: table.get(b"k19", level="strong"),
-            lambda: table.get_many(keys, level="strong"),
-            lambda: list(table.scan(level="strong")),
-        ]
-        for read in reads:
-            with pytest.raises(duramen.LogDamaged, match="is known to have been on stable storage"):
-                read()
-        assert table.get_many([b"k0", b"k17"]) == [b"v"] * 2, "what can be read is served at other levels"

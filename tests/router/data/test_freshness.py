@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, ShuttingDown, TableNotFound
-from log_tier.model.identifiers import NOTHING, Offset
-from router.data.freshness import ReadDecision, decide, is_level_within, may_answer, needed_offset
+from log_tier.model.identifiers import ANYTHING, NOTHING, Offset, Partition
+from router.data.freshness import Freshness, ReadDecision, decide, is_level_within, may_answer, needed_offset
 
 STOPPED = LogDamaged("byte 77")
 BUG = DuramenError("stopped by a bug")
@@ -70,6 +70,27 @@ def test_every_decision_is_in_the_table() -> None:
 def test_what_is_needed(after: int, floor: int, needed: int) -> None:
     """A token below the floor is answered: its owner has seen no more."""
     assert needed_offset(Offset(after), Offset(floor)) == needed
+
+
+@pytest.mark.parametrize(
+    ("after", "floor", "lost", "needed"),
+    [(-2, -1, 0, -1), (-2, 5, 0, 5), (-2, 7, 2, 5), (-2, 1, 2, -1), (-1, 7, 2, 7), (3, 7, 2, 3), (7, 7, 2, 7)],
+)
+def test_what_is_needed_where_the_log_has_lost_its_end(after: int, floor: int, lost: int, needed: int) -> None:
+    """A reader of anything waits for what can be read, every other one for what was there."""
+    assert needed_offset(Offset(after), Offset(floor), lost) == needed
+
+
+@pytest.mark.parametrize(("after", "floor", "needed"), [(-1, 5, 5), (3, 5, 5), (7, 5, 7), (3, -1, 3)])
+def test_a_bounded_read_needs_the_floor(after: int, floor: int, needed: int) -> None:
+    """A replica that was just opened has been level with nothing, whatever its age."""
+    assert needed_offset(Offset(after), Offset(floor), bounded=True) == needed
+
+
+def test_what_a_read_of_a_whole_table_names() -> None:
+    seen = {Partition(1): Offset(4)}
+    assert Freshness("session", seen).named(3) == seen
+    assert Freshness("eventual", seen).named(3) == {0: ANYTHING, 1: 4, 2: ANYTHING}
 
 
 @pytest.mark.parametrize(

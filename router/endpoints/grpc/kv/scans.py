@@ -8,7 +8,7 @@ from typing import Final
 
 from log_tier.concurrency.sized_work import each_sized
 from log_tier.model.errors import InvalidKey, InvalidRequest
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Partition
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
 from router.data.requests import ScanRequest, ScanResult
@@ -64,7 +64,7 @@ async def scan_pages(
     start, end = _range(request)
     left = request.limit or None
     size, strong = _PAGE_FIRST, freshness.strong
-    seen: dict[Partition, Offset] = dict(freshness.offsets)
+    after, seen = freshness.named(table.partitions), dict(freshness.offsets)
     versions: dict[Partition, int] = {}
     empty = True
     while end is None or start < end:
@@ -75,13 +75,14 @@ async def scan_pages(
                 end,
                 request.reverse,
                 size if left is None else min(size, left),
-                after=seen,
+                after=after,
                 strong=strong,
                 lag_max_ms=freshness.lag_max_ms,
                 table_versions=versions,
             ),
             timeout=max(0.0, deadline - loop.time()),
         )
+        after.update(page.applied)
         seen.update(page.applied)
         versions = versions or dict(page.table_versions)
         token = token_text(table, seen, asked)

@@ -56,7 +56,7 @@ def read(client: CommandContext, args: Sequence[bytes]) -> list[Any]:
         replica = node.replica(PartitionId(TableId(text_of(args[0])), Partition(integer(args[1]))))
         index = replica.index
         after = Offset(integer(args[2]))
-        if not may_answer(index.applied, needed_offset(after, replica.floor), replica.failure):
+        if not may_answer(index.applied, needed_offset(after, replica.floor, replica.lost), replica.failure):
             raise _NOT_HERE
         value = index.get_value(args[3])
         return [int(index.shown), value]

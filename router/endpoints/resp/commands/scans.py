@@ -105,6 +105,7 @@ class _Walk:
         self._client, self._table = client, table
         freshness = client.freshness(table)
         self._strong = freshness.strong
+        self._is_promise = freshness.level != "eventual"
         self._after = {
             partition: freshness.after(partition, table.seen[partition])
             for partition in map(Partition, range(table.partitions))
@@ -127,7 +128,7 @@ class _Walk:
         page = await client.server.connection.scan(request, timeout=REQUEST_TIMEOUT_S)
         self._strong = False  # the first page has waited for the log's end
         self._after.update(page.applied)
-        for partition, applied in page.applied.items():
+        for partition, applied in page.applied.items() if self._is_promise else ():
             table.raise_floor(partition, applied)
         client.caught_up(table)
         return page

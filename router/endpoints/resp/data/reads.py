@@ -70,7 +70,8 @@ class Reads(LocalReads):
                     if isinstance(result, TableNotFound):
                         table.gone = True
                     raise result
-                table.raise_floor(part.partition.partition, result.applied)
+                if freshness.level != "eventual":  # what that one shows is no promise to anybody
+                    table.raise_floor(part.partition.partition, result.applied)
                 expiries = result.expiries or [0] * len(part.keys)
                 for key, value, version, expiry in zip(
                     part.keys, result.values, result.versions, expiries, strict=True
