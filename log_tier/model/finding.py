@@ -7,10 +7,10 @@ from typing import NamedTuple, Self
 
 from log_tier.model.errors import DuramenError
 
-__all__ = ["Finding"]
+__all__ = ["FileFinding"]
 
 
-class Finding(NamedTuple):
+class FileFinding(NamedTuple):
     """What is wrong with a file, and what to do about it."""
 
     file: Path

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from log_tier.model.errors import DuramenError, InvalidRequest
-from log_tier.model.finding import Finding
+from log_tier.model.finding import FileFinding
 from log_tier.model.identifiers import TableId, partition_id, table_id_to_bytes
 from serving_tier.index.lmdb.folder import BootId, check_folder, read_boot_id, verify_index
 from serving_tier.names import index_partition
@@ -36,18 +36,18 @@ def _number(folder: Path) -> int:
     return -1 if number is None else number
 
 
-def verify_index_folder(folder: Path, *, boot_id: BootId = read_boot_id) -> Iterator[Finding]:
+def verify_index_folder(folder: Path, *, boot_id: BootId = read_boot_id) -> Iterator[FileFinding]:
     """What is wrong with one index; some 10 µs a key."""
     try:
         table_id_to_bytes(TableId(folder.parent.name))
         partition = partition_id(TableId(folder.parent.name), _number(folder))
     except (InvalidRequest, ValueError):
-        yield Finding(folder, f"{folder} is in no table's folder: Duramen did not make it")
+        yield FileFinding(folder, f"{folder} is in no table's folder: Duramen did not make it")
         return
     try:
         check_folder(folder, partition=partition, boot_id=boot_id)
         verify_index(folder)
     except DuramenError as error:
-        found = Finding.of(error, folder)
+        found = FileFinding.of(error, folder)
         is_damage = error.fields.get("boot") is None  # else a machine stopped, and that is no damage
         yield found._replace(message=f"{error.message}. The log has everything that it held", is_damage=is_damage)

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.finding import Finding
+from log_tier.model.finding import FileFinding
 from serving_tier.snapshots.store import SnapshotStore
 
 __all__ = ["verify_snapshots"]
 
 
-async def verify_snapshots(store: SnapshotStore) -> AsyncIterator[Finding | None]:
+async def verify_snapshots(store: SnapshotStore) -> AsyncIterator[FileFinding | None]:
     """For each snapshot what is wrong with it, or None. Reads all of them. Raises `SnapshotStoreUnavailable`.
 
     What a put left that died is a note: the next snapshot of that partition removes it.
@@ -21,9 +21,9 @@ async def verify_snapshots(store: SnapshotStore) -> AsyncIterator[Finding | None
         try:
             await store.verify(await store.read_manifest(stored.path))
         except DuramenError as error:
-            yield Finding.of(error, Path(store.url) / stored.path)
+            yield FileFinding.of(error, Path(store.url) / stored.path)
         else:
             yield None
     for stored in await store.unfinished():
         place = Path(store.url) / stored.path
-        yield Finding(place, f"{place} has no manifest: a snapshot that was not finished, which nobody uses", False)
+        yield FileFinding(place, f"{place} has no manifest: a snapshot that was not finished, which nobody uses", False)

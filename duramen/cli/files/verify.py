@@ -11,7 +11,7 @@ from duramen.cli.terminal.exits import ERROR, OK
 from duramen.cli.terminal.options import Json
 from duramen.cli.terminal.output import say, say_json
 from duramen.cli.terminal.text import counted
-from log_tier.model.finding import Finding
+from log_tier.model.finding import FileFinding
 
 __all__ = ["verify"]
 
@@ -53,7 +53,7 @@ def verify(
     return ERROR if damaged else OK
 
 
-def _say(finding: Finding, json: bool) -> None:
+def _say(finding: FileFinding, json: bool) -> None:
     if not json:
         say(f"{'DAMAGED' if finding.is_damage else 'note   '}  {finding.message}")
         return

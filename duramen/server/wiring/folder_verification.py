@@ -11,7 +11,7 @@ from log_tier.embedded.storage.disk import hold_lock
 from log_tier.embedded.storage.names import MARKER
 from log_tier.embedded.verification import LogVerification, verify_log
 from log_tier.model.errors import InvalidRequest
-from log_tier.model.finding import Finding
+from log_tier.model.finding import FileFinding
 from log_tier.open import LOG_FOLDER
 from serving_tier.names import INDEX_FOLDER, NODE_LOCK, SNAPSHOTS_FOLDER
 from serving_tier.node.verification import index_folders, verify_index_folder
@@ -33,7 +33,7 @@ class FolderVerification:
         self.snapshots = 0
         """Snapshots that were read."""
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[FileFinding]:
         """What is wrong, as it is found. Blocks; reads everything.
 
         Raises `FolderInUse` while a process has the folder, `InvalidRequest` for one in which nothing is Duramen's, and
@@ -55,8 +55,8 @@ class FolderVerification:
             if snapshots.is_dir():
                 yield from asyncio.run(self._of_snapshots(snapshots))
 
-    async def _of_snapshots(self, folder: Path) -> list[Finding]:
-        found: list[Finding] = []
+    async def _of_snapshots(self, folder: Path) -> list[FileFinding]:
+        found: list[FileFinding] = []
         async for finding in verify_snapshots(SnapshotStore.open(folder)):
             self.snapshots += finding is None or finding.is_damage
             if finding is not None:

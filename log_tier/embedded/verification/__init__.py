@@ -6,9 +6,9 @@ code looks: recovery runs over an `OverlayDisk`, which keeps its changes in memo
 for later is read as well: whole segments and not their ends alone, sparse indexes, and files that a clean close makes
 superfluous.
 
-**What is a finding.** `Finding.is_damage` (`log_tier.model.finding`) says that a file is not what the log wrote. Where
-nothing is lost by it (a cache, a journal after a clean close) the message says so. The rest are notes: a torn tail that
-the next start cuts, a topic that was half made. Neither is a sign of a bad disk.
+**What is a finding.** `FileFinding.is_damage` (`log_tier.model.finding`) says that a file is not as it was written.
+Where nothing is lost by it (a cache, a journal after a clean close) the message says so. The rest are notes: a torn
+tail that the next start cuts, a topic that was half made. Neither is a sign of a bad disk.
 
 **What it cannot see.** What `segment_end` cannot: with one copy, damage to exactly the last commit before an unclean
 end looks like a write that was cut short, and is a note. A cache that is an older copy of itself is a valid cache.

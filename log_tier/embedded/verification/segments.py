@@ -11,13 +11,13 @@ from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk
 from log_tier.model.batch import decode_batch
 from log_tier.model.errors import BatchRefused, LogDamaged, UnknownFormat
-from log_tier.model.finding import Finding
+from log_tier.model.finding import FileFinding
 from log_tier.model.identifiers import Offset
 
 __all__ = ["check_segment"]
 
 
-def check_segment(disk: Disk, segment: Segment, *, is_newest: bool) -> Iterator[Finding]:
+def check_segment(disk: Disk, segment: Segment, *, is_newest: bool) -> Iterator[FileFinding]:
     """Read a segment to its end, which recovery has found, and compare its sparse index with it. O(its bytes).
 
     A crash may leave the newest one's index torn, or not there yet.
@@ -25,7 +25,7 @@ def check_segment(disk: Disk, segment: Segment, *, is_newest: bool) -> Iterator[
     places: dict[int, int] = {}
     damage = _read_all(disk, segment, places)
     if damage is not None:
-        yield Finding.of(damage, segment.path)
+        yield FileFinding.of(damage, segment.path)
     else:
         yield from _check_index(disk, segment, places, is_newest)
 
@@ -54,7 +54,7 @@ def _read_all(disk: Disk, segment: Segment, places: dict[int, int]) -> LogDamage
     return None
 
 
-def _check_index(disk: Disk, segment: Segment, places: dict[int, int], is_newest: bool) -> Iterator[Finding]:
+def _check_index(disk: Disk, segment: Segment, places: dict[int, int], is_newest: bool) -> Iterator[FileFinding]:
     path = segment.index_path
     if is_newest and not disk.exists(path):
         return
@@ -64,7 +64,7 @@ def _check_index(disk: Disk, segment: Segment, places: dict[int, int], is_newest
             f"{path} is damaged at byte {position}: {why}. It is a cache, and nothing is lost: reads scan "
             "more of the segment; stop the log and remove the file to have it made anew"
         )
-        yield Finding(path, message, is_damage=not is_newest, position=position)
+        yield FileFinding(path, message, is_damage=not is_newest, position=position)
 
 
 def _index_fault(disk: Disk, path: Path, segment: Segment, places: dict[int, int]) -> tuple[str, int]:

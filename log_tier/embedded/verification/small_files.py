@@ -12,7 +12,7 @@ from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import Disk
 from log_tier.model.errors import DuramenError
-from log_tier.model.finding import Finding
+from log_tier.model.finding import FileFinding
 from log_tier.model.identifiers import TableId, table_id_to_bytes
 
 __all__ = ["check_checkpoint", "check_log_files"]
@@ -20,37 +20,37 @@ __all__ = ["check_checkpoint", "check_log_files"]
 _NOTHING_LOST: Final = "Nothing is lost: the log was closed cleanly, and the next start writes the file anew"
 
 
-def check_log_files(disk: Disk, folder: Path, log_id: TableId) -> Iterator[Finding]:
+def check_log_files(disk: Disk, folder: Path, log_id: TableId) -> Iterator[FileFinding]:
     """The files at the top of a log's folder, before anything looked at them to use them."""
     witness: Witness | None = None
     path = folder / names.JOURNAL_WITNESS
     try:
         witness = Witness.read(disk, folder)
     except DuramenError as error:
-        yield Finding.of(error, path)
+        yield FileFinding.of(error, path)
     else:
         if witness is None and any(disk.exists(folder / name) for name in names.JOURNALS):
-            yield Finding(path, f"{path} is missing: the next start replays the journal as after an unclean end")
+            yield FileFinding(path, f"{path} is missing: the next start replays the journal as after an unclean end")
     if witness is not None and witness.clean:
         for fault in journal_faults(disk, folder, table_id_to_bytes(log_id)):
-            found = Finding.of(fault, folder)
+            found = FileFinding.of(fault, folder)
             what = fault.message.partition(". It may hold acknowledged writes")[0]
             yield found._replace(message=f"{what}. {_NOTHING_LOST}")
     if disk.exists(folder / names.SUMMARY):
         try:
             LogSummary.read(disk, folder, log_id)
         except DuramenError as error:
-            yield Finding.of(error, folder / names.SUMMARY)
+            yield FileFinding.of(error, folder / names.SUMMARY)
 
 
-def check_checkpoint(disk: Disk, folder: Path) -> Iterator[Finding]:
+def check_checkpoint(disk: Disk, folder: Path) -> Iterator[FileFinding]:
     """The checkpoint of a partition's folder."""
     path = folder / names.CHECKPOINT
     without = "The log goes on without it and writes a new one; until then a loss at either end of it is not seen"
     try:
         Checkpoint.read(disk, path)
     except DuramenError as error:
-        yield Finding.of(error, path)._replace(message=f"{error.message}. {without}")
+        yield FileFinding.of(error, path)._replace(message=f"{error.message}. {without}")
         return
     if not disk.exists(path) and any(names.segment_base(name) is not None for name in disk.list(folder)):
-        yield Finding(path, f"{path} is missing, and there are segments. {without}")
+        yield FileFinding(path, f"{path} is missing, and there are segments. {without}")

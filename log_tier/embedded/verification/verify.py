@@ -19,7 +19,7 @@ from log_tier.embedded.verification.overlay_disk import OverlayDisk
 from log_tier.embedded.verification.segments import check_segment
 from log_tier.embedded.verification.small_files import check_checkpoint, check_log_files
 from log_tier.model.errors import DuramenError, InvalidRequest
-from log_tier.model.finding import Finding
+from log_tier.model.finding import FileFinding
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
 
@@ -45,7 +45,7 @@ def verify_log(
     seen: LogVerification | None = None,
     disk: Disk | None = None,
     settings: EngineSettings | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[FileFinding]:
     """What is wrong with a log's folder, file by file; nothing if all is as the log wrote it. `seen` counts meanwhile.
 
     Reads every segment, some 1 GB/s from memory. Raises `FolderInUse` while somebody has the log open, and
@@ -56,7 +56,7 @@ def verify_log(
     if not local.exists(marker):
         if not local.exists(folder / names.TOPICS):
             raise InvalidRequest(f"{folder} is no log's folder: name the one that holds {marker.name}")
-        yield Finding(marker, f"{marker} is missing: restore it from a copy. {_STRANGE}")
+        yield FileFinding(marker, f"{marker} is missing: restore it from a copy. {_STRANGE}")
         return
     overlay = OverlayDisk(local, hold=hold_lock if disk is None else disk.lock)
     settings = settings or EngineSettings()
@@ -65,7 +65,7 @@ def verify_log(
     except DuramenError as error:
         if error.fields.get("file") is None:
             raise
-        yield Finding.of(error, folder)._replace(message=f"{error.message}. {_STRANGE}")
+        yield FileFinding.of(error, folder)._replace(message=f"{error.message}. {_STRANGE}")
         return
     try:
         yield from _Look(owned, local, overlay, settings, seen or LogVerification()).findings()
@@ -85,7 +85,7 @@ class _Look:
         self._folder = folder
         self._opener = TopicOpener(folder, overlay, settings)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[FileFinding]:
         """All of them, the log's own files first."""
         path = self._folder.path
         yield from check_log_files(self._local, path, self._folder.identity)
@@ -93,7 +93,7 @@ class _Look:
         try:
             journal = self._opener.open_journal()
         except DuramenError as error:
-            yield Finding.of(error, path)
+            yield FileFinding.of(error, path)
         else:
             if journal is not None:
                 journal.close(settle=False)
@@ -101,9 +101,9 @@ class _Look:
         for name in self._overlay.list(path / names.TOPICS):
             yield from self._topic(path / names.TOPICS / name)
 
-    def _topic(self, folder: Path) -> Iterator[Finding]:
+    def _topic(self, folder: Path) -> Iterator[FileFinding]:
         if names.topic_leftover(folder.name):
-            yield Finding(
+            yield FileFinding(
                 folder, f"{folder} is of a topic that was being made or removed: the next start removes it", False
             )
             return
@@ -112,10 +112,10 @@ class _Look:
         try:
             topic = self._folder.topic_in(folder.name)
         except DuramenError as error:
-            yield Finding.of(error, path)
+            yield FileFinding.of(error, path)
             topic = self._as_it_lies(folder)
         except FileNotFoundError:
-            yield Finding(path, f"{path} is missing: restore it from a copy")
+            yield FileFinding(path, f"{path} is missing: restore it from a copy")
             topic = self._as_it_lies(folder)
         if topic is None:
             return
@@ -131,16 +131,16 @@ class _Look:
             return None if table is None else Topic(table, folder.name, max(numbers, default=-1) + 1)
         return None
 
-    def _partition(self, topic: Topic, partition: PartitionId) -> Iterator[Finding]:
+    def _partition(self, topic: Topic, partition: PartitionId) -> Iterator[FileFinding]:
         folder = self._folder.partition_folder(partition)
         if not self._overlay.exists(folder):
-            yield Finding(folder, f"{folder} is missing: restore it from a copy, or serve from a snapshot")
+            yield FileFinding(folder, f"{folder} is missing: restore it from a copy, or serve from a snapshot")
             return
         yield from check_checkpoint(self._local, folder)
         report = RecoveryReport()
         proved = self._opener.proved_end(topic, partition)
         state = look_at_partition(folder, self._overlay, self._settings, report=report, proved_end=proved)
-        yield from (Finding.of(damage, folder) for damage in report.damages)
+        yield from (FileFinding.of(damage, folder) for damage in report.damages)
         yield from _notes(RecoveryReport(cuts=report.cuts), folder)
         known = {(damage.fields.get("file"), damage.fields.get("position")) for damage in report.damages}
         for segment in state.segments:
@@ -152,9 +152,9 @@ class _Look:
         self._seen.partitions += 1
 
 
-def _notes(report: RecoveryReport, folder: Path) -> Iterator[Finding]:
+def _notes(report: RecoveryReport, folder: Path) -> Iterator[FileFinding]:
     """What the next start puts right, as what it will do."""
     for cut in report.cuts:
-        yield Finding(Path(cut.file), f"the next start: {cut}", False, cut.position)
+        yield FileFinding(Path(cut.file), f"the next start: {cut}", False, cut.position)
     for note in report.notes:
-        yield Finding(folder, f"the next start: {note}", False)
+        yield FileFinding(folder, f"the next start: {note}", False)

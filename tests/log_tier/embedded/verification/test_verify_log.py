@@ -13,11 +13,11 @@ from kit.log.stopped_logs import KINDS, LIVES, OPTIONS, PARTITIONS, Stopped, cha
 
 from log_tier.embedded.verification import LogVerification, verify_log
 from log_tier.model.errors import DuramenError, FolderInUse, InvalidRequest
-from log_tier.model.finding import Finding
+from log_tier.model.finding import FileFinding
 from log_tier.model.identifiers import Offset
 
 
-def verified(disk: MemoryDisk, seen: LogVerification | None = None) -> list[Finding]:
+def verified(disk: MemoryDisk, seen: LogVerification | None = None) -> list[FileFinding]:
     before = {path: bytes(inode.content) for path, inode in disk.files.items()}
     steps = disk.steps
     found = list(verify_log(HOME, disk=disk, settings=OPTIONS, seen=seen))
