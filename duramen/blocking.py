@@ -21,7 +21,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from duramen.client import atomic, database, table, writer
+from duramen.client import atomic, database, table, table_writer
 from duramen.client.model.results import Change, Done
 from duramen.client.table import Level
 from duramen.client.transport.loop_thread import LoopThread
@@ -80,7 +80,7 @@ class AtomicBatch:
 class TableWriter:
     """A stream of puts that resumes after an interruption: each row is written exactly once."""
 
-    def __init__(self, inner: writer.TableWriter, loop: LoopThread) -> None:
+    def __init__(self, inner: table_writer.TableWriter, loop: LoopThread) -> None:
         self._inner = inner
         self._loop = loop
 
@@ -103,8 +103,8 @@ class TableWriter:
         """Records that an earlier run had written."""
         return self._inner.skipped
 
-    put_rows = _wrap(writer.TableWriter.put_rows)
-    flush = _wrap(writer.TableWriter.flush)
+    put_rows = _wrap(table_writer.TableWriter.put_rows)
+    flush = _wrap(table_writer.TableWriter.flush)
 
 
 class Table:

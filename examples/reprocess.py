@@ -149,8 +149,8 @@ def admin(*arguments: str) -> None:
 def main() -> None:
     import csv
 
-    from spark_bulk.build.bulk import build_index
-    from spark_bulk.session import local_session
+    from spark_bulk.build.version_build import build_index
+    from spark_bulk.spark_session import local_session
 
     with flights_csv().open(newline="") as file:
         rows = list(csv.DictReader(file))

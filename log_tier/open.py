@@ -21,7 +21,8 @@ async def open_log(url: str) -> Log:
 
         file:///data        an embedded log in the folder /data/log, owned by this process
         grpc://host:port    a log that a server owns
-        kafka://host:port   topics of a Kafka cluster; `log_tier.kafka.cluster.address` defines the rest of such a URL
+        kafka://host:port   topics of a Kafka cluster; `log_tier.kafka.cluster.kafka_address` defines the rest of such a
+        URL
 
     Raises `InvalidRequest` for any other URL, and what opening that log raises.
     """

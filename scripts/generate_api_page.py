@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import duramen
 from duramen import aio, blocking
-from duramen.client import atomic, database, table, writer
+from duramen.client import atomic, database, table, table_writer
 from duramen.client.model import results
 from duramen.client.watch import Watch
 from log_tier.model.errors import DuramenError
 from log_tier.model.retention import Retention
-from log_tier.rpc.status import status_of
+from log_tier.rpc.status_codes import status_of
 from router.data.requests import PartitionDescription, TableDescription
 
 __all__ = ["api_page"]
@@ -40,7 +40,7 @@ _PAIRS: Final[tuple[tuple[str, type, type], ...]] = (
     ("Database", database.Database, blocking.Database),
     ("Table", table.Table, blocking.Table),
     ("AtomicBatch", atomic.AtomicBatch, blocking.AtomicBatch),
-    ("TableWriter", writer.TableWriter, blocking.TableWriter),
+    ("TableWriter", table_writer.TableWriter, blocking.TableWriter),
 )
 """Name, asynchronous class, blocking class."""
 

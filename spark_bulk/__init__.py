@@ -36,7 +36,7 @@ It does not hide Spark: options, schemas and checkpoints are Spark's own.
 package imports none of Spark.
 
 **Reading order**: `runtime/` (what driver and executors share), `source/` (reads and writes by Spark's own calls), then
-the jobs: `build/`, `repush.py`, `export/`; `session.py` is a Spark for the command line.
+the jobs: `build/`, `repush.py`, `export/`; `spark_session.py` is a Spark for the command line.
 """
 
 from __future__ import annotations

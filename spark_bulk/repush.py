@@ -32,16 +32,16 @@ from serving_tier.names import DATA_FILE
 from serving_tier.snapshots.install import install_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.versions.manifest import VersionManifest
-from spark_bulk.build.bulk import Built, build_rows, commit, plan_build
 from spark_bulk.build.index_writer import Base, IndexWriter, store_index
 from spark_bulk.build.outcome import OUTCOME_COLUMNS, PartitionOutcome
 from spark_bulk.build.partition_build import BuildPlan
+from spark_bulk.build.version_build import Built, build_rows, commit, plan_build
 from spark_bulk.runtime.partition_tasks import each_partition
 from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.runtime.work_folder import work_folder
-from spark_bulk.source.model.place import find_table
-from spark_bulk.source.table.copies import IndexCopy, WantedCopy, open_index_copy
-from spark_bulk.source.table.index_file import ClosedIndexFile
+from spark_bulk.source.model.table_place import find_table
+from spark_bulk.source.table.closed_index_file import ClosedIndexFile
+from spark_bulk.source.table.index_copies import IndexCopy, WantedCopy, open_index_copy
 
 __all__ = ["RowChange", "repush"]
 

@@ -51,7 +51,7 @@ class BareProducer:
     def __init__(self, bootstrap: str, *, linger_ms: int) -> None:
         from confluent_kafka import Producer
 
-        from log_tier.kafka.cluster.address import KafkaAddress
+        from log_tier.kafka.cluster.kafka_address import KafkaAddress
 
         ours = {"acks": "all", "enable.idempotence": True, "linger.ms": linger_ms}
         self.producer = Producer(KafkaAddress(bootstrap).client(ours))
@@ -95,7 +95,7 @@ def bare_consumer(bootstrap: str, topic: str, partition: int, offset: int) -> An
     """A consumer of one partition from `offset` on. It checks checksums, as ours does; else librdkafka's defaults."""
     from confluent_kafka import Consumer, TopicPartition
 
-    from log_tier.kafka.cluster.address import KafkaAddress
+    from log_tier.kafka.cluster.kafka_address import KafkaAddress
 
     consumer = Consumer(
         KafkaAddress(bootstrap).client(

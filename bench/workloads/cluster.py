@@ -67,7 +67,7 @@ def _version() -> str:
 async def _elsewhere(settings: RunSettings) -> Measurement:
     """Put by one client, then get with its token at a node that is not the one a router would have asked first."""
     requests = importlib.import_module("router.data.requests")
-    connection = importlib.import_module("router.remote.connection")
+    connection = importlib.import_module("router.remote.grpc_connection")
     partitioner = importlib.import_module("log_tier.model.partitioner")
     puts: list[int] = []
     wholes: list[int] = []

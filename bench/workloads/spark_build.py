@@ -66,7 +66,7 @@ def _input(spark: Any, settings: RunSettings, rows: int) -> Any:
 
 
 def _parquet(settings: RunSettings) -> Measurement:
-    from spark_bulk.session import local_session
+    from spark_bulk.spark_session import local_session
 
     rows = _count(settings, _ROWS)
     with local_session("bench", master="local[2]") as spark:
@@ -83,7 +83,7 @@ def _parquet(settings: RunSettings) -> Measurement:
 async def _on_server(
     settings: RunSettings, rows: int, work: Callable[[Any, Any, dict[str, str]], None], note: str
 ) -> Measurement:
-    from spark_bulk.session import local_session
+    from spark_bulk.spark_session import local_session
 
     driver = Duramen()
     await driver.start(settings.folder)
@@ -104,7 +104,7 @@ async def _on_server(
 
 
 def _build(settings: RunSettings, rows: int) -> Measurement:
-    from spark_bulk.build.bulk import build_index
+    from spark_bulk.build.version_build import build_index
 
     url = f"file://{settings.folder / 'version'}"
 

@@ -34,7 +34,7 @@ _A_TRIGGER: Final = 500_000
 
 
 def _java() -> str | None:
-    from spark_bulk.session import java_problem
+    from spark_bulk.spark_session import java_problem
 
     return java_problem() or None
 
@@ -78,7 +78,7 @@ def standby_version(name: str) -> str:
 
 
 def _parquet(settings: RunSettings) -> Measurement:
-    from spark_bulk.session import local_session
+    from spark_bulk.spark_session import local_session
 
     files = str(settings.folder / "parquet")
     rows = _rows(settings)
@@ -92,7 +92,7 @@ async def _with_duramen(
     settings: RunSettings, work: Callable[[Any, dict[str, str], Path], float], note: str
 ) -> Measurement:
     """Fill a server's table by Spark, then time `work`, given the session, the options and the data folder."""
-    from spark_bulk.session import local_session
+    from spark_bulk.spark_session import local_session
 
     driver, rows = Duramen(), _rows(settings)
     await driver.start(settings.folder)

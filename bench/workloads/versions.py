@@ -119,7 +119,7 @@ async def _built(folder: Path, table: Any, bases: list[int], rows: int) -> tuple
     """A version of a table of one partition, of so many rows; its URL and bytes."""
     writing = importlib.import_module("spark_bulk.build.index_writer")
     ids = importlib.import_module("log_tier.model.identifiers")
-    stores = importlib.import_module("serving_tier.versions.store")
+    stores = importlib.import_module("serving_tier.versions.version_store")
     manifests = importlib.import_module("serving_tier.versions.manifest")
     url = f"file://{folder / 'version'}"
     store = stores.VersionStore.open(url)

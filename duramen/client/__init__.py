@@ -9,11 +9,12 @@ Below them:
 - The data plane's gatherers (`router/data/gather`) let concurrent calls leave together. A caller who is alone is not
   delayed: the first call leaves at the end of the event loop's current round, and what comes while it is under way
   leaves when it is back. Each call ends at its own deadline, whatever it left together with.
-- `model/requests.py` turns arguments into records, `atomic.py` joins records that take effect together, `writer.py` is
-  a stream of puts that survives its own interruption, `scan.py` and `watch.py` are what their names say.
+- `model/call_records.py` turns arguments into records, `atomic.py` joins records that take effect together,
+  `table_writer.py` is a stream of puts that survives its own interruption, `scan.py` and `watch.py` are what their
+  names say.
 - `transport/connect.py` finds the shortest way from an address to the data: one server, or the nodes and the log
   themselves.
-- `model/consistency.py` says what a read must have seen, `bulk.py` cuts many keys into what a request carries,
+- `model/consistency.py` says what a read must have seen, `many_keys.py` cuts many keys into what a request carries,
   `retry.py` asks again where that is harmless.
 
 Invariants:
@@ -27,5 +28,5 @@ Invariants:
 What is not here: choosing among replicas (`router.routing` does that, also in this process), and caching of values.
 
 Reading order, which is also the layers from below: `model/`, `retry.py`, `transport/`, `context.py`,
-`lookup.py`, then `atomic.py`, `bulk.py`, `scan.py`, `watch.py`, `writer.py`, and `table.py`, `database.py`.
+`lookup.py`, then `atomic.py`, `many_keys.py`, `scan.py`, `watch.py`, `table_writer.py`, and `table.py`, `database.py`.
 """

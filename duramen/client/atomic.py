@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from duramen.client.lookup import TableLookup
-from duramen.client.model.requests import joined, number_of, record_of, update_of
+from duramen.client.model.call_records import joined, number_of, record_of, update_of
 from duramen.client.model.results import Done, Number
 from log_tier.model.batch import Columns
 from log_tier.model.errors import InvalidRequest, LimitExceeded, PartitionMismatch

@@ -16,7 +16,7 @@ from log_tier.concurrency.forking import keep_for_ever, on_fork
 from log_tier.model.errors import DatabaseClosed, DatabaseForked, InvalidRequest
 from log_tier.model.tokens import Token
 from router.data.direct_reads import DirectReads
-from router.data.gather.reads import ReadCoalescer
+from router.data.gather.read_coalescer import ReadCoalescer
 from router.data.gather.write_coalescer import WriteCoalescer
 from router.data.seam import Connection
 

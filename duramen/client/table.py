@@ -7,16 +7,16 @@ from itertools import islice
 from typing import Literal
 
 from duramen.client.atomic import AtomicBatch
-from duramen.client.bulk import WINDOW_RECORDS, get_many, put_window
 from duramen.client.context import ClientContext
 from duramen.client.lookup import TableLookup
+from duramen.client.many_keys import WINDOW_RECORDS, get_many, put_window
+from duramen.client.model.call_records import check_key, iterator_of, number_of, record_of, update_of
 from duramen.client.model.consistency import SESSION, Level
-from duramen.client.model.requests import check_key, iterator_of, number_of, record_of, update_of
 from duramen.client.model.results import Change, Done, Entry, ManyDone, Number
 from duramen.client.scan import ScanRange, scan_table
+from duramen.client.table_writer import TableWriter
 from duramen.client.transport.resp_fast_path import FastPathTable, Lost
 from duramen.client.watch import Watch, watch_table
-from duramen.client.writer import TableWriter
 from log_tier.model.batch import Columns
 from log_tier.model.errors import InvalidRequest, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, partition_id

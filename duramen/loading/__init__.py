@@ -31,11 +31,11 @@ again; delete keys that the file no longer has; undo what an interrupted load ha
 
 Reading order: `options.py` (what can be asked for), `errors.py`, `rows.py` (what a chunk and a reject are, how keys are
 made), `reading.py` (which reader a file needs), the readers `csv_rows.py`, `json_rows.py` and `parquet_rows.py`, then
-`rejects.py`, `identity.py` and `run.py`. Nothing here knows the command line.
+`rejects.py`, `content_identity.py` and `run.py`. Nothing here knows the command line.
 """
 
+from duramen.loading.content_identity import ContentIdentity, identify, producer_name
 from duramen.loading.errors import ExtraMissing, FileChanged, FileRefused, LoadRefused, RowRefused
-from duramen.loading.identity import ContentIdentity, identify, producer_name
 from duramen.loading.options import FORMATS, FileFormat, LoadOptions, format_of
 from duramen.loading.reading import read_rows
 from duramen.loading.rejects import RejectsFile

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from duramen.blocking import Table, TableWriter
+from duramen.loading.content_identity import identify, producer_name
 from duramen.loading.errors import LoadRefused
-from duramen.loading.identity import identify, producer_name
 from duramen.loading.options import FileFormat, LoadOptions
 from duramen.loading.reading import read_rows
 from duramen.loading.rejects import RejectsFile

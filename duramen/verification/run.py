@@ -21,7 +21,7 @@ from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from router.data.requests import ScanRequest
-from router.remote.connection import GrpcConnection
+from router.remote.grpc_connection import GrpcConnection
 
 __all__ = ["Connect", "connect_to", "run_check"]
 

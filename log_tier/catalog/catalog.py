@@ -15,9 +15,9 @@ from copy import copy
 from functools import partial
 from typing import Any, Final, Protocol
 
+from log_tier.catalog.catalog_fold import fold_command
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import Command, StartJob, command_batch, parse_command
-from log_tier.catalog.fold import fold_command
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.sized_work import run_sized

@@ -14,8 +14,8 @@ from log_tier.concurrency.sized_work import run_sized
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
+from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
-from log_tier.rpc.streams import OpenStreams
 
 __all__ = ["TABLE_ITEMS", "ClusterService", "ServerRole"]
 

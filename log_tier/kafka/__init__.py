@@ -32,7 +32,7 @@ need; a log is bounded by snapshots and `trim` (`compact` says so). It never del
 which puts them together.
 """
 
-from log_tier.kafka.cluster.address import KafkaAddress
+from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.engine import KafkaLog
 
 __all__ = ["KafkaAddress", "KafkaLog"]

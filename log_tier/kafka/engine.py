@@ -11,8 +11,8 @@ from typing import Final, Self
 
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
-from log_tier.kafka.cluster.address import KafkaAddress
 from log_tier.kafka.cluster.failures import failure, is_damage
+from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.cluster.known_topic import KnownTopic
 from log_tier.kafka.cluster.topics import Topics
 from log_tier.kafka.reading.fetcher import Fetcher

@@ -9,7 +9,8 @@ What holds:
 - An offset is inclusive, and -1 (`NOTHING`) means that nothing was written, applied or seen yet.
 - A key's partition is a pure function of the key, the number of partitions and the table's partitioner.
 - Tokens merge by maximum; merging is associative, commutative and idempotent.
-- An error knows whether a retry can help and whose fault it is. `log_tier/rpc/status.py` alone knows gRPC's codes.
+- An error knows whether a retry can help and whose fault it is. `log_tier/rpc/status_codes.py` alone knows gRPC's
+  codes.
 
 What this package does not do: it stores nothing and sends nothing. `log.py` is the seam: the `Log` protocol that every
 engine implements and everything above the log tier uses.

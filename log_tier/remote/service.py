@@ -17,8 +17,8 @@ from log_tier.model.identifiers import (
 from log_tier.model.log import Appended, Log, ReadChunk, Topic
 from log_tier.model.retention import Retention
 from log_tier.proto import log_pb2, log_pb2_grpc
+from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort, problem_of
-from log_tier.rpc.streams import OpenStreams
 
 __all__ = ["LogService", "topic_message"]
 

@@ -1,11 +1,12 @@
 """gRPC plumbing that every tier shares: channels, calls, errors on the wire, streams that end with a reason.
 
-One table (`status.py`) maps our errors to gRPC's codes and nothing else knows those codes. An error crosses the wire as
-a message with its class, its text and its values (`problems.py`), so a caller gets the same exception as an embedded
-caller. `wire.py` is one channel to one server: deadlines, retries of the transport, and what a failed call means.
+One table (`status_codes.py`) maps our errors to gRPC's codes and nothing else knows those codes. An error crosses the
+wire as a message with its class, its text and its values (`problems.py`), so a caller gets the same exception as an
+embedded caller. `wire.py` is one channel to one server: deadlines, retries of the transport, and what a failed call
+means.
 
 What this package does not do: it knows no service of ours. Each tier keeps its services and their messages itself.
 
-Reading order: `address.py`, `channel.py`, `status.py`, `problems.py`, `wire.py`, `open_calls.py`, `transport.py`,
-`streams.py`, `message_fields.py`, `checked.py`, `core.py`, `details.py`, `time_left.py`.
+Reading order: `address.py`, `channel.py`, `status_codes.py`, `problems.py`, `wire.py`, `open_calls.py`, `transport.py`,
+`open_streams.py`, `message_fields.py`, `checked.py`, `core.py`, `details.py`, `time_left.py`.
 """

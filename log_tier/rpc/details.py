@@ -13,7 +13,7 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from log_tier.model.errors import DuramenError, Overloaded
-from log_tier.rpc.status import status_of
+from log_tier.rpc.status_codes import status_of
 
 __all__ = ["DOMAIN", "STATUS_KEY", "status_details"]
 

@@ -22,7 +22,7 @@ from log_tier.model.errors import (
 )
 from log_tier.proto.problem_pb2 import Problem
 from log_tier.rpc.details import STATUS_KEY, status_details
-from log_tier.rpc.status import status_of
+from log_tier.rpc.status_codes import status_of
 
 __all__ = ["PROBLEM_KEY", "abort", "error_of", "error_of_call", "may_have_happened", "problem_of"]
 

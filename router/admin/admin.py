@@ -52,15 +52,15 @@ from router.admin.planners.restore import check_restorable, plan_restore_table
 from router.admin.planners.resume import job_of, plan_abort, plan_resume
 from router.admin.planners.upkeep import LogBounds
 from router.admin.planners.versions import clear_command, lacking, plan_stage
-from router.admin.retention import set_retention
+from router.admin.set_retention import set_retention
 from router.admin.situations import job_answer, jobs_answer, plan_answer, plan_for, said_of
 from router.admin.verbs import AdminChange, RestoreTable, Rollback, Stage, Swap, verb_of
-from router.data.tables import CatalogTables
+from router.data.catalog_tables import CatalogTables
 from router.membership.views import Membership
 from router.proto import admin_pb2 as pb
 from serving_tier.node.staging import check_version_of
 from serving_tier.versions.empty import empty_offsets, is_empty
-from serving_tier.versions.store import VersionStore
+from serving_tier.versions.version_store import VersionStore
 
 __all__ = ["Admin", "OpenAdmin"]
 
@@ -232,7 +232,7 @@ class Admin:
         return cluster.jobs[job_id]
 
     async def set_retention(self, table: str, *, ms: int | None, size: int | None) -> pb.AdminRetention:
-        """Change how much of its log a table keeps; see `router.admin.retention`."""
+        """Change how much of its log a table keeps; see `router.admin.set_retention`."""
         situation = await self._situation()
         return await set_retention(self._catalog, self._log, situation, table=table, ms=ms, size=size)
 

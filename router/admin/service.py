@@ -11,8 +11,8 @@ import grpc
 from log_tier.concurrency.sized_work import run_sized
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
+from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
-from log_tier.rpc.streams import OpenStreams
 from log_tier.rpc.time_left import time_left_s
 from router.admin.admin import Admin, OpenAdmin
 from router.admin.messages import change_from

@@ -35,7 +35,8 @@ from log_tier.model.log import Appended, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
-from router.data.appending import behind_their_index, end_waiting, unanswered
+from router.data.append_errors import behind_their_index, end_waiting, unanswered
+from router.data.catalog_tables import CatalogTables, without_absent
 from router.data.describe import describe_table
 from router.data.freshness import ReadDecision, decide, may_answer, needed_offset
 from router.data.in_time import in_time, time_left
@@ -53,7 +54,6 @@ from router.data.requests import (
     WriteResult,
 )
 from router.data.scan import check_scan, scan_replicas
-from router.data.tables import CatalogTables, without_absent
 from router.data.watch import watch_replicas
 from serving_tier.index.lmdb.index_file import OPENING_ITEMS
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex

@@ -1,8 +1,8 @@
 """The seam between callers and implementations of the data plane: `DataPlane` for records, `TableAdmin` for tables.
 
-Implementations: `router.data.local_data.LocalData` (the replicas of this process), `router.remote.connection` (a server
-over gRPC), `router.routing` (many nodes: routed, local first, failover) and the client's deferred connection. All of
-them are both, which is a `Connection`. A caller takes the narrower protocol where it is enough.
+Implementations: `router.data.local_data.LocalData` (the replicas of this process), `router.remote.grpc_connection` (a
+server over gRPC), `router.routing` (many nodes: routed, local first, failover) and the client's deferred connection.
+All of them are both, which is a `Connection`. A caller takes the narrower protocol where it is enough.
 
 Contract (`tests/kit/cluster/data_plane_contract.py` and `tests/kit/cluster/table_admin_contract.py` run it against
 every implementation):

@@ -17,7 +17,7 @@ watch over silence notices its own delay, and does not count it against the node
 What is not here: which replica is asked (`router.routing`), and what should be done about a lost node (an operator, or
 `router.admin`).
 
-Reading order: `views.py` (the values), `status.py` (from messages to values), `member.py` (one node),
-`live_membership.py`, `on_demand.py` (the one of a process), `local_membership.py` (of a process that is the whole
-cluster).
+Reading order: `views.py` (the values), `status_views.py` (from messages to values), `member.py` (one node),
+`live_membership.py`, `membership_on_demand.py` (the one of a process), `local_membership.py` (of a process that is the
+whole cluster).
 """

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, InvalidRequest
 from log_tier.model.identifiers import PartitionId
-from router.membership.status import renewed
+from router.membership.status_views import renewed
 from router.membership.views import NodeView, ReplicaView
 from serving_tier.node.hosting import Hosting
 from serving_tier.proto import node_pb2

@@ -18,9 +18,9 @@ from log_tier.concurrency.tasks import TaskSet, end_tasks
 from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError
 from log_tier.rpc.wire import Wire
 from router.data.seam import DataPlane
-from router.membership.status import renewed
+from router.membership.status_views import renewed
 from router.membership.views import NodeView
-from router.remote.connection import GrpcConnection
+from router.remote.grpc_connection import GrpcConnection
 from serving_tier.proto import node_pb2, node_pb2_grpc
 
 __all__ = ["Member"]

@@ -14,6 +14,7 @@ from log_tier.model.log import Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
+from router.data.catalog_tables import CatalogTables
 from router.data.in_time import in_time
 from router.data.requests import (
     OutcomesPart,
@@ -27,7 +28,6 @@ from router.data.requests import (
     WriteResult,
 )
 from router.data.seam import Connection
-from router.data.tables import CatalogTables
 from router.membership.live_membership import LiveMembership
 from router.routing.reads import RoutedReads
 from router.routing.routes import Routes

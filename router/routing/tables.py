@@ -19,10 +19,10 @@ from log_tier.model.log import Bounds, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
+from router.data.catalog_tables import CatalogTables
 from router.data.in_time import in_time
 from router.data.requests import PartitionDescription, TableDescription
 from router.data.seam import TableAdmin
-from router.data.tables import CatalogTables
 from router.membership.views import ReplicaView, ReportedState
 from router.routing.routes import Routes
 

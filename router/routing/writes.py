@@ -8,7 +8,7 @@ from typing import Final
 
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError
 from log_tier.model.log import Appended, Log
-from router.data.appending import unanswered
+from router.data.append_errors import unanswered
 from router.data.outcomes import outcome_unknown
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.data.seam import DataPlane

@@ -14,9 +14,9 @@ from log_tier.model.log import Log, Topic
 from serving_tier.node.hosting import Bootstrap
 from serving_tier.snapshots.install import check_copy
 from serving_tier.snapshots.peer_copy import CopySource
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 from serving_tier.snapshots.source_plan import Goal, Offered, plan_sources
 from serving_tier.snapshots.sources import bootstrap
-from serving_tier.snapshots.store import SnapshotStore
 
 __all__ = ["node_bootstrap"]
 

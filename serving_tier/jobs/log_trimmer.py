@@ -2,7 +2,7 @@
 
 Every holder of a partition does it, so it needs no leader: the log carries out one call after another, and a call that
 comes second finds nothing left to remove. Each round looks anew at the map, at the other holders and at the store, and
-the log's own rule (`log_tier.model.retention`) decides within the limit (`retention.py`).
+the log's own rule (`log_tier.model.retention`) decides within the limit (`trim_limit.py`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Log
-from serving_tier.jobs.retention import TrimLimit, trim_limit
+from serving_tier.jobs.trim_limit import TrimLimit, trim_limit
 from serving_tier.node.hosting import Hosting
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 
 __all__ = ["AskApplied", "LogTrimmer"]
 

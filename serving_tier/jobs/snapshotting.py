@@ -29,8 +29,8 @@ from serving_tier.node.hosting import Hosting
 from serving_tier.replica.replica import Replica
 from serving_tier.snapshots.install import install_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest
-from serving_tier.snapshots.retention import snapshots_to_remove
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_retention import snapshots_to_remove
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 from serving_tier.snapshots.take import take_snapshot
 
 __all__ = ["KEEP_DEFAULT", "NodeSnapshots"]

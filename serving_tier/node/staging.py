@@ -53,7 +53,7 @@ from log_tier.model.identifiers import Offset, PartitionId
 from serving_tier.node.node import Node
 from serving_tier.replica.replica import Replica
 from serving_tier.versions.empty import is_empty, make_empty
-from serving_tier.versions.store import VersionStore
+from serving_tier.versions.version_store import VersionStore
 
 __all__ = ["FetchVersion", "Staging", "check_version_of", "fetch_version"]
 

@@ -30,9 +30,9 @@ from log_tier.model.identifiers import NOTHING, Offset
 from serving_tier.fold.fold import Effects
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
+from serving_tier.replica.pieces import BarrierAhead, Piece, first_piece
 from serving_tier.replica.pinned_reads import PinnedReads
-from serving_tier.replica.progress import ReplicaProgress
-from serving_tier.replica.run import BarrierAhead, Piece, first_piece
+from serving_tier.replica.replica_progress import ReplicaProgress
 from serving_tier.replica.standby import StandbyVersions
 from serving_tier.replica.unreadable_warnings import UnreadableWarnings
 

@@ -19,7 +19,7 @@ from typing import Final
 from log_tier.model.errors import DuramenError, OffsetPassed, Overloaded
 from log_tier.model.identifiers import Offset
 from serving_tier.index.lmdb.pinned_read import PinnedRead
-from serving_tier.replica.progress import ReplicaProgress
+from serving_tier.replica.replica_progress import ReplicaProgress
 
 __all__ = ["PINNED_READS_MAX", "PinnedReads"]
 

@@ -2,7 +2,7 @@
 
 What an event makes of a replica, and what is to be done about it, is the table of `serving_tier.replica.machine`; this
 class owns the task that follows the log, and performs the effects in their order. How far it is, and who waits, is
-`serving_tier.replica.progress`; its indexes are `serving_tier.replica.standby`.
+`serving_tier.replica.replica_progress`; its indexes are `serving_tier.replica.standby`.
 
 **Damage.** An index that turns out damaged, while it is written or read, is never served again: the replica stops and
 reports "damaged", and its owner brings up another index in its place (I8, I10).
@@ -54,8 +54,8 @@ from serving_tier.replica.machine import step as transition
 from serving_tier.replica.observer import ReplicaEvent, ReplicaObserver
 from serving_tier.replica.open_index import open_indexes
 from serving_tier.replica.pinned_reads import PinnedReads
-from serving_tier.replica.progress import ReplicaProgress
 from serving_tier.replica.refusals import closing, end_lost, pinned_too_late, stopped_by_bug
+from serving_tier.replica.replica_progress import ReplicaProgress
 from serving_tier.replica.standby import StandbyVersions
 from serving_tier.replica.unreadable_warnings import UnreadableWarnings
 from serving_tier.replica.version_folders import ReplicaFolder

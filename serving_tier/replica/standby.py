@@ -42,9 +42,9 @@ from serving_tier.fold.verdicts import changed_nothing
 from serving_tier.index.divergence import check_history
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
-from serving_tier.replica.progress import ReplicaProgress
+from serving_tier.replica.pieces import cut_at
 from serving_tier.replica.refusals import version_gone
-from serving_tier.replica.run import cut_at
+from serving_tier.replica.replica_progress import ReplicaProgress
 from serving_tier.replica.version_folders import ReplicaFolder, close_indexes, open_in
 
 __all__ = ["StandbyVersions"]

@@ -12,8 +12,8 @@ import grpc
 
 from log_tier.model.errors import DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
+from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
-from log_tier.rpc.streams import OpenStreams
 from log_tier.rpc.time_left import time_left_s
 from serving_tier.node.node import Node
 from serving_tier.proto import node_pb2, node_pb2_grpc

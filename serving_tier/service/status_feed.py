@@ -32,8 +32,8 @@ from log_tier.concurrency.sized_work import Turn, run_sized
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, Overloaded
 from log_tier.model.identifiers import PartitionId
-from serving_tier.node.load import Load
 from serving_tier.node.node import Node
+from serving_tier.node.node_load import Load
 from serving_tier.proto import node_pb2
 from serving_tier.replica.replica import Replica
 from serving_tier.service.replica_status import (

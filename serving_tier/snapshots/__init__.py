@@ -23,15 +23,16 @@ tries one after the other: the newest good snapshot, an older one, a live peer's
 manifest, over a stream in place of a store), the log's beginning. `install.py` receives, checks and puts in place.
 
 The way a file is checked costs what the disk leaves over: CRC-32C runs at some 10 GB/s, the structure is looked at
-page by page in bulk; `pages.py` and `manifest.py` give the reasons and the figures.
+page by page in bulk; `page_check.py` and `manifest.py` give the reasons and the figures.
 
 What is not here: who takes snapshots when, which ones are known and which node restores from which: those are entries
 and jobs of the catalog (`log_tier.catalog`, `serving_tier.jobs`). There are no incremental snapshots: the log is the
 increment. Nothing is encrypted or compressed: an object store does the first, and random values leave little for the
 second.
 
-Reading order: `manifest.py` (pure), `retention.py` (pure), `pages.py`, `contents.py`, `local_disk.py`, `store_url.py`,
-`store.py`, `take.py`, `install.py`, `peer_copy.py`, `source_plan.py` (pure), `sources.py`, `verification.py`;
+Reading order: `manifest.py` (pure), `snapshot_retention.py` (pure), `page_check.py`, `contents.py`, `local_disk.py`,
+`store_url.py`, `snapshot_store.py`, `take.py`, `install.py`, `peer_copy.py`, `source_plan.py` (pure), `sources.py`,
+`verification.py`;
 `log_tier/concurrency/threads.py` is how the blocking parts run.
 """
 
@@ -40,9 +41,9 @@ from __future__ import annotations
 from serving_tier.snapshots.install import install_snapshot, recover_folder
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.peer_copy import CopyPart, CopySource, send_copy
-from serving_tier.snapshots.retention import safe_trim_offset, snapshots_to_remove
+from serving_tier.snapshots.snapshot_retention import safe_trim_offset, snapshots_to_remove
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 from serving_tier.snapshots.sources import bootstrap
-from serving_tier.snapshots.store import SnapshotStore
 from serving_tier.snapshots.take import take_snapshot
 
 __all__ = [

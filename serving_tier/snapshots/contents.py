@@ -18,7 +18,7 @@ from serving_tier.index.lmdb.format import IDENTITY, STATE, State, unpack_identi
 from serving_tier.index.scan import digest_of
 from serving_tier.names import DATA_FILE
 from serving_tier.snapshots.manifest import PIECE_BYTES, SnapshotFile, SnapshotManifest
-from serving_tier.snapshots.pages import PageCheck
+from serving_tier.snapshots.page_check import PageCheck
 
 __all__ = ["Contents", "FileCheck", "check_contents", "describe_file", "pieces_of", "read_contents"]
 

@@ -26,7 +26,7 @@ from serving_tier.names import incoming_folder, replaced_folder
 from serving_tier.snapshots.contents import check_contents, read_contents
 from serving_tier.snapshots.local_disk import Folders, local_troubles
 from serving_tier.snapshots.manifest import SnapshotManifest
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 
 __all__ = ["check_copy", "check_identity", "install_snapshot", "receiving", "recover_folder"]
 

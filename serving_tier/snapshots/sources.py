@@ -35,8 +35,8 @@ from log_tier.model.log import Bounds, Topic
 from serving_tier.snapshots.install import install_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.peer_copy import CopySource, install_copy
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 from serving_tier.snapshots.source_plan import Offered, SourcePlan
-from serving_tier.snapshots.store import SnapshotStore
 
 __all__ = ["bootstrap"]
 

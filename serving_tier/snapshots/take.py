@@ -33,7 +33,7 @@ from serving_tier.names import DATA_FILE, MARKER_FILE, copy_folder
 from serving_tier.snapshots.contents import describe_file, pieces_of, read_contents
 from serving_tier.snapshots.local_disk import begin_writing, local_troubles
 from serving_tier.snapshots.manifest import PIECE_BYTES, SnapshotFile, SnapshotManifest
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 
 __all__ = ["Reading", "copied_index", "take_snapshot"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.finding import FileFinding
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 
 __all__ = ["verify_snapshots"]
 

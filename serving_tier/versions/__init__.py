@@ -15,7 +15,7 @@ What holds:
 
 A version with nothing in it is built nowhere: every node makes its part by itself (`empty.py`).
 
-Reading order: `manifest.py` (pure), `store.py`, `empty.py`; then what a replica does with them:
+Reading order: `manifest.py` (pure), `version_store.py`, `empty.py`; then what a replica does with them:
 `serving_tier/replica/version_folders.py`,
 `serving_tier/replica/standby.py`, `serving_tier/node/staging.py`.
 """
@@ -23,6 +23,6 @@ Reading order: `manifest.py` (pure), `store.py`, `empty.py`; then what a replica
 from __future__ import annotations
 
 from serving_tier.versions.manifest import VersionManifest, VersionPart
-from serving_tier.versions.store import VersionStore
+from serving_tier.versions.version_store import VersionStore
 
 __all__ = ["VersionManifest", "VersionPart", "VersionStore"]

@@ -17,16 +17,17 @@ What holds:
 - B6 Memory is flat, in Spark (its sort spills) and in the writer (bounded transactions, mapped pages given back).
 - B7 Bad input is refused by name, as a typed error: which column, which key. It does not make Spark try again.
 
-How a build passes through: `bulk.py` plans and commits; `bases.py` finds the offsets; `frame.py` makes rows of the data
-frame and sends them to their tasks; in the task `partition_build.py` takes its rows through `rows.py` (what is a row,
-which one of several) into `index_writer.py`, and reports to the driver by `outcome.py`.
+How a build passes through: `version_build.py` plans and commits; `bases.py` finds the offsets; `frame.py` makes rows of
+the data frame and sends them to their tasks; in the task `partition_build.py` takes its rows through
+`partition_rows.py` (what is a row, which one of several) into `index_writer.py`, and reports to the driver by
+`outcome.py`.
 
 What is not here: who stages, swaps and rolls back versions (`serving_tier.versions`), and building one from a table's
 own content (`spark_bulk.repush`). Builds are not resumed: what is cheap to repeat needs no state. No `DISTINCT`, no
 joins, no cleaning: a data frame has them all.
 
-Reading order: `rows.py`, `index_writer.py`, `outcome.py`, `partition_build.py`, `bases.py`, `frame.py`, `bulk.py`;
-all of them use `mapped_memory.py`.
+Reading order: `partition_rows.py`, `index_writer.py`, `outcome.py`, `partition_build.py`, `bases.py`, `frame.py`,
+`version_build.py`; all of them use `mapped_memory.py`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Bounds, Log
 from log_tier.model.record import Operation
 from spark_bulk.build.index_writer import Base
-from spark_bulk.source.model.place import TablePlace, opened_log, token_offsets
+from spark_bulk.source.model.table_place import TablePlace, opened_log, token_offsets
 
 __all__ = ["find_bases", "log_time_at"]
 

@@ -2,7 +2,7 @@
 
 select            key and value as bytes, or value as JSON; expiry and order by choice
 place             the partition of each key, by the function that the router has (`spark_bulk.runtime.placing`)
-one mark each     see `spark_bulk.build.rows`
+one mark each     see `spark_bulk.build.partition_rows`
 repartitionById   row of partition n → task n. `repartition(n, column)` would hash the number once more, and several
                   partitions could land in one task and none in another
 sort              within the tasks, by the bytes of the keys; Spark spills to disk what does not fit in its memory
@@ -21,7 +21,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, TimestampType
 
 from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
 from log_tier.model.partitioner import Partitioner
-from spark_bulk.build.rows import Duplicates
+from spark_bulk.build.partition_rows import Duplicates
 from spark_bulk.runtime.placing import partition_ids
 
 __all__ = ["ValueColumns", "chosen_rows", "placed_rows"]
@@ -108,7 +108,7 @@ def _type_of(frame: DataFrame, name: str, what: str) -> Any:
 
 
 def placed_rows(rows: DataFrame, partitions: int, partitioner: Partitioner) -> DataFrame:
-    """What `spark_bulk.build.rows` takes: task n has partition n whole, sorted, with its mark.
+    """What `spark_bulk.build.partition_rows` takes: task n has partition n whole, sorted, with its mark.
 
     `rows` has `key`, `value`, perhaps `version`, `expires_at_ms`, and the columns by which the last one of a key is
     known. Of rows that are equal in those, the values decide, so that every attempt keeps the same row.

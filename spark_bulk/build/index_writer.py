@@ -39,7 +39,7 @@ from serving_tier.index.lmdb.format import IDENTITY, START, STATE, State, number
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.names import DATA_FILE
 from serving_tier.snapshots.manifest import SnapshotManifest
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 from serving_tier.snapshots.take import copied_index
 from spark_bulk.build.mapped_memory import release_mapping
 

@@ -21,10 +21,10 @@ import pyarrow as pa
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Partition
 from log_tier.model.log import Topic
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 from spark_bulk.build.index_writer import Base, IndexWriter, store_index
 from spark_bulk.build.outcome import PartitionOutcome
-from spark_bulk.build.rows import Duplicates, PartitionRows
+from spark_bulk.build.partition_rows import Duplicates, PartitionRows
 from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.runtime.work_folder import work_folder
 
@@ -61,7 +61,8 @@ class BuildPlan:
 def build_partition(
     plan: BuildPlan, partition: Partition, batches: Iterable[pa.RecordBatch], *, folder: Path
 ) -> PartitionOutcome:
-    """Build one partition of sorted rows (see `spark_bulk.build.rows`) in a new folder below `folder`, and store it.
+    """Build one partition of sorted rows (see `spark_bulk.build.partition_rows`) in a new folder below `folder`, and
+    store it.
 
     Raises what another attempt may heal: `SnapshotStoreUnavailable`, `DiskFull`.
     """

@@ -10,9 +10,9 @@ What holds:
 - E4 Memory is a row group for each task, whatever the size of a partition.
 
 How an export passes through: `export.py` asks where the table is and what the last export at the place went up to; each
-task (`tasks.py`) gets its partition's state from a snapshot, a replica or the log (`spark_bulk.source.table.copies`),
-or its changes from the log (`spark_bulk.source.log.feed`), and writes them; the driver writes the manifest
-(`manifest.py`, pure) and removes what it does not name (`place.py`).
+task (`export_tasks.py`) gets its partition's state from a snapshot, a replica or the log
+(`spark_bulk.source.table.index_copies`), or its changes from the log (`spark_bulk.source.log.feed`), and writes them;
+the driver writes the manifest (`manifest.py`, pure) and removes what it does not name (`export_place.py`).
 
 `spark.read.parquet(f"{url}/{manifest.folder}")` reads one back, with `partition` as a column. Text columns, JSON and
 the like are a matter of `spark.read.format("duramen")` and Spark's own writer; these files keep the bytes, or text by
@@ -20,13 +20,13 @@ choice, and versions and expiries in columns of their own.
 
 What is not here: a schedule (cron has one), merging of exports, formats other than Parquet.
 
-Reading order: `manifest.py`, `place.py`, `tasks.py`, `export.py`.
+Reading order: `manifest.py`, `export_place.py`, `export_tasks.py`, `export.py`.
 """
 
 from __future__ import annotations
 
 from spark_bulk.export.export import export_changes, export_table
+from spark_bulk.export.export_place import ExportPlace
 from spark_bulk.export.manifest import ExportManifest
-from spark_bulk.export.place import ExportPlace
 
 __all__ = ["ExportManifest", "ExportPlace", "export_changes", "export_table"]

@@ -15,24 +15,24 @@ from log_tier.model.errors import DuramenError, InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Bounds
 from log_tier.model.tokens import Token
-from spark_bulk.export.manifest import ExportKind, ExportManifest
-from spark_bulk.export.place import ExportPlace
-from spark_bulk.export.tasks import (
+from spark_bulk.export.export_place import ExportPlace
+from spark_bulk.export.export_tasks import (
     OUTCOME_COLUMNS,
     ExportOutcome,
     ExportTarget,
     export_content,
     export_feed,
 )
-from spark_bulk.runtime.failures import named_failures
+from spark_bulk.export.manifest import ExportKind, ExportManifest
 from spark_bulk.runtime.partition_tasks import each_partition
+from spark_bulk.runtime.spark_failures import named_failures
 from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.runtime.work_folder import work_folder
 from spark_bulk.source.log.feed import FeedPart
 from spark_bulk.source.log.positions import check_covered
 from spark_bulk.source.model.options import TextForm
-from spark_bulk.source.model.place import TablePlace, all_bounds, find_table, token_offsets
-from spark_bulk.source.table.copies import WantedCopy
+from spark_bulk.source.model.table_place import TablePlace, all_bounds, find_table, token_offsets
+from spark_bulk.source.table.index_copies import WantedCopy
 
 __all__ = ["export_changes", "export_table"]
 

@@ -1,4 +1,5 @@
-"""The packages that the data source needs, and what to do where one is missing. `spark_bulk.session` looks for Java."""
+"""The packages that the data source needs, and what to do where one is missing. `spark_bulk.spark_session` looks for
+Java."""
 
 from __future__ import annotations
 

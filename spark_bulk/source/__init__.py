@@ -11,7 +11,7 @@
 
 Columns of a table: `key, value, version, partition, expires_at` (version: the offset of the last write). Columns of a
 log: `table, partition, offset, timestamp, operation, key, value`. Columns that are written: `key`, `value`, and where
-wanted `operation`, `expires_at` or `ttl_ms` (`writes/rows.py`).
+wanted `operation`, `expires_at` or `ttl_ms` (`writes/drafted_rows.py`).
 
     every read    at, table        any server (of a cluster on Kafka: a router with `client_log`), and the table
                   keys, values     bytes (default) or utf8; values also json, with `schema` naming the fields
@@ -59,14 +59,14 @@ options for one query: `SELECT … FROM t WITH (prefix = 'UA')` (`model/catalog_
 
 **Exactly once, and what it needs of your rows**: `writes/writer.py`.
 
-**How a read passes.** `data_source.py` → `table/table_reader.py` plans with `model/place.py`; each task gets an index
-at its offset (`table/copies.py`: a snapshot where it lies, a replay, a peer's copy), maps its file and turns pages into
-columns (`table/index_file.py`, `model/columns.py`). `log/log_reader.py` reads batches from the log and asks a replica
-which of their records changed nothing (`log/feed.py`, `log/changes.py`); a stream's position is in Spark's checkpoint
-alone (`log/positions.py`).
+**How a read passes.** `data_source.py` → `table/table_reader.py` plans with `model/table_place.py`; each task gets an
+index at its offset (`table/index_copies.py`: a snapshot where it lies, a replay, a peer's copy), maps its file and
+turns pages into columns (`table/closed_index_file.py`, `model/columns.py`). `log/log_reader.py` reads batches from the
+log and asks a replica which of their records changed nothing (`log/feed.py`, `log/changes.py`); a stream's position is
+in Spark's checkpoint alone (`log/positions.py`).
 
-**How a write passes.** `writes/writer.py` → `writes/rows.py` checks, places and drafts; `writes/appending.py` encodes
-and appends, with the producer ids and sequences of `writes/identities.py`.
+**How a write passes.** `writes/writer.py` → `writes/drafted_rows.py` checks, places and drafts; `writes/appender.py`
+encodes and appends, with the producer ids and sequences of `writes/identities.py`.
 
 **What it deliberately does not do.** No column is pruned and no filter pushed down. A table's versions are
 not named: a read shows the one that is live at its offset. A write is not a transaction over partitions, and waits for

@@ -15,7 +15,7 @@ from kit.kafka.kafka_brokers import StartBrokers
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.properties import Listeners, server_properties
 from duramen.server.settings.models import ROLES
-from log_tier.kafka.cluster.address import KafkaAddress
+from log_tier.kafka.cluster.kafka_address import KafkaAddress
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 

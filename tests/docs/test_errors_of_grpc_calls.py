@@ -7,7 +7,7 @@ import re
 from kit.pages.markdown import TOP
 
 from log_tier.model.errors import ERRORS
-from log_tier.rpc.status import status_of
+from log_tier.rpc.status_codes import status_of
 
 # Errors of a start or of the Python client, of the comparison of replicas, and bases of others.
 NOT_OF_CALLS = {

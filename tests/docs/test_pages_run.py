@@ -16,7 +16,7 @@ from kit.kafka.foreign import make_topic
 from kit.pages.markdown import TOP, Block, blocks_of
 from kit.pages.terminal import Terminal
 
-from spark_bulk.session import java_problem
+from spark_bulk.spark_session import java_problem
 
 README = TOP / "README.md"
 START = TOP / "docs" / "START.md"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kit.deadlines import patience_s
 
-from spark_bulk.session import java_problem
+from spark_bulk.spark_session import java_problem
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SECONDS_MAX = 150

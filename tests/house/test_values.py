@@ -14,8 +14,8 @@ TABLES: Final = {"TableId", "TableRef", "TableEntry", "Topic"}
 
 ALLOWED: Final = {
     "log_tier/model/tokens.py Token.of": "part of the Python API, whose callers have no PartitionId",
-    "router/data/gather/session.py SeenOffsets.saw": "a session keeps a list for each table, by number",
-    "router/data/gather/session.py NoSession.saw": "as above",
+    "router/data/gather/seen_offsets.py SeenOffsets.saw": "a session keeps a list for each table, by number",
+    "router/data/gather/seen_offsets.py NoSession.saw": "as above",
     "duramen/client/model/session.py Session.saw": "as above",
 }
 """Functions that may take both, and why. An entry that no longer applies fails the suite."""

@@ -31,7 +31,7 @@ import duramen
 from duramen.blocking import Database, Table
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.partitioner import partition_of
-from spark_bulk.build.bulk import build_index
+from spark_bulk.build.version_build import build_index
 from spark_bulk.export import export_changes, export_table
 
 pytestmark = [

@@ -12,13 +12,13 @@ from kit.cluster.table_admin_contract import TableAdminContract
 
 from duramen.client.transport.deferred import DeferredConnection
 from log_tier.catalog.map_follower import MapFollower
+from router.data.catalog_tables import CatalogTables
 from router.data.local_data import LocalData
 from router.data.seam import Connection
-from router.data.tables import CatalogTables
 from router.endpoints.grpc.services import KeyValueService, TablesService
 from router.membership.live_membership import LiveMembership
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
-from router.remote.connection import GrpcConnection
+from router.remote.grpc_connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.local_first import LocalFirstConnection
 from router.routing.routed_connection import RoutedConnection

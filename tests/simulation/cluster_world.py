@@ -25,7 +25,7 @@ from router.admin.lazy import admin_on_demand
 from router.data.local_data import LocalData
 from router.endpoints.grpc.services import KeyValueService, TablesService
 from router.membership.live_membership import LiveMembership
-from router.membership.on_demand import membership_on_demand
+from router.membership.membership_on_demand import membership_on_demand
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.routing.routed_connection import RoutedConnection
 from simulation.book import Broken

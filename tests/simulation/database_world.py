@@ -13,8 +13,8 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DuramenError
+from router.data.catalog_tables import CatalogTables
 from router.data.local_data import LocalData
-from router.data.tables import CatalogTables
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from serving_tier.node.hosting import Hosting

@@ -12,7 +12,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.remote import remote_log
 from router.data import local_data
-from router.data.gather import progress
+from router.data.gather import batch_progress
 from router.data.local_data import LocalData
 from router.data.outcomes import judged
 from router.data.requests import OutcomesPart, ReadPart
@@ -74,7 +74,10 @@ def _strong_read_does_not_ask() -> Patches:
 
 
 def _lost_reply_is_a_refusal() -> Patches:
-    return [(remote_log, "may_have_happened", lambda error: False), (progress, "may_be_written", lambda error: False)]
+    return [
+        (remote_log, "may_have_happened", lambda error: False),
+        (batch_progress, "may_be_written", lambda error: False),
+    ]
 
 
 def _watch_resumes_at_its_beginning() -> Patches:

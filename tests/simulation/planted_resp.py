@@ -9,11 +9,11 @@ from typing import Any, Final
 from log_tier.model.errors import ConditionFailed, DuramenError, WriteUnknown
 from log_tier.model.identifiers import Offset
 from router.endpoints.resp.data.floors import Floors
+from router.endpoints.resp.data.key_views import Overlay
 from router.endpoints.resp.data.rounds import partition_executor
 from router.endpoints.resp.data.rounds.partition_executor import PartitionExecutor
 from router.endpoints.resp.data.value_cache import ValueCache
-from router.endpoints.resp.data.views import Overlay
-from router.endpoints.resp.wire import problems
+from router.endpoints.resp.wire import error_replies
 from simulation.planted import Patches
 
 __all__ = ["PLANTED_IN_RESP"]
@@ -36,8 +36,8 @@ def _rejected_is_granted() -> Patches:
 
 
 def _unknown_is_refused() -> Patches:
-    kinds = [(kind, "TRYAGAIN" if kind is WriteUnknown else word) for kind, word in problems._KINDS]
-    return [(problems, "_KINDS", kinds)]
+    kinds = [(kind, "TRYAGAIN" if kind is WriteUnknown else word) for kind, word in error_replies._KINDS]
+    return [(error_replies, "_KINDS", kinds)]
 
 
 def _put_back_behind() -> Patches:

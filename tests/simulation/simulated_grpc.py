@@ -17,7 +17,7 @@ import grpc
 from log_tier.concurrency.clocks import Clock
 from log_tier.rpc.checked import CheckedHandler, Refusals
 from log_tier.rpc.core import grpc_core
-from log_tier.rpc.streams import OpenStreams
+from log_tier.rpc.open_streams import OpenStreams
 from simulation.simulated_network import Connecting, NetConnection, Network
 
 __all__ = ["SimulatedServer", "SimulatedTransport"]

@@ -9,7 +9,7 @@ What it promises:
 - A change is a job in the catalog. The command waits for it (`--no-wait`: does not) and ends with it: 0 done, 1 failed
   or aborted, 4 rejected. Ending the command ends nothing else: `duramen admin job ID` goes on watching.
 
-Reading order: `arguments.py`, `connection.py`, `change.py` (plan, confirm, begin, wait), `progress.py`, `format.py`,
+Reading order: `arguments.py`, `connection.py`, `change.py` (plan, confirm, begin, wait), `progress.py`, `figures.py`,
 `answer.py`, `rendering.py`; `verb_command.py` (a command from a verb's declaration); then any command that is written
 out: `list.py`, `inspect.py`, `restore.py`, `versions.py`, `jobs.py`; `app.py` lists them all.
 

@@ -11,7 +11,7 @@ import typer
 
 from duramen.cli.admin.answer import say_answer
 from duramen.cli.admin.connection import ask
-from duramen.cli.admin.format import duration, place, size
+from duramen.cli.admin.figures import duration, place, size
 from duramen.cli.admin.progress import follow, say_job_end
 from duramen.cli.terminal.exits import ERROR, OK
 from duramen.cli.terminal.output import say, say_table

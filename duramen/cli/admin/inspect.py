@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from duramen.cli.admin.arguments import parse_place
-from duramen.cli.admin.format import local_time, offset, place
+from duramen.cli.admin.figures import local_time, offset, place
 from duramen.cli.terminal.exits import ERROR, OK, RETRY
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_table

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from duramen.cli.admin.arguments import Table
-from duramen.cli.admin.format import duration, local_time, offset, place, size
+from duramen.cli.admin.figures import duration, local_time, offset, place, size
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_table
 

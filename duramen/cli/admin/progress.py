@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, aclosing
 from typing import Any, Final, cast
 
-from duramen.cli.admin.format import place
+from duramen.cli.admin.figures import place
 from duramen.cli.terminal.console import console
 from duramen.cli.terminal.output import say
 from log_tier.model.errors import DeadlineExceeded, DuramenError

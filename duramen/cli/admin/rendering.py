@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duramen.cli.admin.format import local_time, offset, place, size
+from duramen.cli.admin.figures import local_time, offset, place, size
 from duramen.cli.terminal.output import say, say_table
 from duramen.cli.terminal.text import counted
 from router.proto.admin_pb2 import AdminComparison, AdminHeldKey, AdminJob, AdminNode, AdminReplica, AdminTask

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from duramen.cli.admin.arguments import DryRun, Table, Wait, WaitTimeout, Yes
-from duramen.cli.admin.format import local_time
+from duramen.cli.admin.figures import local_time
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_table
 

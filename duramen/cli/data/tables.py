@@ -7,8 +7,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from duramen.cli.admin.format import duration
-from duramen.cli.admin.format import size as format_size
+from duramen.cli.admin.figures import duration
+from duramen.cli.admin.figures import size as format_size
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_json, say_table
 from duramen.cli.terminal.text import counted

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from duramen.cli.admin.format import size
+from duramen.cli.admin.figures import size
 from duramen.cli.terminal.output import say, say_json
 from duramen.cli.terminal.text import counted
-from spark_bulk.build.bulk import Built
+from spark_bulk.build.version_build import Built
 
 __all__ = ["say_built"]
 

@@ -72,8 +72,8 @@ def build(
 
     check_packages()
     from duramen.cli.spark.built import say_built
-    from spark_bulk.build.bulk import Built, build_index
-    from spark_bulk.session import local_session
+    from spark_bulk.build.version_build import Built, build_index
+    from spark_bulk.spark_session import local_session
 
     if not files or not key:
         raise InvalidRequest("a build names files and a key column")
@@ -117,7 +117,7 @@ def go_on(table: str, url: str, at: str, *, stage: bool, swap: bool, json: bool)
 def check_there(at: str, table: str, timeout: float) -> None:
     """Raise `TableNotFound`, `Disconnected` before Spark starts, which takes a while."""
     from spark_bulk.runtime.waiting import wait_for
-    from spark_bulk.source.model.place import find_table
+    from spark_bulk.source.model.table_place import find_table
 
     wait_for(find_table(at, table, timeout_s=min(timeout, _LOOK_S)))
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from duramen.cli.admin.format import size
+from duramen.cli.admin.figures import size
 from duramen.cli.spark.bulk import Master, absolute, check_there, go_on, shows_progress
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
 from duramen.cli.terminal.output import say, say_json
@@ -61,9 +61,9 @@ def repush(
 
     check_packages()
     from duramen.cli.spark.built import say_built
-    from spark_bulk.build.bulk import Built
+    from spark_bulk.build.version_build import Built
     from spark_bulk.repush import repush as work
-    from spark_bulk.session import local_session
+    from spark_bulk.spark_session import local_session
 
     change = None if function is None else _function(function)
     check_there(at, table, timeout)
@@ -112,7 +112,7 @@ def export(
 
     check_packages()
     from spark_bulk.export import export_changes, export_table
-    from spark_bulk.session import local_session
+    from spark_bulk.spark_session import local_session
 
     if changes and token is not None:
         raise InvalidRequest("--token is for a table's content; changes lie between --from and --to")

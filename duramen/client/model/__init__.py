@@ -1,9 +1,9 @@
 """What the client's parts speak in: arguments, results, levels of reading, and what a session has seen. No connection.
 
 - `results.py`: what calls return.
-- `requests.py`: from a call's arguments to records, and the checks of keys and values.
+- `call_records.py`: from a call's arguments to records, and the checks of keys and values.
 - `session.py`: the offsets that this client has seen, one per table and partition; they only rise.
 - `consistency.py`: from a level, a token and the session to the offsets that a read must contain.
 
-Reading order: `results.py`, `requests.py`, `session.py`, `consistency.py`.
+Reading order: `results.py`, `call_records.py`, `session.py`, `consistency.py`.
 """

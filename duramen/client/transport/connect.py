@@ -29,7 +29,7 @@ from log_tier.remote.remote_log import RemoteLog
 from log_tier.rpc.address import checked_address
 from router.data.seam import Connection
 from router.membership.live_membership import LiveMembership
-from router.remote.connection import GrpcConnection
+from router.remote.grpc_connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.routed_connection import RoutedConnection
 

@@ -18,7 +18,7 @@ from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.errors import PortInUse
 from log_tier.rpc.channel import SERVER_OPTIONS
 from log_tier.rpc.checked import CheckedHandler, Refusals
-from log_tier.rpc.streams import OpenStreams
+from log_tier.rpc.open_streams import OpenStreams
 
 __all__ = ["GrpcServer", "quick_switching"]
 

@@ -21,7 +21,7 @@ from router.membership.live_membership import LiveMembership
 from router.proto import kv_pb2, kv_pb2_grpc
 from router.routing.local_first import LocalFirstConnection
 from router.routing.routed_connection import RoutedConnection
-from serving_tier.node.load import Load
+from serving_tier.node.node_load import Load
 
 __all__ = ["KV_SERVICES", "LazyPlane", "add_kv_service", "here", "nearest", "others_on_demand"]
 

@@ -31,7 +31,7 @@ from router.admin.service import AdminService
 from router.data.local_data import LocalData
 from router.endpoints.grpc.services import KeyValueService, OpenDataPlane, TablesService
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
-from router.membership.on_demand import membership_on_demand
+from router.membership.membership_on_demand import membership_on_demand
 from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
 from serving_tier.names import COPIES_FOLDER
 from serving_tier.proto import node_pb2, node_pb2_grpc

@@ -15,7 +15,7 @@ from log_tier.model.finding import FileFinding
 from log_tier.open import LOG_FOLDER
 from serving_tier.names import INDEX_FOLDER, NODE_LOCK, SNAPSHOTS_FOLDER
 from serving_tier.node.verification import index_folders, verify_index_folder
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 from serving_tier.snapshots.verification import verify_snapshots
 
 __all__ = ["FolderVerification"]

@@ -35,11 +35,11 @@ from serving_tier.jobs.snapshotting import KEEP_DEFAULT, NodeSnapshots
 from serving_tier.jobs.worker import JobWorker
 from serving_tier.names import INDEX_FOLDER, SNAPSHOTS_FOLDER
 from serving_tier.node.hosting import Hosting
-from serving_tier.node.load import Load
 from serving_tier.node.log_ends import LogEnds
 from serving_tier.node.node import Node
+from serving_tier.node.node_load import Load
 from serving_tier.snapshots.peer_copy import CopySource
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 
 __all__ = ["ON_DEMAND", "ServingNode", "SnapshotPolicy"]
 

@@ -23,8 +23,8 @@ from log_tier.catalog.commands import RegisterNode
 from log_tier.model.errors import FolderReadOnly, ForeignFolder, InvalidRequest, NodeIdTaken
 from log_tier.model.log import Log
 from log_tier.open import LOG_FOLDER, open_log
+from router.data.catalog_tables import CatalogTables
 from router.data.local_data import LocalData
-from router.data.tables import CatalogTables
 from serving_tier.names import NODE_FOLDERS, UP_FOLDERS
 
 __all__ = ["NODE_ID", "SingleMachine", "open_local_data", "open_single_machine"]

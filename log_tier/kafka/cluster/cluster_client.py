@@ -17,9 +17,9 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from log_tier.concurrency.backoff import Backoff
-from log_tier.kafka.cluster.address import KafkaAddress
 from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
 from log_tier.kafka.cluster.failures import failure, is_denial, is_missing_topic, is_passing
+from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.model.errors import InvalidRequest, ShuttingDown, Unavailable
 from log_tier.model.identifiers import Offset, Partition
 

@@ -20,11 +20,11 @@ from typing import Final, TypeVar
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicDescription
 
-from log_tier.kafka.cluster.address import KafkaAddress, check_kafka_name
 from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
 from log_tier.kafka.cluster.cluster_client import ANSWER_S, ClusterClient
 from log_tier.kafka.cluster.durability import weaknesses
 from log_tier.kafka.cluster.failures import is_missing_topic
+from log_tier.kafka.cluster.kafka_address import KafkaAddress, check_kafka_name
 from log_tier.kafka.cluster.known_topic import MISSED_TIMES, KnownTopic, Looks, Sight
 from log_tier.model.errors import (
     DuramenError,

@@ -18,7 +18,7 @@ import asyncio
 import threading
 from typing import Final
 
-from log_tier.kafka.cluster.address import KafkaAddress
+from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.reading.partition_reader import PartitionReader
 from log_tier.kafka.reading.shared_consumer import SharedConsumer
 from log_tier.model.batch_header import NOWHERE, Place

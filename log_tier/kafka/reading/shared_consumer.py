@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from log_tier.kafka.cluster.address import KafkaAddress
 from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
+from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.reading.partition_reader import PartitionReader, ReadTrouble
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset

@@ -25,9 +25,9 @@ from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from log_tier.kafka.cluster.address import KafkaAddress
 from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
 from log_tier.kafka.cluster.failures import append_failure, is_missing_topic
+from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.records.encoding import RecordSet
 from log_tier.kafka.records.header import HEADER_NAME
 from log_tier.kafka.writing.send_queue import QUEUE_BYTES_MAX, Item, SendQueue, SetPlace, tell

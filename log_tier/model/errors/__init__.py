@@ -50,8 +50,8 @@
 
 Each class says three things: `code`, its name on the wire and in logs, which never changes once landed; `retryable`,
 whether the same call can succeed later without a change; `fault`, the kind of its cause: the `caller`, a `transient`
-condition of the system, the `data`, or the `state` of the machine. `log_tier/rpc/status.py` alone maps classes to gRPC
-codes. The last paragraph of each docstring begins with `Do:` and says what to do next; `docs/API.md` is generated
+condition of the system, the `data`, or the `state` of the machine. `log_tier/rpc/status_codes.py` alone maps classes to
+gRPC codes. The last paragraph of each docstring begins with `Do:` and says what to do next; `docs/API.md` is generated
 from them.
 
 `fields` carries the numbers behind the message (offsets, versions, limits) so that programs need not parse prose; it

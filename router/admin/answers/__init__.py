@@ -3,6 +3,6 @@
 An answer is a message of `router/proto/admin.proto`, from where it is made to where it is printed; only `document.py`
 makes JSON of it.
 
-Reading order: `json_text.py`, `arguments.py`, `listing.py`, `versions.py`, `plans.py`, `jobs.py`, `log_times.py`,
-`node_client.py`, `key_history.py`, `explain.py`, `verify.py`, `document.py`.
+Reading order: `json_text.py`, `argument_messages.py`, `listing.py`, `versions.py`, `plans.py`, `jobs.py`,
+`log_times.py`, `node_client.py`, `key_history.py`, `explain.py`, `verify.py`, `document.py`.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from log_tier.catalog.jobs import FINISHED, Job, Task
-from router.admin.answers.arguments import argument_messages
+from router.admin.answers.argument_messages import argument_messages
 from router.admin.planners.cluster_view import Situation
 from router.membership.views import TaskView
 from router.proto import admin_pb2 as pb

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from router.admin.answers.arguments import argument_messages
+from router.admin.answers.argument_messages import argument_messages
 from router.admin.planners.plan import RATE_BYTES_S, Plan
 from router.proto import admin_pb2 as pb
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from log_tier.catalog.actions import COPIES_INDEX, GAINS_REPLICA, Action
+from log_tier.catalog.catalog_fold import fold_command
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import AbortJob, ClearTable, Command, ResumeJob, StartJob, TaskPlan
-from log_tier.catalog.fold import fold_command
 from log_tier.catalog.jobs import ArgumentValue
 from log_tier.model.errors import CommandRejected
 from log_tier.model.identifiers import Offset, PartitionId

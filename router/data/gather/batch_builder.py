@@ -7,8 +7,8 @@ from typing import Generic, Protocol, TypeVar
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, PartitionId
+from router.data.gather.batch_progress import BatchProgress
 from router.data.gather.columns_builder import ColumnsBuilder
-from router.data.gather.progress import BatchProgress
 from router.data.requests import OutcomesPart, WriteResult
 
 __all__ = ["BatchBuilder", "Callers"]

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.table_ref import TableRef
-from router.data.gather.session import SeenOffsets
+from router.data.gather.seen_offsets import SeenOffsets
 from router.data.requests import WriteOutcome, WriteResult
 
 __all__ = ["CallOutcome", "FutureCalls", "PendingCall", "PendingCalls"]

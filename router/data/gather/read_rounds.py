@@ -1,7 +1,7 @@
 """Which reads leave in which request, and what an answer means for them. Pure: no task, no future, no clock.
 
 `ReadRounds` is the state of one gatherer of reads: the groups that wait, by what they ask for, and how many requests
-are under way. The shell around it (`reads.py`) sends, waits and answers callers.
+are under way. The shell around it (`read_coalescer.py`) sends, waits and answers callers.
 
     a call joins          group_for()   the waiting group that asks for the same, or a new one
     the way is free       leave()       groups for one request, the oldest first

@@ -1,7 +1,7 @@
 """Which batches leave in which request, and when. Pure: it is given its clock and its loop, as functions.
 
 `BatchRounds` is the state of one gatherer: the batches that wait, by partition, and those that have left. The shell
-around it (`writes.py`) sends and waits; every decision is here, as a function of the state and of one event.
+around it (`write_gatherer.py`) sends and waits; every decision is here, as a function of the state and of one event.
 
     a call joins          batch_for()   the open batch of its partition, or a new one
     something may leave   schedule()    looks at it at the end of this round of the loop

@@ -10,12 +10,12 @@ from log_tier.model.errors import DatabaseClosed
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.table_ref import TableRef
 from router.data.gather.batch_builder import BatchBuilder
+from router.data.gather.batch_progress import BatchProgress
 from router.data.gather.columns_builder import ColumnsBuilder
 from router.data.gather.pending_calls import CallOutcome, FutureCalls
-from router.data.gather.progress import BatchProgress
 from router.data.gather.rounds import Rules
-from router.data.gather.session import SeenOffsets
-from router.data.gather.writes import WriteGatherer
+from router.data.gather.seen_offsets import SeenOffsets
+from router.data.gather.write_gatherer import WriteGatherer
 from router.data.seam import DataPlane
 
 __all__ = ["WRITE_RULES", "WriteCoalescer"]

@@ -14,19 +14,19 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import table_id_from_bytes
 from log_tier.model.retention import Retention
 from log_tier.model.table_spec import TableSpec
+from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
-from log_tier.rpc.streams import OpenStreams
 from log_tier.rpc.time_left import time_left_s
+from router.data.catalog_tables import REF_ITEMS
 from router.data.requests import ReadResult, WriteResult
 from router.data.seam import DataPlane, TableAdmin
-from router.data.tables import REF_ITEMS
 from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
 from router.remote import messages
 from router.remote.partition_lists import offsets_from, partitions_from
 from router.remote.reply_pieces import read_reply_pieces, write_reply_pieces
-from serving_tier.node.load import Load
+from serving_tier.node.node_load import Load
 
 __all__ = ["KeyValueService", "OpenDataPlane", "TablesService"]
 

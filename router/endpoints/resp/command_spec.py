@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from router.endpoints.resp.data.views import DraftRecord
+from router.endpoints.resp.data.key_views import DraftRecord
 from router.endpoints.resp.wire.arguments import shown, text_of
-from router.endpoints.resp.wire.problems import wrong_arity
+from router.endpoints.resp.wire.error_replies import wrong_arity
 from router.endpoints.resp.wire.replies import Problem
 
 __all__ = [

@@ -19,13 +19,13 @@ from router.data.seam import Connection
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.data.cursors import Cursors
 from router.endpoints.resp.data.freshness_page import FreshnessPages
+from router.endpoints.resp.data.key_views import DataCommand
 from router.endpoints.resp.data.native_batches import NativeBatches
 from router.endpoints.resp.data.notifications import Listener, Notifications
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.changes import CommandRounds
+from router.endpoints.resp.data.rounds.command_rounds import CommandRounds
+from router.endpoints.resp.data.served_tables import ServedTable, ServedTables
 from router.endpoints.resp.data.shared_writer import SharedWriter
-from router.endpoints.resp.data.tables import ServedTable, ServedTables
-from router.endpoints.resp.data.views import DataCommand
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.replies import Problem
 from router.membership.live_membership import LiveMembership

@@ -5,7 +5,7 @@ functions. Write transactions belong to the applier's thread. Readers may be in 
 they need no lock and see data and applied offset in one transaction. No sync per transaction: the log is the truth, and
 an index that may be unclean after a machine restart is discarded (`folder.py`).
 
-Reading order: `format.py`, `identity.py`, `environment.py`, `folder.py`, `reads.py`, `bookkeeping.py`,
+Reading order: `format.py`, `identity.py`, `environment.py`, `folder.py`, `lmdb_reads.py`, `bookkeeping.py`,
 `counts.py`, `fold_transaction.py`, `summary.py`, `open_environments.py`, `index_file.py`, `lmdb_index.py`,
 `pinned_read.py`, `shared_reader.py`, `pages.py`.
 """

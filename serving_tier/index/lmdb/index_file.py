@@ -41,8 +41,8 @@ from serving_tier.index.lmdb.folder import (
 )
 from serving_tier.index.lmdb.format import State
 from serving_tier.index.lmdb.identity import IndexIdentity, find_identity
+from serving_tier.index.lmdb.lmdb_reads import LmdbReads, closed
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
-from serving_tier.index.lmdb.reads import LmdbReads, closed
 from serving_tier.index.lmdb.summary import IndexSummary
 
 __all__ = ["OPENING_ITEMS", "IndexFile"]

@@ -4,8 +4,9 @@
 row `state`: data and applied offset commit together, and a chunk that fails leaves nothing. Nothing is synced: the log
 is the truth, and `serving_tier.index.lmdb.folder` says when the file may be trusted.
 
-Its reads are in `serving_tier.index.lmdb.reads`; other processes of this machine read the same file (`shared_reader`).
-When the file is opened, put to rest and closed is the business of `serving_tier.index.lmdb.index_file`.
+Its reads are in `serving_tier.index.lmdb.lmdb_reads`; other processes of this machine read the same file
+(`shared_reader`). When the file is opened, put to rest and closed is the business of
+`serving_tier.index.lmdb.index_file`.
 
 Keys go in as they come: sorting the ten thousand of a chunk first costs more than the better locality gains.
 """

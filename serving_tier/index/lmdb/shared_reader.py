@@ -23,7 +23,7 @@ from log_tier.model.errors import IndexDamaged
 from log_tier.model.identifiers import Offset, PartitionId
 from serving_tier.index.lmdb.environment import MAP_BYTES_MAX, open_environment
 from serving_tier.index.lmdb.format import APPLIED_OF, STATE, State
-from serving_tier.index.lmdb.reads import LmdbReads, closed
+from serving_tier.index.lmdb.lmdb_reads import LmdbReads, closed
 from serving_tier.names import DATA_FILE
 
 __all__ = ["IndexReader"]

@@ -23,7 +23,7 @@ from log_tier.model.identifiers import Offset, Partition
 from serving_tier.service.peer import NodePeer
 from serving_tier.service.voids import VOIDS_MAX
 from spark_bulk.source.log.changes import Changes, change_columns
-from spark_bulk.source.model.place import TablePlace, opened_log
+from spark_bulk.source.model.table_place import TablePlace, opened_log
 
 __all__ = ["FeedPart", "read_feed"]
 

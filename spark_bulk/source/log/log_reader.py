@@ -22,8 +22,8 @@ from spark_bulk.source.log.feed import FeedPart, read_feed
 from spark_bulk.source.log.positions import Seen, check_covered, format_position, parse_position, share_limit
 from spark_bulk.source.model.columns import LOG_COLUMNS, check_schema
 from spark_bulk.source.model.options import ReadOptions
-from spark_bulk.source.model.place import TablePlace, all_bounds, find_table, token_offsets
 from spark_bulk.source.model.steps import stepped
+from spark_bulk.source.model.table_place import TablePlace, all_bounds, find_table, token_offsets
 
 __all__ = ["LogPart", "LogReader", "LogStreamReader"]
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from log_tier.model.errors import InvalidToken, OffsetTrimmed, TokenAhead
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Bounds
-from spark_bulk.source.model.place import TablePlace
+from spark_bulk.source.model.table_place import TablePlace
 
 __all__ = ["check_covered", "format_position", "parse_position", "share_limit"]
 

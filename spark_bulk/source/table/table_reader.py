@@ -1,8 +1,8 @@
 """Batch reads of a table: `spark.read.format("duramen")`. One Spark partition for each partition of the table.
 
 The driver asks for the cluster's map and the log's ends, and gives each task one partition and the offset at which to
-read it. A task gets an index at that offset (`copies.py`), maps its file, and turns pages into Arrow columns
-(`index_file.py`).
+read it. A task gets an index at that offset (`index_copies.py`), maps its file, and turns pages into Arrow columns
+(`closed_index_file.py`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.model.columns import TABLE_COLUMNS, check_schema, json_columns, typed
 from spark_bulk.source.model.key_ranges import KeyRange
 from spark_bulk.source.model.options import NEWEST_SNAPSHOT, ReadOptions
-from spark_bulk.source.model.place import TablePlace, all_bounds, find_table, token_offsets
-from spark_bulk.source.table.copies import WantedCopy, open_index_copy
-from spark_bulk.source.table.index_file import ClosedIndexFile, Rows
+from spark_bulk.source.model.table_place import TablePlace, all_bounds, find_table, token_offsets
+from spark_bulk.source.table.closed_index_file import ClosedIndexFile, Rows
+from spark_bulk.source.table.index_copies import WantedCopy, open_index_copy
 
 __all__ = ["TablePart", "TableReader", "plan_table_parts"]
 

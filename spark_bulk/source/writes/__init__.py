@@ -1,8 +1,8 @@
 """Writes: rows become batches that count once, however often Spark runs the task.
 
-`rows.py` checks a task's rows, places them in partitions and drafts records (pure). `identities.py` draws the producer
-id and the sequences of a task from its job (pure), and `appending.py` appends with them. `writer.py` is what Spark
-calls.
+`drafted_rows.py` checks a task's rows, places them in partitions and drafts records (pure). `identities.py` draws the
+producer id and the sequences of a task from its job (pure), and `appender.py` appends with them. `writer.py` is what
+Spark calls.
 
-Reading order: `identities.py`, `rows.py`, `appending.py`, `writer.py`.
+Reading order: `identities.py`, `drafted_rows.py`, `appender.py`, `writer.py`.
 """

@@ -34,10 +34,10 @@ from log_tier.model.errors import InvalidRequest
 from log_tier.open import open_log
 from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.model.options import WriteOptions
-from spark_bulk.source.model.place import TablePlace, find_table
-from spark_bulk.source.writes.appending import Appender
+from spark_bulk.source.model.table_place import TablePlace, find_table
+from spark_bulk.source.writes.appender import Appender
+from spark_bulk.source.writes.drafted_rows import check_write_schema, drafts
 from spark_bulk.source.writes.identities import TaskIdentity
-from spark_bulk.source.writes.rows import check_write_schema, drafts
 
 __all__ = ["TableBatchWriter", "TableStreamWriter", "TaskCommit"]
 

@@ -12,7 +12,7 @@ import pytest
 from kit.client.server_process import ServerProcess, run_duramen
 
 import duramen
-from spark_bulk.session import java_problem
+from spark_bulk.spark_session import java_problem
 
 pytestmark = [pytest.mark.spark, pytest.mark.embedded_log_only, pytest.mark.timeout(600)]
 

@@ -16,7 +16,7 @@ from duramen.client.database import Database
 from duramen.client.table import Table
 from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.partitioner import partition_of
-from router.data.gather import reads as reads_module
+from router.data.gather import read_coalescer as reads_module
 from router.data.gather.read_rounds import ReadRules
 from router.data.gather.write_coalescer import WRITE_RULES
 from router.data.local_data import LocalData

@@ -16,7 +16,7 @@ import duramen
 from duramen import aio
 from duramen.client.transport.connect import split_targets
 from log_tier.model.table_spec import TableSpec
-from router.remote.connection import GrpcConnection
+from router.remote.grpc_connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.routed_connection import RoutedConnection
 

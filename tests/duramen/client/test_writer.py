@@ -12,7 +12,7 @@ from kit.deadlines import patience_s
 import duramen.aio
 from duramen.client.database import Database
 from duramen.client.table import Table
-from duramen.client.writer import producer_id_of
+from duramen.client.table_writer import producer_id_of
 from log_tier.model.errors import (
     Disconnected,
     DiskFull,

@@ -23,7 +23,7 @@ from log_tier.proto import cluster_pb2_grpc, log_pb2_grpc
 from log_tier.remote.remote_log import RemoteLog
 from log_tier.remote.service import LogService
 from log_tier.rpc.channel import SERVER_OPTIONS
-from log_tier.rpc.streams import OpenStreams
+from log_tier.rpc.open_streams import OpenStreams
 from router.data.local_data import LocalData
 from router.data.requests import WritePart, WriteResult
 from router.endpoints.grpc.services import KeyValueService, TablesService
@@ -31,8 +31,8 @@ from router.membership.live_membership import LiveMembership
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.routing.routed_connection import RoutedConnection
 from serving_tier.node.hosting import Hosting
-from serving_tier.node.load import Load
 from serving_tier.node.node import Node
+from serving_tier.node.node_load import Load
 from serving_tier.proto import node_pb2_grpc
 from serving_tier.replica.replica import Replica
 from serving_tier.service import NodeService, NodeStatusFeed

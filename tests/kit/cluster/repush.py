@@ -13,9 +13,9 @@ from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.identifiers import Partition
 from router.admin.verbs import TakeSnapshots
 from serving_tier.snapshots.manifest import format_manifest
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 from serving_tier.versions.manifest import VersionManifest, VersionPart
-from serving_tier.versions.store import VersionStore
+from serving_tier.versions.version_store import VersionStore
 
 __all__ = ["repushed"]
 

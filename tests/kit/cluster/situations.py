@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from log_tier.catalog.catalog_fold import fold_command
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, SnapshotEntry, TableEntry
 from log_tier.catalog.commands import AddSnapshot, Command, RegisterNode
-from log_tier.catalog.fold import fold_command
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from router.admin.planners.cluster_view import Situation
 from router.membership.views import NodeView, ReplicaView

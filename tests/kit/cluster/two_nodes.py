@@ -17,10 +17,10 @@ from log_tier.model.batch import encode_batch
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_to_bytes
 from log_tier.model.log import Topic
 from log_tier.rpc.channel import SERVER_OPTIONS
-from log_tier.rpc.streams import OpenStreams
+from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.wire import Wire
-from serving_tier.node.load import Load
 from serving_tier.node.node import Node
+from serving_tier.node.node_load import Load
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.replica.replica import Replica
 from serving_tier.service.server import NodeService

@@ -18,7 +18,7 @@ from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.snapshots.manifest import format_manifest
 from serving_tier.snapshots.take import take_snapshot
 from serving_tier.versions.manifest import VersionManifest, VersionPart
-from serving_tier.versions.store import VersionStore
+from serving_tier.versions.version_store import VersionStore
 
 __all__ = ["build_version"]
 

@@ -14,7 +14,7 @@ from log_tier.model.log import Log
 from log_tier.proto import log_pb2_grpc
 from log_tier.remote.service import LogService
 from log_tier.rpc.channel import SERVER_OPTIONS
-from log_tier.rpc.streams import OpenStreams
+from log_tier.rpc.open_streams import OpenStreams
 
 
 class LogServer:

@@ -15,6 +15,7 @@ After each line come indented lines: what the fold decided, and the parts of the
 
 from __future__ import annotations
 
+from log_tier.catalog.catalog_fold import fold_command
 from log_tier.catalog.cluster_map import ClusterMap, SnapshotEntry
 from log_tier.catalog.commands import (
     AbortJob,
@@ -33,7 +34,6 @@ from log_tier.catalog.commands import (
     TaskPlan,
     TaskReady,
 )
-from log_tier.catalog.fold import fold_command
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 
 __all__ = ["play", "summary", "table_id"]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kit.deadlines import patience_s
-from spark_bulk.session import java_problem
+from spark_bulk.spark_session import java_problem
 
 __all__ = ["spark", "start_spark"]
 

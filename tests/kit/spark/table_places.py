@@ -5,7 +5,7 @@ from __future__ import annotations
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.model.identifiers import Offset, Partition, TableId, table_id_from_bytes
 from log_tier.model.log import Topic
-from spark_bulk.source.model.place import PeerAddress, TablePlace
+from spark_bulk.source.model.table_place import PeerAddress, TablePlace
 
 __all__ = ["TABLE", "place_of", "snapshot_at"]
 

@@ -42,7 +42,7 @@ from log_tier.model.log import Appended
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2_grpc
 from log_tier.remote.remote_log import RemoteLog
 from log_tier.remote.service import LogService
-from log_tier.rpc.streams import OpenStreams
+from log_tier.rpc.open_streams import OpenStreams
 
 DEADLINE_S = 20
 

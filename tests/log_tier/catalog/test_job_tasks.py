@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.log.map_script import table_id
 
+from log_tier.catalog.catalog_fold import fold_command
 from log_tier.catalog.cluster_map import ClusterMap, SnapshotEntry
 from log_tier.catalog.commands import AddSnapshot, Command, CreateTable, RegisterNode, StartJob, TaskDone, TaskPlan
-from log_tier.catalog.fold import fold_command
 from log_tier.catalog.jobs import FINISHED, JobTasks, Task, TaskState
 from log_tier.model.identifiers import Offset, Partition
 

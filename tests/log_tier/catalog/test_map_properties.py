@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.log.map_script import table_id
 
+from log_tier.catalog.catalog_fold import fold_command
 from log_tier.catalog.cluster_map import ClusterMap, SnapshotEntry, TableEntry
 from log_tier.catalog.commands import (
     AbortJob,
@@ -29,7 +30,6 @@ from log_tier.catalog.commands import (
     parse_command,
 )
 from log_tier.catalog.decisions import Decisions
-from log_tier.catalog.fold import fold_command
 from log_tier.catalog.job_fold import FINISHED_JOBS_MAX, undo_tasks_of
 from log_tier.catalog.map_json import map_from_json, map_to_json
 from log_tier.model.batch import decode_batch

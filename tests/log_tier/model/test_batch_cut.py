@@ -14,7 +14,7 @@ from log_tier.model.batch_cut import cut_run
 from log_tier.model.batch_header import split_batches
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import Operation
-from serving_tier.replica.run import cut_at, first_piece
+from serving_tier.replica.pieces import cut_at, first_piece
 
 LIVE = LiveVersion(1, NOTHING, 4)
 

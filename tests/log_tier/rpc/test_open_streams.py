@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from log_tier.model.errors import ShuttingDown
-from log_tier.rpc.streams import OpenStreams
+from log_tier.rpc.open_streams import OpenStreams
 
 
 class Context:

@@ -23,7 +23,7 @@ from log_tier.model.errors import (
 )
 from log_tier.proto.problem_pb2 import Problem
 from log_tier.rpc.problems import PROBLEM_KEY, abort, error_of, error_of_call, may_have_happened, problem_of
-from log_tier.rpc.status import status_of
+from log_tier.rpc.status_codes import status_of
 
 FIELDS: dict[str, int | str] = {"offset": -1, "asked": (1 << 63) - 1, "file": "a/ü", "limit": 0}
 

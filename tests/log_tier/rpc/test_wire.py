@@ -16,8 +16,8 @@ from log_tier.model.identifiers import Partition, PartitionId, TableId
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.remote.remote_log import RemoteLog
 from log_tier.rpc.channel import SERVER_OPTIONS
+from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort, error_of_call
-from log_tier.rpc.streams import OpenStreams
 from log_tier.rpc.wire import Wire
 
 DEADLINE_S = 20

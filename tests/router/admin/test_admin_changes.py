@@ -22,7 +22,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.tokens import Token
-from router.admin.answers.arguments import arguments_of
+from router.admin.answers.argument_messages import arguments_of
 from router.admin.answers.log_times import header_at, offset_at_time
 from router.admin.planners.resume import job_of
 from router.admin.verbs import (

@@ -24,7 +24,7 @@ from router.admin.admin import Admin
 from router.admin.clear import clear_table
 from router.admin.lazy import admin_on_demand
 from router.admin.verbs import Discard, SetReplicas, Stage, Swap
-from router.membership.on_demand import membership_on_demand
+from router.membership.membership_on_demand import membership_on_demand
 from serving_tier.jobs.swapping import put_barriers
 
 KEYS = [b"k%03d" % number for number in range(60)]

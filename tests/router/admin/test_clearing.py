@@ -18,7 +18,7 @@ from router.admin.admin import Admin
 from router.admin.clear import clear_table
 from router.admin.lazy import admin_on_demand
 from router.admin.verbs import AdminChange, Clear, Discard, Rollback, SetReplicas, Stage, Swap, TakeSnapshots
-from router.membership.on_demand import membership_on_demand
+from router.membership.membership_on_demand import membership_on_demand
 from serving_tier.replica.apply import Applying
 
 KEYS = [b"k%03d" % number for number in range(100)]

@@ -15,7 +15,7 @@ from kit.cluster.operated import DEADLINE_S, Operated
 from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import Partition
 from router.admin import verbs
-from router.admin.answers.arguments import argument_messages, arguments_of
+from router.admin.answers.argument_messages import argument_messages, arguments_of
 from router.admin.answers.document import document_of
 from router.admin.client import AdminConnection
 from router.proto import admin_pb2 as pb

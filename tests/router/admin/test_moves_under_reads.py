@@ -17,8 +17,8 @@ from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import NotHosted
 from log_tier.model.identifiers import Partition, PartitionId
 from router.admin.verbs import Move
+from router.data.catalog_tables import CatalogTables
 from router.data.requests import ReadPart, ReadResult
-from router.data.tables import CatalogTables
 from router.membership.live_membership import LiveMembership
 from router.routing.routed_connection import RoutedConnection
 from router.routing.tables import CatalogChanges

@@ -14,7 +14,7 @@ from log_tier.model.retention import FOREVER, Retention
 from log_tier.model.tokens import Token
 from router.admin.verbs import TakeSnapshots
 from serving_tier.jobs.log_trimmer import LogTrimmer
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 
 
 async def _trimmer(cluster: Operated, folder: Path, node_id: str) -> LogTrimmer:

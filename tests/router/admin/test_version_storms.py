@@ -20,7 +20,7 @@ from kit.cluster.version_storm import Storm
 from log_tier.catalog.map_follower import MapFollower
 from router.admin.admin import Admin
 from router.admin.lazy import admin_on_demand
-from router.membership.on_demand import membership_on_demand
+from router.membership.membership_on_demand import membership_on_demand
 from serving_tier.replica.apply import Applying
 from serving_tier.replica.standby import StandbyVersions
 

@@ -24,7 +24,7 @@ from router.membership import member
 from router.membership.live_membership import LiveMembership
 from router.membership.local_membership import LocalMembership
 from router.membership.views import Membership, NodeView
-from serving_tier.node.load import Load
+from serving_tier.node.node_load import Load
 from serving_tier.proto.node_pb2 import DigestRequest
 from serving_tier.service import NodeStatusFeed
 from serving_tier.service.replica_status import ReplicaStatus

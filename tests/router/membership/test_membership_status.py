@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_to_bytes
-from router.membership.status import renewed
+from router.membership.status_views import renewed
 from router.membership.views import NodeView, ReplicaView, TaskView
 from serving_tier.proto import node_pb2
 

@@ -16,7 +16,7 @@ from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.remote.remote_log import RemoteLog
 from router.data.requests import OutcomesPart, WritePart, WriteResult
-from router.remote.connection import GrpcConnection
+from router.remote.grpc_connection import GrpcConnection
 from router.routing.routed_connection import RoutedConnection
 from router.routing.tables import RemoteChanges
 

@@ -29,7 +29,7 @@ from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 from serving_tier.replica.replica import Replica
 from serving_tier.snapshots.peer_copy import CopySource
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 
 DEADLINE_S = 30
 ZERO = Partition(0)

@@ -27,13 +27,13 @@ from log_tier.model.log import Topic
 from serving_tier.jobs.actions import node_actions
 from serving_tier.jobs.bootstrapping import node_bootstrap
 from serving_tier.jobs.log_trimmer import LogTrimmer
-from serving_tier.jobs.retention import trim_limit
 from serving_tier.jobs.snapshotting import NodeSnapshots
+from serving_tier.jobs.trim_limit import trim_limit
 from serving_tier.jobs.worker import JobWorker
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 from serving_tier.snapshots.peer_copy import CopySource
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 
 DEADLINE_S = 30.0
 ZERO = Partition(0)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving_tier.node.load import Load
+from serving_tier.node.node_load import Load
 
 
 def test_requests_under_way() -> None:

@@ -18,9 +18,9 @@ from log_tier.model.batch import Batch, decode_batch, encode_batch
 from log_tier.model.errors import OffsetPassed, Overloaded, ReplicaBehind, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from serving_tier.index.lmdb.pinned_read import PinnedRead
+from serving_tier.replica.pieces import first_piece
 from serving_tier.replica.pinned_reads import PINNED_READS_MAX
 from serving_tier.replica.replica import Replica
-from serving_tier.replica.run import first_piece
 
 ZERO = Partition(0)
 DEADLINE_S = 20

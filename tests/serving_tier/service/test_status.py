@@ -19,8 +19,8 @@ from log_tier.model.errors import DiskFull, DuramenError, Overloaded, ShuttingDo
 from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from serving_tier.jobs.worker import TaskProgress
 from serving_tier.node.hosting import Hosting, PendingReplica
-from serving_tier.node.load import Load
 from serving_tier.node.node import Node
+from serving_tier.node.node_load import Load
 from serving_tier.proto import node_pb2
 from serving_tier.service import status_feed as module
 from serving_tier.service.status_feed import STATUS_SETTINGS, NodeStatusFeed, StatusSettings

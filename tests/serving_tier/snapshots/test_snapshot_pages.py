@@ -11,7 +11,7 @@ from lmdb.verify import verify
 
 from log_tier.model.errors import SnapshotDamaged
 from serving_tier.snapshots.manifest import PIECE_BYTES
-from serving_tier.snapshots.pages import PageCheck
+from serving_tier.snapshots.page_check import PageCheck
 
 PAGE = 4096
 

@@ -199,7 +199,7 @@ async def test_a_store_on_another_file_system_gets_a_copy(
 async def test_a_file_that_changes_while_it_is_stored_is_refused(
     live: LiveIndex, store: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving_tier.snapshots.store.linked", lambda source, target: False)
+    monkeypatch.setattr("serving_tier.snapshots.snapshot_store.linked", lambda source, target: False)
     async with copied_index(live.reading, table_name="flights", work_folder=tmp_path) as (folder, manifest):
         flip(folder / "data.mdb", 5000)
         with pytest.raises(SnapshotDamaged, match=r"data\.mdb: bytes 0 to"):

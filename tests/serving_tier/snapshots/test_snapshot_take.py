@@ -105,7 +105,7 @@ async def test_applies_and_the_event_loop_go_on_while_lmdb_copies(
 async def test_cancelled_it_leaves_nothing(
     live: LiveIndex, store: SnapshotStore, tmp_path: Path, phase: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving_tier.snapshots.store.linked", lambda source, target: False)
+    monkeypatch.setattr("serving_tier.snapshots.snapshot_store.linked", lambda source, target: False)
     loop = asyncio.get_running_loop()
 
     def cancel_at(now: str, done: int, total: int) -> None:

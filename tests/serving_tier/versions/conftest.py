@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from serving_tier.versions.store import VersionStore
+from serving_tier.versions.version_store import VersionStore
 
 
 @pytest.fixture(params=["folder", "s3"])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 from kit.spark.spark_session import start_spark
 
-from spark_bulk.build import bulk
+from spark_bulk.build import version_build
 from spark_bulk.build.partition_build import BuildPlan, partition_builder
 
 Builder = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -36,11 +36,11 @@ def main(at: str, table: str, rows: int, url: str, folder: Path) -> None:
         build = partition_builder(plan)
         return lambda batches: build(dying_once(batches))
 
-    bulk.partition_builder = deadly_builder  # type: ignore[attr-defined]
+    version_build.partition_builder = deadly_builder  # type: ignore[attr-defined]
     spark = start_spark(folder / "spark", master="local-cluster[2,1,1024]")
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
     frame = spark.range(rows).selectExpr("CAST(id AS string) AS k", "repeat('v', 20) AS v")
-    bulk.build_index(frame, at=at, table=table, key="k", value="v", url=url)
+    version_build.build_index(frame, at=at, table=table, key="k", value="v", url=url)
     assert os.path.exists(died), "no executor was killed"
     spark.stop()
 

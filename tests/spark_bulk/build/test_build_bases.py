@@ -19,7 +19,7 @@ from log_tier.model.record import Operation
 from log_tier.model.tokens import Token
 from log_tier.open import open_log
 from spark_bulk.build.bases import find_bases, log_time_at
-from spark_bulk.source.model.place import TablePlace
+from spark_bulk.source.model.table_place import TablePlace
 
 PARTITIONS = 3
 

@@ -28,9 +28,9 @@ from log_tier.model.identifiers import Partition
 from log_tier.model.record import VALUE_BYTES_MAX
 from log_tier.model.tokens import Token
 from serving_tier.versions import VersionStore
-from spark_bulk.build.bulk import Built, build_index
+from spark_bulk.build.version_build import Built, build_index
 from spark_bulk.runtime.waiting import wait_for
-from spark_bulk.session import java_problem
+from spark_bulk.spark_session import java_problem
 
 pytestmark = [
     pytest.mark.spark,
@@ -267,7 +267,7 @@ def test_a_writer_that_is_killed_leaves_no_attempt_behind(
     spark: Any, server: Any, table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after its snapshot was stored and before Spark heard of it: the second attempt counts."""
-    from spark_bulk.build import bulk
+    from spark_bulk.build import version_build
     from spark_bulk.build.partition_build import BuildPlan, partition_builder
 
     died = str(tmp_path / "died")
@@ -285,7 +285,7 @@ def test_a_writer_that_is_killed_leaves_no_attempt_behind(
 
         return run
 
-    monkeypatch.setattr(bulk, "partition_builder", deadly_builder)
+    monkeypatch.setattr(version_build, "partition_builder", deadly_builder)
     frame = spark.range(5000).selectExpr("CAST(id AS string) AS k", "'v' AS v")
     version = build_index(frame, at=server.target, table=table.name, key="k", value="v", url=str(tmp_path / "v"))
     assert os.path.exists(died)

@@ -11,7 +11,7 @@ from kit.spark.building import PARTITION, PARTITIONS, Row, mark, rows_batch
 
 from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
 from log_tier.model.record import VALUE_BYTES_MAX
-from spark_bulk.build.rows import Duplicates, PartitionRows
+from spark_bulk.build.partition_rows import Duplicates, PartitionRows
 
 
 def partition_rows(duplicates: Duplicates = "error") -> PartitionRows:

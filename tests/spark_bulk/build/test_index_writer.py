@@ -241,9 +241,9 @@ import asyncio, json, sys
 from pathlib import Path
 from kit.spark.building import BASE, PARTITION, TABLE
 from log_tier.model.identifiers import PartitionId
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 from spark_bulk.build.index_writer import IndexWriter, store_index
-from spark_bulk.source.table.index_file import IndexFile
+from spark_bulk.source.table.closed_index_file import IndexFile
 
 partition = PartitionId(TABLE, PARTITION)
 root, rows = Path(sys.argv[1]), int(sys.argv[2])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kit.client.server_process import run_duramen
 
-from spark_bulk.build.bulk import Built, build_index
+from spark_bulk.build.version_build import Built, build_index
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -17,7 +17,7 @@ from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.record import Operation
 from log_tier.model.tokens import Token
 from serving_tier.fold.entry import LiveEntry
-from spark_bulk.build.bulk import Built, build_index
+from spark_bulk.build.version_build import Built, build_index
 from spark_bulk.repush import repush
 
 pytestmark = [

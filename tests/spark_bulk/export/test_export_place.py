@@ -13,8 +13,8 @@ import pytest
 
 from log_tier.model.errors import Damaged, DeadlineExceeded, SnapshotStoreUnavailable
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from spark_bulk.export.export_place import ExportPlace
 from spark_bulk.export.manifest import ExportFile, ExportManifest
-from spark_bulk.export.place import ExportPlace
 
 ONE = ExportManifest(
     id="9f3c",

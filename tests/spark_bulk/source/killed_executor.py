@@ -17,7 +17,7 @@ import pyarrow as pa
 from kit.spark.spark_session import start_spark
 
 import spark_bulk
-from spark_bulk.source.model.place import all_bounds, find_table
+from spark_bulk.source.model.table_place import all_bounds, find_table
 
 
 def main(at: str, table: str, rows: int, folder: Path) -> None:

@@ -24,10 +24,10 @@ from log_tier.model.log import Appended, Topic
 from log_tier.model.record import Operation
 from log_tier.open import open_log
 from serving_tier.index.memory_index import MemoryIndex
-from spark_bulk.source.model.place import find_table
-from spark_bulk.source.writes.appending import Appender, AppendLimits
+from spark_bulk.source.model.table_place import find_table
+from spark_bulk.source.writes.appender import Appender, AppendLimits
+from spark_bulk.source.writes.drafted_rows import Drafted
 from spark_bulk.source.writes.identities import TaskIdentity
-from spark_bulk.source.writes.rows import Drafted
 
 PARTITIONS = 3
 

@@ -19,10 +19,10 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import OffsetTrimmed, TableNotFound, TokenAhead, Unavailable
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Bounds, Topic
-from spark_bulk.source.model.place import TablePlace, find_table, token_offsets
-from spark_bulk.source.table import copies
-from spark_bulk.source.table.copies import IndexCopy, WantedCopy, open_index_copy, plan_of
-from spark_bulk.source.table.index_file import ClosedIndexFile
+from spark_bulk.source.model.table_place import TablePlace, find_table, token_offsets
+from spark_bulk.source.table import index_copies
+from spark_bulk.source.table.closed_index_file import ClosedIndexFile
+from spark_bulk.source.table.index_copies import IndexCopy, WantedCopy, open_index_copy, plan_of
 
 ZERO = Partition(0)
 
@@ -148,7 +148,7 @@ def filled(database: Database, server: ServerProcess, table_name: str) -> Filled
 @pytest.fixture
 def no_near(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few records are many."""
-    monkeypatch.setattr(copies, "REPLAY_CHEAP", 0)
+    monkeypatch.setattr(index_copies, "REPLAY_CHEAP", 0)
 
 
 def test_from_the_log_at_any_offset(filled: Filled) -> None:

@@ -17,8 +17,8 @@ from log_tier.model.identifiers import Offset, Partition
 from serving_tier.service.peer import NodePeer
 from spark_bulk.source.log import feed
 from spark_bulk.source.log.feed import FeedPart, read_feed
-from spark_bulk.source.model.place import PeerAddress, find_table
 from spark_bulk.source.model.steps import stepped
+from spark_bulk.source.model.table_place import PeerAddress, find_table
 
 SCHEMA = pa.schema([("offset", pa.int64()), ("operation", pa.string()), ("key", pa.binary())])
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from log_tier.model.errors import IndexDamaged
 from serving_tier.fold.entry import NEVER, stored_entry
 from spark_bulk.source.model.key_ranges import ALL_KEYS, KeyRange, prefix_range
-from spark_bulk.source.table.index_file import ClosedIndexFile
+from spark_bulk.source.table.closed_index_file import ClosedIndexFile
 
 Row = tuple[bytes, bytes, int, int]
 """Key, value, version, expiry."""

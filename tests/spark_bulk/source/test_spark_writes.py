@@ -17,7 +17,7 @@ from kit.deadlines import patience_s
 from kit.spark.sparks import SparkTable, failure
 
 from duramen.blocking import Database, Table
-from spark_bulk.source.model.place import all_bounds, find_table
+from spark_bulk.source.model.table_place import all_bounds, find_table
 
 pytestmark = [
     pytest.mark.spark,

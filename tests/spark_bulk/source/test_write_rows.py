@@ -24,7 +24,7 @@ from log_tier.model.record import (
     Expiry,
     Operation,
 )
-from spark_bulk.source.writes.rows import OPERATIONS, check_write_schema, drafts
+from spark_bulk.source.writes.drafted_rows import OPERATIONS, check_write_schema, drafts
 
 Record = tuple[str, bytes, bytes, int, int]
 """Operation, key, value, expiry's kind, expiry."""

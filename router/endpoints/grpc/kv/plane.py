@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable
 
-from router.data.gather.reads import ReadCoalescer
-from router.data.gather.session import NoSession
+from router.data.gather.read_coalescer import ReadCoalescer
+from router.data.gather.seen_offsets import NoSession
 from router.data.gather.write_coalescer import WriteCoalescer
 from router.data.seam import Connection
 

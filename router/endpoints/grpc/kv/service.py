@@ -15,8 +15,8 @@ from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, partition_id
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
+from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
-from log_tier.rpc.streams import OpenStreams
 from log_tier.rpc.time_left import time_left_s
 from router.data.freshness import Freshness
 from router.data.gather.pending_calls import CallOutcome
@@ -36,7 +36,7 @@ from router.endpoints.grpc.kv.scans import scan_pages
 from router.endpoints.grpc.kv.watches import watch_changes
 from router.proto import kv_pb2 as kv
 from router.proto import kv_pb2_grpc
-from serving_tier.node.load import Load
+from serving_tier.node.node_load import Load
 
 __all__ = ["GET_MANY_KEYS_MAX", "KVService"]
 

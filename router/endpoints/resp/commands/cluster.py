@@ -16,7 +16,7 @@ from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import SLOTS, slot_of, slots_of_partition
 from router.endpoints.resp.command_spec import async_command, sync_command
 from router.endpoints.resp.context import CommandContext, NodeAddress
-from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.replies import Problem, Simple
 

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 from log_tier.model.record import VALUE_BYTES_MAX
 from router.endpoints.resp.commands.keys import due_ms
-from router.endpoints.resp.data.views import Each, Overlay
+from router.endpoints.resp.data.key_views import Each, Overlay
 from router.endpoints.resp.wire.arguments import strict_integer
 from router.endpoints.resp.wire.replies import OK_STATUS, Problem, Simple
 from serving_tier.fold.entry import NEVER

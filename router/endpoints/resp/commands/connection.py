@@ -11,10 +11,10 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.tokens import Token
 from router.endpoints.resp.command_spec import async_command, sync_command
 from router.endpoints.resp.context import CommandContext
-from router.endpoints.resp.data.tables import DEFAULT_TABLE, name_of
+from router.endpoints.resp.data.served_tables import DEFAULT_TABLE, name_of
 from router.endpoints.resp.wire.arguments import SYNTAX, check_options, shown, strict_integer, text_of
+from router.endpoints.resp.wire.error_replies import problem_of, wrong_arity
 from router.endpoints.resp.wire.limits import CONNECTIONS_MAX
-from router.endpoints.resp.wire.problems import problem_of, wrong_arity
 from router.endpoints.resp.wire.replies import Problem, Simple
 
 __all__ = [

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from router.endpoints.resp.command_spec import change_command
-from router.endpoints.resp.data.views import View
+from router.endpoints.resp.data.key_views import View
 from router.endpoints.resp.wire.arguments import integer, long_double, long_double_sum
 from router.endpoints.resp.wire.replies import Problem
 from serving_tier.fold.entry import NEVER

@@ -14,10 +14,10 @@ from router.data.freshness import FreshnessLevel
 from router.endpoints.resp.command_spec import async_command, read_command, sync_command
 from router.endpoints.resp.commands.strings import set_options
 from router.endpoints.resp.context import CommandContext
+from router.endpoints.resp.data.key_views import DraftRecord, View, known_version
 from router.endpoints.resp.data.reads import check_keys
-from router.endpoints.resp.data.views import DraftRecord, View, known_version
 from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
-from router.endpoints.resp.wire.problems import problem_of
+from router.endpoints.resp.wire.error_replies import problem_of
 from router.endpoints.resp.wire.replies import Problem, Simple
 from serving_tier.fold.entry import NEVER
 

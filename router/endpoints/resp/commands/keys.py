@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from router.endpoints.resp.command_spec import CommandSpec, change_command, read_command
-from router.endpoints.resp.data.views import View
+from router.endpoints.resp.data.key_views import View
 from router.endpoints.resp.wire.arguments import check_options, expiry_problem, integer, shown, text_of
 from router.endpoints.resp.wire.replies import Problem, Simple
 from serving_tier.fold.entry import NEVER

@@ -34,7 +34,7 @@ from router.data.requests import WritePart
 from router.endpoints.resp.command_spec import async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.wire.arguments import integer, text_of
-from router.endpoints.resp.wire.problems import problem_of
+from router.endpoints.resp.wire.error_replies import problem_of
 from router.endpoints.resp.wire.replies import Problem, Simple
 
 __all__ = ["SPECS", "read", "wait_applied", "write"]

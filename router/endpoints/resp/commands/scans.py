@@ -19,7 +19,7 @@ from router.data.requests import ScanRequest, ScanResult
 from router.data.scan import SCAN_LIMIT_MAX
 from router.endpoints.resp.command_spec import async_command
 from router.endpoints.resp.context import CommandContext
-from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.wire.arguments import SYNTAX, check_options, integer, text_of
 from router.endpoints.resp.wire.limits import KEYS_REPLY_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.patterns import Glob

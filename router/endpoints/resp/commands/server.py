@@ -19,7 +19,7 @@ from router.endpoints.resp.command_spec import CommandSpec, async_command, sync_
 from router.endpoints.resp.commands.connection import COMPATIBLE_WITH
 from router.endpoints.resp.commands.descriptions import described, documented
 from router.endpoints.resp.context import CommandContext
-from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS, ServedTable
+from router.endpoints.resp.data.served_tables import DEFAULT_TABLE, NUMBERS, ServedTable
 from router.endpoints.resp.wire.arguments import SYNTAX, check_options, integer, text_of
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import Problem

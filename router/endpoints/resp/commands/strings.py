@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from log_tier.model.record import VALUE_BYTES_MAX, Expiry, Operation, attribute_of
 from router.endpoints.resp.command_spec import blind_command, change_command, read_command
-from router.endpoints.resp.data.views import DraftRecord, View
+from router.endpoints.resp.data.key_views import DraftRecord, View
 from router.endpoints.resp.wire.arguments import SYNTAX, check_options, expiry_time, integer
+from router.endpoints.resp.wire.error_replies import wrong_arity
 from router.endpoints.resp.wire.limits import MGET_BYTES_MAX
-from router.endpoints.resp.wire.problems import wrong_arity
 from router.endpoints.resp.wire.replies import OK_STATUS, Problem, Simple
 from serving_tier.fold.entry import NEVER
 

@@ -17,11 +17,12 @@ from typing import Any, Final, NamedTuple
 from log_tier.model.identifiers import Offset, Partition
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec, async_command, sync_command
 from router.endpoints.resp.context import CommandContext
+from router.endpoints.resp.data.key_views import DataCommand, Overlay, View
 from router.endpoints.resp.data.reads import check_keys
-from router.endpoints.resp.data.rounds.jobs import EXECUTION_S
-from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import DataCommand, Overlay, View
+from router.endpoints.resp.data.rounds.queued_commands import EXECUTION_S
+from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.wire.arguments import text_of
+from router.endpoints.resp.wire.error_replies import CROSS_SLOT
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import (
     AT_ONCE_KEYS_MAX,
@@ -29,7 +30,6 @@ from router.endpoints.resp.wire.limits import (
     TRANSACTION_KEYS_MAX,
     WATCHED_KEYS_MAX,
 )
-from router.endpoints.resp.wire.problems import CROSS_SLOT
 from router.endpoints.resp.wire.replies import Problem, Simple
 
 __all__ = ["SPECS", "begin", "discard", "enqueue", "execute", "multi", "unwatch", "watch"]

@@ -21,8 +21,8 @@ from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.columns import EACH
 from router.endpoints.resp.commands.command_table import find_command
-from router.endpoints.resp.data.rounds.jobs import Receiver
-from router.endpoints.resp.data.views import DataCommand, Each
+from router.endpoints.resp.data.key_views import DataCommand, Each
+from router.endpoints.resp.data.rounds.queued_commands import Receiver
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.replies import encode, encode_many
 

@@ -17,11 +17,11 @@ from typing import Final
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
-from router.endpoints.resp.connection.context import ConnectionContext
+from router.endpoints.resp.connection.connection_context import ConnectionContext
 from router.endpoints.resp.connection.pipeline import runs_in_a_round
 from router.endpoints.resp.connection.runs import GetRuns
 from router.endpoints.resp.connection.slow_path import write_plain
-from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import UNANSWERED_MAX
 from router.endpoints.resp.wire.replies import OK

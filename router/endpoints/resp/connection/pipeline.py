@@ -25,16 +25,16 @@ from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.connection.command_runs import READS_ALONE, RunReplies, gather
-from router.endpoints.resp.connection.context import ConnectionContext
+from router.endpoints.resp.connection.connection_context import ConnectionContext
 from router.endpoints.resp.connection.slow_path import AT_ONCE_PARTITIONS_MAX, looks, shares_of, sum_of
+from router.endpoints.resp.data.key_views import DataCommand
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.rounds.command_run import CommandRun
-from router.endpoints.resp.data.rounds.jobs import QueuedCommand, Receiver
-from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import DataCommand
+from router.endpoints.resp.data.rounds.queued_commands import QueuedCommand, Receiver
+from router.endpoints.resp.data.served_tables import ServedTable
+from router.endpoints.resp.wire.error_replies import BAD_KEY, CROSS_SLOT
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, OUTPUT_BYTES_MAX, RUNNING_BYTES_MAX, RUNNING_MAX
-from router.endpoints.resp.wire.problems import BAD_KEY, CROSS_SLOT
 from router.endpoints.resp.wire.replies import encode, encode_large, is_large
 from router.endpoints.resp.wire.reply_queue import PendingReply
 

@@ -12,13 +12,13 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.record import EXPIRY_SHIFT, GROUPED, KEY_BYTES_MAX, PLAIN_PUT, Expiry
 from router.endpoints.resp.command_spec import CommandSpec
-from router.endpoints.resp.connection.context import ConnectionContext
+from router.endpoints.resp.connection.connection_context import ConnectionContext
+from router.endpoints.resp.data.key_views import DataCommand, DraftRecord, ReadOnlyView
 from router.endpoints.resp.data.reads import check_keys
-from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import DataCommand, DraftRecord, ReadOnlyView
+from router.endpoints.resp.data.served_tables import ServedTable
+from router.endpoints.resp.wire.error_replies import CROSS_SLOT, wrong_arity
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
-from router.endpoints.resp.wire.problems import CROSS_SLOT, wrong_arity
 from router.endpoints.resp.wire.replies import encode, encode_large, is_large
 from router.endpoints.resp.wire.reply_queue import Slot
 

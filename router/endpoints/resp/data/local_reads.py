@@ -1,7 +1,7 @@
 """Reads at once: from an index of this machine, where it is fresh enough, with nothing awaited.
 
-The table may be one whose replicas are in this process (`tables.py`), or the one that a reader process sees of it
-(`router/endpoints/resp/readers/reader_table.py`): what is asked of either is `ReadableTable`.
+The table may be one whose replicas are in this process (`served_tables.py`), or the one that a reader process sees of
+it (`router/endpoints/resp/readers/reader_table.py`): what is asked of either is `ReadableTable`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KEYS_KNOWN_MAX: Final = MGET_BYTES_MAX // REPLY_BYTES_MAX
 
 
 class ReadableIndex(Protocol):
-    """What is read of an index. See `serving_tier.index.lmdb.reads`."""
+    """What is read of an index. See `serving_tier.index.lmdb.lmdb_reads`."""
 
     @property
     def applied(self) -> Offset: ...

@@ -38,7 +38,7 @@ from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.record import EXPIRY_SHIFT, OPERATION_MASK, PLAIN_PUT, Expiry, Operation
 from router.data.requests import WatchEvent
 from router.data.seam import DataPlane
-from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS, ServedTables
+from router.endpoints.resp.data.served_tables import DEFAULT_TABLE, NUMBERS, ServedTables
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.patterns import Glob
 from router.endpoints.resp.wire.replies import Problem, Push, encode

@@ -14,9 +14,9 @@ from router.data.freshness import Freshness, ReadDecision, decide, may_answer
 from router.data.requests import ReadPart
 from router.data.seam import DataPlane
 from router.endpoints.resp.data.local_reads import LocalReads, by_partition, entries_of
-from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.served_tables import ServedTable
+from router.endpoints.resp.wire.error_replies import BAD_KEY
 from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, MGET_BYTES_MAX, REQUEST_TIMEOUT_S
-from router.endpoints.resp.wire.problems import BAD_KEY
 from serving_tier.fold.entry import LiveEntry
 from serving_tier.index.lmdb.index_file import OPENING_ITEMS
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex

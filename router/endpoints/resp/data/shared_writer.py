@@ -23,14 +23,14 @@ from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError, Rejected, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from router.data.gather.batch_builder import BatchBuilder
+from router.data.gather.batch_progress import BatchProgress
 from router.data.gather.columns_builder import ColumnsBuilder
-from router.data.gather.progress import BatchProgress
 from router.data.gather.rounds import Rules
-from router.data.gather.writes import WriteGatherer
+from router.data.gather.write_gatherer import WriteGatherer
 from router.data.requests import WriteResult
 from router.data.seam import Connection
-from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import DraftRecord
+from router.endpoints.resp.data.key_views import DraftRecord
+from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 
 __all__ = ["RESP_RULES", "SharedWriter", "WriteWaiter"]

@@ -24,16 +24,16 @@ from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.connection.fast_path import TURN
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.runs import GetRuns
+from router.endpoints.resp.data.key_views import ReadOnlyView
 from router.endpoints.resp.data.reads import check_keys
-from router.endpoints.resp.data.views import ReadOnlyView
 from router.endpoints.resp.readers.reader_state import ReaderState
 from router.endpoints.resp.readers.reader_table import ReaderTable
 from router.endpoints.resp.readers.upstream import UpstreamConnection, has_one_line, packed
+from router.endpoints.resp.wire.error_replies import problem_of
 from router.endpoints.resp.wire.fallback_parser import ProtocolError, RespCommand
 from router.endpoints.resp.wire.fence import ConnectionState, Fences, first_question, new_secret, next_question
 from router.endpoints.resp.wire.framing import RequestStream, lone_get
 from router.endpoints.resp.wire.limits import BACKLOG_BYTES_MAX, OUTPUT_PAUSE_BYTES
-from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import NULL, Problem, encode
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
 

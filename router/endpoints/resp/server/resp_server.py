@@ -20,7 +20,7 @@ from router.data.seam import Connection
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.commands.command_table import COMMANDS
 from router.endpoints.resp.connection.client import Client
-from router.endpoints.resp.connection.context import AdmittedClient
+from router.endpoints.resp.connection.connection_context import AdmittedClient
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.context import CommandContext, NodeAddress
 from router.endpoints.resp.data.cursors import Cursors
@@ -28,9 +28,9 @@ from router.endpoints.resp.data.freshness_page import FreshnessPages
 from router.endpoints.resp.data.native_batches import NativeBatches
 from router.endpoints.resp.data.notifications import Notifications
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.changes import CommandRounds
+from router.endpoints.resp.data.rounds.command_rounds import CommandRounds
+from router.endpoints.resp.data.served_tables import ServedTable, ServedTables
 from router.endpoints.resp.data.shared_writer import SharedWriter
-from router.endpoints.resp.data.tables import ServedTable, ServedTables
 from router.endpoints.resp.data.value_cache import CacheBudget
 from router.endpoints.resp.readers.reader_state import UPSTREAM_SOCKET, ReaderTask
 from router.endpoints.resp.server.peers import Peers

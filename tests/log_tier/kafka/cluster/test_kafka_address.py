@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from log_tier.kafka.cluster.address import KafkaAddress, check_kafka_name
+from log_tier.kafka.cluster.kafka_address import KafkaAddress, check_kafka_name
 from log_tier.model.errors import InvalidName, InvalidRequest
 
 

@@ -11,7 +11,7 @@ from kit.deadlines import within
 from log_tier.model.errors import Disconnected, DuramenError, LimitExceeded, ReplicaBehind
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
-from router.data.gather.reads import ReadCoalescer
+from router.data.gather.read_coalescer import ReadCoalescer
 from router.data.requests import ReadPart, ReadResult
 
 ZERO: Final = Partition(0)

@@ -32,7 +32,7 @@ from log_tier.model.errors import (
     WriteUnknown,
 )
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
-from router.data.gather.progress import BatchProgress, Fate
+from router.data.gather.batch_progress import BatchProgress, Fate
 from router.data.gather.rounds import BatchRounds, Rules
 from router.data.requests import WriteOutcome, WriteResult
 

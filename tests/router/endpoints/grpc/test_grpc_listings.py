@@ -25,7 +25,7 @@ from router.admin.answers import jobs, listing, plans, versions
 from router.admin.messages import start_request
 from router.admin.planners import upkeep
 from router.admin.verbs import TakeSnapshots
-from router.data import tables as tables_of_the_log
+from router.data import catalog_tables as tables_of_the_log
 from router.data import watch
 from router.endpoints.grpc import services
 from router.proto import admin_pb2, keyvalue_pb2, tables_pb2

@@ -12,7 +12,7 @@ from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.table_ref import TableRef
 from router.data.requests import PartitionDescription, TableDescription
 from router.endpoints.resp.commands.server import dbsize, wait
-from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.data.value_cache import CacheBudget
 from router.membership.views import ReplicaView
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kit.resp.raw_client import Raw, RawError, Status
 
-from router.endpoints.resp.data.rounds.jobs import with_versions
-from router.endpoints.resp.data.views import PendingVersion
+from router.endpoints.resp.data.key_views import PendingVersion
+from router.endpoints.resp.data.rounds.queued_commands import with_versions
 
 SYNTAX = RawError("ERR syntax error")
 

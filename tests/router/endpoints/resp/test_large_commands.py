@@ -16,7 +16,7 @@ from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
 from router.endpoints.resp.commands import server as commands
-from router.endpoints.resp.data.views import Overlay, ReadOnlyView
+from router.endpoints.resp.data.key_views import Overlay, ReadOnlyView
 from router.endpoints.resp.server.sockets import RespSettings
 from router.endpoints.resp.wire import replies
 from router.endpoints.resp.wire.limits import ARGUMENTS_MAX, AT_ONCE_KEYS_MAX, TRANSACTION_KEYS_MAX

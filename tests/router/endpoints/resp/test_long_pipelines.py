@@ -23,7 +23,7 @@ from router.endpoints.resp.server.sockets import RespSettings
 from router.endpoints.resp.wire.fallback_parser import FallbackParser
 from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
-from serving_tier.index.lmdb.reads import LmdbReads
+from serving_tier.index.lmdb.lmdb_reads import LmdbReads
 
 CAMPAIGN = bool(os.environ.get("DURAMEN_CAMPAIGN"))
 

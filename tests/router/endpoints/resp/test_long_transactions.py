@@ -11,7 +11,7 @@ from kit.resp.loop_turns import LoopTurns
 from kit.resp.raw_client import Raw, Status, packed
 from kit.resp.server_thread import ServerThread
 
-from router.endpoints.resp.data.rounds import jobs, partition_executor
+from router.endpoints.resp.data.rounds import partition_executor, queued_commands
 from router.endpoints.resp.server.sockets import RespSettings
 
 OK = Status("OK")
@@ -35,7 +35,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return run(*args, **how)
 
     monkeypatch.setattr(partition_executor, "execute", noted)
-    monkeypatch.setattr(jobs, "EXECUTION_S", 0.0)
+    monkeypatch.setattr(queued_commands, "EXECUTION_S", 0.0)
     return ran
 
 
@@ -110,7 +110,7 @@ def test_replies_that_name_no_key_are_not_searched_for_offsets(
     alone: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     described = [packed("COMMAND"), packed("COMMAND", "DOCS"), packed("COMMAND", "LIST")]
-    with alone.connect() as raw, LoopTurns(alone, monkeypatch, jobs, "with_versions") as counted:
+    with alone.connect() as raw, LoopTurns(alone, monkeypatch, queued_commands, "with_versions") as counted:
         replies = executed(raw, *described, packed("SET", "k", "v"), packed("DURAMEN.GETV", "k"), *described)
         assert replies[3:5] == [OK, [b"v", raw.call("DURAMEN.GETV", "k")[1]]]
         assert replies[:3] == replies[5:] == [raw.call("COMMAND"), raw.call("COMMAND", "DOCS"), replies[2]]

@@ -16,7 +16,7 @@ from kit.deadlines import patience_s, wait_until
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
-from router.endpoints.resp.data import tables
+from router.endpoints.resp.data import served_tables
 from router.endpoints.resp.data.cursors import Cursors
 from router.endpoints.resp.data.shared_writer import RESP_RULES
 from router.endpoints.resp.server import resp_server as server_module
@@ -233,4 +233,4 @@ def test_cursors_are_remembered_so_far(raw: Raw, server: ServerThread, monkeypat
 def test_the_limits_fit_together() -> None:
     assert limits.BULK_BYTES_MAX < limits.COMMAND_BYTES_MAX <= limits.OUTPUT_BYTES_MAX
     assert limits.OUTPUT_PAUSE_BYTES < limits.OUTPUT_BYTES_MAX
-    assert tables.NUMBERS == 16
+    assert served_tables.NUMBERS == 16

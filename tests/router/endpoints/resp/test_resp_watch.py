@@ -15,7 +15,7 @@ from kit.resp.raw_client import Raw, Status, packed
 from kit.resp.server_thread import ServerThread
 
 from log_tier.model.identifiers import Partition, PartitionId
-from router.endpoints.resp.data.rounds import jobs
+from router.endpoints.resp.data.rounds import queued_commands
 
 OK = Status("OK")
 QUEUED = Status("QUEUED")
@@ -122,7 +122,7 @@ def test_made_and_deleted_in_the_same_round_aborts(
     alone: ServerThread, pair: tuple[Raw, Raw], key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one round the key is seen to have changed, though it is absent again."""
-    monkeypatch.setattr(jobs, "EXECUTION_S", patience_s(20))  # a pause of this machine ends no round
+    monkeypatch.setattr(queued_commands, "EXECUTION_S", patience_s(20))  # a pause of this machine ends no round
     watcher, other = pair
     assert watcher.call("WATCH", key) == OK
     together(

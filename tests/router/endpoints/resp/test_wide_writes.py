@@ -13,7 +13,7 @@ from kit.resp.loop_turns import LoopTurns
 from kit.resp.server_thread import ServerThread
 
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
-from router.endpoints.resp.data.rounds.changes import CommandRounds
+from router.endpoints.resp.data.rounds.command_rounds import CommandRounds
 from router.endpoints.resp.server.sockets import RespSettings
 
 PARTITIONS: Final = 160

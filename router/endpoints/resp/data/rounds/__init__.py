@@ -12,7 +12,7 @@ connection's in its order. A round takes what is queued, reads the keys of all o
 What holds:
 
 - C1 An executor runs a connection's commands in their order: a command is in no round before one that came earlier,
-     and a group (`jobs.py`) takes effect with all of the connection's commands of its round, or with none.
+     and a group (`queued_commands.py`) takes effect with all of the connection's commands of its round, or with none.
 - C2 A reply leaves when its group is on stable storage and has been judged: nobody is shown what could still be lost.
      What a round has changed is known to nobody but the round; others read the index, which follows the log.
 - C3 What a command has read still holds where its group takes effect (I6): the log decides, every replica alike. Where
@@ -32,6 +32,6 @@ groups of one batch.
 The executors of several partitions know nothing of each other: a pipeline's commands take effect in their order in each
 partition, as if each were a Redis server of its own.
 
-Reading order: `jobs.py` (commands and their groups), `command_run.py` (many as one job), `partition_executor.py`
-(a round), `changes.py` (the executors of all partitions, and whose round is next).
+Reading order: `queued_commands.py` (commands and their groups), `command_run.py` (many as one job),
+`partition_executor.py` (a round), `command_rounds.py` (the executors of all partitions, and whose round is next).
 """

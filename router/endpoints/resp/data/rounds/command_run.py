@@ -6,7 +6,8 @@ jobs are. Where all of them are of one kind, they are executed in columns (`Each
 is a way of executing commands, and has no meaning of its own.
 
 A run is tried once as a whole. Where the log rejects its group, where nobody knows what became of it, or where it is
-too large, its commands are **taken out**: each goes on as a job by itself, by the rules for those (`jobs.py`).
+too large, its commands are **taken out**: each goes on as a job by itself, by the rules for those
+(`queued_commands.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from copy import copy
 from typing import Any, Protocol
 
 from log_tier.model.errors import DuramenError
-from router.endpoints.resp.data.rounds.jobs import Owner, QueuedCommand, Receiver, with_versions
-from router.endpoints.resp.data.views import DataCommand, Each, Overlay
+from router.endpoints.resp.data.key_views import DataCommand, Each, Overlay
+from router.endpoints.resp.data.rounds.queued_commands import Owner, QueuedCommand, Receiver, with_versions
 from router.endpoints.resp.wire.replies import Problem
 
 __all__ = ["CommandRun", "RunReceiver"]

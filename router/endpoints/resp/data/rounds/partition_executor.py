@@ -21,11 +21,11 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from router.data.freshness import Freshness
+from router.endpoints.resp.data.key_views import TooLongForATurn
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.jobs import Group, Owner, QueuedCommand, Ran, Work, execute
+from router.endpoints.resp.data.rounds.queued_commands import Group, Owner, QueuedCommand, Ran, Work, execute
+from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.data.shared_writer import SharedWriter
-from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import TooLongForATurn
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, REQUEST_TIMEOUT_S
 from serving_tier.fold.entry import LiveEntry
 

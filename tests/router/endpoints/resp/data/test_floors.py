@@ -26,7 +26,7 @@ from log_tier.model.tokens import Token
 from router.data.direct_reads import NOT_FRESH
 from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.data.floors import Floors
-from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.served_tables import ServedTable
 
 OK = Status("OK")
 DEADLINE_S = 20.0

@@ -18,14 +18,14 @@ from log_tier.model.identifiers import Partition
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.endpoints.resp.commands.counters import incr
+from router.endpoints.resp.data.key_views import View
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds import jobs
-from router.endpoints.resp.data.rounds.changes import CommandRounds
-from router.endpoints.resp.data.rounds.jobs import EXECUTION_S, Group, Work, groups_of
+from router.endpoints.resp.data.rounds import queued_commands
+from router.endpoints.resp.data.rounds.command_rounds import CommandRounds
+from router.endpoints.resp.data.rounds.queued_commands import EXECUTION_S, Group, Work, groups_of
+from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.data.shared_writer import SharedWriter
-from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.value_cache import CacheBudget
-from router.endpoints.resp.data.views import View
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
 
 ZERO, ONE = Partition(0), Partition(1)
@@ -77,7 +77,7 @@ async def test_a_round_has_its_time_behind_the_grouping(endpoint: Endpoint, monk
         grouped.append(len(jobs))
         return groups_of(jobs)
 
-    monkeypatch.setattr(jobs, "groups_of", slowly)
+    monkeypatch.setattr(queued_commands, "groups_of", slowly)
     # A clock that only a grouping advances.
     endpoint.now_s = lambda: float(len(grouped))
     owners = [StallingSender() for _ in range(5)]
@@ -103,7 +103,7 @@ async def test_what_a_round_takes_follows_what_the_last_one_managed(
         now_s += 2 * EXECUTION_S
         return incr(view, args)
 
-    monkeypatch.setattr(jobs, "groups_of", counted)
+    monkeypatch.setattr(queued_commands, "groups_of", counted)
     endpoint.now_s = lambda: now_s
     keys, owners, count = (endpoint.keys[ZERO],), [StallingSender() for _ in range(4)], 40
     async with within(20):

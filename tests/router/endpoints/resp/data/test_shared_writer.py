@@ -28,10 +28,10 @@ from log_tier.model.record import Condition, Operation, attribute_of
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import ReadPart, WritePart
+from router.endpoints.resp.data.key_views import DraftRecord
+from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.data.shared_writer import RESP_RULES, SharedWriter
-from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.value_cache import CacheBudget
-from router.endpoints.resp.data.views import DraftRecord
 
 ZERO = Partition(0)
 

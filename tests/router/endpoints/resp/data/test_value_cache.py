@@ -18,7 +18,7 @@ from log_tier.model.record import Operation
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.data.value_cache import REPLY_BYTES_MAX, CacheBudget, ValueCache
 from router.endpoints.resp.wire.replies import NULL
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex

@@ -18,10 +18,10 @@ from log_tier.model.record import Condition, Operation, attribute_of
 from log_tier.model.table_ref import TableRef
 from router.data.gather.columns_builder import ColumnsBuilder
 from router.data.requests import OutcomesPart, WritePart, WriteResult
+from router.endpoints.resp.data.key_views import DraftRecord
+from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.data.shared_writer import RESP_RULES, SharedWriter
-from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.value_cache import CacheBudget
-from router.endpoints.resp.data.views import DraftRecord
 
 PARTITIONS: Final = 1000
 PLACE: Final = Offset(7)

@@ -29,7 +29,7 @@ from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.table_ref import TableRef
 from router.data.gather.pending_calls import PendingCalls
 from router.data.gather.read_rounds import NextStep, ReadRounds, ReadRules, ReadTerms, next_step
-from router.data.gather.session import SeenOffsets
+from router.data.gather.seen_offsets import SeenOffsets
 from router.data.requests import ReadPart, ReadResult
 from router.data.seam import DataPlane
 

@@ -287,7 +287,9 @@ _new_entry: Final[Callable[[tuple[bytes, int, int]], LiveEntry]] = partial(tuple
 
 
 class PendingVersion(int):
-    """In a reply: the version that the n-th write of the group will get; `rounds/jobs.py` replaces it by the offset."""
+    """In a reply: the version that the n-th write of the group will get; `rounds/queued_commands.py` replaces it by the
+    offset.
+    """
 
 
 def known_version(entry: LiveEntry) -> int:

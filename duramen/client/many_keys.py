@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from duramen.client.context import ClientContext
+from duramen.client.model.call_records import check_key, check_value, record_of
 from duramen.client.model.consistency import Asked
-from duramen.client.model.requests import check_key, check_value, record_of
 from log_tier.model.batch import Columns
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, Partition

@@ -23,14 +23,14 @@ from typing import Final, NamedTuple
 
 from duramen.client.context import ClientContext
 from duramen.client.lookup import TableLookup
-from duramen.client.model.requests import check_key, check_value
+from duramen.client.model.call_records import check_key, check_value
 from duramen.client.model.results import ManyDone
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DatabaseForked, DuramenError, InvalidRequest, WriteUnknown
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
-from router.data.gather.progress import may_be_written
+from router.data.gather.batch_progress import may_be_written
 from router.data.outcomes import write_unknown
 from router.data.requests import WritePart, WriteResult
 

@@ -17,7 +17,7 @@ from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.errors import DeadlineExceeded, DuramenError, WriteUnknown
 from log_tier.model.identifiers import PartitionId
 from router.data.gather.batch_builder import BatchBuilder, C
-from router.data.gather.progress import Fate, place_in
+from router.data.gather.batch_progress import Fate, place_in
 from router.data.gather.rounds import BatchRounds, Rules, T
 from router.data.outcomes import outcome_unknown
 from router.data.requests import OutcomesPart, WritePart, WriteResult

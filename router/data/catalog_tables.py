@@ -39,9 +39,9 @@ from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, TableId,
 from log_tier.model.log import Log, Topic
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
+from router.data.change_retention import change_retention, check_log_keeps
 from router.data.in_time import in_time
 from router.data.requests import ReadPart, ReadResult
-from router.data.retention import change_retention, check_log_keeps
 
 __all__ = ["REF_ITEMS", "REPLICAS_DEFAULT_MAX", "CatalogTables", "listed", "without_absent"]
 
@@ -207,7 +207,7 @@ class CatalogTables:
         return topic
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None) -> TableEntry:
-        """Change how much of its log a table keeps; see `router.data.retention.change_retention`."""
+        """Change how much of its log a table keeps; see `router.data.change_retention.change_retention`."""
         table = await self.find(name)
         return await self._carried_through(change_retention(self._catalog, self._log, table, ms=ms, size=size))
 

@@ -9,11 +9,11 @@ from log_tier.model.identifiers import Offset
 from log_tier.model.tokens import Token
 from router.data.freshness import Freshness, FreshnessLevel
 from router.endpoints.resp.command_spec import CommandSpec
-from router.endpoints.resp.connection.context import ConnectionOwner
-from router.endpoints.resp.data.tables import DEFAULT_TABLE, ServedTable
+from router.endpoints.resp.connection.connection_context import ConnectionOwner
+from router.endpoints.resp.data.served_tables import DEFAULT_TABLE, ServedTable
+from router.endpoints.resp.wire.error_replies import problem_of
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.fence import ConnectionState
-from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import NULL, Problem
 
 __all__ = ["RespSession"]

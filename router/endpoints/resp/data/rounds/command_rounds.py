@@ -10,12 +10,12 @@ from typing import Any
 from log_tier.concurrency.clocks import Clock
 from log_tier.model.errors import ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
+from router.endpoints.resp.data.key_views import DataCommand
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.jobs import EXECUTION_S, Owner, QueuedCommand, Work
 from router.endpoints.resp.data.rounds.partition_executor import PartitionExecutor
+from router.endpoints.resp.data.rounds.queued_commands import EXECUTION_S, Owner, QueuedCommand, Work
+from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.data.shared_writer import SharedWriter
-from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import DataCommand
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
 
 __all__ = ["CommandRounds"]

@@ -23,7 +23,7 @@ from serving_tier.names import VERSION_FILE
 from serving_tier.snapshots.install import check_identity, receiving
 from serving_tier.snapshots.local_disk import Folders
 from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
-from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 from serving_tier.versions.manifest import VERSION_BYTES_MAX, VersionManifest, format_version, parse_version
 
 __all__ = ["VersionStore"]

@@ -24,7 +24,7 @@ from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import CONDITION_SHIFT, EXPIRY_SHIFT, GROUPED, PLAIN_PUT, Condition, Expiry, Operation
-from router.endpoints.resp.data.views import APPENDED, DataCommand, Overlay, PendingVersion
+from router.endpoints.resp.data.key_views import APPENDED, DataCommand, Overlay, PendingVersion
 from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem, size_of
 from serving_tier.fold.entry import NEVER, LiveEntry
 

@@ -58,7 +58,7 @@ def local_session(app: str, *, master: str | None = None, progress: bool = False
     try:
         from pyspark.sql import SparkSession
 
-        from spark_bulk.runtime.failures import one_line_failures
+        from spark_bulk.runtime.spark_failures import one_line_failures
     except ImportError as error:
         raise InvalidRequest(f"Spark is not installed here: pip install 'duramen[spark]' ({error})") from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

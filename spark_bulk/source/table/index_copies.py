@@ -47,11 +47,11 @@ from serving_tier.snapshots.contents import FileCheck, pieces_of
 from serving_tier.snapshots.install import check_copy, check_identity, install_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.peer_copy import install_copy
+from serving_tier.snapshots.snapshot_store import SnapshotStore
 from serving_tier.snapshots.source_plan import Choice, Goal, Offered, SourcePlan, plan_sources
-from serving_tier.snapshots.store import SnapshotStore
 from serving_tier.snapshots.store_url import open_place
 from spark_bulk.runtime.work_folder import work_folder
-from spark_bulk.source.model.place import PeerAddress, TablePlace, opened_log
+from spark_bulk.source.model.table_place import PeerAddress, TablePlace, opened_log
 
 __all__ = ["REPLAY_CHEAP", "IndexCopy", "WantedCopy", "batches_until", "open_index_copy", "plan_of"]
 

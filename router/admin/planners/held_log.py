@@ -5,7 +5,7 @@ from __future__ import annotations
 from log_tier.model.identifiers import PartitionId
 from router.admin.planners.cluster_view import Situation
 from router.membership.views import ReportedState
-from serving_tier.jobs.retention import trim_limit
+from serving_tier.jobs.trim_limit import trim_limit
 
 __all__ = ["held_by"]
 

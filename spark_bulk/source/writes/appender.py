@@ -23,8 +23,8 @@ from log_tier.model.errors import WriteUnknown
 from log_tier.model.identifiers import Partition, PartitionId, TableId
 from log_tier.model.log import Appended, Log
 from log_tier.model.record import PLAIN_PUT
+from spark_bulk.source.writes.drafted_rows import Drafted
 from spark_bulk.source.writes.identities import TaskIdentity
-from spark_bulk.source.writes.rows import Drafted
 
 __all__ = ["AppendLimits", "Appender"]
 

@@ -10,15 +10,15 @@ from typing import Any, Final
 import pyarrow as pa
 
 from log_tier.model.identifiers import NOTHING, Offset, Partition
+from spark_bulk.export.export_place import ExportPlace
 from spark_bulk.export.manifest import ExportFile
-from spark_bulk.export.place import ExportPlace
 from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.log.feed import FeedPart, read_feed
 from spark_bulk.source.model.columns import typed
 from spark_bulk.source.model.options import TextForm
 from spark_bulk.source.model.steps import stepped
-from spark_bulk.source.table.copies import WantedCopy, open_index_copy
-from spark_bulk.source.table.index_file import ClosedIndexFile, Rows
+from spark_bulk.source.table.closed_index_file import ClosedIndexFile, Rows
+from spark_bulk.source.table.index_copies import WantedCopy, open_index_copy
 
 __all__ = ["OUTCOME_COLUMNS", "ExportOutcome", "ExportTarget", "export_content", "export_feed"]
 

@@ -21,15 +21,15 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.model.errors import DuramenError, InvalidRequest, InvalidToken, error_from_code
 from log_tier.model.tokens import Token
 from serving_tier.versions.manifest import VersionManifest, part_of
-from serving_tier.versions.store import VersionStore
+from serving_tier.versions.version_store import VersionStore
 from spark_bulk.build.bases import find_bases
 from spark_bulk.build.frame import ValueColumns, chosen_rows, placed_rows
 from spark_bulk.build.outcome import OUTCOME_COLUMNS, PartitionOutcome
 from spark_bulk.build.partition_build import BuildPlan, partition_builder
-from spark_bulk.build.rows import DUPLICATES, Duplicates
-from spark_bulk.runtime.failures import named_failures
+from spark_bulk.build.partition_rows import DUPLICATES, Duplicates
+from spark_bulk.runtime.spark_failures import named_failures
 from spark_bulk.runtime.waiting import wait_for
-from spark_bulk.source.model.place import TablePlace, find_table
+from spark_bulk.source.model.table_place import TablePlace, find_table
 
 __all__ = ["Built", "build_index", "build_rows", "commit", "plan_build"]
 
