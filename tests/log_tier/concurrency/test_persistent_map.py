@@ -49,6 +49,29 @@ def test_the_difference_of_two_states_is_what_changed_between_them() -> None:
     assert other.since(here) == ([], []), "of maps that do not share anything too"
 
 
+def test_a_map_that_grows_and_shrinks_past_the_size_of_one_shard() -> None:
+    drawn = random.Random(22)
+    here: PersistentMap[int, object] = PersistentMap()
+    model: dict[int, object] = {}
+    states = [(here, dict(model))]
+    for step in range(2000):
+        key, grows = drawn.randrange(120), (step // 400) % 2 == 0
+        if key in model and drawn.random() < (0.2 if grows else 0.8):
+            here = here.without(key)
+            del model[key]
+        else:
+            model[key] = object()
+            here = here.with_entry(key, model[key])
+        if step % 20 == 0:
+            states.append((here, dict(model)))
+    for one, then in states:
+        assert list(one.items()) == list(then.items())
+        other, later = drawn.choice(states)
+        changed, gone = other.since(one)
+        assert changed == [key for key, value in later.items() if then.get(key) is not value]
+        assert gone == [key for key in then if key not in later]
+
+
 def test_what_is_not_there() -> None:
     empty: PersistentMap[str, int] = PersistentMap()
     with pytest.raises(KeyError, match="absent"):
