@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, fields
 from typing import Any, Final
 
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, NodeEntry, SnapshotEntry, TableEntry, VersionEntry
@@ -17,13 +17,15 @@ __all__ = ["map_from_json", "map_to_json"]
 
 _FORMAT_VERSION: Final = 1
 
+_FIELDS: Final = {each: fields(each) for each in (NodeEntry, TableEntry, VersionEntry, SnapshotEntry, Job, Task)}
+
 
 def map_to_json(cluster: ClusterMap) -> bytes:
     """A map without its decisions, which only the fold needs. O(size of the map)."""
     document = {
         "v": _FORMAT_VERSION,
         "version": cluster.version,
-        "nodes": [asdict(node) for node in cluster.nodes.values()],
+        "nodes": [_row(node) for node in cluster.nodes.values()],
         "tables": [usual_left_out(table) for table in cluster.tables.values()],
         "jobs": [_job_row(job) for job in cluster.jobs.values()],
         "dropped": cluster.dropped,
@@ -58,11 +60,18 @@ def usual_left_out(entry: TableEntry | SnapshotEntry) -> dict[str, Any]:
     """The entry's fields without those that have their default. Fields with defaults were added later; an older
     process, which does not know them, can read the map as long as no table uses them.
     """
-    document = asdict(entry)
-    for each in fields(entry):
+    document = _row(entry)
+    for each in _FIELDS[type(entry)]:
         if each.default is not MISSING and document[each.name] == each.default:
             del document[each.name]
+    if "versions" in document:
+        document["versions"] = [_row(version) for version in document["versions"]]
     return document
+
+
+def _row(entry: Any) -> dict[str, Any]:
+    """Its fields by their names. `dataclasses.asdict` copies what they hold as well: ten times as dear."""
+    return {each.name: getattr(entry, each.name) for each in _FIELDS[type(entry)]}
 
 
 def _table(row: dict[str, Any]) -> TableEntry:
@@ -82,8 +91,7 @@ def _version(row: dict[str, Any]) -> VersionEntry:
 
 
 def _job_row(job: Job) -> dict[str, Any]:
-    row = {each.name: getattr(job, each.name) for each in fields(job)}
-    return {**row, "tasks": [asdict(task) for task in job.tasks]}
+    return {**_row(job), "tasks": [_row(task) for task in job.tasks]}
 
 
 def _job(row: dict[str, Any]) -> Job:
