@@ -25,6 +25,8 @@ __all__ = ["SimulatedServer", "SimulatedTransport"]
 _PORT: Final = ":7070"
 _WINDOW: Final = 8
 """So many messages of a stream are under way before its writer waits."""
+_READ_TOGETHER: Final = 4
+"""So many are read before the writer learns it."""
 
 _GRACE_S: Final = 2.0
 """What calls under way get at a clean stop, as `GrpcServer` gives them."""
@@ -114,6 +116,8 @@ class _Call:
         """True: with status OK; else the failure."""
         self._connection: NetConnection | None = None
         self._served: _Served | None = None
+        """None: it has not begun, or it has ended."""
+        self._read = 0
         channel.calls[self.number] = self
         if self.deadline_s is not None:
             self._timer = self._loop.call_at(
@@ -144,6 +148,13 @@ class _Call:
     def arrived(self, reply: bytes) -> None:
         self._replies.append(reply)
         self._changed.set()
+
+    def answered(self, reply: bytes | None, code: Any, details: str, trailing: Any) -> None:
+        """The server has ended the call; a single reply comes with its status."""
+        self._served = None
+        if reply is not None:
+            self.arrived(reply)
+        self.end(code, details, trailing)
 
     def end(self, code: Any, details: str, trailing: Any = ()) -> None:
         """The call is over for its caller; the server learns it where it has not ended itself."""
@@ -176,8 +187,7 @@ class _Call:
         while True:
             while self._replies:
                 data = self._replies.popleft()
-                if self._served is not None and self._connection is not None and not self._connection.broken:
-                    self._connection.to_server.send(self._served.was_read)
+                self._was_read()
                 yield self._parse(data)
             if self._ended:
                 if self._ended is not True:
@@ -185,6 +195,13 @@ class _Call:
                 return
             self._changed.clear()
             await self._changed.wait()
+
+    def _was_read(self) -> None:
+        self._read += 1
+        if self._read == _READ_TOGETHER:
+            self._read = 0
+            if self._served is not None and self._connection is not None and not self._connection.broken:
+                self._connection.to_server.send(self._served.were_read, _READ_TOGETHER)
 
     def cancel(self) -> bool:
         self.end(grpc.StatusCode.CANCELLED, "Locally cancelled by application!")
@@ -226,13 +243,14 @@ class _Served:
         if self._task is not None:
             self._task.cancel()
 
-    def was_read(self) -> None:
-        """The client has read one message."""
-        self._unread -= 1
+    def were_read(self, messages: int) -> None:
+        """The client has read some messages."""
+        self._unread -= messages
         self._room.set()
 
     async def _run(self, server: SimulatedServer) -> None:
         status: tuple[Any, str, Any] = (grpc.StatusCode.UNKNOWN, "the handler broke", ())
+        reply: bytes | None = None
         try:
             handler = server.handler_of(self._call.method)
             if handler is None:
@@ -248,7 +266,7 @@ class _Served:
                 else:
                     await found
             else:
-                self._send(await handler.unary_unary(request, self))
+                reply = self._serialize(await handler.unary_unary(request, self))
             status = (grpc.StatusCode.OK, "", ())
         except _Abort:
             assert self._status is not None
@@ -260,7 +278,7 @@ class _Served:
             server.broken(self._call.method, error)
         finally:
             self._connection.on_break.pop(self._broke, None)
-            self._connection.to_client.send(self._call.end, *status)
+            self._connection.to_client.send(self._call.answered, reply, *status)
 
     def _send(self, message: Any) -> None:
         self._unread += 1

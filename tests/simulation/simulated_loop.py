@@ -8,8 +8,10 @@ and another seed is another one. What one thread hands over arrives in its order
 from __future__ import annotations
 
 import asyncio
+import heapq
 import random
 import selectors
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, Generic, TypeVar
@@ -32,27 +34,22 @@ class Stuck(AssertionError):
     """Everybody waits, and no timer will wake anybody."""
 
 
-class _ClockSelector(selectors.SelectSelector):
-    def __init__(self) -> None:
-        super().__init__()
-        self.now_s = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        if timeout is None:
-            raise Stuck("everybody waits, and no timer will wake anybody")
-        self.now_s += max(_TURN_S, timeout)
-        return []
-
-
 class SimulatedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time and whose threads are simulated."""
+    """An event loop whose time and whose threads are simulated.
+
+    It looks at no file. A turn is the timers that are due and what was called, in the order in which they came.
+    """
+
+    _ready: deque[asyncio.Handle]
 
     def __init__(self, chance: random.Random) -> None:
-        self._jumping = _ClockSelector()
+        self._now_s = 0.0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers_made = 0
         self._chance = chance
         self._last_s: dict[str, float] = {}
         self._slow_until_s = 0.0
-        super().__init__(self._jumping)
+        super().__init__(selectors.SelectSelector())
         self.untold: list[str] = []
         """Failures that only the loop's exception handler was told of."""
 
@@ -63,7 +60,36 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self.untold.append(f"{context['message']}: {name} {context.get('exception')!r}")
 
     def time(self) -> float:
-        return self._jumping.now_s
+        return self._now_s
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        """As asyncio's; timers of one time run in the order in which they were made."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._timers_made += 1
+        heapq.heappush(self._timers, (when, self._timers_made, timer))
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It is passed over when its time comes."""
+
+    def _run_once(self) -> None:
+        ready, timers = self._ready, self._timers
+        now_s = self._now_s + _TURN_S
+        if not ready:
+            while timers and timers[0][2].cancelled():
+                heapq.heappop(timers)
+            if not timers:
+                raise Stuck("everybody waits, and no timer will wake anybody")
+            now_s = max(now_s, timers[0][0])
+        self._now_s = now_s
+        while timers and timers[0][0] <= now_s:
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
 
     def slow_threads(self, seconds: float) -> None:
         """For so long every crossing between threads takes as long as a busy machine makes it."""
