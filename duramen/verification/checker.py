@@ -91,7 +91,7 @@ class _Checker:
                 verdict = model.verdicts[offset]
                 if verdict.effective or verdict.rejected:
                     effective[signature].append(offset)
-                if record.void != (not verdict.effective):
+                if record.void is not None and record.void != (not verdict.effective):
                     yield Violation(
                         "I6",
                         f"{where} is {'void' if record.void else 'in effect'} for the server; the log's order says "

@@ -54,8 +54,8 @@ class LogRecord:
     sequence: int = -1
     batch: int = 0
     """The base offset of its batch: records of one batch become visible together."""
-    void: bool = False
-    """The server says that it changed nothing."""
+    void: bool | None = False
+    """The server says that it changed nothing; None: no server was left that could say it."""
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
@@ -11,15 +11,15 @@ from typing import Any, Final
 from duramen.verification.history import LogRecord
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
-from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.model.errors import DuramenError, OffsetTrimmed
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.record import CONDITION_SHIFT, GROUPED, OPERATION_MASK, Condition, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.open import open_log
 from router.data.seam import DataPlane
 
-__all__ = ["HEAL_S", "SILENCE_S", "differences", "read_log", "read_served_log"]
+__all__ = ["HEAL_S", "SILENCE_S", "differences", "join_dropped", "read_log", "read_served_log", "records_of"]
 
 HEAL_S: Final = 60.0
 """After the faults everything is alive again, and a restart is over in seconds."""
@@ -37,8 +37,8 @@ _DIFFERENCES_MAX: Final = 20
 async def read_served_log(connection: DataPlane, ref: TableRef, end: Token) -> list[LogRecord]:
     """Every record of the table up to `end`, by partition and offset, as a watch gives them; void ones are marked.
 
-    Where the log ends before `end`, it ends here too, and the checker says what is missing. Raises what does not pass
-    within `HEAL_S`.
+    Where the log ends before `end`, or begins later than with its first record, so does this, and the checker says what
+    is missing. Raises what does not pass within `HEAL_S`.
     """
     wanted = dict(end.offsets(ref.id))
     found: list[LogRecord] = []
@@ -51,13 +51,19 @@ async def read_served_log(connection: DataPlane, ref: TableRef, end: Token) -> l
                 async for event in following:
                     silence.reschedule(asyncio.get_running_loop().time() + SILENCE_S)
                     partition = event.partition
-                    records = _records(ref.partition(partition), event.batches, frozenset(event.void_offsets))
+                    records = records_of(ref.partition(partition), event.batches, frozenset(event.void_offsets))
                     records = [record for record in records if record.offset >= positions[partition]]
                     found += [record for record in records if record.offset <= wanted[partition]]
                     if records:
                         positions[partition] = Offset(records[-1].offset + 1)
                     if all(positions[partition] > offset for partition, offset in wanted.items()):
                         break
+        except OffsetTrimmed as error:
+            partition, earliest = Partition(int(error.fields["partition"])), Offset(int(error.fields["earliest"]))
+            if earliest <= positions[partition]:
+                raise
+            positions[partition] = earliest
+            found = [record for record in found if record.partition != partition or record.offset >= earliest]
         except DuramenError as error:
             if not error.retryable or asyncio.get_running_loop().time() > deadline:
                 raise
@@ -84,13 +90,15 @@ async def read_log(url: str, ref: TableRef, end: Token) -> list[LogRecord]:
 
 async def _read_partition(log: Any, partition: PartitionId, last: Offset) -> list[LogRecord]:
     found: list[LogRecord] = []
-    position = Offset(0)
+    position: Offset | None = None
     deadline = asyncio.get_running_loop().time() + HEAL_S
     while True:
         try:
+            if position is None:
+                position = (await log.bounds(partition)).earliest
             async with aclosing(log.read(partition, position, follow=False)) as chunks:
                 async for chunk in chunks:
-                    records = [record for record in _records(partition, chunk.data) if record.offset >= position]
+                    records = [record for record in records_of(partition, chunk.data) if record.offset >= position]
                     found += [record for record in records if record.offset <= last]
                     if records:
                         position = Offset(records[-1].offset + 1)
@@ -101,10 +109,30 @@ async def _read_partition(log: Any, partition: PartitionId, last: Offset) -> lis
             await asyncio.sleep(_PAUSE_S)
 
 
-def differences(served: Sequence[LogRecord], log: Sequence[LogRecord]) -> list[str]:
-    """What the servers gave otherwise than the log holds it, as sentences; the first few."""
+def join_dropped(dropped: Iterable[LogRecord], log: Iterable[LogRecord]) -> list[LogRecord]:
+    """The log with what a trim has taken from its beginning; of dropped ones nobody says whether they are void."""
+    whole = {(record.partition, record.offset): replace(record, void=None) for record in dropped}
+    whole |= {(record.partition, record.offset): record for record in log}
+    return [whole[place] for place in sorted(whole)]
+
+
+def differences(served: Sequence[LogRecord], log: Sequence[LogRecord], *, trimmed: bool = False) -> list[str]:
+    """What the servers gave otherwise than the log holds it, as sentences; the first few.
+
+    `trimmed`: the log loses its beginning meanwhile, so what only one of them holds below the other's first record is
+    no difference.
+    """
     given = {(record.partition, record.offset): replace(record, void=False) for record in served}
     held = {(record.partition, record.offset): replace(record, void=False) for record in log}
+    if trimmed:
+        first = {
+            partition: max(min(offset for number, offset in each if number == partition) for each in (given, held))
+            for partition in {number for number, _ in given} & {number for number, _ in held}
+        }
+        given, held = (
+            {place: record for place, record in each.items() if place[1] >= first.get(place[0], 0)}
+            for each in (given, held)
+        )
     return [
         f"{partition}@{offset}: a server gave {given.get((partition, offset))}, the log holds "
         f"{held.get((partition, offset))}"
@@ -113,7 +141,8 @@ def differences(served: Sequence[LogRecord], log: Sequence[LogRecord]) -> list[s
     ][:_DIFFERENCES_MAX]
 
 
-def _records(partition: PartitionId, batches: bytes, void: Collection[int] = ()) -> list[LogRecord]:
+def records_of(partition: PartitionId, batches: bytes, void: Collection[int] = ()) -> list[LogRecord]:
+    """The records of stored batches; `void`: the offsets that changed nothing."""
     place_in_log = place_of(partition)
     found: list[LogRecord] = []
     for data in split_batches(batches):

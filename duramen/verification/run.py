@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any, Final
 
 from duramen import aio
 from duramen.client.database import Database
 from duramen.client.table import Table
-from duramen.verification.history import History, LogRecord
-from duramen.verification.observations import HEAL_S, differences, read_log, read_served_log
+from duramen.verification.history import Call, History, LogRecord
+from duramen.verification.observations import HEAL_S, differences, join_dropped, read_log, read_served_log
 from duramen.verification.workload import Recorder, WorkloadShape, run_client, run_watcher
 from log_tier.catalog.remote import fetch_view
 from log_tier.model.errors import Unavailable, WriteUnknown
@@ -41,21 +42,27 @@ async def run_check(
     shape: WorkloadShape,
     partitions: int = 4,
     replicas: int | None = None,
+    earlier: History | None = None,
+    keep_table: bool = False,
     targets: Sequence[str] = (),
     faults: Callable[[asyncio.Event], Awaitable[None]] | None = None,
     log_url: str | None = None,
+    dropped: Callable[[TableRef], Iterable[LogRecord]] | None = None,
     clock: Callable[[], int] = time.monotonic_ns,
 ) -> History:
     """Run the workload and return the whole history.
 
     `faults` breaks things until the event it gets is set, and returns when everything is alive again. `targets`: a
     server that names the nodes, so that each replica can be read by itself; none: replicas are not read. `log_url`:
-    where the log is, so that it is read without a server between, and what servers give of it is compared. `clock`:
-    nanoseconds, for the times of calls. `replicas`: of the table; None: as `create_table` chooses.
+    where the log is, so that it is read without a server between, and what servers give of it is compared. `dropped`:
+    what a log that is trimmed meanwhile has lost, and perhaps more of it; needs `log_url`. `clock`: nanoseconds, for
+    the times of calls. `replicas`: of the table; None: as `create_table` chooses. `earlier`: a check that has
+    kept its table, which this one goes on with; the log may have lost what that one wrote. `keep_table`: it is dropped
+    otherwise.
 
     Raises what keeps the check from being made at all, `Unavailable` where the cluster does not heal.
     """
-    recorder = Recorder(clock=clock)
+    recorder = Recorder(_perhaps_written(earlier), clock=clock)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as opened:
@@ -64,7 +71,10 @@ async def run_check(
             return await opened.enter_async_context(await connect())
 
         first = await client()
-        table = await first.create_table(f"check-{secrets.token_hex(4)}", partitions=partitions, replicas=replicas)
+        if earlier is None:
+            table = await first.create_table(f"check-{secrets.token_hex(4)}", partitions=partitions, replicas=replicas)
+        else:
+            table = first.table(earlier.about["table"])
         ref = table.lookup.ref or await table.lookup.resolve()
         start = Token({ref.id: {Partition(number): Offset(-1) for number in range(partitions)}})
         ended: asyncio.Future[Token] = loop.create_future()
@@ -87,7 +97,7 @@ async def run_check(
             asyncio.create_task(
                 run_client(number, (await client()).table(table.name), ref, recorder, shape, seed=seed, stop=stop)
             )
-            for number in range(shape.clients)
+            for number in _numbers(shape, earlier)
         ]
         breaking = asyncio.create_task(_no_faults(stop) if faults is None else _awaited(faults(stop)))
         try:
@@ -106,19 +116,40 @@ async def run_check(
         if log_url is not None:
             call = recorder.begin(-1, "served", session=False)
             served, history.log = history.log, await read_log(log_url, ref, end)
-            recorder.end(call, "ok", differences=differences(served, history.log))
+            found = differences(served, history.log, trimmed=dropped is not None)
             _tell_void(history.log, served)
+            if dropped is not None:
+                kept = {(record.partition, record.offset): record for record in dropped(ref)}
+                again = [record for record in history.log if (record.partition, record.offset) in kept]
+                found += differences(list(kept.values()), again, trimmed=True)
+                history.log = join_dropped(kept.values(), history.log)
+            recorder.end(call, "ok", differences=found)
         for target in targets[:1]:
             await _read_replicas(target, ref, _end_of(history.log), recorder)
-        await first.drop_table(table.name)
+        if not keep_table:
+            await first.drop_table(table.name)
         return history
 
 
+def _perhaps_written(earlier: History | None) -> list[Call]:
+    """What an earlier check has written, of which the log may have lost anything."""
+    if earlier is None:
+        return []
+    writes = [call for call in earlier.calls if call.kind in ("write", "batch")]
+    return [call if call.outcome == "failed" else replace(call, outcome="unknown", reply={}) for call in writes]
+
+
+def _numbers(shape: WorkloadShape, earlier: History | None) -> range:
+    """Of the clients: others than an earlier check's, so that no two write the same values."""
+    first = 0 if earlier is None else 1 + max((call.client for call in earlier.calls if call.client < 1000), default=0)
+    return range(first, first + shape.clients)
+
+
 def _tell_void(log: list[LogRecord], served: list[LogRecord]) -> None:
-    """The log does not know which of its records changed nothing; the servers say so."""
-    void = {(record.partition, record.offset) for record in served if record.void}
+    """The log does not know which of its records changed nothing; the servers say so, as far back as they know it."""
+    void = {(record.partition, record.offset): record.void for record in served}
     for record in log:
-        record.void |= (record.partition, record.offset) in void
+        record.void = record.void or void.get((record.partition, record.offset))
 
 
 async def _no_faults(stop: asyncio.Event) -> None:

@@ -18,7 +18,7 @@ from duramen.client.scan import ScanRange, scan_table
 from duramen.client.table import Table
 from duramen.verification import observations as truth
 from duramen.verification.history import Call, CallResult
-from log_tier.model.errors import DuramenError, Rejected, WriteUnknown
+from log_tier.model.errors import DuramenError, OffsetTrimmed, Rejected, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
@@ -281,6 +281,55 @@ async def run_client(
         await asyncio.sleep(client.shape.pause_s)
 
 
+class _Shown:
+    """What one watcher was shown of each partition, in stretches: a trim of the log may end one and begin another."""
+
+    def __init__(self, start: Token, ref: TableRef) -> None:
+        self._ref = ref
+        self.position = start
+        """Everything up to it was shown."""
+        first = {number: start.offsets(ref.id).get(Partition(number), -1) + 1 for number in range(ref.partitions)}
+        self._stretches: dict[int, list[tuple[int, list[list[Any]]]]] = {
+            number: [(offset, [])] for number, offset in first.items()
+        }
+        self._cuts: dict[int, list[int]] = defaultdict(list)
+
+    def add(self, change: Change) -> None:
+        self._stretches[change.partition][-1][1].append(
+            [
+                int(change.offset),
+                Operation(change.operation).name.lower(),
+                change.key.decode(),
+                None if change.value is None else change.value.decode(),
+            ]
+        )
+        self.position = Token.parse(change.token)
+
+    def skip(self, error: OffsetTrimmed) -> None:
+        """The log does not hold what comes next any more. Raises `error` where that cannot be."""
+        number, earliest = Partition(int(error.fields["partition"])), Offset(int(error.fields["earliest"]))
+        offsets = dict(self.position.offsets(self._ref.id))
+        if earliest <= offsets.get(number, -1) + 1:
+            raise error
+        self._cuts[number].append(offsets.get(number, -1))
+        self._stretches[number].append((earliest, []))
+        self.position = Token({self._ref.id: {**offsets, number: Offset(earliest - 1)}})
+
+    def reached(self, end: Token) -> bool:
+        """Was everything up to `end` shown? What changed nothing at its end is not shown: the token counts."""
+        seen = self.position.offsets(self._ref.id)
+        return all(seen.get(number, -1) >= offset for number, offset in end.offsets(self._ref.id).items())
+
+    def record(self, number: int, recorder: Recorder, end: Token) -> None:
+        """One call for each stretch."""
+        for partition, stretches in self._stretches.items():
+            ends = [*self._cuts[partition], end.offsets(self._ref.id).get(Partition(partition), -1)]
+            for (first, changes), last in zip(stretches, ends, strict=True):
+                call = recorder.begin(number, "watch", **{"from": first, "session": False})
+                call.partition = partition
+                recorder.end(call, "ok", to=last, changes=[change for change in changes if change[0] <= last])
+
+
 async def run_watcher(
     number: int,
     table: Table,
@@ -292,28 +341,22 @@ async def run_watcher(
     start: Token,
     until: Awaitable[Token],
 ) -> None:
-    """Watch from `start`, torn down now and then and resumed by token, to the token that `until` gives."""
+    """Watch from `start`, torn down now and then and resumed by token, to the token that `until` gives. Where the log
+    was trimmed, go on where it begins.
+    """
     chance = random.Random(f"{seed}/watch/{number}")
-    first = {Partition(p): Offset(start.offsets(ref.id).get(Partition(p), -1) + 1) for p in range(ref.partitions)}
-    seen: dict[int, list[list[Any]]] = defaultdict(list)
-    position: Token = start
+    shown = _Shown(start, ref)
     end: Token | None = None
     ended = asyncio.ensure_future(until)
-
-    def reached() -> bool:
-        """Everything up to the end was shown; what changed nothing at the end is not shown, so this asks the token."""
-        assert end is not None
-        return all(position.offsets(ref.id).get(p, -1) >= offset for p, offset in end.offsets(ref.id).items())
-
     lost = False
-    while not lost and (end is None or not reached()):
-        runs: Any = table.watch_runs(after=position, timeout=60)
+    while not lost and (end is None or not shown.reached(end)):
+        runs: Any = table.watch_runs(after=shown.position, timeout=60)
         left = chance.randrange(5, 60)
         async with aclosing(runs) as watching:
             while True:
                 if ended.done() and end is None:
                     end = ended.result()
-                if end is not None and reached():
+                if end is not None and shown.reached(end):
                     break
                 following = asyncio.ensure_future(cast("Any", anext(watching)))
                 await asyncio.wait(
@@ -327,23 +370,15 @@ async def run_watcher(
                     following.cancel()
                     await asyncio.wait([following])
                     break  # the end is known: look whether it is reached, and go on from the last token
-                run: list[Change] = following.result()
+                try:
+                    run: list[Change] = following.result()
+                except OffsetTrimmed as error:
+                    shown.skip(error)
+                    break
                 for change in run:
-                    seen[change.partition].append(
-                        [
-                            int(change.offset),
-                            Operation(change.operation).name.lower(),
-                            change.key.decode(),
-                            None if change.value is None else change.value.decode(),
-                        ]
-                    )
-                    position = Token.parse(change.token)
+                    shown.add(change)
                 left -= 1
                 if left <= 0 and not stop.is_set():
                     break
     assert end is not None, "the loop ends with it"
-    for partition in range(ref.partitions):
-        call = recorder.begin(number, "watch", **{"from": first[Partition(partition)], "session": False})
-        call.partition = partition
-        last = end.offsets(ref.id).get(Partition(partition), -1)
-        recorder.end(call, "ok", to=last, changes=[change for change in seen[partition] if change[0] <= last])
+    shown.record(number, recorder, end)

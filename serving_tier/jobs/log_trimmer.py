@@ -23,13 +23,13 @@ from serving_tier.jobs.trim_limit import TrimLimit, trim_limit
 from serving_tier.node.hosting import Hosting
 from serving_tier.snapshots.snapshot_store import SnapshotStore
 
-__all__ = ["AskApplied", "LogTrimmer"]
+__all__ = ["ROUND_S", "AskApplied", "LogTrimmer"]
 
 logger = logging.getLogger(__name__)
 
 # Bounds are hours to weeks; a minute more or less is not seen. A round costs a few small requests for each partition
 # of a table that has a bound, and nothing for the others.
-_ROUND_S: Final = 60.0
+ROUND_S: Final = 60.0
 
 AskApplied = Callable[[NodeEntry], Awaitable[Mapping[PartitionId, Offset]]]
 """What each replica of another node has applied. Raises a `DuramenError` where that node does not answer."""
@@ -53,7 +53,7 @@ class LogTrimmer:
         store: SnapshotStore,
         ask: AskApplied,
         *,
-        round_s: float = _ROUND_S,
+        round_s: float = ROUND_S,
         failed: Failed = only_logged,
     ) -> LogTrimmer:
         """Begin: a round every `round_s` seconds. `failed`: see `run_forever`."""

@@ -18,7 +18,7 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.catalog.commands import AddSnapshot, ForgetSnapshots
 from log_tier.concurrency.background import Failed, only_logged, run_forever
-from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import CommandRejected, DuramenError
@@ -47,8 +47,11 @@ _LOOK_S: Final = 1.0
 class NodeSnapshots:
     """Takes and fetches the snapshots of one node. `open()` makes one, `close()` ends the schedule."""
 
-    def __init__(self, catalog: Catalog, hosting: Hosting, store: SnapshotStore, *, keep: int) -> None:
+    def __init__(
+        self, catalog: Catalog, hosting: Hosting, store: SnapshotStore, *, keep: int, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._catalog = catalog
+        self._clock = clock
         self._hosting = hosting
         self.store = store
         self._keep = keep
@@ -65,12 +68,13 @@ class NodeSnapshots:
         *,
         keep: int = KEEP_DEFAULT,
         every_s: float | None = None,
+        clock: Clock = SYSTEM_CLOCK,
         failed: Failed = only_logged,
     ) -> NodeSnapshots:
         """Begin; with `every_s` also by schedule. `keep`: the newest ones of each partition that stay.
         `failed`: see `run_forever`.
         """
-        snapshots = cls(catalog, hosting, store, keep=keep)
+        snapshots = cls(catalog, hosting, store, keep=keep, clock=clock)
         if every_s is not None:
             schedule = SnapshotSchedule(every_s)
             snapshots._ticker = run_forever(snapshots._tick(schedule), name="the snapshot schedule", failed=failed)
@@ -85,6 +89,7 @@ class NodeSnapshots:
             table_name=replica.topic.name,
             work_folder=self._work_folder,
             progress=progress,
+            clock_ms=self._clock.wall_ms,
         )
         # If a barrier was passed meanwhile, the offset shows on which side of it the copy was made.
         version = replica.index.version if manifest.offset >= replica.index.live.since else before
@@ -137,7 +142,7 @@ class NodeSnapshots:
                     newest=Offset(newest),
                     applied=replica.applied,
                     rank=rank,
-                    now_s=SYSTEM_CLOCK.monotonic_s(),
+                    now_s=self._clock.monotonic_s(),
                 ):
                     continue
                 try:

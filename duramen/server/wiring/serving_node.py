@@ -30,7 +30,7 @@ from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Log
 from serving_tier.jobs.actions import node_actions
 from serving_tier.jobs.bootstrapping import node_bootstrap
-from serving_tier.jobs.log_trimmer import LogTrimmer
+from serving_tier.jobs.log_trimmer import ROUND_S, LogTrimmer
 from serving_tier.jobs.snapshotting import KEEP_DEFAULT, NodeSnapshots
 from serving_tier.jobs.worker import JobWorker
 from serving_tier.names import INDEX_FOLDER, SNAPSHOTS_FOLDER
@@ -98,10 +98,13 @@ class ServingNode:
         node_id: str,
         identity: str,
         snapshots: SnapshotPolicy = ON_DEMAND,
+        retention_round_s: float = ROUND_S,
         clock: Clock = SYSTEM_CLOCK,
         workers: Workers = THREADS,
     ) -> ServingNode:
         """Host what the catalog gives `node_id`, with everything below `folder`. It has been registered before.
+
+        `retention_round_s`: seconds between two rounds in which tables' retention shortens their logs.
 
         Returns when the replicas that the map names begin to be opened. Raises `InvalidRequest` for a snapshot store
         that no library here can open.
@@ -125,14 +128,22 @@ class ServingNode:
             ends = LogEnds.open(log, node.hosted, clock=clock.monotonic_s, busy_s=clock.busy_s, failed=failed)
             opened.push_async_callback(ends.close)
             taken = await NodeSnapshots.open(
-                catalog, hosting, store, keep=snapshots.keep, every_s=snapshots.every_s or None, failed=failed
+                catalog,
+                hosting,
+                store,
+                keep=snapshots.keep,
+                every_s=snapshots.every_s or None,
+                clock=clock,
+                failed=failed,
             )
             opened.push_async_callback(taken.close)
             worker = await JobWorker.open(
                 catalog, follower, node_id=node_id, actions=node_actions(log, hosting, taken), failed=failed
             )
             opened.push_async_callback(worker.close)
-            trimmer = await LogTrimmer.open(log, catalog, hosting, store, _peer_applied, failed=failed)
+            trimmer = await LogTrimmer.open(
+                log, catalog, hosting, store, _peer_applied, round_s=retention_round_s, failed=failed
+            )
             opened.push_async_callback(trimmer.close)
             return cls(follower, hosting, worker, folder, ended, opened.pop_all())
         raise AssertionError("not reached")
