@@ -61,11 +61,22 @@ jobs have made.
 use, swaps, rolls back, discards and clears, at any node, while everything else goes on. The checker follows every
 version from its base on, by the barriers that it finds in the log.
 
+**Trims.** In a third of the runs of a cluster the log gets shorter: an operator takes snapshots and trims, and gives
+the table bounds by age and size, which the nodes keep to in rounds of virtual time. The nodes share a snapshot store.
+What a trim takes is read and kept before it goes, so the checker folds the log from its first record (`kept_log.py`).
+When everything is level, every node is killed and loses its indexes: all that is left are the snapshots and the rest of
+the log, and from them every replica must be again what the whole log says.
+
+**A log that is put back.** In a tenth of the runs a first workload runs without faults, and the log's disk is copied
+meanwhile. Everything is stopped, the log gets the copy, the nodes keep their indexes, and other clients write on with
+all faults. Of what the first clients wrote, anything may be gone; what is read must be in the log as it is now. Where a
+node says that its index is ahead of the log, the operator removes it, as the node asks.
+
 **What nobody retrieves.** Garbage is collected at the end of a run and not within it. A task or a future that ends with
 an error of which only the loop's exception handler hears breaks the run, in every world.
 
-**What it does not do yet.** Versions with a content of their own, trims, restores to a point and a shared snapshot
-store are not in it, and the Redis endpoint is not in the cluster. LMDB is real and has no crash points: an index is
+**What it does not do yet.** Versions with a content of their own, compaction and restores to a point are not in it, and
+the Redis endpoint is not in the cluster. LMDB is real and has no crash points: an index is
 closed cleanly, and in half of the restarts it is gone. The disk does not flip bits or misdirect writes
 (`tests/log_tier/embedded/recovery` does), and a commit is one step of the simulated thread: a reader never runs
 between its write and its sync.
@@ -73,7 +84,8 @@ between its write and its sync.
 **Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_clock.py`, `simulated_disk.py`, `book.py`,
 `log_world.py`, `simulated_machine.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`, `judging.py`,
 `api_traffic.py`, `resp_ledger.py`, `resp_traffic.py`, `simulated_network.py`, `simulated_grpc.py`,
-`simulated_process.py`, `cluster_world.py`, `cluster_jobs.py`, `cluster_versions.py`, `cluster_incidents.py`,
-`cluster_traffic.py`, `planted.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`,
-`planted_versions.py`, `worlds.py`, `run.py`, `__main__.py`.
+`simulated_process.py`, `kept_log.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `cluster_versions.py`,
+`cluster_trims.py`, `cluster_put_back.py`, `cluster_incidents.py`, `cluster_traffic.py`, `planted.py`,
+`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `worlds.py`,
+`run.py`, `__main__.py`.
 """

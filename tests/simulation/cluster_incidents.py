@@ -8,6 +8,8 @@ from typing import Final
 
 from simulation.book import Broken
 from simulation.cluster_jobs import bugs, maps_differ, meets_jobs, under_way, unfinished, work
+from simulation.cluster_put_back import accept_loss
+from simulation.cluster_trims import change_logs, lose_indexes
 from simulation.cluster_versions import change_versions
 from simulation.cluster_world import ClusterWorld
 from simulation.plan import TASK, Incident
@@ -44,7 +46,7 @@ def _disk_failures(world: ClusterWorld) -> int:
 async def happen(world: ClusterWorld, stop: asyncio.Event) -> None:
     """Let the plan's faults and incidents happen; when `stop` is set and they are over, wait until all is level."""
     happening = [asyncio.create_task(_meet_at(world, each)) for each in world.plan.incidents if not each.aimed]
-    happening += [asyncio.create_task(each(world, stop)) for each in (_aim, work, change_versions)]
+    happening += [asyncio.create_task(each(world, stop)) for each in (_aim, work, change_versions, change_logs)]
     try:
         await world.machine.faults(_PACE)
         await stop.wait()
@@ -56,6 +58,9 @@ async def happen(world: ClusterWorld, stop: asyncio.Event) -> None:
     world.network.calm()
     world.story.tell("world", "the faults are over")
     await level(world)
+    if world.plan.trims is not None:
+        lose_indexes(world)
+        await level(world)
     for bug in bugs(world):
         raise Broken("typed", bug)
 
@@ -126,6 +131,8 @@ async def level(world: ClusterWorld) -> None:
     """Return when everything is alive and every replica follows. Raises `Broken` where that takes too long."""
     deadline_s = world.loop.time() + _LEVEL_S
     while what := _not_level(world):
+        if world.plan.copied_s is not None:
+            accept_loss(world)
         if world.loop.time() > deadline_s:
             raise Broken("level", f"{_LEVEL_S:g} s after the last fault {what}")
         await asyncio.sleep(0.1)

@@ -11,10 +11,9 @@ from duramen import aio
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.catalog.jobs import Job, Task
 from log_tier.catalog.version_fold import versions_job
-from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
-from router.admin.client import AdminConnection
 from router.admin.verbs import AdminChange, Move, Rebalance, RestoreNode, SetReplicas, TakeSnapshots
+from simulation.cluster_turns import ASK_S, begin, take_turn
 from simulation.cluster_world import NODES, ClusterWorld
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
 STEPS: Final = ("add", "move", "rebuild", "snapshot", "stage", "swap")
 """The actions of tasks that incidents must have met, over many seeds. A replica is removed in no time."""
 
-_ASK_S: Final = 3.0
 _WORKS_CHANCE: Final = 0.6
 """Of the runs, so many have an operator: the others are quicker to search."""
 _VERBS: Final = ("snapshot", "move", "restore", "rebalance", "replicas", "table")
@@ -50,31 +48,24 @@ async def work(world: ClusterWorld, stop: asyncio.Event) -> None:
     while not stop.is_set():
         await asyncio.sleep(chance.random() * 2 * pause_s)
         verb, target = chance.choice(possible), f"{chance.choice(NODES)}:7070"
-        try:
-            if verb == "table":
-                made += 1
-                await _table(target, f"other{made // 2 % 2}", drop=bool(made % 2 == 0))
-                words = "done"
-            elif (change := _change(world, verb, chance)) is None:
-                continue
-            else:
-                async with AdminConnection(target, timeout=_ASK_S) as admin:
-                    words = f"job {(await admin.start(change)).job}"
-        except DuramenError as error:
-            words = f"{type(error).__name__}: {error.message}"
-            world.story.met[f"job {verb} refused: {error.code}"] += 1
+        if verb == "table":
+            made += 1
+            begun = _table(target, f"other{made // 2 % 2}", drop=bool(made % 2 == 0))
+        elif (change := _change(world, verb, chance)) is None:
+            continue
         else:
-            world.story.met[f"job {verb} begun"] += 1
-        world.story.tell("operator", f"{verb} at {target}: {words}")
+            begun = begin(target, change)
+        await take_turn(world, "operator", verb, target, begun)
 
 
-async def _table(target: str, name: str, *, drop: bool) -> None:
-    async with await aio.connect(target, timeout=_ASK_S) as database:
+async def _table(target: str, name: str, *, drop: bool) -> str:
+    async with await aio.connect(target, timeout=ASK_S) as database:
         if drop:
             await database.drop_table(name)
         else:
             table = await database.create_table(name, partitions=2)
             await table.put(b"key", b"value")
+    return "done"
 
 
 def _change(world: ClusterWorld, verb: str, chance: random.Random) -> AdminChange | None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from kit.log.memory_disk import MemoryDisk
+
 from duramen import aio
 from duramen.client.database import Database
+from duramen.verification.history import History
 from duramen.verification.run import run_check
 from duramen.verification.workload import WorkloadShape
 from log_tier.model.errors import Disconnected
 from simulation.cluster_incidents import happen
+from simulation.cluster_put_back import copy_once, put_back
 from simulation.cluster_world import LOG_URL, NODES, ClusterWorld
 from simulation.judging import judge
 from simulation.simulated_machine import RESTART_S
@@ -20,6 +25,8 @@ from simulation.simulated_machine import RESTART_S
 __all__ = ["cluster_traffic"]
 
 _SECONDS: Final = 8.0
+_BEFORE_S: Final = 3.0
+"""Before the log is put back from a copy."""
 
 
 async def cluster_traffic(world: ClusterWorld) -> None:
@@ -36,6 +43,10 @@ async def cluster_traffic(world: ClusterWorld) -> None:
         timeout_s=chance.choice((0.3, 1.0, 5.0)),
         pause_s=chance.choice((0.05, 0.2, 0.5)),
     )
+    if world.plan.trims is not None:
+        shape = replace(shape, pause_s=0.05)  # so that there are segments to drop
+    if world.plan.copied_s is not None:
+        shape = replace(shape, watchers=0)  # a watch ends where an index is ahead of its log, and says so
 
     async def connect() -> Database:
         direct = chance.random() < 0.7
@@ -48,9 +59,9 @@ async def cluster_traffic(world: ClusterWorld) -> None:
             except Disconnected:
                 await asyncio.sleep(RESTART_S)
 
-    history = await run_check(
+    check = partial(
+        run_check,
         connect,
-        seconds=_SECONDS,
         seed=str(world.plan.seed),
         shape=shape,
         partitions=world.plan.partitions,
@@ -58,7 +69,13 @@ async def cluster_traffic(world: ClusterWorld) -> None:
         replicas=random.Random(f"replicas {world.plan.seed}").choice((None, None, 1, 2)),
         targets=("router:7070",),
         log_url=LOG_URL,
-        faults=partial(happen, world),
+        dropped=None if world.plan.trims is None else world.kept.records,
         clock=lambda: int(world.loop.time() * 1e9),
     )
-    judge(history, world.story)
+    earlier: History | None = None
+    if world.plan.copied_s is not None:
+        copies: list[MemoryDisk] = []
+        earlier = await check(seconds=_BEFORE_S, faults=partial(copy_once, world, copies), keep_table=True)
+        judge(earlier, world.story)
+        await put_back(world, copies[0])
+    judge(await check(seconds=_SECONDS, faults=partial(happen, world), earlier=earlier), world.story)

@@ -7,15 +7,14 @@ import random
 from typing import Final
 
 from log_tier.catalog.cluster_map import EMPTY, TableEntry
-from log_tier.model.errors import DuramenError
 from router.admin.client import AdminConnection
 from router.admin.verbs import AdminChange, Clear, Discard, Rollback, Stage, Swap
 from simulation.cluster_jobs import checked_table, failed_version_job
+from simulation.cluster_turns import ASK_S, begin, take_turn
 from simulation.cluster_world import NODES, ClusterWorld
 
 __all__ = ["change_versions"]
 
-_ASK_S: Final = 3.0
 _WORKS_CHANCE: Final = 0.35
 
 
@@ -32,24 +31,20 @@ async def change_versions(world: ClusterWorld, stop: asyncio.Event) -> None:
         if table is None:
             continue
         target = f"{chance.choice(NODES)}:7070"
-        verb = ""
-        try:
-            async with AdminConnection(target, timeout=_ASK_S) as admin:
-                failed = failed_version_job(world, table)
-                if failed is not None:
-                    # A failed job keeps all others from the versions.
-                    verb = chance.choice(("resume", "abort"))
-                    words = f"job {(await getattr(admin, verb)(failed)).job}"
-                else:
-                    change = _next(table, chance, clears)
-                    verb = type(change).__name__.lower()
-                    words = f"job {(await admin.start(change)).job}"
-        except DuramenError as error:
-            words = f"{type(error).__name__}: {error.message}"
-            world.story.met[f"job {verb} refused: {error.code}"] += 1
+        failed = failed_version_job(world, table)
+        if failed is not None:
+            # A failed job keeps all others from the versions.
+            verb = chance.choice(("resume", "abort"))
+            begun = _go_on(target, verb, failed)
         else:
-            world.story.met[f"job {verb} begun"] += 1
-        world.story.tell("operator of versions", f"{verb} at {target}: {words}")
+            change = _next(table, chance, clears)
+            verb, begun = type(change).__name__.lower(), begin(target, change)
+        await take_turn(world, "operator of versions", verb, target, begun)
+
+
+async def _go_on(target: str, verb: str, job: int) -> str:
+    async with AdminConnection(target, timeout=ASK_S) as admin:
+        return f"job {(await getattr(admin, verb)(job)).job}"
 
 
 def _next(table: TableEntry, chance: random.Random, clears: float) -> AdminChange:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from duramen.server.roles.node_role import add_node_services
 from duramen.server.wiring.register import register_node
-from duramen.server.wiring.serving_node import ServingNode
+from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import MapFollower
@@ -28,7 +28,9 @@ from router.membership.live_membership import LiveMembership
 from router.membership.membership_on_demand import membership_on_demand
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.routing.routed_connection import RoutedConnection
+from serving_tier.jobs.log_trimmer import ROUND_S
 from simulation.book import Broken
+from simulation.kept_log import KeepingLog, KeptRecords
 from simulation.plan import Plan
 from simulation.seeded import seeded
 from simulation.simulated_loop import SimulatedLoop
@@ -64,6 +66,14 @@ class ClusterWorld:
         """Of the nodes and the router, as far as they live."""
         self.failures_seen = 0
         """Failures of the log's disk after which its server was started again."""
+        self.kept = KeptRecords(self.story)
+        """What the log held before it was trimmed, and perhaps more."""
+        self._snapshots, self._retention_round_s = ON_DEMAND, ROUND_S
+        if plan.trims is not None:
+            # A log is only as safe to trim as its snapshots are: all nodes share a store.
+            url = (self.machine.folder / "snapshots").as_uri()
+            self._snapshots = SnapshotPolicy(url, plan.trims.snapshot_every_s)
+            self._retention_round_s = plan.trims.round_s
         self.processes = {
             name: SimulatedProcess(name, self.machine, self.network, broke=self.broke, buried=self._buried)
             for name in ("log", *NODES, "router", "clients")
@@ -119,7 +129,7 @@ class ClusterWorld:
         log = await self.machine.open_log()
         opened.push_async_callback(log.close)
         server = process.new_server()
-        log_pb2_grpc.add_LogServicer_to_server(LogService(log, server.streams), server.registry)  # type: ignore[no-untyped-call]
+        log_pb2_grpc.add_LogServicer_to_server(LogService(KeepingLog(log, self.kept), server.streams), server.registry)  # type: ignore[no-untyped-call]
         server.listen()
 
     async def _node_life(self, name: str, process: SimulatedProcess, opened: AsyncExitStack) -> None:
@@ -134,6 +144,8 @@ class ClusterWorld:
             self.machine.folder / name,
             node_id=name,
             identity=f"identity of {name}",
+            snapshots=self._snapshots,
+            retention_round_s=self._retention_round_s,
             clock=self.machine.clock,
             workers=self.machine.workers,
         )

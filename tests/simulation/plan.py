@@ -17,6 +17,7 @@ __all__ = [
     "Incident",
     "IncidentKind",
     "Plan",
+    "Trims",
     "plan_of",
 ]
 
@@ -69,6 +70,9 @@ _AIMED: Final[tuple[IncidentKind, ...]] = (
 
 _LENGTH_S: Final = 12.0
 _UNEVEN_CHANCE: Final = 0.3
+_TRIMS_CHANCE: Final = 0.3
+_PUT_BACK_CHANCE: Final = 0.1
+_COPIED_S_MAX: Final = 2.5
 _CALLS: Final[tuple[CallKind, ...]] = (
     "append",
     "together",
@@ -127,6 +131,21 @@ class Incident:
 
 
 @dataclass(frozen=True)
+class Trims:
+    """How the log of a cluster gets shorter."""
+
+    snapshot_every_s: float
+    """0: snapshots only on demand."""
+    retention_ms: int
+    retention_bytes: int
+    """What an operator sets now and then for the table; the other bound is none, or both are."""
+    round_s: float
+    """How often nodes look whether the retention lets records go."""
+    pause_s: float
+    """Of the operator, on average."""
+
+
+@dataclass(frozen=True)
 class Plan:
     """One run."""
 
@@ -142,12 +161,17 @@ class Plan:
     faults: tuple[Fault, ...]
     incidents: tuple[Incident, ...] = ()
     """Of a cluster; other worlds have one process."""
+    trims: Trims | None = None
+    """Of a cluster; None: its log keeps everything."""
+    copied_s: float | None = None
+    """Of a cluster: when a copy of the log is made that is put back later, with everything stopped; None: never."""
 
 
 def plan_of(seed: int) -> Plan:
     """The plan of a seed. Which kinds of calls and faults there are is drawn first: some runs have few kinds."""
     chance = random.Random(f"plan {seed}")
     partitions = chance.choice((1, 2, 3, 3, 5))
+    copied_s = _copied_s(random.Random(f"copy {seed}"))
     weights = {kind: chance.choice((0, 1, 3)) for kind in _CALLS}
     weights["append"] = max(1, weights["append"]) * 4
     weights["together"] *= 4
@@ -169,6 +193,24 @@ def plan_of(seed: int) -> Plan:
         calls=calls,
         faults=faults,
         incidents=_incidents(random.Random(f"incidents {seed}")),
+        trims=None if copied_s is not None else _trims(random.Random(f"trims {seed}")),
+        copied_s=copied_s,
+    )
+
+
+def _copied_s(chance: random.Random) -> float | None:
+    return chance.random() * _COPIED_S_MAX if chance.random() < _PUT_BACK_CHANCE else None
+
+
+def _trims(chance: random.Random) -> Trims | None:
+    if chance.random() > _TRIMS_CHANCE:
+        return None
+    return Trims(
+        snapshot_every_s=chance.choice((0.0, 1.0, 2.5)),
+        retention_ms=chance.choice((500, 2000)),
+        retention_bytes=chance.choice((5000, 20_000)),
+        round_s=chance.choice((0.3, 1.0)),
+        pause_s=chance.choice((0.2, 0.5, 1.0)),
     )
 
 

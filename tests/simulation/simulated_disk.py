@@ -25,6 +25,8 @@ class FaultyDisk:
         self._story, self._died = story, died
         self.survivor: MemoryDisk | None = None
         """What the next life finds; None while the machine lives."""
+        self.older: MemoryDisk | None = None
+        """What the next life finds in place of what this one leaves: an older copy is put back."""
         self._armed: list[tuple[Fault, int]] = []
         """Faults, and how many steps each lets pass."""
         self.now = MemoryDisk()
@@ -52,6 +54,10 @@ class FaultyDisk:
             if fault.kind in ("power", "kill"):
                 self.die(fault, "idle")
 
+    def copy(self) -> MemoryDisk:
+        """A copy of everything, as a snapshot of the volume has it."""
+        return self.now.after_process_end()
+
     def calm(self) -> None:
         """No fault waits any more."""
         self._armed.clear()
@@ -63,6 +69,7 @@ class FaultyDisk:
         chance = random.Random(fault.seed)
         disk = self.now
         self.survivor = disk.after_power_loss(chance) if fault.kind == "power" else disk.after_process_end()
+        self.survivor, self.older = self.older or self.survivor, None
         self.survivor.space = disk.space
         self._story.tell("machine", f"{fault.kind} at {at}")
         self._story.met[f"{fault.kind} at {at.partition(' ')[0]}"] += 1

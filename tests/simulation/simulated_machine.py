@@ -43,7 +43,7 @@ class SimulatedMachine:
         self.folder = Path(tempfile.mkdtemp(prefix="duramen-simulation-", dir=memory if memory.is_dir() else None))
         """For LMDB and snapshots, which are real."""
         self._settings = EngineSettings(
-            segment_bytes=max(4096, plan.segment_bytes),
+            segment_bytes=max(4096, plan.segment_bytes) if plan.trims is None else 1024,
             index_every_bytes=300,
             journal_bytes=max(4096, plan.journal_bytes),
             tail_bytes_max=plan.tail_bytes,

@@ -16,6 +16,7 @@ from simulation.planted import PLANTED, Patches
 from simulation.planted_cluster import PLANTED_IN_CLUSTER
 from simulation.planted_database import PLANTED_IN_DATABASE
 from simulation.planted_resp import PLANTED_IN_RESP
+from simulation.planted_trims import PLANTED_IN_TRIMS
 from simulation.planted_versions import PLANTED_IN_VERSIONS
 from simulation.resp_traffic import resp_traffic
 from simulation.simulated_loop import SimulatedLoop
@@ -60,6 +61,6 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     "log": PLANTED,
     "database": PLANTED_IN_DATABASE,
     "resp": PLANTED_IN_RESP,
-    "cluster": PLANTED_IN_CLUSTER | PLANTED_IN_VERSIONS,
+    "cluster": PLANTED_IN_CLUSTER | PLANTED_IN_VERSIONS | PLANTED_IN_TRIMS,
 }
 """Where each planted bug is found."""

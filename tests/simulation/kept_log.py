@@ -1,0 +1,88 @@
+"""What trims take from a log: it is read and kept before they do, so that the log can be folded from its beginning."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import aclosing
+from typing import Any
+
+from duramen.verification.history import LogRecord
+from duramen.verification.observations import records_of
+from log_tier.embedded import EmbeddedLog
+from log_tier.model.batch_header import read_header, split_batches
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
+from log_tier.model.retention import Retention
+from log_tier.model.table_ref import TableRef
+from simulation.story import RunStory
+
+__all__ = ["KeepingLog", "KeptRecords"]
+
+
+class KeptRecords:
+    """Stored batches of each partition, without a gap from its first record on. Outlives the log's process."""
+
+    def __init__(self, story: RunStory) -> None:
+        self._story = story
+        self._earliest: dict[PartitionId, Offset] = {}
+        self._batches: dict[PartitionId, list[bytes]] = defaultdict(list)
+        self._next: dict[PartitionId, Offset] = {}
+        self.reading: dict[PartitionId, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def next_offset(self, partition: PartitionId) -> Offset:
+        """The first offset that is not kept."""
+        return self._next.get(partition, Offset(NOTHING + 1))
+
+    def add(self, partition: PartitionId, data: bytes) -> None:
+        """Keep what follows; batches that are there already are left out."""
+        for batch in split_batches(data):
+            header = read_header(batch)
+            if header.base_offset >= self.next_offset(partition):
+                self._batches[partition].append(bytes(batch))
+                self._next[partition] = Offset(header.last_offset + 1)
+
+    def begins(self, partition: PartitionId, earliest: Offset, why: str) -> Offset:
+        """The log begins at `earliest` now."""
+        if earliest > self._earliest.get(partition, 0):
+            self._earliest[partition] = earliest
+            self._story.met[f"log shortened by a {why}"] += 1
+            self._story.tell("log", f"a {why} lets partition {partition.partition} begin at {earliest}")
+        return earliest
+
+    def records(self, ref: TableRef) -> Iterator[LogRecord]:
+        """Those of a table, by partition and offset."""
+        for number in range(ref.partitions):
+            place = ref.partition(number)
+            yield from records_of(place, b"".join(self._batches.get(place, ())))
+
+
+class KeepingLog:
+    """A log whose records are kept before a trim or a retention takes them."""
+
+    def __init__(self, log: EmbeddedLog, kept: KeptRecords) -> None:
+        self._log, self._kept = log, kept
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def trim(self, partition: PartitionId, before: Offset) -> Offset:
+        """As the log's."""
+        await self._keep(partition)
+        return self._kept.begins(partition, await self._log.trim(partition, before), "trim")
+
+    async def retain(self, partition: PartitionId, retention: Retention, *, below: Offset) -> Offset:
+        """As the log's."""
+        if below > 0:
+            await self._keep(partition)
+        return self._kept.begins(partition, await self._log.retain(partition, retention, below=below), "retention")
+
+    async def _keep(self, partition: PartitionId) -> None:
+        async with self._kept.reading[partition]:
+            start = self._kept.next_offset(partition)
+            if start > (await self._log.bounds(partition)).latest:
+                return
+            reader: Any = self._log.read(partition, start, follow=False)
+            async with aclosing(reader) as chunks:
+                async for chunk in chunks:
+                    self._kept.add(partition, chunk.data)
