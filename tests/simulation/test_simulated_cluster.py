@@ -25,7 +25,7 @@ SEEDS = 100 if FULL else 2
 FOUND_WITHIN = 60
 """Seeds after which each planted bug is found."""
 SOON_FOUND_FROM = {
-    "a late read is asked again without what it must show": 6,
+    "a repeated batch takes effect twice": 12,
     "an empty version begins behind the place that its clearing names": 14,
     "a standby applies what the live version rejected": 2,
     "a trim goes past the verified snapshot": 24,
