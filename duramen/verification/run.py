@@ -114,21 +114,34 @@ async def run_check(
         history = History(partitions, recorder.calls, about={"seed": seed, "seconds": seconds, "table": table.name})
         history.log = await read_served_log(first.connection, ref, end)
         if log_url is not None:
-            call = recorder.begin(-1, "served", session=False)
-            served, history.log = history.log, await read_log(log_url, ref, end)
-            found = differences(served, history.log, trimmed=dropped is not None)
-            _tell_void(history.log, served)
-            if dropped is not None:
-                kept = {(record.partition, record.offset): record for record in dropped(ref)}
-                again = [record for record in history.log if (record.partition, record.offset) in kept]
-                found += differences(list(kept.values()), again, trimmed=True)
-                history.log = join_dropped(kept.values(), history.log)
-            recorder.end(call, "ok", differences=found)
+            history.log = await _read_log_itself(log_url, ref, end, history.log, dropped, recorder)
         for target in targets[:1]:
             await _read_replicas(target, ref, _end_of(history.log), recorder)
         if not keep_table:
             await first.drop_table(table.name)
         return history
+
+
+async def _read_log_itself(
+    url: str,
+    ref: TableRef,
+    end: Token,
+    served: list[LogRecord],
+    dropped: Callable[[TableRef], Iterable[LogRecord]] | None,
+    recorder: Recorder,
+) -> list[LogRecord]:
+    """The log up to `end` without a server between, from its first record on; what differs is recorded."""
+    call = recorder.begin(-1, "served", session=False)
+    log = await read_log(url, ref, end)
+    found = differences(served, log, trimmed=dropped is not None)
+    _tell_void(log, served)
+    if dropped is not None:
+        kept = {(record.partition, record.offset): record for record in dropped(ref)}
+        again = [record for record in log if (record.partition, record.offset) in kept]
+        found += differences(list(kept.values()), again, trimmed=True)
+        log = join_dropped(kept.values(), log)
+    recorder.end(call, "ok", differences=found)
+    return log
 
 
 def _perhaps_written(earlier: History | None) -> list[Call]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from duramen.verification.checker import INVARIANTS
 from simulation.book import PROPERTIES
 from simulation.worlds import WORLDS
+
+from duramen.verification.checker import INVARIANTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "RELIABILITY.md").read_text(encoding="utf-8")
 
