@@ -11,6 +11,10 @@ PYTEST := $(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} --dist worksteal
 CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
 
+# Python keeps what it has compiled, whatever the environment says. The tests start a thousand processes, and each of them
+# would compile the product and its tests again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test coverage test-kafka test-spark test-languages kafka check bench campaign format protos docs clean help
 
 help:  ## this list
