@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import Counter
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -46,6 +48,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--log", choices=["embedded", "kafka"], default="embedded", help="where databases have their log")
     parser.addoption("--slow-replicas", type=float, default=0.0, help="seconds that a replica waits before it applies")
     parser.addoption("--slow-reports", type=float, default=0.0, help="seconds that maps and nodes' reports are late")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without Python's collector of cycles, and have it never look at them.
+
+    They are a million objects that live as long as the process. The collector went through all of them again and again
+    while they were made, and in every full collection of every test.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
