@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 TOP = Path(__file__).resolve().parents[2]
 TESTS = TOP / "tests"
 DEADLINES = "tests/kit/deadlines.py"
@@ -58,24 +56,48 @@ def test_only_the_kit_waits() -> None:
     assert not waiting, f"import these from kit.deadlines: {waiting}"
 
 
-@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(TESTS)))
-def test_deadlines_grow_with_the_load(path: Path) -> None:
-    """`asyncio.timeout` of a fixed number of seconds fails on a busy machine; below one second it is what is tested."""
-    fixed = [
-        node.lineno
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "asyncio.timeout"
-        for seconds in node.args
-        if (isinstance(seconds, ast.Name) and seconds.id.isupper())
-        or (isinstance(seconds, ast.Constant) and isinstance(seconds.value, (int, float)) and seconds.value >= 1)
-    ]
-    assert not fixed, f"{path.relative_to(TOP)}: use kit.deadlines.within in lines {fixed}"
+def _fixed_timeouts(tree: ast.AST) -> Iterator[int]:
+    """The lines with an `asyncio.timeout` of a fixed number of seconds; below one second it is what is tested."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _name_of(node.func) == "asyncio.timeout":
+            for seconds in node.args:
+                if (isinstance(seconds, ast.Name) and seconds.id.isupper()) or (
+                    isinstance(seconds, ast.Constant) and isinstance(seconds.value, (int, float)) and seconds.value >= 1
+                ):
+                    yield node.lineno
+
+
+def _name_of(function: ast.expr) -> str:
+    """`a.b.c` of what is called so; of a method of another call the last part alone. Far cheaper than `ast.unparse`."""
+    parts: list[str] = []
+    while isinstance(function, ast.Attribute):
+        parts.append(function.attr)
+        function = function.value
+    parts.append(function.id if isinstance(function, ast.Name) else "")
+    return ".".join(reversed(parts))
+
+
+def test_a_fixed_timeout_is_found() -> None:
+    text = """
+asyncio.timeout(5)
+asyncio.timeout(DEADLINE_S)
+asyncio.timeout(0.5)
+asyncio.timeout(patience_s(5))
+asyncio.timeout_at(5)
+"""
+    assert list(_fixed_timeouts(ast.parse(text))) == [2, 3]
+
+
+def test_deadlines_grow_with_the_load() -> None:
+    """`asyncio.timeout` of a fixed number of seconds fails on a busy machine."""
+    fixed = [f"{path.relative_to(TOP)}:{line}" for path in python_files() for line in _fixed_timeouts(tree_of(path))]
+    assert not fixed, f"use kit.deadlines.within: {fixed}"
 
 
 def _fixed_deadlines(tree: ast.AST) -> Iterator[int]:
     """The lines in which a process is waited for, a fixed number of seconds."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(("subprocess.", "process.communicate")):
+        if isinstance(node, ast.Call) and _name_of(node.func).startswith(("subprocess.", "process.communicate")):
             for keyword in node.keywords:
                 value = keyword.value
                 if keyword.arg == "timeout" and (
@@ -95,10 +117,9 @@ table.get(b"k", timeout=5)
     assert list(_fixed_deadlines(ast.parse(text))) == [2, 3, 5]
 
 
-@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(TESTS)))
-def test_a_process_has_longer_on_a_busy_machine(path: Path) -> None:
-    fixed = list(_fixed_deadlines(tree_of(path)))
-    assert not fixed, f"{path.relative_to(TOP)}: use kit.deadlines.patience_s in lines {fixed}"
+def test_a_process_has_longer_on_a_busy_machine() -> None:
+    fixed = [f"{path.relative_to(TOP)}:{line}" for path in python_files() for line in _fixed_deadlines(tree_of(path))]
+    assert not fixed, f"use kit.deadlines.patience_s: {fixed}"
 
 
 def test_a_class_has_its_name_alone() -> None:
@@ -150,26 +171,36 @@ def test_refuses():
     assert [each.name for each in tests if not _shows_its_assertion(each)] == ["test_waits"]
 
 
-@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(TESTS)))
-def test_a_test_shows_what_it_asserts(path: Path) -> None:
+def test_a_test_shows_what_it_asserts() -> None:
     """A reader sees it in the test itself, or in the name of the helper: `check_…`."""
     silent = [
-        f"{node.name}, line {node.lineno}"
+        f"{path.relative_to(TOP)}:{node.lineno} {node.name}"
+        for path in python_files()
         for node in ast.walk(tree_of(path))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and node.name.startswith("test_")
         and not _shows_its_assertion(node)
     ]
-    assert not silent, f"{path.relative_to(TOP)}: assert in the test, or call the helper check_…: {silent}"
+    assert not silent, f"assert in the test, or call the helper check_…: {silent}"
 
 
-@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(TESTS)))
-def test_nothing_is_imported_from_a_test(path: Path) -> None:
+def _borrowed(tree: ast.AST) -> Iterator[str]:
+    """The test modules that a module imports."""
+    for node in ast.walk(tree):
+        modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        modules += [each.name for each in node.names] if isinstance(node, ast.Import) else []
+        yield from (name for name in modules if name.split(".")[0].startswith("test_") or name == "conftest")
+
+
+def test_an_import_of_a_test_is_found() -> None:
+    text = "import test_a.b, kit.test_b\nfrom test_c import d\nfrom conftest import e\nfrom . import test_f\n"
+    assert list(_borrowed(ast.parse(text))) == ["test_a.b", "test_c", "conftest"]
+
+
+def test_nothing_is_imported_from_a_test() -> None:
     """What another file needs is in the kit: a test module's name is found only from its own folder."""
-    modules = {node.module or "" for node in ast.walk(tree_of(path)) if isinstance(node, ast.ImportFrom)}
-    modules |= {each.name for node in ast.walk(tree_of(path)) if isinstance(node, ast.Import) for each in node.names}
-    borrowed = sorted(name for name in modules if name.split(".")[0].startswith("test_") or name == "conftest")
-    assert not borrowed, f"{path.relative_to(TOP)} imports {borrowed}"
+    borrowed = [f"{path.relative_to(TOP)} {name}" for path in python_files() for name in _borrowed(tree_of(path))]
+    assert not borrowed, f"imports from tests: {borrowed}"
 
 
 def test_types_are_checked_everywhere() -> None:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from house.test_tidy import product_files, tree_of
 
 from serving_tier import names
 
-TOP = Path(__file__).resolve().parents[2]
 NAMES = "serving_tier/names.py"
 PACKAGES = ("serving_tier", "router", "spark_bulk", "duramen")
 
@@ -36,11 +36,6 @@ EXEMPT = {
 }
 
 
-def product() -> list[Path]:
-    found = (path for package in PACKAGES for path in sorted((TOP / package).rglob("*.py")))
-    return [path for path in found if "_pb2" not in path.name and str(path.relative_to(TOP)) != NAMES]
-
-
 def spelled(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Where a name of the disk is spelled out: its line, and the name."""
     documents = {
@@ -64,13 +59,11 @@ def spelled(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.value.value
 
 
-@pytest.mark.parametrize("path", product(), ids=lambda path: str(path.relative_to(TOP)))
-def test_no_name_is_spelled_in_another_file(path: Path) -> None:
-    found = list(spelled(ast.parse(path.read_text(encoding="utf-8"))))
-    if str(path.relative_to(TOP)) in EXEMPT:
-        assert found, f"{path} spells none any more: take it off the list"
-        return
-    assert not found, f"{path} spells names of the disk: use `serving_tier.names`"
+def test_no_name_is_spelled_in_another_file() -> None:
+    files = [path for path in product_files() if path.parts[0] in PACKAGES and str(path) != NAMES]
+    assert len(files) > 300
+    found = {str(path): names for path in files if (names := list(spelled(tree_of(path))))}
+    assert set(found) == EXEMPT, f"use `serving_tier.names`, and take off the list what spells none any more: {found}"
 
 
 @pytest.mark.parametrize(
