@@ -28,7 +28,7 @@ FOUND_WITHIN = 100
 """Seeds after which each planted bug is found."""
 SOON_FOUND_FROM = {
     "a read does not wait for what it must show": 16,
-    "a repeated write gets the verdict of its second copy": 21,
+    "a repeated write gets the verdict of its second copy": 29,
     "a watched key is judged by what the round found": 50,
     "commands that run again run behind later ones": 13,
 }
