@@ -62,7 +62,7 @@ class Path(Protocol):
 
     @property
     def name(self) -> str:
-        """Its last part."""
+        """The last part of the path."""
         ...
 
     def with_name(self, name: str) -> Self:

@@ -173,7 +173,7 @@ class Table:
         level: Level = "session",
         timeout: float | None = None,
     ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
-        """The same as `scan`, page by page."""
+        """Scan as `scan` does, and yield whole pages."""
         asked_range = ScanRange.of(prefix=prefix, start=start, end=end, reverse=reverse, limit=limit)
         seconds = self._context.timeout(timeout)
         deadline = self._context.deadline(timeout)

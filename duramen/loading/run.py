@@ -30,7 +30,7 @@ _MEND: Final = (
 
 
 class LoadProgress(NamedTuple):
-    """How far a load is."""
+    """The progress of a load."""
 
     position: int
     """Bytes of the file that were read."""

@@ -26,7 +26,7 @@ _EMPTY: Final = "empty:"
 
 
 class RecordOutcome(NamedTuple):
-    """What became of a record."""
+    """The outcome of one record, according to the model."""
 
     effective: bool
     """The record changed something; or it is a barrier, and no second copy."""

@@ -32,7 +32,7 @@ _TAGS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkloadShape:
-    """How much, and of what."""
+    """The kinds of calls of a workload, and how many."""
 
     clients: int = 8
     watchers: int = 2

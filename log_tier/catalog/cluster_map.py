@@ -128,7 +128,7 @@ class TableEntry:
 
     @property
     def ref(self) -> TableRef:
-        """What its callers need to know."""
+        """The table's id, name, partitions and partitioner, as callers need them."""
         return TableRef(self.id, self.name, self.partitions, self.partitioner, self.over)
 
     def partition(self, number: int) -> PartitionId:
@@ -234,7 +234,9 @@ class ClusterMap:
     """Facts about these tables, or about those of an earlier map: see `table_facts`."""
 
     def table_facts(self) -> TableFacts:
-        """What the tables come to. O(1) where `with_facts` or `with_table` made the map; else O(replicas), once."""
+        """Counts and placements over all tables of the map. O(1) where `with_facts` or `with_table` made the map; else
+        O(replicas), once.
+        """
         facts = self.facts
         if facts is None or facts.tables is not self.tables:
             facts = TableFacts.of(self.tables)

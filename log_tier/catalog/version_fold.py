@@ -139,7 +139,7 @@ def without_unstaged(cluster: ClusterMap, job: Job) -> ClusterMap:
 
 
 def end_version_job(cluster: ClusterMap, job: Job) -> ClusterMap:
-    """All that a job wanted was done."""
+    """Take the last step of a job whose tasks are all done."""
     table = cluster.tables.get(str(job.arguments.get("table")))  # type: ignore[call-overload]
     number = job.arguments.get("version")
     version = table.version(number) if table is not None and isinstance(number, int) else None

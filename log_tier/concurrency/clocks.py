@@ -24,7 +24,7 @@ class Clock(Protocol):
         ...
 
     def wall_us(self) -> int:
-        """The same in microseconds."""
+        """Wall-clock time in microseconds since 1970."""
         ...
 
     def busy_s(self) -> float:

@@ -32,7 +32,8 @@ _NONE: Final[Mapping[object, tuple[int, object]]] = {}
 
 
 class PersistentMap(Mapping[K, V]):
-    """See the module. A lookup takes some 0.2 µs; going through all takes O(n log n).
+    """An immutable map; a change makes a new one that shares most of its nodes. A lookup takes some 0.2 µs; going
+    through all takes O(n log n).
 
     Invariants: the numbers of a map's entries are all different and below `_next`; they rise within a shard.
     """
@@ -75,7 +76,7 @@ class PersistentMap(Mapping[K, V]):
         )
 
     def without(self, key: K) -> Self:
-        """The same map with one entry less. Raises `KeyError`."""
+        """A copy of the map without one entry. Raises `KeyError`."""
         place = hash(key) % len(self._shards)
         shard = dict(self._shards[place])
         del shard[key]

@@ -45,7 +45,7 @@ class Consumer(Protocol[T]):
 
 
 class Workers(Protocol):
-    """Where a component's threads come from."""
+    """Supplies a component's threads."""
 
     def consumer(self, work: Callable[[list[T]], bool], *, name: str) -> Consumer[T]:
         """A thread that is not started yet. `work` returns whether the thread goes on."""

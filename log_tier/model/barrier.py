@@ -31,7 +31,7 @@ _JOB_MAX: Final = (1 << 63) - 1
 
 
 class Barrier(NamedTuple):
-    """What a barrier says."""
+    """The content of a barrier record."""
 
     version: int
     """The version that is live from here on."""

@@ -112,7 +112,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Nothing but plain puts, at consecutive offsets."""
+        """Does the batch hold only plain puts, at consecutive offsets?"""
         return not self.flags & (ATTRIBUTES | DELTAS)
 
 

@@ -18,7 +18,9 @@ _PORT_MAX: Final = 65_535
 
 
 def checked_address(address: str) -> str:
-    """The same address. Raises `InvalidRequest` unless it is a host (IPv6 in brackets), a colon, and a port from 1."""
+    """Return `address` unchanged if it has the form HOST:PORT. Raises `InvalidRequest` unless it is a host (IPv6 in
+    brackets), a colon, and a port from 1.
+    """
     found = _HOST_AND_PORT.fullmatch(address)
     if found is None or not 0 < int(found[1]) <= _PORT_MAX:
         raise InvalidRequest(f"{address!r} is no address: give HOST:PORT, like localhost:7070")

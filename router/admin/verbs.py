@@ -88,7 +88,7 @@ class OfPartitionArgument:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """What `@verb` says of a class."""
+    """The declaration of one administration verb."""
 
     change: type
     message: str
@@ -124,7 +124,7 @@ def verb(message: str, *, planner: str, command: str = "", **more: Any) -> Calla
 
 
 def verb_of(change: AdminChange) -> Verb:
-    """What was declared of a change."""
+    """The declaration of a change's verb."""
     return VERBS[type(change)]
 
 

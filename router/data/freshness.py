@@ -120,7 +120,9 @@ def decide(
     lag_max_ms: int = 0,
     stale_ms: float = 0.0,
 ) -> ReadDecision:
-    """See the module. `failure`: why the replica stopped; `stale_ms`: when it was level with the log last, ago."""
+    """Decide whether an index may answer a read now, later, or not at all. `failure`: why the replica stopped;
+    `stale_ms`: when it was level with the log last, ago.
+    """
     if failure is not None and (applied < needed or isinstance(failure, _SPOILED)):
         return ReadDecision.REFUSE
     if strong or not is_level_within(stale_ms, lag_max_ms):

@@ -25,7 +25,7 @@ class PartitionPage(NamedTuple):
 
 
 class MergedPage(NamedTuple):
-    """All partitions' next entries."""
+    """One page of entries, merged over all partitions."""
 
     entries: list[tuple[bytes, LiveEntry]]
     more: bool

@@ -28,7 +28,7 @@ _RENEW_EVERY: Final = 64
 
 
 class Lateness:
-    """How long replies take. `late_s` is the 99th percentile of the last 512, and not less than 10 ms."""
+    """Recent reply times. `late_s` is the 99th percentile of the last 512, and not less than 10 ms."""
 
     __slots__ = ("_count", "_samples", "late_s")
 

@@ -125,4 +125,4 @@ class LocalFirstConnection:
         await self._others.drop_table(name, timeout=timeout)
 
     async def close(self) -> None:
-        """Nothing here is its own."""
+        """Close nothing: both connections belong to the caller."""

@@ -27,7 +27,7 @@ class Part(Protocol):
 
     @property
     def partition(self) -> PartitionId:
-        """Its table and partition."""
+        """The part's table and partition."""
         ...
 
     @property

@@ -37,7 +37,7 @@ _SHOWN_S: Final = 2.0
 
 
 class TableChanges(Protocol):
-    """Who carries out changes."""
+    """Carries out creations, drops and settings of tables."""
 
     async def create(self, spec: TableSpec, *, timeout: float) -> TableRef:
         """Create a table. Raises as `TableAdmin.create_table` does."""

@@ -73,7 +73,7 @@ _KNOWN_FLAGS: Final = COMPRESSION_MASK | ATTRIBUTES | VERSIONS | EXPIRIES | DELT
 
 
 class FoldView(ProducerView, Protocol):
-    """What a fold reads of an index."""
+    """The reads of an index that a fold needs."""
 
     def stored(self, key: bytes, /) -> bytes | None:
         """The stored form of a key's entry, expired or not."""

@@ -48,7 +48,7 @@ class ProducerView(Protocol):
         ...
 
     def producer_count(self) -> int:
-        """How many producers are held."""
+        """The number of producers that the index holds."""
         ...
 
     def producers_by_age(self) -> Iterator[int]:

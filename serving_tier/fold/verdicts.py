@@ -42,7 +42,7 @@ _KEPT_MAX: Final = 1024
 
 
 class Verdict(IntEnum):
-    """How the log decided. The numbers are part of the index's stored format."""
+    """How the fold decided about a record. The numbers are part of the index's stored format."""
 
     ACCEPTED = 0
     CONDITION_FAILED = 1
@@ -92,7 +92,9 @@ class Outcome(NamedTuple):
 
 
 class FoldVerdicts(NamedTuple):
-    """What one fold decided. An index keeps it in memory until the next one: the writers who waited for it ask now."""
+    """The judgements and results of one fold. An index keeps it in memory until the next one: the writers who waited
+    for it ask now.
+    """
 
     first: Offset
     """Of the offsets `first` to `last` everything is said here that the index says."""

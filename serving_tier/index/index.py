@@ -29,7 +29,7 @@ __all__ = ["Applied", "Found", "Index", "IndexLimits", "IndexStatistics", "ScanP
 
 
 class Applied(NamedTuple):
-    """What one `apply` did."""
+    """The result of one `apply`."""
 
     applied: Offset
     """The index holds everything up to here."""
@@ -148,7 +148,7 @@ class Index(Protocol):
         ...
 
     def count(self) -> int:
-        """How many keys are there. O(1), and O(expired entries that are not yet removed)."""
+        """The number of live keys. O(1), and O(expired entries that are not yet removed)."""
         ...
 
     def next_expiry_ms(self) -> int | None:

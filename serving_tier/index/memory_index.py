@@ -198,7 +198,7 @@ class MemoryIndex:
             return self._producers.get(producer_id)
 
     def count(self) -> int:
-        """How many keys are there."""
+        """The number of live keys."""
         with self._lock:
             return len(self._entries)
 

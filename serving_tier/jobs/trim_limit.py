@@ -27,7 +27,7 @@ _READS_THE_LOG: Final = COPIES_INDEX - {Action.SNAPSHOT}
 
 
 class TrimLimit(NamedTuple):
-    """What may go at most."""
+    """The offset below which a partition's log may be trimmed, and what holds the rest."""
 
     below: Offset
     """No record at this offset or beyond; 0: none at all."""

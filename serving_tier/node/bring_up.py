@@ -56,7 +56,8 @@ _BOOTSTRAPS_MAX: Final = 2
 
 
 class BringUp:
-    """See the module. It belongs to one node and its event loop; `close()` ends what is under way.
+    """Brings up the replicas that the map assigns to this node. It belongs to one node and its event loop; `close()`
+    ends what is under way.
 
     Invariant: a replica has at most one task, and is pending while it has one.
     """

@@ -45,7 +45,8 @@ _NOOP_BATCH: Final = encode_batch(Columns([b""], [b""], attributes=[int(Operatio
 
 
 class IdleExpiry:
-    """See the module. It belongs to one node and its event loop; `start()` begins the ticks, `close()` ends them.
+    """Appends a no-op to an idle partition in which a key has expired, so that its log time advances. It belongs to one
+    node and its event loop; `start()` begins the ticks, `close()` ends them.
 
     Invariant: a watched replica whose next expiry may have changed since the last tick is in `_touched`.
     """

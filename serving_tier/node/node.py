@@ -107,7 +107,7 @@ class Node:
         return node
 
     def replica_folder(self, partition: PartitionId) -> Path:
-        """Where the index of a replica lies."""
+        """The folder of a replica's index."""
         return self.folder.joinpath(partition.table, str(partition.partition))
 
     async def host(

@@ -102,7 +102,9 @@ def _is_wanted(version: VersionEntry) -> bool:
 
 
 class Staging:
-    """See the module. `compare` is called with every map, `close()` ends what is under way."""
+    """Keeps the versions of a node's replicas in step with the catalog's map. `compare` is called with every map,
+    `close()` ends what is under way.
+    """
 
     def __init__(self, maps: Maps, node: Node, *, replace: Callable[[Replica], None], fetch: FetchVersion) -> None:
         self._maps = maps

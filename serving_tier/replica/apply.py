@@ -100,7 +100,9 @@ FoldOutcome = tuple[Effects, dict[int, DuramenError]]
 
 
 class Applying:
-    """See the module. It belongs to one replica and its event loop."""
+    """Applies chunks of the log to a replica's live index and to its standby versions. It belongs to one replica and
+    its event loop.
+    """
 
     def __init__(
         self,

@@ -150,8 +150,8 @@ class Lag:
 
 
 def lag_event(*, replayed: bool, lag_s: float, bounds: LagBounds) -> Literal["level", "between", "lagging"]:
-    """What a lag says to `serving_tier.replica.machine`. `replayed`: the index holds what the log held when it was
-    opened.
+    """The event of `serving_tier.replica.machine` that a lag gives rise to. `replayed`: the index holds what the log
+    held when it was opened.
     """
     if lag_s > bounds.behind_max_s:
         return "lagging"

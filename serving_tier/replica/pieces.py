@@ -48,7 +48,7 @@ class BarrierAhead(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What can be folded in one go."""
+    """Batches that can be folded in one transaction."""
 
     batches: Sequence[Batch]
     stop: PieceEnd

@@ -22,7 +22,7 @@ __all__ = ["ReplicaProgress"]
 
 
 class ReplicaProgress:
-    """See the module. It belongs to one replica and its event loop.
+    """The applied offset of one replica, its lag and its waiting readers. It belongs to one replica and its event loop.
 
     Invariant: nobody waits for an offset that the live index had applied at the last `advance`.
     """

@@ -30,7 +30,7 @@ class UnreadableWarnings:
         """The first offset that no warning has named yet."""
 
     def note(self, count: int, first: Offset, last: Offset) -> None:
-        """So many more lie between two offsets."""
+        """Count unreadable records between two offsets."""
         self.count += count
         if self._unreported is None:
             self._unreported = first

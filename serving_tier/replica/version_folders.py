@@ -50,7 +50,7 @@ class ReplicaFolder:
     """Which files are open; None: each stays open until it is closed."""
 
     def version(self, number: int) -> Path:
-        """Where a version lies that came later."""
+        """The folder of a version that was added after the first one."""
         return version_folder(self.path, number)
 
     def open(self, path: Path | None = None) -> LmdbIndex:

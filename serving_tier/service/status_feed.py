@@ -75,7 +75,7 @@ STATUS_SETTINGS: Final = StatusSettings()
 
 
 class RunningTask(Protocol):
-    """How far a task is; `serving_tier.jobs.worker.TaskProgress` is one."""
+    """The progress of a task under way; `serving_tier.jobs.worker.TaskProgress` implements it."""
 
     phase: str
     done: int
@@ -83,7 +83,7 @@ class RunningTask(Protocol):
 
 
 class Hosts(Protocol):
-    """What the feed asks; `serving_tier.node.hosting.Hosting` is one."""
+    """The source of a node's status; `serving_tier.node.hosting.Hosting` implements it."""
 
     node_id: str
     identity: str

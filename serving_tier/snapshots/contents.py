@@ -26,7 +26,7 @@ _DATABASES_MAX: Final = len(Databases._fields)
 
 
 class Contents(NamedTuple):
-    """What an index says about itself."""
+    """The identity, state, number of keys and digest that a copied index states about itself."""
 
     index_version: int
     partition: PartitionId

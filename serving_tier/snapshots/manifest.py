@@ -102,7 +102,7 @@ class SnapshotFile:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotManifest:
-    """What a snapshot is."""
+    """The manifest of one snapshot."""
 
     id: str
     """Random; hex digits."""
@@ -136,7 +136,7 @@ class SnapshotManifest:
 
     @property
     def path(self) -> str:
-        """Its folder below the store's root. Sorted by name is sorted by offset."""
+        """The snapshot's folder below the store's root. Sorted by name is sorted by offset."""
         return snapshot_path(self.partition_id, self.offset, self.id)
 
     def __str__(self) -> str:

@@ -56,7 +56,8 @@ class StoredSnapshot(NamedTuple):
 
 
 class SnapshotStore:
-    """See the module. `SnapshotStore.open(url)`; there is nothing to close.
+    """Snapshots below one URL: written, listed, verified, fetched and deleted. `SnapshotStore.open(url)`; there is
+    nothing to close.
 
     Everything raises `SnapshotStoreUnavailable` where the store does not answer or refuses.
     """

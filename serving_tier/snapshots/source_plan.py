@@ -44,7 +44,7 @@ P = TypeVar("P", bound=Named)
 
 @dataclass(frozen=True, slots=True)
 class Offered(Generic[P]):
-    """What there is of one partition."""
+    """The snapshots, peers and log records from which one partition's index can be made."""
 
     bounds: Bounds
     """What the log holds."""
@@ -58,7 +58,7 @@ class Offered(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is wanted."""
+    """The state of the index that a plan must reach."""
 
     until: Offset | None = None
     """A copy may be at this offset or before it, and the log is replayed up to it; None: to the log's end."""

@@ -72,7 +72,7 @@ class VersionPart:
 
 @dataclass(frozen=True, slots=True)
 class VersionManifest:
-    """What a version is."""
+    """The manifest of one version of a table."""
 
     id: str
     """Random; hex digits."""

@@ -30,7 +30,8 @@ __all__ = ["VersionStore"]
 
 
 class VersionStore:
-    """See the module. `VersionStore.open(url)`; there is nothing to close.
+    """The snapshot store of one version, with the version's manifest at the top. `VersionStore.open(url)`; there is
+    nothing to close.
 
     Everything raises `SnapshotStoreUnavailable` where the store does not answer or refuses.
     """

@@ -71,7 +71,7 @@ class Base(NamedTuple):
 
 
 class IndexWriter:
-    """See the module. `with IndexWriter.open(…) as writer`, `write` …, `finish`."""
+    """Writes sorted rows into a new LMDB index. `with IndexWriter.open(…) as writer`, `write` …, `finish`."""
 
     def __init__(
         self, env: Any, databases: Databases, folder: Path, base: Base, *, map_bytes: int, transaction_bytes: int

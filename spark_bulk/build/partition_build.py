@@ -36,7 +36,7 @@ _ATTEMPT_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """What every task of a build knows."""
+    """The part of a build's plan that every task gets."""
 
     build_id: str
     """Hex digits; the id of every snapshot of this build begins with it."""
@@ -54,7 +54,7 @@ class BuildPlan:
         return self.build_id + secrets.token_hex(_ATTEMPT_BYTES)
 
     def store(self) -> SnapshotStore:
-        """Where the snapshots go."""
+        """The store into which the build's snapshots are written."""
         return SnapshotStore.open(self.url, storage_options=self.storage_options)
 
 

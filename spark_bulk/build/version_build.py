@@ -44,7 +44,7 @@ _SOURCE_LENGTH_MAX: Final = 200
 
 
 class Built(NamedTuple):
-    """What a build did."""
+    """The result of a build."""
 
     version: VersionManifest
     rows: int
@@ -120,7 +120,9 @@ def plan_build(
     value_name: str = "value",
     timeout: float = _TIMEOUT_S,
 ) -> BuildPlan:
-    """What the tasks need to know. Raises as `find_bases`, and `InvalidRequest` where a version lies at `url`."""
+    """Plan a build: everything that its tasks need. Raises as `find_bases`, and `InvalidRequest` where a version lies
+    at `url`.
+    """
     store = VersionStore.open(url, storage_options)
     there = wait_for(store.find())
     if there is not None:

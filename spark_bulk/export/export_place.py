@@ -36,7 +36,9 @@ _GROUP_BYTES: Final = 32 << 20
 
 
 class ExportPlace:
-    """See the module. Everything blocks, and raises `SnapshotStoreUnavailable` where the store does not answer."""
+    """The exports below one URL, each in a folder of its own. Everything blocks, and raises `SnapshotStoreUnavailable`
+    where the store does not answer.
+    """
 
     def __init__(self, place: StorePlace) -> None:
         self._place = place

@@ -44,7 +44,7 @@ _DDL: Final = {"bytes": "BINARY", "utf8": "STRING"}
 
 @dataclass(frozen=True, slots=True)
 class ExportOutcome:
-    """What came of one partition."""
+    """The result of one partition's export."""
 
     partition: Partition
     until: Offset

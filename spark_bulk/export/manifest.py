@@ -59,7 +59,7 @@ class ExportFile:
 
 @dataclass(frozen=True, slots=True)
 class ExportManifest:
-    """What an export is."""
+    """The manifest of one export."""
 
     id: str
     """Random; hex digits."""
@@ -94,7 +94,7 @@ class ExportManifest:
 
     @property
     def folder(self) -> str:
-        """Its folder below the place. Sorted by name is sorted by number."""
+        """The export's folder below the place. Sorted by name is sorted by number."""
         return f"{self.number:06d}-{self.id}"
 
     @property

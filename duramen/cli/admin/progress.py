@@ -98,7 +98,7 @@ def _doing(job: AdminJob) -> str:
 
 
 def say_job_end(job: AdminJob) -> None:
-    """How it ended, and what failed."""
+    """Print how a job ended and which of its tasks failed."""
     say(f"job {job.job} ({job.kind} {job.subject}) is {job.state}: {job.done} of {job.tasks} done")
     failed = [task for task in job.task_list if task.state == "failed"]
     for task in failed:

@@ -17,7 +17,7 @@ __all__ = ["restore"]
 
 
 class Source(StrEnum):
-    """Where a replica's content comes from."""
+    """The source of a replica's content."""
 
     AUTO = "auto"
     SNAPSHOT = "snapshot"

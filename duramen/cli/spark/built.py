@@ -11,7 +11,7 @@ __all__ = ["say_built"]
 
 
 def say_built(built: Built, table: str, url: str, json: bool) -> None:
-    """What a build did."""
+    """Print the result of a build."""
     version = built.version
     if json:
         say_json(

@@ -81,7 +81,7 @@ TokenOnly = Annotated[bool, typer.Option("--token", help="Print the write's toke
 
 
 def level_of(level: ReadLevel | None, max_lag: float | None, after: str | None) -> levels.Level:
-    """What the options mean together. Raises `InvalidRequest` where they do not go together.
+    """The consistency level that the options describe together. Raises `InvalidRequest` where they do not go together.
 
     A command is a session of its own, which has seen nothing: without a token only a strong read sees what the command
     before it has written.

@@ -42,7 +42,7 @@ def shown_value(data: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """What somebody typed, as bytes. Raises `InvalidRequest` where `base64:` is followed by something else."""
+    """Convert a typed key or value to bytes. Raises `InvalidRequest` where `base64:` is followed by something else."""
     if not text.startswith(BASE64):
         return text.encode("utf-8", "surrogateescape")  # the shell's own bytes, whatever they are
     try:

@@ -36,7 +36,7 @@ _OFFSET_MAX: Final = (1 << 63) - 2
 
 
 class Asked(NamedTuple):
-    """What a read asks for."""
+    """The offsets and the bound that a read requires."""
 
     offsets: Mapping[Partition, Offset] | None
     """None: what the session has seen when the request leaves."""

@@ -53,7 +53,7 @@ class LogRole:
 
     @property
     def recovery(self) -> RecoveryReport | None:
-        """What opening the log found and did."""
+        """The report of the log's recovery when it was opened."""
         return getattr(self.log, "recovery", None)
 
     async def close(self) -> None:

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Role(Protocol):
-    """What can be run."""
+    """A server role that `run_role` can run."""
 
     @property
     def port(self) -> int:

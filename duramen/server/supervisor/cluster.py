@@ -28,7 +28,7 @@ _OURS: Final = frozenset({LOG_FOLDER, *NODE_FOLDERS, *UP_FOLDERS})
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """What `duramen up --nodes N` runs."""
+    """The options of `duramen up --nodes N`."""
 
     nodes: int
     """How many serving nodes, 1 to `NODES_MAX`."""

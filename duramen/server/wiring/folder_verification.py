@@ -34,7 +34,7 @@ class FolderVerification:
         """Snapshots that were read."""
 
     def findings(self) -> Iterator[FileFinding]:
-        """What is wrong, as it is found. Blocks; reads everything.
+        """The findings, in the order in which they are made. Blocks; reads everything.
 
         Raises `FolderInUse` while a process has the folder, `InvalidRequest` for one in which nothing is Duramen's, and
         what the disk refuses.

@@ -51,7 +51,7 @@ _STATUS_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPolicy:
-    """Where snapshots go, and when."""
+    """The store and the schedule of snapshots."""
 
     url: str = ""
     """The store's URL; empty: the folder `snapshots` of the node's own data."""

@@ -77,7 +77,7 @@ _crc_extend = google_crc32c.extend
 
 
 class FileHeader(NamedTuple):
-    """What a journal file says of itself."""
+    """The header of a journal file."""
 
     version: int
     generation: int

@@ -56,7 +56,7 @@ class JournalCut:
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay found and did."""
+    """The result of replaying the journal."""
 
     frames: int = 0
     restored: int = 0
@@ -73,7 +73,7 @@ class Replayed:
 
 
 class Witness(NamedTuple):
-    """What `journal.json` says."""
+    """The content of `journal.json`."""
 
     generation: int
     clean: bool

@@ -19,7 +19,7 @@ _FIRST_AFTER: Final = 8
 
 
 class QuickDisk:
-    """What commits took lately."""
+    """The durations of recent commits."""
 
     __slots__ = ("_left", "_quick_s", "is_quick")
 

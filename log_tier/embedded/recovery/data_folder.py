@@ -84,7 +84,7 @@ class DataFolder:
         self._release()
 
     def partition_folder(self, partition: PartitionId) -> Path:
-        """Where a partition's files are."""
+        """The folder of a partition's files."""
         return self._topics.joinpath(partition.table, names.partition_name(partition.partition))
 
     def topics(self, report: RecoveryReport, *, known: Iterable[Topic] = ()) -> list[Topic]:

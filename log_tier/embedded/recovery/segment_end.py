@@ -64,7 +64,7 @@ class Cut:
 
 
 class NewestEnd(NamedTuple):
-    """How the newest segment ends."""
+    """The state of the newest segment's end."""
 
     cut: Cut | None
     """What was cut, if it was torn."""

@@ -75,7 +75,7 @@ class StoredBatch:
     batch: Batch
 
     def records(self) -> Iterator[StoredRecord]:
-        """Its records in order."""
+        """The batch's records, in the order of their offsets."""
         columns = self.batch.columns
         for number, offset in enumerate(self.batch.offsets()):
             attribute = PLAIN_PUT if columns.attributes is None else columns.attributes[number]
@@ -105,7 +105,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where the batches end."""
+    """The position in a segment file at which its readable batches end."""
 
     path: Path
     position: int

@@ -133,7 +133,7 @@ class PartitionLog:
         return self.segments[-1].end if self.segments else Offset(0)
 
     def bounds(self) -> Bounds:
-        """What can be read."""
+        """The first and last offsets that can be read."""
         with self.lock:
             earliest = self.segments[0].base if self.segments else Offset(0)
             latest = Offset(self.next_offset - 1)

@@ -112,7 +112,7 @@ class Segment:
 
     @property
     def index_path(self) -> Path:
-        """Its sparse index."""
+        """The path of the segment's sparse index."""
         return self.folder / names.index_name(self.base)
 
     def load_index(self, disk: Disk) -> SparseIndex:

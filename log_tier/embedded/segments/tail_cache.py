@@ -34,7 +34,7 @@ class TailMemory:
 
     @property
     def bytes(self) -> int:
-        """How much is held now."""
+        """Bytes that the cache holds now."""
         return self._bytes
 
     def charge(self, tail: TailCache, size: int) -> None:

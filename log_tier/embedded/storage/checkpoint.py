@@ -24,7 +24,7 @@ _START: Final = Offset(0)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What is known of one partition."""
+    """One partition's entry in the checkpoint."""
 
     earliest: Offset = _START
     """Everything below it was trimmed on purpose; older files that are still there are removed at open."""

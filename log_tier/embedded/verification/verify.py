@@ -30,7 +30,7 @@ _STRANGE: Final = "Nothing else was looked at: whose files the others are is not
 
 @dataclass(slots=True)
 class LogVerification:
-    """What was looked at so far."""
+    """The files and batches that a verification has examined so far."""
 
     topics: int = 0
     partitions: int = 0

@@ -36,7 +36,9 @@ _IDLE_CONSUMERS_MAX: Final = 4
 
 
 class Fetcher:
-    """All readers of one log. Belongs to one process; readers belong to their event loops."""
+    """Owns all readers of one log and their shared consumers. Belongs to one process; readers belong to their event
+    loops.
+    """
 
     def __init__(self, address: KafkaAddress) -> None:
         self._address = address

@@ -45,7 +45,7 @@ class RecordSet:
 
     @property
     def count(self) -> int:
-        """How many records."""
+        """The number of records in the set."""
         return int(self.part.stop - self.part.start)
 
     def records(self) -> Sequence[Outgoing]:

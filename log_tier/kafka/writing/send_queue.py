@@ -34,7 +34,7 @@ QUEUE_BYTES_MAX: Final = 256 << 20
 
 
 class SetPlace(NamedTuple):
-    """Where a set came to lie."""
+    """The offsets and the timestamp that Kafka gave to a record set."""
 
     first: Offset
     last: Offset

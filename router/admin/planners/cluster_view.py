@@ -24,7 +24,7 @@ class Situation:
     nodes: Mapping[str, NodeView]
 
     def is_alive(self, node: str) -> bool:
-        """Its status stream is there."""
+        """Does the node's status stream arrive?"""
         view = self.nodes.get(node)
         return view is not None and view.alive
 

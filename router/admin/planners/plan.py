@@ -70,7 +70,7 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """What is copied in all."""
+        """Bytes that all steps of the plan copy."""
         return sum(step.bytes for step in self.steps if step.action in COPIES_INDEX)
 
     @property

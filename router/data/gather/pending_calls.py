@@ -29,7 +29,7 @@ class PendingCall(Protocol):
 
     @property
     def future(self) -> asyncio.Future[Any]:
-        """What the caller waits for."""
+        """The future for which the caller waits."""
         ...
 
     @property
@@ -99,7 +99,7 @@ class PendingCalls(Generic[C]):
 
 
 class CallOutcome(NamedTuple):
-    """What became of one call's records."""
+    """The offsets and results of one call's records."""
 
     offset: Offset
     """Of its first record; of a repeated one, where its first copy took effect."""

@@ -29,7 +29,7 @@ READS_PENDING_MAX: Final = 1_000_000
 
 
 class ReadRules(NamedTuple):
-    """How one gatherer of reads gathers."""
+    """The limits of one gatherer of reads."""
 
     in_flight_max: int = 2
     """Requests with shared groups under way at once: while the server works on one, the client fills the other."""
@@ -77,7 +77,7 @@ def next_step(error: DuramenError, *, patient: bool, alone: bool, keys: int) -> 
 
 
 class GatheredKeys(Protocol):
-    """What the rounds know of a group."""
+    """A group of keys as `BatchRounds` sees it."""
 
     count: int
     """Its keys."""

@@ -37,7 +37,7 @@ PENDING_BYTES_MAX: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How one gatherer gathers."""
+    """The limits of one gatherer."""
 
     in_flight_max: int = 2
     """Requests under way at once: one is filled while the log syncs the other."""
@@ -68,7 +68,7 @@ class Rules:
 
 
 class GatheredBatch(Protocol):
-    """What the rounds know of a batch."""
+    """A batch as `BatchRounds` sees it."""
 
     content_bytes: int
     records: int

@@ -35,7 +35,7 @@ __all__ = ["CommandContext", "CommandPipeline", "NodeAddress", "ServerContext"]
 
 
 class NodeAddress(NamedTuple):
-    """Where a node's RESP endpoint is."""
+    """The address of a node's RESP endpoint."""
 
     node: str
     host: str

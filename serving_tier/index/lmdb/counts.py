@@ -17,7 +17,7 @@ __all__ = ["count_live", "first_expiry_ms", "statistics_of"]
 
 
 def count_live(txn: Any, databases: Databases, *, log_time_ms: int) -> int:
-    """How many keys are there. O(1), and O(expired entries that are not yet removed)."""
+    """The number of live keys. O(1), and O(expired entries that are not yet removed)."""
     expired = 0
     for due, key in txn.cursor(databases.expiries).iternext():
         if number_of(due) > log_time_ms:

@@ -64,7 +64,9 @@ _READS_PAUSE_S: Final = 0.0005
 
 
 class IndexFile(LmdbReads):
-    """See the module. What it holds (`applied`, `version`, `live`) is known in every state."""
+    """The LMDB file of one index: open while it is used, at rest otherwise. What it holds (`applied`, `version`,
+    `live`) is known in every state.
+    """
 
     def __init__(
         self,

@@ -130,7 +130,7 @@ class LmdbIndex(IndexFile):
         return None if is_empty else super().producer(producer_id)
 
     def count(self) -> int:
-        """How many keys are there."""
+        """The number of live keys."""
         known = self._known()
         return super().count() if known is None else known.keys
 
@@ -259,7 +259,7 @@ class LmdbIndex(IndexFile):
 
 
 def applied_of(effects: Effects) -> Applied:
-    """What an apply did, of its effects."""
+    """The result of an apply, made of the fold's effects."""
     return Applied(
         effects.applied, effects.log_time_ms, effects.records, effects.rejected, effects.duplicates, effects.void
     )

@@ -86,7 +86,7 @@ class LmdbReads:
 
     @property
     def path(self) -> Path:
-        """Its folder."""
+        """The index's folder."""
         return self._path
 
     def get(self, key: bytes) -> LiveEntry | None:
@@ -215,7 +215,7 @@ class LmdbReads:
             return producer_known(txn, self._databases, producer_id)
 
     def count(self) -> int:
-        """How many keys are there."""
+        """The number of live keys."""
         with self._reading() as txn:
             return count_live(txn, self._databases, log_time_ms=self._log_time(txn))
 

@@ -69,7 +69,7 @@ class NoMetaPage(ValueError):
 
 
 class Meta(NamedTuple):
-    """What a meta page says."""
+    """The content of a meta page."""
 
     transaction: int
     page_bytes: int

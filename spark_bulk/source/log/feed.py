@@ -37,7 +37,7 @@ _PAUSE_MAX_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class FeedPart:
-    """What one task reads."""
+    """The range of one partition's log that one task reads."""
 
     place: TablePlace
     partition: Partition

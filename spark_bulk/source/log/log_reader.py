@@ -29,7 +29,7 @@ __all__ = ["LogPart", "LogReader", "LogStreamReader"]
 
 
 class LogPart(InputPartition):
-    """What one task reads."""
+    """The range of one partition's log that one task reads."""
 
     def __init__(self, part: FeedPart) -> None:
         super().__init__(part.partition)
@@ -130,7 +130,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.records_max) if self._options.records_max else ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """How far the next micro-batch goes."""
+        """The offsets at which the next micro-batch ends."""
         place, bounds = wait_for(_look(self._options))
         seen = parse_position(start, place)
         check_covered(place, seen, bounds)

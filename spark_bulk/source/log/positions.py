@@ -26,7 +26,7 @@ _SEEN: Final = "seen"
 
 
 def format_position(place: TablePlace, seen: Seen) -> dict[str, Any]:
-    """What goes into the checkpoint."""
+    """A stream's position as the text that Spark's checkpoint stores."""
     return {_TABLE: place.topic.id, _SEEN: {str(each): seen.get(each, NOTHING) for each in place.partitions}}
 
 

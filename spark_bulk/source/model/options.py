@@ -71,7 +71,7 @@ _SPELLING: Final = {"maxrecordspertrigger": "maxRecordsPerTrigger"}
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read."""
+    """The checked options of a read."""
 
     at: str
     table: str
@@ -100,7 +100,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write."""
+    """The checked options of a write."""
 
     at: str
     table: str

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def stepped(source: AsyncGenerator[T, None]) -> Iterator[T]:
-    """What an async generator yields. It is closed when this one is, or when it ends."""
+    """Iterate over an async generator from blocking code. It is closed when this one is, or when it ends."""
 
     async def step() -> list[T]:
         async for each in source:

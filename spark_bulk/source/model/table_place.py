@@ -67,7 +67,7 @@ class TablePlace:
 
     @property
     def named_log(self) -> str:
-        """Where the log is, for people."""
+        """The log's URL, for messages."""
         return self.log_url.partition("?")[0]
 
 
@@ -123,7 +123,7 @@ async def opened_log(url: str) -> AsyncIterator[Log]:
 
 
 async def all_bounds(place: TablePlace, *, timeout_s: float) -> list[Bounds]:
-    """What the log holds, by partition. Raises what the log raises, `DeadlineExceeded`."""
+    """The bounds of every partition's log. Raises what the log raises, `DeadlineExceeded`."""
     try:
         async with asyncio.timeout(timeout_s), opened_log(place.log_url) as log:
             return await log.all_bounds(place.topic.id)

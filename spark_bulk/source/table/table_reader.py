@@ -28,7 +28,7 @@ __all__ = ["TablePart", "TableReader", "plan_table_parts"]
 
 
 class TablePart(InputPartition):
-    """What one task reads."""
+    """The partition, offset and key range that one task reads."""
 
     def __init__(self, wanted: WantedCopy, keys: KeyRange) -> None:
         super().__init__(wanted.partition)

@@ -48,7 +48,7 @@ _EPOCH = "streaming.sql.batchId"
 
 @dataclass
 class TaskCommit(WriterCommitMessage):
-    """What a task appended."""
+    """A task's report of what it appended."""
 
     records: int
 

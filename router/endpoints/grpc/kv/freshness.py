@@ -38,7 +38,7 @@ def parse_token(text: str) -> Token | None:
 
 
 def check_token(table: TableRef, token: Token | None) -> Mapping[Partition, Offset]:
-    """What a token names of a table. Raises `InvalidToken`, also for another table's."""
+    """The offsets that a token names for a table. Raises `InvalidToken`, also for another table's."""
     if token is None:
         return {}
     offsets = token.offsets(table.id, table_name=table.name)

@@ -257,7 +257,7 @@ DESCRIPTIONS: Final[Mapping[str, Description]] = {
 
 
 def described(spec: CommandSpec) -> list[Any]:
-    """What COMMAND and COMMAND INFO answer."""
+    """The reply to COMMAND and COMMAND INFO."""
     description = DESCRIPTIONS[spec.name]
     subcommands = [_entry(name, arity, DESCRIPTIONS[name], (0, 0, 0), []) for name, arity in _subcommands(spec)]
     return _entry(spec.name, spec.arity, description, (spec.first, spec.last, spec.step), subcommands)
@@ -297,7 +297,7 @@ def _subcommands(spec: CommandSpec) -> list[tuple[str, int]]:
 
 
 def documented(spec: CommandSpec) -> dict[str, Any]:
-    """What COMMAND DOCS answers. Summaries are Duramen's own."""
+    """The reply to COMMAND DOCS. Summaries are Duramen's own."""
     description = DESCRIPTIONS[spec.name]
     report: dict[str, Any] = {"summary": spec.summary, "since": description.since, "group": description.group}
     subcommands = {

@@ -67,7 +67,7 @@ class LingeringClose(asyncio.Protocol):
         transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        """What the client sent before it knew."""
+        """Discard what the client sent before it saw that the connection ends."""
 
     def eof_received(self) -> bool:
         """The client has ended its direction, having read its replies or not: the transport closes."""

@@ -96,7 +96,7 @@ class RespSession:
 
     @property
     def address(self) -> str:
-        """Of the other end."""
+        """The client's address."""
         if self.origin:
             return self.origin
         peer = self.transport.get_extra_info("peername")

@@ -38,7 +38,9 @@ LET_GO: Final = 4096
 
 
 class Floors:
-    """See the module. `page`: the table's freshness page for reader processes; None without them."""
+    """The lowest offset, for each partition of one table, from which connections may be answered. `page`: the table's
+    freshness page for reader processes; None without them.
+    """
 
     __slots__ = ("_landed", "_let_go", "floor", "fresh", "page", "seen")
 

@@ -57,7 +57,7 @@ _CELL_BYTES: Final = 8
 
 
 def page_path(folder: Path, number: int) -> Path:
-    """Where a page's cells are."""
+    """The path of a page's shared file."""
     return folder / f"{number}.page"
 
 

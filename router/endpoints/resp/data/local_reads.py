@@ -30,7 +30,7 @@ _KEYS_KNOWN_MAX: Final = MGET_BYTES_MAX // REPLY_BYTES_MAX
 
 
 class ReadableIndex(Protocol):
-    """What is read of an index. See `serving_tier.index.lmdb.lmdb_reads`."""
+    """The reads of an index that the RESP endpoint needs. See `serving_tier.index.lmdb.lmdb_reads`."""
 
     @property
     def applied(self) -> Offset: ...
@@ -63,7 +63,7 @@ class _Fresh(Protocol):
 
 
 class ReadableTable(Protocol):
-    """What is read of a table. See `ServedTable`."""
+    """The parts of a table that the RESP endpoint reads. See `ServedTable`."""
 
     @property
     def partitions(self) -> int: ...

@@ -132,7 +132,7 @@ class Notifications:
 
     @property
     def channels(self) -> int:
-        """How many different channels have listeners."""
+        """The number of different channels that have listeners."""
         return len(self._channels)
 
     @property

@@ -238,7 +238,7 @@ class ServedTables:
         return None if table is None or table.gone else table
 
     def served(self) -> list[ServedTable]:
-        """All that were used, by name."""
+        """The tables that were used so far, by name."""
         return [self._open[name] for name in sorted(self._open) if not self._open[name].gone]
 
     def close(self) -> None:

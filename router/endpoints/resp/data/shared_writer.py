@@ -164,12 +164,12 @@ class SharedWriter:
 
     @property
     def batches(self) -> int:
-        """How many were sent so far."""
+        """Batches sent so far."""
         return self._gatherer.batches
 
     @property
     def records(self) -> int:
-        """How many were in them."""
+        """Records in the batches sent so far."""
         return self._gatherer.records
 
     def put(

@@ -108,7 +108,7 @@ class ValueCache:
 
     @property
     def size_bytes(self) -> int:
-        """Its share of the `CacheBudget`."""
+        """Bytes that this cache uses of the `CacheBudget`."""
         return self._young_bytes + self._old_bytes
 
     def replica_applied(self, index: LmdbIndex, batches: Sequence[Batch]) -> None:

@@ -22,7 +22,7 @@ UPSTREAM_SOCKET: Final = "upstream.sock"
 
 @dataclass(frozen=True, slots=True)
 class ReaderTask:
-    """What one reader process is for."""
+    """The settings that a server gives to a reader process."""
 
     folder: Path
     """The folder of the freshness pages and the server's socket."""
@@ -59,7 +59,7 @@ class ReaderState:
         return SYSTEM_CLOCK.wall_ms()
 
     def answered(self, commands: int) -> None:
-        """So many were answered here."""
+        """Count commands that this process has answered."""
         self._tally.cells[self._number] += commands
 
     async def close(self) -> None:

@@ -28,7 +28,7 @@ _FRESH_S: Final = 1.0
 
 
 class Peers(Protocol):
-    """Where the nodes' RESP endpoints are."""
+    """The addresses of the nodes' RESP endpoints."""
 
     async def addresses(self) -> Mapping[str, NodeAddress]:
         """By node id: those that are there and have one."""

@@ -83,7 +83,7 @@ class RespSockets:
 
     @property
     def port(self) -> int:
-        """Of TCP; 0 where there is none."""
+        """The TCP port; 0 if the endpoint listens on no TCP socket."""
         first = self.tcp or next(iter(self.shared), None)
         return 0 if first is None else int(first.getsockname()[1])
 

@@ -168,7 +168,7 @@ class RequestStream:
 
     @property
     def waiting_bytes(self) -> int:
-        """Of commands that were not parsed yet."""
+        """Bytes received and not parsed yet."""
         return len(self._rest)
 
     @property

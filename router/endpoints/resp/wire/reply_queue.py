@@ -208,7 +208,7 @@ class ReplyQueue:
             self._drop(f"it does not read, and {unread} bytes of replies wait for it, more than {OUTPUT_BYTES_MAX}")
 
     def close(self) -> None:
-        """Nothing leaves any more."""
+        """Close the queue: no further reply is sent."""
         self._closed = True
 
     def stall(self) -> None:

@@ -37,7 +37,8 @@ class RunReceiver(Protocol):
 
 
 class CommandRun:
-    """See the module. What it has in common with `QueuedCommand` means the same.
+    """Many commands of one connection, executed in columns as one entry of a round. What it has in common with
+    `QueuedCommand` means the same.
 
     Invariant: `steps`, `args`, `keys` and `places` have one entry for each command that is still in the run.
     """

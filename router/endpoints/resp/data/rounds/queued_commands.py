@@ -76,7 +76,7 @@ class Owner(Hashable, Protocol):
 
 
 class Receiver(Protocol):
-    """Who waits for a command's reply."""
+    """The caller that waits for a command's reply."""
 
     def finish(self, reply: Any) -> None:
         """The reply, or the error; called once, when the changes are on stable storage and have taken effect."""
