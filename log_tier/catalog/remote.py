@@ -109,7 +109,7 @@ class RemoteMaps:
     async def close(self) -> None:
         """Stop following. Idempotent."""
         await end_tasks(self._follower)
-        self._feed.fail(ShuttingDown("the cluster's map is not followed any more: the database was closed"))
+        self._feed.fail(ShuttingDown("the database was closed, and follows the cluster's map no longer"))
 
 
 async def _read(text: bytes) -> ClusterMap:

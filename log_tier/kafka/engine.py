@@ -286,7 +286,7 @@ def _check_start(known: KnownTopic, partition: Partition, start: Offset, bounds:
     name = f"{known.topic.name}/{partition}"
     if start < bounds.earliest:
         raise OffsetTrimmed(
-            f"the log of {name} begins at offset {bounds.earliest}, {start} was asked for: Kafka's retention, or a "
+            f"the log of {name} begins at offset {bounds.earliest}, {start} was requested: Kafka's retention, or a "
             f"trim, removed {bounds.earliest - start} offsets",
             partition=partition,
             asked=start,
@@ -294,7 +294,7 @@ def _check_start(known: KnownTopic, partition: Partition, start: Offset, bounds:
         )
     if start > bounds.latest + bounds.unsettled + 1:
         raise TokenAhead(
-            f"the log of {name} ends at offset {bounds.latest}, {start} was asked for",
+            f"the log of {name} ends at offset {bounds.latest}, {start} was requested",
             partition=partition,
             asked=start,
             latest=bounds.latest,

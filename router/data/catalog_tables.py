@@ -238,7 +238,7 @@ class CatalogTables:
         topics = {topic.id: topic for topic in await self._log.topics() if not topic.name.startswith(RESERVED_PREFIX)}
         for table in list(self._catalog.map.tables.values()):
             if table.id not in topics and not table.adopted:
-                logger.warning("table %s has no log any more: it is dropped", table.name)
+                logger.warning("table %s has lost its log: the table is dropped", table.name)
                 await self._forget(table)
         for topic in topics.values():
             if topic.id not in self._catalog.map.tables:

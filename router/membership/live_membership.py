@@ -127,7 +127,7 @@ class LiveMembership:
         member = self.members.get(node)
         if member is None:
             known = ", ".join(sorted(self.members)) or "none"
-            raise InvalidRequest(f"there is no node {node!r} that can be asked; there are: {known}")
+            raise InvalidRequest(f"there is no node {node!r}; the nodes are: {known}")
         reply: node_pb2.DigestReply = await member.ask_node("Digest", request, timeout=timeout)
         return reply
 

@@ -89,9 +89,7 @@ class LocalMembership:
     async def digest(self, node: str, request: node_pb2.DigestRequest, *, timeout: float) -> node_pb2.DigestReply:
         """A digest of one of this node's replicas. Raises `InvalidRequest` for any other node."""
         if node != self._hosting.node_id:
-            raise InvalidRequest(
-                f"there is no node {node!r} that can be asked; this process is node {self._hosting.node_id}"
-            )
+            raise InvalidRequest(f"there is no node {node!r} here; this process is node {self._hosting.node_id}")
         return await digest_reply(self._digests, self._hosting.node, request, timeout=timeout)
 
     def failures(self) -> Iterator[tuple[str, DuramenError]]:

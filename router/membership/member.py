@@ -198,7 +198,7 @@ class Member:
         if error.fields.get("sent") == 0 or not (given_up or self._retired):
             return error
         return Disconnected(
-            f"node {self.id} at {self.entry.address} was lost while it was asked: {self.view.reason or 'it is back'}"
+            f"node {self.id} at {self.entry.address} was lost during a request: {self.view.reason or 'it is back'}"
         )
 
     async def retire(self) -> None:

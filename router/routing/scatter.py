@@ -211,7 +211,7 @@ class _Run:
         part = self._parts[number]
         lost = "; ".join(f"{node}: {error.message}" for node, error in self._routes.membership.failures())
         return NotHosted(
-            f"no node that can be asked holds table {part.partition.table} partition {part.partition.partition} "
+            f"no reachable node holds table {part.partition.table} partition {part.partition.partition} "
             f"({lost or 'every node answers'})",
             table=part.partition.table,
             partition=part.partition.partition,

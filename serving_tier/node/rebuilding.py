@@ -82,7 +82,7 @@ class Rebuilding:
         except InvalidRequest as error:
             if "version" not in error.fields or source != "auto" or found.startswith("peer"):
                 raise
-            logger.info("%s; a peer is asked", error)
+            logger.info("%s; the copy comes from a peer", error)
             found = await self._fetched("peer", progress)
             await self._follow(progress)
         return found

@@ -177,7 +177,7 @@ class Staging:
         table = self._maps.map.tables.get(name[0])
         version = None if table is None else table.version(number)
         if table is None or version is None:
-            raise InvalidRequest(f"version {number} of table {name[0]} is not there any more")
+            raise InvalidRequest(f"version {number} of table {name[0]} no longer exists")
         if number in replica.versions.here() or (name, number) in self._tasks:
             return
         if not version.url:

@@ -49,7 +49,7 @@ class Digests:
             def check() -> None:
                 replica.check_open()
                 if unwanted or self._closed:
-                    raise ShuttingDown("nobody wants this digest any more")
+                    raise ShuttingDown("all callers that wanted this digest have gone")
 
             def work() -> ContentDigest:
                 check()

@@ -243,7 +243,7 @@ class NodeStatusFeed:
         if not task.cancelled() and task.exception() is not None:
             error = task.exception()
             logger.error("the node's status ended by a bug", exc_info=error)
-            self._failure = DuramenError(f"this node cannot tell its status any more: {error!r}; restart it")
+            self._failure = DuramenError(f"this node can no longer report its status: {error!r}; restart it")
             self._moved.notify_all()
 
     async def _tick(self, *, beat: bool) -> None:

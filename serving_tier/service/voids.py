@@ -31,7 +31,7 @@ async def void_offsets(replica: Replica, first: Offset, last: Offset, *, timeout
     """
     if last - first >= VOIDS_MAX:
         raise LimitExceeded(
-            f"verdicts are answered for at most {VOIDS_MAX} offsets at a time, {last - first + 1} were asked for",
+            f"verdicts are answered for at most {VOIDS_MAX} offsets at a time, {last - first + 1} were requested",
             limit=VOIDS_MAX,
             size=last - first + 1,
         )
@@ -45,7 +45,7 @@ async def void_offsets(replica: Replica, first: Offset, last: Offset, *, timeout
         if first < remembered:
             raise OffsetTrimmed(
                 f"which records of {replica.name} were rejected is known from offset {remembered} on, offset {first} "
-                "was asked for: begin there",
+                "was requested: begin there",
                 partition=replica.id.partition,
                 asked=first,
                 earliest=remembered,

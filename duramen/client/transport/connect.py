@@ -86,7 +86,7 @@ async def _first_view(targets: Sequence[str], timeout: float) -> tuple[str, Clus
     """The first server that answers, and what it says of the cluster; None where it knows of no cluster."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
-    failure: DuramenError = Disconnected("no server was asked")
+    failure: DuramenError = Disconnected("no server was tried")
     for number, target in enumerate(targets):
         left = max(0.0, deadline - loop.time())
         try:

@@ -152,7 +152,7 @@ class ColdReader:
 def trimmed(partition: PartitionLog, offset: Offset, earliest: Offset) -> OffsetTrimmed:
     """The error for an offset that retention removed."""
     return OffsetTrimmed(
-        f"{partition.name} begins with offset {earliest}, offset {offset} is asked for: "
+        f"{partition.name} begins with offset {earliest}, offset {offset} was requested: "
         "start from a snapshot, or from the beginning",
         partition=partition.id.partition,
         asked=offset,

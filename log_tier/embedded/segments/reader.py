@@ -100,7 +100,7 @@ def _check_start(partition: PartitionLog, start: Offset, bounds: Bounds, chunk_b
         if partition.damage is not None and partition.lost:
             raise partition.damage
         raise TokenAhead(
-            f"{partition.name} ends at offset {bounds.latest}, offset {start} is asked for: "
+            f"{partition.name} ends at offset {bounds.latest}, offset {start} was requested: "
             "the token is of another log, or this log lost its end",
             partition=partition.id.partition,
             asked=start,

@@ -54,7 +54,7 @@ async def explain_key(
     if not 1 <= len(key) <= KEY_BYTES_MAX:
         raise InvalidKey(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {len(key)}")
     if not 0 <= writes <= WRITES_MAX:
-        raise InvalidRequest(f"the last 0 to {WRITES_MAX} writes can be asked, not {writes}")
+        raise InvalidRequest(f"the last 0 to {WRITES_MAX} writes can be shown, not {writes}")
     partition = entry.partition(entry.ref.partition_of(key))
     assigned = entry.assignments[partition.partition]
     bounds = await log.bounds(partition)

@@ -113,7 +113,7 @@ async def _voids(part: FeedPart, first: Offset, last: Offset) -> Sequence[int]:
             raise lasting
         if not peers or not await backoff.pause():
             raise Unavailable(
-                f"which records of {place.named(partition)} took effect nobody says: "
+                f"which records of {place.named(partition)} took effect is unknown: "
                 f"{'; '.join(tried) or 'no node of it has an address'}; "
                 "start a node that holds it, or read with records=all"
             )

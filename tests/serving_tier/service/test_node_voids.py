@@ -77,7 +77,7 @@ async def test_verdicts_that_are_forgotten_are_not_guessed(nodes: TwoNodes) -> N
     state = replica.index._state
     replica.index._state = state._replace(verdicts_from=Offset(1))
     try:
-        with pytest.raises(OffsetTrimmed, match="known from offset 1 on, offset 0 was asked for") as caught:
+        with pytest.raises(OffsetTrimmed, match="known from offset 1 on, offset 0 was requested") as caught:
             await voids(nodes, 0, 1)
         assert caught.value.fields["earliest"] == 1
         assert await voids(nodes, 1, 1) == []

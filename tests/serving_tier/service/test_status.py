@@ -240,7 +240,7 @@ async def test_a_bug_ends_the_followers_loudly(
     async with following(served) as follower:
         await follower.hear()
         monkeypatch.setattr(served.hosts, "pending", None)
-        with pytest.raises(DuramenError, match="cannot tell its status any more"):
+        with pytest.raises(DuramenError, match="can no longer report its status"):
             await follower.until(lambda _: False)
     assert "ended by a bug" in caplog.text
 
