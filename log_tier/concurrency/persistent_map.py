@@ -32,7 +32,7 @@ _NONE: Final[Mapping[object, tuple[int, object]]] = {}
 
 
 class PersistentMap(Mapping[K, V]):
-    """An immutable map; a change makes a new one that shares most of its nodes. A lookup takes some 0.2 µs; going
+    """An immutable map; a change makes a new one that shares all shards but one. A lookup takes some 0.2 µs; going
     through all takes O(n log n).
 
     Invariants: the numbers of a map's entries are all different and below `_next`; they rise within a shard.
