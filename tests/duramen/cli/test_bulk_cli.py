@@ -1,17 +1,27 @@
-"""`duramen bulk`, `repush` and `export`, typed as an operator types them, with a real Spark in each command."""
+"""`duramen bulk`, `repush` and `export`, typed as an operator types them, with a real Spark.
+
+A command that starts a Spark of its own takes some 20 s of processor time. One of each kind does. What Spark then says
+of its input needs no other one: those commands run in this process, on its session.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from kit.client.command_line import lines, run_here
 from kit.client.server_process import ServerProcess, run_duramen
 
 import duramen
+from spark_bulk import spark_session
+from spark_bulk.runtime.spark_failures import one_line_failures
 from spark_bulk.spark_session import java_problem
 
 pytestmark = [pytest.mark.spark, pytest.mark.embedded_log_only, pytest.mark.timeout(600)]
@@ -30,11 +40,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     process.close()
 
 
-def run(server: ServerProcess, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
-    done = run_duramen(*arguments, "--json", at=server.target, timeout=200)
+def run(server: ServerProcess, *arguments: str) -> list[dict[str, Any]]:
+    """A command in a process of its own: what it printed."""
+    return lines(run_duramen(*arguments, "--json", at=server.target, timeout=200))
+
+
+def refusal(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """The message of a command that was refused: the one line that it printed."""
     assert done.returncode == code, done.stdout + done.stderr
-    said = done.stderr if code else done.stdout
-    return [json.loads(line) for line in said.splitlines()]
+    (line,) = done.stderr.splitlines()
+    message: str = json.loads(line)["message"]
+    assert "\n" not in message
+    return message
 
 
 def test_from_a_file_into_service_and_out_again(server: ServerProcess, tmp_path: Path) -> None:
@@ -80,22 +97,37 @@ def test_from_a_file_into_service_and_out_again(server: ServerProcess, tmp_path:
         }
 
 
+def wrong_build(folder: Path, *wrong: str) -> list[str]:
+    return ["bulk", "build", "flights", *wrong, "--url", f"file://{folder}/v", "--key", "carrier", "--json"]
+
+
+def test_input_that_spark_does_not_find(server: ServerProcess, tmp_path: Path) -> None:
+    done = run_duramen(*wrong_build(tmp_path, "nowhere.parquet"), at=server.target, timeout=200)
+    said = r"Spark says: Path does not exist: .*nowhere\.parquet\. \(PATH_NOT_FOUND\)$"
+    assert re.match(said, refusal(done, 2)), done
+    assert not (tmp_path / "v").exists()
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (("nowhere.parquet",), r"Spark says: Path does not exist: .*nowhere\.parquet\. \(PATH_NOT_FOUND\)$"),
         (("/etc/hosts",), r"Spark says: Encountered error while reading file .*/etc/hosts"),
         (("/etc/hosts", "--format", "nonsense"), r"Spark says: Failed to find the data source: nonsense"),
         (("/etc/hosts", "--format", "text", "--sql", "selec 1"), r"Spark says: Syntax error at or near 'selec'\. \("),
         (("/etc/hosts", "--format", "text"), r"the data has no column 'carrier' for the key; its columns are: value$"),
     ],
 )
-def test_input_that_spark_refuses(server: ServerProcess, tmp_path: Path, wrong: tuple[str, ...], said: str) -> None:
-    (refused,) = run(
-        server, "bulk", "build", "flights", *wrong, "--url", f"file://{tmp_path}/v", "--key", "carrier", code=2
-    )
-    assert re.match(said, refused["message"]), refused
-    assert "\n" not in refused["message"]
+def test_input_that_spark_refuses(
+    server: ServerProcess, spark: Any, tmp_path: Path, wrong: tuple[str, ...], said: str
+) -> None:
+    @contextmanager
+    def this_session(app: str, *, master: str | None = None, progress: bool = False) -> Iterator[Any]:
+        with one_line_failures():
+            yield spark
+
+    with mock.patch.object(spark_session, "local_session", this_session):
+        done = run_here(*wrong_build(tmp_path, *wrong), at=server.target)
+    assert re.match(said, refusal(done, 2)), done
     assert not (tmp_path / "v").exists()
 
 
@@ -103,16 +135,24 @@ def test_what_cannot_be_is_said_before_spark_starts(
     server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    (refused,) = run(server, "bulk", "build", "ships", "x", "--url", f"{tmp_path}/v", "--key", "k", code=3)
-    assert "ships" in refused["message"]
-    (refused,) = run(server, "export", "ships", f"{tmp_path}/v", code=3)
-    (refused,) = run(server, "repush", "ships", "--url", f"{tmp_path}/v", code=3)
+    for command in (
+        ("bulk", "build", "ships", "x", "--url", f"{tmp_path}/v", "--key", "k"),
+        ("export", "ships", f"{tmp_path}/v"),
+        ("repush", "ships", "--url", f"{tmp_path}/v"),
+    ):
+        assert "ships" in refusal(run_here(*command, "--json", at=server.target), 3)
 
 
-def test_what_makes_no_sense_is_said_before_spark_starts(server: ServerProcess, tmp_path: Path) -> None:
-    (refused,) = run(server, "export", "flights", str(tmp_path), "--from", "x", code=2)
-    assert "--from and --to are for --changes" in refused["message"]
-    (refused,) = run(server, "repush", "flights", "--url", "v9", "--function", "nowhere", code=2)
-    assert "--function takes MODULE:NAME" in refused["message"]
-    (refused,) = run(server, "repush", "flights", "--url", "v9", "--function", "nowhere:f", code=2)
-    assert "there is no function nowhere:f" in refused["message"]
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("export", "flights", "folder", "--from", "x"), "--from and --to are for --changes"),
+        (("repush", "flights", "--url", "v9", "--function", "nowhere"), "--function takes MODULE:NAME"),
+        (("repush", "flights", "--url", "v9", "--function", "nowhere:f"), "there is no function nowhere:f"),
+    ],
+)
+def test_what_makes_no_sense_is_said_before_spark_starts(
+    server: ServerProcess, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert said in refusal(run_here(*command, "--json", at=server.target), 2)
