@@ -33,16 +33,24 @@ def check_program(*arguments: str) -> None:
     assert (done.returncode, done.stdout) == (0, "done\n")
 
 
-@pytest.fixture(params=["gRPC", "RESP endpoint"])
-def target(
-    request: pytest.FixtureRequest, new_server: Callable[[Path], ServerProcess], tmp_path: Path
-) -> Iterator[str]:
-    if request.param == "gRPC":
-        yield new_server(tmp_path / "data").target
-        return
-    server = ServerProcess(tmp_path / "data", log=tmp_path / "log", arguments=["--resp-port", "0"])
-    yield server.target
+@pytest.fixture(scope="module", params=[(), ("--resp-port", "0")], ids=["gRPC", "RESP endpoint"])
+def lasting_process(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """One for all programs: those fork, and the server does not."""
+    folder = tmp_path_factory.mktemp("server")
+    server = ServerProcess(folder / "data", log=folder / "server.log", arguments=request.param)
+    yield server
     server.close()
+
+
+@pytest.fixture
+def target(lasting_process: ServerProcess) -> Iterator[str]:
+    """The address of a server without a table."""
+    yield lasting_process.target
+    with lasting_process.connect() as database:
+        for table in database.tables():
+            database.drop_table(table.name)
 
 
 @pytest.mark.parametrize("ending", ["close", "exit"])
