@@ -29,6 +29,7 @@ from log_tier.concurrency.sized_work import wake_some
 from log_tier.concurrency.workers import Consumer
 from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.quick_disk import QuickDisk
+from log_tier.embedded.commit.room import SHARED_OUT, CommitRoom
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.staged import Staged
 from log_tier.embedded.storage.disk import SyncFailed
@@ -77,6 +78,7 @@ class Committer:
         self._turn = threading.Lock()
         """Held by the thread that writes to partitions: the writer thread, or a caller that commits at once."""
         self._disk = QuickDisk(settings.quick_commit_s)
+        self._room = CommitRoom(settings.workers)
         self._queued = 0
         self._queued_bytes = 0
         self._closed = False
@@ -162,6 +164,7 @@ class Committer:
             self._closed = True
             self._writer.put(None)
         self._writer.join()
+        self._room.close()
 
     def _run(self, work: list[_Work]) -> bool:
         try:
@@ -212,8 +215,9 @@ class Committer:
         staged: list[tuple[PartitionLog, Staged]] = []
         outcomes: dict[PartitionLog, Iterator[Appended | DuramenError]] = {}
         alone = len(groups) == 1
+        failed = self._room.make(groups) if len(groups) >= SHARED_OUT and self.stopped is None else {}
         for partition, group in groups.items():
-            results, part = self._stage(partition, group, alone=alone)
+            results, part = self._stage(partition, group, failed.get(partition), alone=alone)
             outcomes[partition] = iter(results)
             if part is not None:
                 staged.append((partition, part))
@@ -252,10 +256,10 @@ class Committer:
                 tell(loop, outcomes_of_loop)
 
     def _stage(
-        self, partition: PartitionLog, group: list[tuple[bytes, int]], *, alone: bool
+        self, partition: PartitionLog, group: list[tuple[bytes, int]], failed: Exception | None, *, alone: bool
     ) -> tuple[Sequence[Appended | DuramenError], Staged | None]:
         """Write one partition's batches; what each of them came to, and what is still to be made stable: nothing where
-        this partition is `alone` in its commit.
+        this partition is `alone` in its commit. `failed`: why there is no room for them.
         """
         outcome: DuramenError
         places: list[Appended] = []
@@ -263,6 +267,8 @@ class Committer:
         if self.stopped is not None:
             return [self.stopped] * len(group), None
         try:
+            if failed is not None:
+                raise failed
             places, staged, refusal = partition.stage(group, self._clock(), alone=alone)
             if places:
                 self.syncs += alone

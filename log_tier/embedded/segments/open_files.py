@@ -50,10 +50,10 @@ class OpenFiles:
         if self.newest is owner:
             self.newest = None
 
-    def make_room(self) -> None:
-        """Close files until one more may be opened. A commit over more partitions than the bound goes beyond it."""
-        if len(self._open) >= self.files_max:
-            self.shed(len(self._open) - self.files_max + 1)
+    def make_room(self, count: int = 1) -> None:
+        """Close files until `count` more may be opened. A commit over more partitions than the bound goes beyond it."""
+        if len(self._open) + count > self.files_max:
+            self.shed(len(self._open) + count - self.files_max)
 
     def shed(self, count: int) -> int:
         """Close up to so many files that no commit needs; return how many that were."""

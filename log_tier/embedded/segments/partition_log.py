@@ -73,7 +73,8 @@ class PartitionLog:
         self.woken: list[CommitWaiter] = []
         """Followers that waited for what was published since the committing thread last took them to wake them."""
         self._place = place_of(partition)
-        self._files = files
+        self.files = files
+        """The open files of all partitions of this log."""
         self._file = GrowingFile(disk, folder, files, segment_bytes=settings.segment_bytes, capacity=state.capacity)
         """The newest segment's."""
         self._indexed = state.indexed_bytes
@@ -178,7 +179,7 @@ class PartitionLog:
                 self.settle(staged)
                 staged = None
             room = self._room
-            if self._files.newest is not self._file or self.segments[-1].bytes + len(batches[done][0]) > room:
+            if self.files.newest is not self._file or self.segments[-1].bytes + len(batches[done][0]) > room:
                 try:
                     room = self._room_for(batches, done)
                 except OSError as error:
@@ -261,6 +262,22 @@ class PartitionLog:
         with self.lock:
             self.refusal = None
 
+    def lacks_room(self, first: int) -> bool:
+        """Would an append of `first` bytes make a file, or let one grow? False where it would be refused, and of a
+        partition at rest, whose files are looked at first.
+        """
+        if self._look is not None or self.refusal is not None or self.damage is not None:
+            return False
+        return not self.segments or self.segments[-1].bytes + first > self._file.capacity
+
+    def make_room(self, batches: list[tuple[bytes, int]]) -> None:
+        """Do what `stage` would do first to make room for these batches (bytes, span). In any thread, while the one
+        that has the committer's turn waits. Raises `LogStopped`, and `OSError`; then nothing was written.
+        """
+        self.has_written = False
+        self._room = 0
+        self._make_room(len(batches[0][0]), sum(len(batch) for batch, _ in batches))
+
     def _room_for(self, batches: list[tuple[bytes, int]], done: int) -> int:
         """`_make_room` for the batches from `done` on, again where others' files give it the descriptors it needs."""
         first, total = len(batches[done][0]), sum(len(batch) for batch, _ in batches[done:])
@@ -268,7 +285,7 @@ class PartitionLog:
         try:
             room = self._make_room(first, total)
         except OSError as error:
-            if error.errno not in OUT_OF_DESCRIPTORS or not self._files.shed(_SHED_FILES):
+            if error.errno not in OUT_OF_DESCRIPTORS or not self.files.shed(_SHED_FILES):
                 raise
             room = self._make_room(first, total)
         self._file.used()
