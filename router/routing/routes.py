@@ -21,6 +21,13 @@ __all__ = ["Part", "Routes"]
 # Another client may have just made a table that our map does not have: the map gets so long to catch up.
 _MAP_WAIT_S: Final = 0.5
 
+# A table that a server has named is in its map, so ours will have it, or say that it was dropped. A call waits for that
+# until its own deadline; a stream, which has none, for so long.
+_EXPECTED_WAIT_S: Final = 30.0
+
+# So many tables that a server has named are remembered. One beyond them is waited for as any other.
+_EXPECTED_MAX: Final = 10_000
+
 
 class Part(Protocol):
     """A part of a request: it concerns one partition."""
@@ -43,7 +50,7 @@ class Part(Protocol):
 
 class Routes:
     """Finds replicas. `refresh` asks the catalog's end, if this process can; without it, a call for an unknown table
-    waits `map_wait_s` seconds for a map that has it.
+    waits `map_wait_s` seconds for a map that has it, and for one that a server has named until the call's deadline.
     """
 
     def __init__(
@@ -60,6 +67,8 @@ class Routes:
         self._through = through
         self._refresh = refresh
         self._map_wait_s = map_wait_s
+        self._expected: set[TableId] = set()
+        """Tables that a server has named and our map has not shown yet."""
 
     def candidates(self, part: Part) -> list[Candidate]:
         """Every replica that may be asked for a part, in the map's order. Raises `TableNotFound`."""
@@ -94,17 +103,41 @@ class Routes:
         assert self._through is not None, "a node was chosen that is not in the membership"
         return self._through
 
+    def expect(self, table_id: TableId) -> None:
+        """A server has named this table: a map that does not have it is older than the server's."""
+        cluster = self.maps.map
+        if self._refresh is not None or table_id in cluster.tables:
+            return
+        if len(self._expected) >= _EXPECTED_MAX:
+            self._expected = {each for each in self._expected if each not in cluster.tables}
+        if len(self._expected) < _EXPECTED_MAX:
+            self._expected.add(table_id)
+
+    async def _wait_expected(self, table_id: TableId) -> None:
+        try:
+            await self.maps.wait_for(
+                lambda cluster: table_id in cluster.tables or table_id in cluster.dropped, timeout=_EXPECTED_WAIT_S
+            )
+        except DeadlineExceeded:
+            self._expected.discard(table_id)  # no later call waits as long again
+            raise
+
     async def known(self, table_id: TableId) -> TableEntry:
-        """A table. If the map does not have it, wait shortly for a newer map. Raises `TableNotFound`."""
+        """A table. If the map does not have it, wait for a newer map; shortly, unless a server has named the table.
+        Raises `TableNotFound`; of one that a server has named also `DeadlineExceeded`.
+        """
         cluster = self.maps.map
         found = cluster.tables.get(table_id)
         if found is None and table_id not in cluster.dropped:
             if self._refresh is not None:
                 await self._refresh()
+            elif table_id in self._expected:
+                await self._wait_expected(table_id)
             else:
                 with suppress(DeadlineExceeded):
                     await self.maps.wait_for(lambda cluster: table_id in cluster.tables, timeout=self._map_wait_s)
             cluster = self.maps.map
+        self._expected.discard(table_id)
         return found or cluster.table(table_id)
 
     async def all_known(self, parts: Sequence[Part]) -> None:

@@ -140,6 +140,7 @@ class RoutedTables:
         """Create a table; return when a replica of each partition can be read, within the timeout."""
         deadline = self._loop.time() + timeout
         ref = await self._changes.create(spec, timeout=timeout)
+        self._routes.expect(ref.id)
         with suppress(DeadlineExceeded):  # it exists all the same; the first read waits a little longer
             await self._shown(ref, there=True)
             left = min(_OPENED_S, deadline - self._loop.time())
@@ -190,7 +191,11 @@ class RoutedTables:
     async def find(self, name: str, *, timeout: float) -> TableRef:
         """The table of that name: from this process's map, else from a server with a newer one."""
         table = self._routes.maps.map.named(name)
-        return table.ref if table is not None else await self._changes.find(name, timeout=timeout)
+        if table is not None:
+            return table.ref
+        ref = await self._changes.find(name, timeout=timeout)
+        self._routes.expect(ref.id)
+        return ref
 
     async def all(self, *, timeout: float) -> list[TableRef]:
         """All tables, by name."""

@@ -235,6 +235,29 @@ async def test_a_table_that_the_node_has_not_heard_of(cluster: ScriptedCluster) 
     assert await running == {}
 
 
+async def test_a_table_that_a_server_has_named_is_waited_for_as_long_as_its_call_may_take() -> None:
+    """The server's map is later than ours, so a later one says what became of the table."""
+    cluster = ScriptedCluster(map_wait_s=0.0)
+    before = cluster.maps.map.tables
+    cluster.maps.advance(ClusterMap(version=Offset(5)))
+    cluster.routes.expect(TABLE)
+    running = asyncio.create_task(cluster.run(part(0)))
+    done, _ = await asyncio.wait([running], timeout=0.1)
+    assert not done, "the map is not there yet"
+    cluster.maps.advance(ClusterMap(version=Offset(6), tables=before))
+    assert await running == {}
+
+
+async def test_a_table_that_a_server_has_named_and_that_was_dropped_since() -> None:
+    cluster = ScriptedCluster(map_wait_s=0.0)
+    cluster.maps.advance(ClusterMap(version=Offset(5)))
+    cluster.routes.expect(TABLE)
+    running = asyncio.create_task(cluster.run(part(0), timeout=60.0))
+    await asyncio.sleep(0)
+    cluster.maps.advance(ClusterMap(version=Offset(6), dropped=(TABLE,)))
+    assert type((await running)[0]) is TableNotFound
+
+
 async def test_a_dropped_table_is_not_waited_for(cluster: ScriptedCluster) -> None:
     cluster.maps.advance(ClusterMap(version=Offset(5), dropped=(TABLE,)))
     failed = await cluster.run(part(0), timeout=60.0)
