@@ -183,7 +183,9 @@ def undo_tasks_of(cluster: ClusterMap, table: TableEntry) -> ClusterMap:
                 else task
                 for task in job.tasks
             )
-            cluster = _settled(cluster, replace(job, tasks=tasks))
+            # A drop removes the table's log first: a clearing may have failed by that before.
+            state: JobState = "running" if job.kind == JobKind.CLEAR else job.state
+            cluster = _settled(cluster, replace(job, state=state, tasks=tasks))
     return cluster
 
 
