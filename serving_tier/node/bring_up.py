@@ -34,6 +34,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
 from serving_tier.node.bootstrap import Bootstrap, PendingReplica
+from serving_tier.node.bug_lines import BugLines
 from serving_tier.node.node import Node
 from serving_tier.node.replica_files import discard
 from serving_tier.node.restart_pauses import RestartPauses
@@ -86,6 +87,7 @@ class BringUp:
         self._tasks: dict[PartitionId, asyncio.Task[None]] = {}
         self._locks: dict[PartitionId, asyncio.Lock] = {}
         self._pauses = RestartPauses(first_s=_RETRY_FIRST_S, max_s=_RETRY_MAX_S, clock=node.clock.monotonic_s)
+        self._bugs = BugLines()
         self._bootstraps = asyncio.Semaphore(_BOOTSTRAPS_MAX)
 
     def __contains__(self, name: PartitionId) -> bool:
@@ -154,6 +156,7 @@ class BringUp:
         await end_tasks(task)
         await self._forget_versions(name)
         self._pauses.forget(name)
+        self._bugs.forget(name)
         async with self.lock(name):
             try:
                 await self._node.unhost(name, reason())
@@ -187,6 +190,7 @@ class BringUp:
                 backoff.max_s = _RETRY_AWAY_MAX_S if isinstance(error, _AWAY) else _RETRY_MAX_S
                 await backoff.pause()
             else:
+                self._bugs.forget(name)
                 return
 
     def _refuse(self, name: PartitionId, topic: Topic, error: Exception) -> None:
@@ -197,7 +201,7 @@ class BringUp:
             logger.log(logging.INFO if expected else logging.ERROR, "%s is not served: %s", place, error)
         else:
             refusal = DuramenError(f"replica {place} could not be opened: {error!r}")
-            logger.error("bringing up %s ended by a bug", place, exc_info=error)
+            self._bugs.note(name, f"bringing up {place}", error)
         self._node.refusals[name] = refusal
         self.pending[name].trouble = refusal.message
         self._moved.notify_all()

@@ -50,6 +50,7 @@ from log_tier.model.errors import (
     Unavailable,
 )
 from log_tier.model.identifiers import Offset, PartitionId
+from serving_tier.node.bug_lines import BugLines
 from serving_tier.node.node import Node
 from serving_tier.replica.replica import Replica
 from serving_tier.versions.empty import is_empty, make_empty
@@ -113,6 +114,7 @@ class Staging:
         """Discards a replica and brings it up anew."""
         self._fetch = fetch
         self._tasks: dict[VersionName, asyncio.Task[None]] = {}
+        self._bugs = BugLines()
         self._troubles: dict[VersionName, DuramenError] = {}
         self._progress: dict[VersionName, tuple[str, int, int]] = {}
         self._room = asyncio.Semaphore(_FETCHES_MAX)
@@ -140,6 +142,7 @@ class Staging:
             wanted = None if table is None or name not in hosted else table.version(number)
             if wanted is None or not _is_wanted(wanted):
                 del self._troubles[name, number]
+                self._bugs.forget((name, number))
 
     def version_missing(self, replica: Replica) -> None:
         """A replica waits at a barrier: bring the version, or bring the whole replica up anew."""
@@ -219,6 +222,7 @@ class Staging:
                 progress("catching up", 0, 0)
                 await replica.versions.add(number)
                 self._troubles.pop(name, None)
+                self._bugs.forget(name)
                 return
             except (TableNotFound, ShuttingDown):
                 return
@@ -232,8 +236,8 @@ class Staging:
                 if needed and not error.retryable and not isinstance(error, DiskFailed):
                     self._replace(replica)
                     return
-            except Exception as error:  # the job that wants the version gets it
-                logger.error("bringing version %s of %s ended by a bug", number, replica.name, exc_info=error)
+            except Exception as error:  # noqa: BLE001 - the job that wants the version gets it
+                self._bugs.note(name, f"bringing version {number} of {replica.name}", error)
                 trouble = f"version {number} of {replica.name} could not be brought: {error!r}"
                 self._troubles[name] = Unavailable(trouble)
             self._moved.notify_all()

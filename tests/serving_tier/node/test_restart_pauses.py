@@ -83,7 +83,9 @@ async def test_bringing_up_that_fails_by_a_bug_is_tried_again_with_one_line_a_tr
             await parts.hosting.wait_ready(name, lambda *_: None)
         await until(lambda: name in parts.hosting.node.hosted())
     assert refusals == ["replica flights/0 could not be opened: RuntimeError('a bug')"] * bugs
-    assert parts.lines() == [("bringing up flights/0 ended by a bug", True)] * bugs
+    ended = "bringing up flights/0 ended by a bug"
+    again = [(f"{ended}: RuntimeError('a bug') ({times} times in a row)", False) for times in range(2, bugs + 1)]
+    assert parts.lines() == [(ended, True), *again]
 
 
 async def test_a_replica_that_a_bug_stops_again_and_again_logs_one_counted_line_each_time(
@@ -168,4 +170,7 @@ async def test_a_version_that_a_bug_keeps_away_is_fetched_again_with_one_line_a_
         await parts.hosting.staging.wait_level(name, 2, lambda *_: None)
     assert tries == bugs + 1
     traced = [line for line, with_traceback in parts.lines() if with_traceback]
-    assert traced == ["bringing version 2 of flights/0 ended by a bug"] * bugs
+    assert traced == ["bringing version 2 of flights/0 ended by a bug"]
+    assert "bringing version 2 of flights/0 ended by a bug: RuntimeError('a bug') (2 times in a row)" in [
+        line for line, _ in parts.lines()
+    ]
