@@ -7,11 +7,14 @@ must stay until it ends. So a caller that is cancelled here asks the work to sto
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 __all__ = ["Progress", "Stop", "Stopped", "in_thread"]
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -41,7 +44,9 @@ class Stop:
 
 
 async def in_thread(work: Callable[[Stop], T]) -> T:
-    """Run `work` in a thread; return what it returns or raises. Cancelled, it returns when the thread has ended."""
+    """Run `work` in a thread; return what it returns or raises. Cancelled, it returns when the thread has ended; an
+    error other than `Stopped` that the thread then ends with is logged.
+    """
     stop = Stop()
     running = asyncio.ensure_future(asyncio.to_thread(work, stop))
     try:
@@ -53,6 +58,7 @@ async def in_thread(work: Callable[[Stop], T]) -> T:
                 await asyncio.wait([running])
             except asyncio.CancelledError:
                 continue  # asked again: the thread is still at work
-        if not running.cancelled():
-            running.exception()
+        error = None if running.cancelled() else running.exception()
+        if error is not None and not isinstance(error, Stopped):
+            logger.warning("what a cancelled caller had begun failed: %r", error)
         raise

@@ -10,7 +10,7 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from log_tier.concurrency.tasks import end_tasks
+from log_tier.concurrency.tasks import end_tasks, going_on
 from log_tier.model.errors import CommandRejected, DeadlineExceeded, DuramenError, Unavailable
 from log_tier.model.identifiers import Offset
 from router.admin.admin import Admin
@@ -33,7 +33,7 @@ async def clear_table(admin: Admin, table: str, *, keep: int = 0, timeout: float
             await clearing.run()
             return await admin.log_ends(table)
     except BaseException as error:
-        left = await asyncio.shield(clearing.give_up())
+        left = await going_on(clearing.give_up())
         if isinstance(error, TimeoutError) and not isinstance(error, DuramenError):
             raise DeadlineExceeded(f"table {table} was not cleared within {timeout:g} s: {left}") from error
         raise

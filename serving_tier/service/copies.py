@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
-from log_tier.model.errors import Overloaded
+from log_tier.concurrency.tasks import going_on
+from log_tier.model.errors import DiskFailed, DiskFull, Overloaded
 from serving_tier.replica.replica import Replica
 from serving_tier.snapshots.peer_copy import CopyPart, send_copy
 
@@ -40,14 +42,24 @@ class Copies:
         self._under_way += 1
         try:
             if self._tidied is None:
-                self._tidied = asyncio.ensure_future(asyncio.to_thread(_emptied, self._folder))
-            await asyncio.shield(self._tidied)
+                self._tidied = asyncio.ensure_future(self._empty())
+            await going_on(self._tidied)
             parts = send_copy(replica.reading, table_name=replica.topic.name, work_folder=self._folder)
             async with aclosing(parts):
                 async for part in parts:
                     yield part
         finally:
             self._under_way -= 1
+
+    async def _empty(self) -> None:
+        """Empty the folder, once. Raises `DiskFull`, `DiskFailed`; then the next copy tries it again."""
+        try:
+            await asyncio.to_thread(_emptied, self._folder)
+        except OSError as error:
+            self._tidied = None
+            kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DiskFailed
+            message = f"the folder {self._folder} for copies cannot be emptied: {error}. Ask another node, or later"
+            raise kind(message, file=str(self._folder)) from error
 
 
 def _emptied(folder: Path) -> None:

@@ -55,3 +55,39 @@ async def test_cancelled_again_it_goes_on_waiting() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended == [True]
+
+
+async def test_what_fails_after_its_caller_was_cancelled_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody else hears of it."""
+    begun = threading.Event()
+
+    def work(stop: Stop) -> None:
+        begun.set()
+        try:
+            while True:
+                stop.check()
+        except Stopped:
+            raise OSError("the file could not be removed") from None
+
+    task = asyncio.ensure_future(in_thread(work))
+    await asyncio.to_thread(begun.wait, patience_s(20))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert "what a cancelled caller had begun failed: OSError('the file could not be removed')" in caplog.text
+
+
+async def test_work_that_stops_as_it_was_asked_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    begun = threading.Event()
+
+    def work(stop: Stop) -> None:
+        begun.set()
+        while True:
+            stop.check()
+
+    task = asyncio.ensure_future(in_thread(work))
+    await asyncio.to_thread(begun.wait, patience_s(20))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not caplog.records

@@ -11,7 +11,7 @@ import pytest
 from kit.cluster.two_nodes import DEADLINE_S, ZERO, TwoNodes
 from kit.deadlines import until, within
 
-from log_tier.model.errors import Disconnected, DuramenError, NotHosted, Overloaded, ShuttingDown
+from log_tier.model.errors import Disconnected, DiskFailed, DuramenError, NotHosted, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.service import server as module
@@ -127,3 +127,22 @@ async def test_what_a_killed_process_left_is_removed(nodes: TwoNodes) -> None:
     async with within(DEADLINE_S), aclosing(peer_of(nodes).copy(nodes.topic.partition(ZERO))) as parts:
         await anext(parts)
         assert not left.exists()
+
+
+async def test_a_folder_that_could_not_be_emptied_is_emptied_by_a_later_copy(nodes: TwoNodes, tmp_path: Path) -> None:
+    """One failure of the disk is not the end of all copies, and has a type."""
+    await fill(nodes, 10)
+    folder = nodes.nodes[0].folder / "copies"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_bytes(b"")  # no folder can be made in its place
+
+    async def copy() -> None:
+        async with aclosing(peer_of(nodes).copy(nodes.topic.partition(ZERO))) as parts:
+            await install_copy(parts, tmp_path / "there", peer="n1", partition=nodes.topic.partition(ZERO))
+
+    async with within(DEADLINE_S):
+        for _ in range(2):
+            with pytest.raises(DiskFailed, match=str(folder)):
+                await copy()
+        folder.unlink()
+        await copy()
