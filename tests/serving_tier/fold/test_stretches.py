@@ -160,3 +160,46 @@ def test_a_version_that_no_offset_has_is_no_version_with_flags() -> None:
     held = {key: stored_entry(b"old", 7, NOW + 5) for key in KEYS}
     columns = like(Operation.DELETE, Condition.VERSION, version=7 | 1 << 56)
     assert decide_stretch(columns, 0, len(KEYS), 100, (), held.get, NOW) is None
+
+
+def again(operation: Operation, **how: int) -> Columns:
+    """Records without a condition on two keys in turn."""
+    records = [Said(operation, KEYS[at % 2], b"%d" % at, grouped=True, **how) for at in range(12)]  # type: ignore[arg-type]
+    return columns_of(records)
+
+
+def test_puts_without_a_condition_on_keys_that_repeat_are_a_stretch() -> None:
+    """What a pipeline of INCRs on few keys writes behind the first of each."""
+    staged = {KEYS[0]: stored_entry(b"old", 90, 0), KEYS[1]: None}
+    done = decide_stretch(again(Operation.PUT), 0, 12, 100, (staged, {}), nothing_there, NOW)
+    assert done is not None
+    assert done.entries == {KEYS[0]: stored_entry(b"10", 110, 0), KEYS[1]: stored_entry(b"11", 111, 0)}
+    staged[KEYS[0]] = stored_entry(b"old", 90, NOW + 9)
+    assert decide_stretch(again(Operation.PUT), 0, 12, 100, (staged, {}), nothing_there, NOW) is None, "a stale hint"
+
+
+def test_puts_that_expire_at_one_time_on_keys_that_repeat_are_a_stretch() -> None:
+    columns = columns_of(
+        [Said(Operation.PUT, KEYS[at % 2], b"v", expiry=Expiry.AT, expiry_ms=NOW + 9, grouped=True) for at in range(12)]
+    )
+    staged = {KEYS[0]: stored_entry(b"old", 90, NOW + 9)}
+    done = decide_stretch(columns, 0, 12, 100, (staged, {}), nothing_there, NOW)
+    assert done is not None
+    assert done.entries == {KEYS[0]: stored_entry(b"v", 110, NOW + 9), KEYS[1]: stored_entry(b"v", 111, NOW + 9)}
+    assert done.hints == {(NOW + 9, KEYS[0]): True, (NOW + 9, KEYS[1]): True}
+    staged[KEYS[0]] = stored_entry(b"old", 90, NOW + 8)
+    assert decide_stretch(columns, 0, 12, 100, (staged, {}), nothing_there, NOW) is None, "a hint to strike out"
+
+
+def test_appends_to_keys_that_repeat_are_a_stretch() -> None:
+    held = {KEYS[0]: stored_entry(b"a", 90, 0), KEYS[1]: stored_entry(b"", 91, 0)}
+    done = decide_stretch(again(Operation.APPEND), 0, 12, 100, (), held.get, NOW)
+    assert done is not None
+    assert done.entries == {
+        KEYS[0]: stored_entry(b"a0246810", 110, 0),
+        KEYS[1]: stored_entry(b"1357911", 111, 0),
+    }
+    assert [int(result) for _, result in done.results] == [2, 1, 3, 2, 4, 3, 5, 4, 6, 5, 8, 7]
+    assert [offset for offset, _ in done.results] == list(range(100, 112))
+    held[KEYS[1]] = stored_entry(b"x" * (VALUE_BYTES_MAX - 3), 91, 0)
+    assert decide_stretch(again(Operation.APPEND), 0, 12, 100, (), held.get, NOW) is None, "too long"
