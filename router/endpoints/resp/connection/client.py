@@ -27,6 +27,7 @@ from log_tier.model.errors import DuramenError
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import BY_WORD, find_command, unknown_command
 from router.endpoints.resp.commands.transactions import begin, enqueue
+from router.endpoints.resp.connection.command_runs import drop
 from router.endpoints.resp.connection.connection_context import ConnectionOwner
 from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, TURN_S, FastPath
 from router.endpoints.resp.connection.lingering_close import LingeringClose
@@ -34,8 +35,8 @@ from router.endpoints.resp.connection.pipeline import Pipeline, runs_in_a_round
 from router.endpoints.resp.connection.resp_session import RespSession
 from router.endpoints.resp.connection.slow_path import completed, encoded, perform, write_blind
 from router.endpoints.resp.connection.socket_input import SocketInput
-from router.endpoints.resp.data.key_views import ReadOnlyView
 from router.endpoints.resp.data.reads import check_keys
+from router.endpoints.resp.data.key_views import ReadOnlyView
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.fallback_parser import ProtocolError, RespCommand
 from router.endpoints.resp.wire.fence import STATE_COMMAND, encode_state
@@ -144,10 +145,8 @@ class Client(RespSession, asyncio.Protocol):
             self.reply_queue.heard()
         else:
             self._take(data, command)
-        if not self.queue and not self._intake.more:
-            self._input.queued_bytes = 0
-        elif self._input.on and not self._input.has_room(stalled=self.reply_queue.stalled):
-            self._input.turn(False)
+        if not self.closing and self._input.took(len(data), stalled=self.reply_queue.stalled):
+            self._take_turns()
 
     def _take(self, data: bytes, command: RespCommand | None = None) -> None:
         """Parse what came, as far as one turn goes, and begin with it. `command`: what `data` is, where it is one."""
@@ -349,8 +348,7 @@ class Client(RespSession, asyncio.Protocol):
             begun = begun or pipeline.begin(spec, command, table)
         if begun:
             self.commands += begun
-            for _ in range(begun):
-                self.queue.popleft()
+            drop(self.queue, begun)
             return True
         return False if reply_queue.waits else None  # it has to see what they do
 

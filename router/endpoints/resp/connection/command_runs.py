@@ -11,8 +11,8 @@ the fast path.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -21,12 +21,12 @@ from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.columns import EACH
 from router.endpoints.resp.commands.command_table import find_command
-from router.endpoints.resp.data.key_views import DataCommand, Each
+from router.endpoints.resp.data.rounds.command_run import Commands
 from router.endpoints.resp.data.rounds.queued_commands import Receiver
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.replies import encode, encode_many
 
-__all__ = ["READS_ALONE", "GatheredCommands", "RunReplies", "gather"]
+__all__ = ["READS_ALONE", "GatheredCommands", "RunReplies", "drop", "gather"]
 
 READS_ALONE: Final = 16
 """So many reads in a row wait for what is before them."""
@@ -46,22 +46,16 @@ _LIKE_MIN: Final = 8
 class GatheredCommands(NamedTuple):
     """The commands of a run: the first ones of the queue."""
 
-    steps: Sequence[DataCommand]
-    args: Sequence[Sequence[bytes]]
-    """Of each, its key first."""
+    commands: Commands
     size: int
     """Bytes of the arguments."""
-    blind: frozenset[bytes]
-    """Keys that their first command sets without looking."""
-    each: Each | None
-    """Executes them in columns, where they are alike."""
     last: CommandSpec
     """The kind of the last one."""
 
 
 def gather(queue: deque[RespCommand]) -> GatheredCommands | None:
-    """The first commands of the queue that can be one run; None where those are fewer than two. 0.5 µs a command, half
-    of that where they are alike.
+    """The first commands of the queue that can be one run; None where those are fewer than two. 0.5 µs a command, a
+    third of that where they are alike.
     """
     if len(queue) < 2:
         return None
@@ -69,22 +63,36 @@ def gather(queue: deque[RespCommand]) -> GatheredCommands | None:
     spec = _spec_of(first)
     if spec is None:
         return None
-    words, alike = len(first), _alike(queue)
-    specs: list[CommandSpec] = [spec] * alike if alike >= _LIKE_MIN and spec.kind != "read" else _specs_of(queue)
-    commands = islice(queue, len(specs))
-    args: list[Sequence[bytes]]
-    if len(specs) <= alike:
-        args = list(zip(*tuple(zip(*commands, strict=True))[1:], strict=True))
-    else:
-        args = [command[1:] for command in commands]
-    count, size = _within_limits(args)
+    alike = _alike(queue)
+    if alike >= _LIKE_MIN and spec.kind != "read":
+        columns: Sequence[Sequence[bytes]] = tuple(zip(*islice(queue, alike), strict=True))[1:]
+        count, size = _within_limits(columns[0], columns, lambda: zip(*columns, strict=True))
+        if count < alike:
+            columns = [column[:count] for column in columns]
+        return GatheredCommands(_like(spec, columns), size, spec) if count > 1 else None
+    specs = _specs_of(queue)
+    rows: list[Sequence[bytes]] = [command[1:] for command in islice(queue, len(specs))]
+    count, size = _within_limits(list(map(_FIRST, rows)), rows, lambda: rows)
     if count < 2:
         return None
-    del specs[count:], args[count:]
-    if count <= alike:
-        keys = (words[0] for words in args) if spec.name == "set" and words == 3 else ()
-        return GatheredCommands([spec.run] * count, args, size, frozenset(keys), EACH.get(spec.name), spec)
-    return GatheredCommands([spec.run for spec in specs], args, size, _blind(specs, args), None, specs[-1])
+    del specs[count:], rows[count:]
+    return GatheredCommands(Commands([spec.run for spec in specs], rows=rows, blind=_blind(specs, rows)), size, specs[-1])
+
+
+def drop(queue: deque[RespCommand], count: int) -> None:
+    """Remove the first commands, which have begun."""
+    if count == len(queue):
+        queue.clear()
+    else:
+        for _ in range(count):
+            queue.popleft()
+
+
+def _like(spec: CommandSpec, columns: Sequence[Sequence[bytes]]) -> Commands:
+    """Commands of one kind and one number of words."""
+    keys = columns[0]
+    blind = frozenset(keys if spec.name == "set" and len(columns) == 2 else ())
+    return Commands([spec.run] * len(keys), columns=columns, each=EACH.get(spec.name), blind=blind)
 
 
 def _alike(queue: deque[RespCommand]) -> int:
@@ -132,21 +140,23 @@ def _specs_of(queue: deque[RespCommand]) -> list[CommandSpec]:
     return specs
 
 
-def _within_limits(args: Sequence[Sequence[bytes]]) -> tuple[int, int]:
+def _within_limits(
+    keys: Sequence[bytes], words: Sequence[Sequence[bytes]], rows: Callable[[], Iterable[Sequence[bytes]]]
+) -> tuple[int, int]:
     """How many of the commands, from the first one on, have a key that can be one, and are not too long together; and
-    how many bytes those have.
+    how many bytes those have. `words`: all arguments, in rows or in columns.
     """
-    size = sum(map(len, chain.from_iterable(args)))
-    keys = list(map(len, map(_FIRST, args)))
-    if size <= _RUN_BYTES_MAX and keys and min(keys) and max(keys) <= KEY_BYTES_MAX:
-        return len(args), size
+    lengths = list(map(len, keys))
+    size = sum([sum(map(len, some)) for some in words])
+    if size <= _RUN_BYTES_MAX and lengths and min(lengths) and max(lengths) <= KEY_BYTES_MAX:
+        return len(keys), size
     size = 0
-    for count, words in enumerate(args):
-        longer = size + sum(map(len, words))
-        if longer > _RUN_BYTES_MAX or not 0 < len(words[0]) <= KEY_BYTES_MAX:
+    for count, row in enumerate(rows()):
+        longer = size + sum(map(len, row))
+        if longer > _RUN_BYTES_MAX or not 0 < len(row[0]) <= KEY_BYTES_MAX:
             return count, size
         size = longer
-    return len(args), size
+    return len(keys), size
 
 
 def _blind(specs: Sequence[CommandSpec], args: Sequence[Sequence[bytes]]) -> frozenset[bytes]:

@@ -17,6 +17,7 @@ from typing import Final
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
+from router.endpoints.resp.connection.command_runs import drop
 from router.endpoints.resp.connection.connection_context import ConnectionContext
 from router.endpoints.resp.connection.pipeline import runs_in_a_round
 from router.endpoints.resp.connection.runs import GetRuns
@@ -118,11 +119,7 @@ class FastPath:
         if answered is None:
             return False
         replies, count = answered
-        if count == len(queue):
-            queue.clear()
-        else:
-            for _ in range(count):
-                queue.popleft()
+        drop(queue, count)
         client.commands += count
         client.reply_queue.emit(replies)
         return True
@@ -164,8 +161,7 @@ class FastPath:
         if not write_plain(client, table, keys, values):
             return False
         client.commands += len(keys)
-        for _ in keys:
-            queue.popleft()
+        drop(queue, len(keys))
         return True
 
 

@@ -130,19 +130,16 @@ class Pipeline:
         run = gather(client.queue)
         if run is None:
             return 0
-        count = len(run.args)
-        places = _by_partition(table, run.args)
+        commands, count = run.commands, len(run.commands.keys)
+        places = _by_partition(table, commands.keys)
         if client.cluster_aware and any(table.replicas[partition] is None for partition in places):
             return 0  # perhaps some belong to another node
         answered = partial(self.answered_in_bytes, run.size, count)
         replies = RunReplies(count, client.protocol, answered=answered, encode_error=self._reply_queue.encode_error)
         self._reserve(replies, run.size, count)
         for partition, mine in places.items():
-            steps, args = run.steps, run.args
-            if len(mine) < count:
-                steps, args = [steps[place] for place in mine], [args[place] for place in mine]
-            share = CommandRun(self._reply_queue, steps, args, replies, mine, blind=run.blind, each=run.each)
-            client.server.changes.begin(table, partition, share)
+            share = commands if len(mine) == count else commands.at(mine)
+            client.server.changes.begin(table, partition, CommandRun(self._reply_queue, share, replies, mine))
         client.last_command = run.last.name
         return count
 
@@ -245,14 +242,14 @@ class Pipeline:
         return b""
 
 
-def _by_partition(table: ServedTable, args: Sequence[Sequence[bytes]]) -> Mapping[Partition, Sequence[int]]:
+def _by_partition(table: ServedTable, keys: Sequence[bytes]) -> Mapping[Partition, Sequence[int]]:
     """The places of a run's commands by the partition of their keys."""
     if table.partitions == 1:
-        return {_ZERO: range(len(args))}
+        return {_ZERO: range(len(keys))}
     places: dict[Partition, list[int]] = {}
     partition_of = table.partition_of
-    for place, words in enumerate(args):
-        places.setdefault(partition_of(words[0]), []).append(place)
+    for place, key in enumerate(keys):
+        places.setdefault(partition_of(key), []).append(place)
     return places
 
 

@@ -5,23 +5,80 @@ is handed over as **runs** instead. The commands of a run are executed one after
 jobs are. Where all of them are of one kind, they are executed in columns (`Each`), which makes the same of them. A run
 is a way of executing commands, and has no meaning of its own.
 
+Where a round has no time or no room for all of a run, the rest of it goes on as a run of its own.
+
 A run is tried once as a whole. Where the log rejects its group, where nobody knows what became of it, or where it is
-too large, its commands are **taken out**: each goes on as a job by itself, by the rules for those
-(`queued_commands.py`).
+too large, its commands are **taken out**: each goes on as a job by itself, by the rules for those (`queued_commands.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from log_tier.model.errors import DuramenError
-from router.endpoints.resp.data.key_views import DataCommand, Each, Overlay
-from router.endpoints.resp.data.rounds.queued_commands import Owner, QueuedCommand, Receiver, with_versions
+from router.endpoints.resp.data.rounds.queued_commands import QueuedCommand, Owner, Receiver, Work, with_versions
+from router.endpoints.resp.data.key_views import Each, Overlay, DataCommand
 from router.endpoints.resp.wire.replies import Problem
 
-__all__ = ["CommandRun", "RunReceiver"]
+__all__ = ["CommandRun", "Commands", "RunReceiver"]
+
+# A shorter run costs no less than its commands do as jobs.
+_RUN_MIN: Final = 16
+
+
+class Commands:
+    """Commands on one key each, in their order: row by row, or in columns where one function executes all of them.
+
+    Invariant: `steps` and `keys` have one entry for each command.
+    """
+
+    __slots__ = ("_rows", "blind", "columns", "each", "keys", "steps")
+
+    def __init__(
+        self,
+        steps: Sequence[DataCommand],
+        *,
+        rows: Sequence[Sequence[bytes]] | None = None,
+        columns: Sequence[Sequence[bytes]] | None = None,
+        each: Each | None = None,
+        blind: frozenset[bytes] = frozenset(),
+    ) -> None:
+        """`rows`: the arguments of each command, its key first. `columns`: the same as one sequence of all keys, and
+        one of each further word; one of the two is needed. `each`: executes `columns`. `blind`: keys that their first
+        command writes without looking."""
+        self.steps = steps
+        self.each = each
+        self.columns = columns
+        self._rows = rows
+        self.keys: Sequence[bytes] = columns[0] if columns is not None else [words[0] for words in rows or ()]
+        self.blind = blind
+
+    @property
+    def rows(self) -> Sequence[Sequence[bytes]]:
+        """The arguments of each command, its key first. The first time 0.1 µs a command."""
+        if self._rows is None:
+            self._rows = list(zip(*self.columns or (), strict=True))
+        return self._rows
+
+    def at(self, places: Sequence[int]) -> Commands:
+        """Those at these places."""
+        steps = [self.steps[place] for place in places]
+        if self.columns is not None:
+            columns = [[column[place] for place in places] for column in self.columns]
+            return Commands(steps, columns=columns, each=self.each, blind=self.blind)
+        return Commands(steps, rows=[self.rows[place] for place in places], each=self.each, blind=self.blind)
+
+    def before(self, place: int) -> Commands:
+        """The first ones."""
+        return self.at(range(place))
+
+    def behind(self, place: int) -> Commands:
+        """Those from a place on. What the others write is not written blindly."""
+        rest = self.at(range(place, len(self.keys)))
+        rest.blind = self.blind.difference(self.keys[:place])
+        return rest
 
 
 class RunReceiver(Protocol):
@@ -40,52 +97,27 @@ class CommandRun:
     """Many commands of one connection, executed in columns as one entry of a round. What it has in common with
     `QueuedCommand` means the same.
 
-    Invariant: `steps`, `args`, `keys` and `places` have one entry for each command that is still in the run.
+    Invariant: `keys` and `places` have one entry for each command that is still in the run.
     """
 
     __slots__ = (
-        "_each",
-        "_written",
-        "_wrote",
-        "args",
-        "asked",
-        "blind",
-        "keys",
-        "owner",
-        "places",
-        "receiver",
-        "replies",
-        "steps",
+        *("_commands", "_written", "_wrote", "asked", "blind", "keys", "owner", "places", "receiver", "replies"),
         "taken_out",
     )
 
-    def __init__(
-        self,
-        owner: Owner,
-        steps: Sequence[DataCommand],
-        args: Sequence[Sequence[bytes]],
-        receiver: RunReceiver,
-        places: Sequence[int],
-        *,
-        blind: frozenset[bytes] = frozenset(),
-        each: Each | None = None,
-    ) -> None:
-        """`args`: of each command, its key first. `places`: where the receiver has them. `blind`: keys that their first
-        command writes without looking. `each`: all commands are of one kind and have as many words; this executes
-        them in columns."""
+    def __init__(self, owner: Owner, commands: Commands, receiver: RunReceiver, places: Sequence[int]) -> None:
+        """`places`: where the receiver has them."""
         self.owner = owner
-        self.steps = steps
-        self.args = args
-        self.keys: Sequence[bytes] = [words[0] for words in args]
+        self._commands = commands
+        self.keys = commands.keys
         self.receiver = receiver
         self.places = places
-        self.blind = blind
+        self.blind = blind = commands.blind
         self.asked: Sequence[bytes] = [key for key in self.keys if key not in blind] if blind else self.keys
         self.replies: Sequence[Any] = ()
         """Of its last execution."""
-        self.taken_out: list[QueuedCommand] = []
+        self.taken_out: list[Work] = []
         """Commands that are not in the run any more, in their order; all of them came behind those that are."""
-        self._each = each
         self._written: Sequence[bytes] = ()
         """Keys that were written, where it was executed in columns."""
         self._wrote: Sequence[bool] = ()
@@ -100,11 +132,12 @@ class CommandRun:
         """Execute the commands; about how many bytes their replies have.
 
         Behind the command with which replies and writes have more than `room` bytes, or the overlay is late, the rest
-        is taken out.
+        is taken out, as one run.
         """
-        if self._each is not None:
+        commands = self._commands
+        if commands.each is not None and commands.columns is not None:
             before = len(overlay.keys)
-            replies = self._each(overlay, list(zip(*self.args, strict=True)))
+            replies = commands.each(overlay, commands.columns)
             if replies is not None:
                 self.replies = replies
                 self._written = overlay.keys[before:]
@@ -116,7 +149,7 @@ class CommandRun:
         replies: list[Any] = []
         wrote: list[bool] = []
         size, most = 0, room + overlay.bytes
-        for step, words in zip(self.steps, self.args, strict=True):
+        for step, words in zip(self._commands.steps, self._commands.rows, strict=True):
             before = len(written)
             try:
                 reply = step(overlay, words)
@@ -131,8 +164,27 @@ class CommandRun:
                 break
         self.replies, self._wrote = replies, wrote
         if len(replies) < len(self.keys):
-            self.take_out(len(replies))
+            self.taken_out = [self._cut(len(replies))]
         return size
+
+    def _cut(self, start: int) -> CommandRun:
+        """Take the commands from `start` on out of the run; the run that they are."""
+        rest = CommandRun(self.owner, self._commands.behind(start), self.receiver, self.places[start:])
+        self._keep(start)
+        return rest
+
+    def _keep(self, count: int) -> None:
+        self._commands = self._commands.before(count)
+        self.keys, self.places = self._commands.keys, self.places[:count]
+
+    def pieces(self, cost: int) -> Sequence[Work]:
+        """What it is where a round takes no more than `cost`: a first run and the rest. By themselves where those are
+        few."""
+        if 2 * cost < _RUN_MIN:
+            return self.alone()
+        rest = self._cut(2 * cost)
+        self.asked = self.keys if not self.blind else [key for key in self.keys if key not in self.blind]
+        return [self, rest]
 
     def starts(self, before: int, after: int) -> Sequence[int]:
         """See `QueuedCommand`: each command writes one key, or none."""
@@ -142,22 +194,22 @@ class CommandRun:
         """Take the commands from `start` on out of the run; the jobs that they are by themselves."""
         jobs: list[QueuedCommand] = []
         wrote = self._wrote or _which_wrote(self.keys, self._written)
+        steps, rows = self._commands.steps, self._commands.rows
         for number in range(start, len(self.keys)):
-            key, step, words = self.keys[number], self.steps[number], self.args[number]
+            key, step, words = self.keys[number], steps[number], rows[number]
             job = QueuedCommand(self.owner, (key,), step, words, self.receiver.at(self.places[number]))
             job.wrote = number < len(wrote) and wrote[number]
             jobs.append(job)
         if jobs:
-            self.keys, self.args, self.steps = self.keys[:start], self.args[:start], self.steps[:start]
-            self.places = self.places[:start]
-            self.taken_out = jobs + self.taken_out
+            self._keep(start)
+            self.taken_out = [*jobs, *self.taken_out]
         return jobs
 
     def alone(self) -> Sequence[QueuedCommand]:
         """The commands that are still in it, as jobs by themselves; it is empty then."""
         return self.take_out()
 
-    def parts(self) -> Sequence[QueuedCommand | CommandRun]:
+    def parts(self) -> Sequence[Work]:
         """Everything that was taken out of it, after itself."""
         return [self, *self.taken_out]
 

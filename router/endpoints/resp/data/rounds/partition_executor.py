@@ -155,7 +155,7 @@ class PartitionExecutor:
             queue = self.queues[owner]
             most = min(self._each_max, self._round_max)
             if queue[0].cost > most:
-                queue.extendleft(reversed(queue.popleft().alone()))
+                queue.extendleft(reversed(queue.popleft().pieces(most)))
             taken, room = 0, min(most, self._round_max - cost)
             for job in queue:
                 room -= job.cost

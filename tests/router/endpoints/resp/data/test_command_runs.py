@@ -16,9 +16,9 @@ from log_tier.model.identifiers import Offset
 from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.connection.command_runs import GatheredCommands, RunReplies, gather
-from router.endpoints.resp.data.key_views import Overlay
 from router.endpoints.resp.data.rounds.command_run import CommandRun
-from router.endpoints.resp.data.rounds.queued_commands import QueuedCommand, groups_of, records_of
+from router.endpoints.resp.data.rounds.queued_commands import QueuedCommand, Work, groups_of, records_of
+from router.endpoints.resp.data.key_views import Overlay
 from router.endpoints.resp.wire.replies import encode
 from serving_tier.fold.entry import LiveEntry
 
@@ -46,12 +46,13 @@ class Replies:
 
 
 def run_of(found: GatheredCommands, replies: RunReplies) -> CommandRun:
-    places = range(len(found.args))
-    return CommandRun(Sender(), found.steps, found.args, replies, places, blind=found.blind, each=found.each)
+    return CommandRun(Sender(), found.commands, replies, range(len(found.commands.keys)))
 
 
 def replies_of(run: GatheredCommands) -> RunReplies:
-    return RunReplies(len(run.args), 2, answered=lambda: None, encode_error=lambda error: error.message.encode())
+    return RunReplies(
+        len(run.commands.keys), 2, answered=lambda: None, encode_error=lambda error: error.message.encode()
+    )
 
 
 def state_of(overlay: Overlay) -> tuple[object, ...]:
@@ -97,8 +98,8 @@ def in_runs(commands: Sequence[Words], held: dict[bytes, LiveEntry | None]) -> t
         run.answer(0)
         assert place.reply is not None
         replies.replies.append(place.reply)
-        ran += len(found.args)
-        for _ in found.args:
+        ran += len(found.commands.keys)
+        for _ in found.commands.keys:
             queue.popleft()
     return b"".join(replies.replies), state_of(overlay), ran
 
@@ -185,7 +186,7 @@ def test_what_ends_a_run() -> None:
 
     def length(*commands: Words) -> int:
         found = gather(deque(commands))
-        return 0 if found is None else len(found.args)
+        return 0 if found is None else len(found.commands.keys)
 
     assert length(incr) == 0
     assert length(incr, incr) == 2
@@ -208,7 +209,7 @@ def test_blind_keys_are_those_that_are_set_before_anybody_looks() -> None:
     )
     found = gather(queue)
     assert found is not None
-    assert found.blind == {b"a"}
+    assert found.commands.blind == {b"a"}
     run = run_of(found, replies_of(found))
     assert set(run.asked) == {b"b", b"c"}
 
@@ -253,7 +254,7 @@ def test_commands_on_one_key_that_are_taken_out(words: Words, there: bool, wrote
     keys = [b"k1", b"k2", b"k1", b"k2"] * 2
     found = gather(deque([[words[0], key, *words[1:]] for key in keys]))
     assert found is not None
-    assert found.each is not None
+    assert found.commands.each is not None
     run = run_of(found, replies_of(found))
     run.run(Overlay(held, NOW), BYTES_MAX)
     assert [job.wrote for job in run.alone()] == [*wrote, *wrote[2:], *wrote[2:]]
@@ -270,20 +271,58 @@ def test_a_run_ends_at_the_limit_of_bytes() -> None:
     overlay = Overlay(held, NOW)
     size = run.run(overlay, 5000)
     assert 4000 < size + overlay.bytes < 7000
-    assert len(run.keys) + len(run.taken_out) == 41
-    assert list(run.parts()) == [run, *run.taken_out]
-    assert run.taken_out
+    (rest,) = run.taken_out
+    assert isinstance(rest, CommandRun), "it remains a run"
+    assert len(run.keys) + len(rest.keys) == 41
+    assert list(run.parts()) == [run, rest]
     run.answer(0)
     assert place.reply is None
     run.fail(DuramenError("what is answered stays"))
-    for job in run.taken_out:
-        job.run(overlay, BYTES_MAX)
-        job.answer(0)
+    rest.run(overlay, BYTES_MAX)
+    rest.answer(0)
     expected, state = one_by_one(
         [[b"GETSET", b"k", b"y" * 1000], *[[b"GET", b"k"], [b"APPEND", b"k", b"z"]] * 20], held
     )
     assert place.reply == expected
     assert state_of(overlay) == state
+
+
+def test_the_rest_of_a_run_asks_for_keys_that_the_first_part_has_set() -> None:
+    """They were written in another round: what they hold then is not known to this one."""
+    commands = [[b"SET", b"a", b"1"], [b"GET", b"a"], *[[b"GET", b"a"], [b"SET", b"b", b"1"], [b"GET", b"b"]] * 12]
+    found = gather(deque(commands))
+    assert found is not None
+    assert found.commands.blind == {b"a", b"b"}
+    run = run_of(found, replies_of(found))
+    first, rest = run.pieces(8)
+    assert first is run
+    assert (len(first.keys), len(rest.keys)) == (16, 22)
+    assert set(first.asked) == set()
+    assert set(rest.asked) == {b"a", b"b"}
+    run = run_of(found, replies_of(found))
+    assert [job.keys[0] for job in run.pieces(7)] == [command[1] for command in commands], "too few for a run"
+
+
+def test_a_round_that_is_late_takes_the_rest_as_a_run() -> None:
+    """Commands that differ, and a round whose time is over behind each of them."""
+    held: dict[bytes, LiveEntry | None] = dict.fromkeys(KEYS)
+    commands = [[name, key] for key in KEYS for name in (b"INCR", b"DEL")]
+    found = gather(deque(commands))
+    assert found is not None
+    place = replies_of(found)
+    works: list[Work] = [run_of(found, place)]
+    rounds = 0
+    while works:
+        overlay = Overlay(held, NOW, late=lambda: True)
+        work = works.pop(0)
+        work.run(overlay, BYTES_MAX)
+        works += work.parts()[1:]
+        work.answer(0)
+        held.update({key: overlay.get(key) for key in overlay.keys})
+        rounds += 1
+        assert len(works) <= 1
+    assert rounds == len(commands)
+    assert place.reply == one_by_one(commands, dict.fromkeys(KEYS))[0]
 
 
 def test_an_error_is_everybodys() -> None:
