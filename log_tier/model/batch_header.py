@@ -122,9 +122,10 @@ _new_header: Final[Callable[[tuple[Any, ...]], BatchHeader]] = partial(tuple.__n
 
 def pack_batch(body: bytes, *, flags: int, producer_id: int, sequence: int, records: int, span: int) -> bytes:
     """Put an unstamped header before the columns."""
-    tail = _TAIL.pack(producer_id, sequence, records, span) + body
+    tail = _TAIL.pack(producer_id, sequence, records, span)
     middle = _MIDDLE.pack(FORMAT_VERSION, flags, 0, HEADER_BYTES + len(body))
-    return b"".join((MAGIC, middle, _U32.pack(_crc_extend(_crc(middle), tail)), bytes(24), tail))
+    checksum = _crc_extend(_crc_extend(_crc(middle), tail), body)
+    return b"".join((MAGIC, middle, _U32.pack(checksum), bytes(24), tail, body))
 
 
 def stamp_batch(

@@ -33,6 +33,9 @@ _LEFT_MIN_S: Final = 0.001
 # Records of a batch that is encoded on the event loop: some 2 ms. A thread encodes a larger one.
 _ENCODED_AT_ONCE: Final = 16_384
 
+# Copying so many bytes costs as much as a record: a thread encodes a batch of some 2 MiB, too.
+_RECORD_BYTES: Final = 128
+
 # A batch by itself costs as much as so many records, to be encoded and to be answered: some 15 µs.
 _BATCH_RECORDS: Final = 128
 
@@ -128,7 +131,7 @@ class WriteGatherer(Generic[T, C]):
 
         `others`: how many other requests are under way.
         """
-        if sum([batch.records + _BATCH_RECORDS for batch in batches]) > _ENCODED_AT_ONCE:
+        if sum(map(_cost, batches)) > _ENCODED_AT_ONCE:
             await self._encode_some(batches)
         now_s = self._loop.time()
         sent, parts, last_s = self._parts(batches, now_s, gathered=not others)
@@ -211,7 +214,7 @@ class WriteGatherer(Generic[T, C]):
             if batch.data:
                 continue
             with suppress(DuramenError, struct.error):
-                if batch.records > _ENCODED_AT_ONCE:
+                if _cost(batch) > _ENCODED_AT_ONCE:
                     self._encoded(batch, await asyncio.to_thread(self._bytes_of, batch))
                 else:
                     self._encoded(batch, self._bytes_of(batch))
@@ -302,6 +305,11 @@ class WriteGatherer(Generic[T, C]):
         await self._tasks.close(patience_s=self._rules.close_patience_s)
         for batch in self.rounds.give_up():
             batch.fail(self._closed_error())
+
+
+def _cost(batch: BatchBuilder[C]) -> int:
+    """What it costs to encode a batch, in records."""
+    return batch.records + batch.content_bytes // _RECORD_BYTES + _BATCH_RECORDS
 
 
 def _items(batch: BatchBuilder[C]) -> int:

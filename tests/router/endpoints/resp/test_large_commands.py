@@ -15,6 +15,7 @@ from kit.resp.loop_turns import LoopTurns
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
+from router.data.gather.columns_builder import ColumnsBuilder
 from router.endpoints.resp.commands import server as commands
 from router.endpoints.resp.data.key_views import Overlay, ReadOnlyView
 from router.endpoints.resp.server.sockets import RespSettings
@@ -217,3 +218,13 @@ def test_a_write_that_is_refused_in_a_round(raw: Raw) -> None:
     assert raw.reply() == RawError("ERR invalid expire time in 'setex' command")
     assert raw.reply() is None
     assert raw.reply() == 1
+
+
+def test_large_values_are_encoded_in_a_thread(large: ServerThread, raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few records of many bytes: a batch of 7 MB is copied three times, which is more than a turn."""
+    counted = LoopTurns(large, monkeypatch, ColumnsBuilder, "encode")
+    pairs = [word for key in KEYS[:700] for word in (key, b"v" * 10_240)]
+    with counted:
+        assert raw.call("MSET", *pairs) == OK
+    assert counted.elsewhere, "a thread encodes it"
+    assert raw.call("MGET", *KEYS[:700]) == [b"v" * 10_240] * 700
