@@ -55,8 +55,10 @@ _PATTERNS_MAX: Final = 10_000
 # pattern; at most some 3 ms.
 _TURN_STEPS: Final = 200_000
 
-# What compiling a pattern, looking at a change and sending a message cost, in that unit.
+# What compiling a pattern, a comparison of whatever length, looking at a change and sending a message cost, in that
+# unit.
 _COMPILE_STEPS: Final = 20_000
+_COMPARE_STEPS: Final = 60
 _CHANGE_STEPS: Final = 200
 _SEND_STEPS: Final = 200
 
@@ -309,17 +311,19 @@ class Notifications:
         listeners = self._channels.get(channel)
         if listeners is not None:
             await self._send_all(listeners, Push([b"message", channel, text]))
+        size = len(channel)
         for pattern in list(self._patterns):
-            listeners = self._patterns.get(pattern)
-            if listeners is None:
-                continue  # the last listener has just gone
+            if self._spent > _TURN_STEPS:
+                await self._spend(0)
             glob = self._globs.get(pattern)
             if glob is None:
+                if pattern not in self._patterns:
+                    continue  # the last listener has just gone
                 glob = self._globs[pattern] = Glob(pattern)
-                await self._spend(_COMPILE_STEPS)
+                self._spent += _COMPILE_STEPS
+            self._spent += _COMPARE_STEPS + glob.steps(size)
             if glob.matches(channel):
-                await self._send_all(listeners, Push([b"pmessage", pattern, channel, text]))
-            await self._spend(glob.steps(len(channel)))
+                await self._send_all(self._patterns.get(pattern, {}), Push([b"pmessage", pattern, channel, text]))
 
     async def _send_all(self, listeners: Mapping[int, Listener], message: Push) -> None:
         encoded = {protocol: encode(message, protocol) for protocol in (2, 3)}
