@@ -58,7 +58,7 @@ _TURN_STEPS: Final = 200_000
 # What compiling a pattern, a comparison of whatever length, looking at a change and sending a message cost, in that
 # unit.
 _COMPILE_STEPS: Final = 20_000
-_COMPARE_STEPS: Final = 60
+_COMPARE_STEPS: Final = 100
 _CHANGE_STEPS: Final = 200
 _SEND_STEPS: Final = 200
 
