@@ -29,12 +29,13 @@ from router.endpoints.resp.commands.command_table import BY_WORD, find_command, 
 from router.endpoints.resp.commands.transactions import begin, enqueue
 from router.endpoints.resp.connection.command_runs import drop
 from router.endpoints.resp.connection.connection_context import ConnectionOwner
-from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, TURN_S, FastPath
+from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, FastPath
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.pipeline import Pipeline, runs_in_a_round
 from router.endpoints.resp.connection.resp_session import RespSession
 from router.endpoints.resp.connection.slow_path import completed, encoded, perform, write_blind
 from router.endpoints.resp.connection.socket_input import SocketInput
+from router.endpoints.resp.connection.turns import TURN_S
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.key_views import ReadOnlyView
 from router.endpoints.resp.wire.arguments import text_of
@@ -68,7 +69,7 @@ class Client(RespSession, asyncio.Protocol):
         """`upstream`: a reader process connects, for one of its clients."""
         super().__init__(server)
         self._is_upstream = upstream
-        self._now_s = server.clock.monotonic_s
+        self._now_s, self._turns = server.clock.monotonic_s, server.turns
         self._fence_secret = STATE_COMMAND
         """The command by which a reader process asks for a fence: see `router/endpoints/resp/wire/fence.py`."""
         self.closing = False
@@ -140,6 +141,8 @@ class Client(RespSession, asyncio.Protocol):
         if self.closing or self._error is not None:
             return
         self._input.queued_bytes += len(data)
+        if self._turns.is_over():
+            self._take_turns()
         if self.reply_queue.stalled or self._turn_scheduled or self._intake.more:
             self._intake.put(data)
             self.reply_queue.heard()
@@ -266,7 +269,7 @@ class Client(RespSession, asyncio.Protocol):
     def _take_turns(self) -> None:
         if not self._turn_scheduled:
             self._turn_scheduled = True
-            self.server.loop.call_soon(self._turn)
+            self._turns.wait(self._turn)
 
     def _turn(self) -> None:
         self._turn_scheduled = False

@@ -10,6 +10,7 @@ from collections import deque
 from typing import Protocol
 
 from router.endpoints.resp.connection.lingering_close import LingeringClose
+from router.endpoints.resp.connection.turns import SharedTurns
 from router.endpoints.resp.context import CommandContext, ServerContext
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 
@@ -43,6 +44,7 @@ class ConnectionOwner(ServerContext, Protocol):
     socket_path: str
     lingering: set[LingeringClose]
     closing: bool
+    turns: SharedTurns
 
     def next_id(self) -> int: ...
     def admit(self, client: AdmittedClient) -> bool: ...

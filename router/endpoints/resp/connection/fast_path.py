@@ -27,14 +27,10 @@ from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import UNANSWERED_MAX
 from router.endpoints.resp.wire.replies import OK
 
-__all__ = ["GET_WORDS", "SET_WORDS", "TURN", "TURN_S", "FastPath"]
+__all__ = ["GET_WORDS", "SET_WORDS", "TURN", "FastPath"]
 
 TURN: Final = 1024
 """Commands that are worked off before others get their turn at the event loop; some 5 ms."""
-
-TURN_S: Final = 0.004
-"""Others also get their turn after this time, whatever the count is: commands differ a thousandfold in what they
-cost."""
 
 GET_WORDS: Final = frozenset({b"GET", b"get", b"Get"})
 SET_WORDS: Final = frozenset({b"SET", b"set", b"Set"})

@@ -22,6 +22,7 @@ from router.endpoints.resp.commands.command_table import COMMANDS
 from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.connection.connection_context import AdmittedClient
 from router.endpoints.resp.connection.lingering_close import LingeringClose
+from router.endpoints.resp.connection.turns import SharedTurns
 from router.endpoints.resp.context import CommandContext, NodeAddress
 from router.endpoints.resp.data.cursors import Cursors
 from router.endpoints.resp.data.freshness_page import FreshnessPages
@@ -83,6 +84,7 @@ class RespServer:
         self.clock = clock
         self.loop = asyncio.get_running_loop()
         self.opened_s = self.loop.time()
+        self.turns = SharedTurns(self.loop, clock.monotonic_s)
         self.run_id = secrets.token_hex(20)
         self.port = sockets.port
         self.socket_path = str(settings.socket_path or "")

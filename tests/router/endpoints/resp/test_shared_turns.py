@@ -1,0 +1,102 @@
+"""The turns of all connections of an endpoint, by a clock that the test sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from router.endpoints.resp.connection.turns import TURN_S, SharedTurns
+
+
+class Loop:
+    """A loop whose turns the test makes."""
+
+    def __init__(self) -> None:
+        self.now_s = 10.0
+        self.ready: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None], /) -> object:
+        self.ready.append(callback)
+        return None
+
+    def turn(self) -> None:
+        ready, self.ready = self.ready, []
+        for callback in ready:
+            callback()
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+@pytest.fixture
+def turns(loop: Loop) -> SharedTurns:
+    return SharedTurns(loop, lambda: loop.now_s)
+
+
+def test_a_turn_is_over_for_all_connections(loop: Loop, turns: SharedTurns) -> None:
+    over = []
+    for _ in range(10):
+        over.append(turns.is_over())
+        loop.now_s += TURN_S / 3.5
+    assert over == [False] * 4 + [True] * 6
+    loop.turn()
+    assert not turns.is_over()
+    assert not any(turns.is_over() for _ in range(10)), "no time goes by"
+    assert len(loop.ready) == 1
+
+
+def test_those_who_wait_are_called_in_their_order_some_in_each_turn(loop: Loop, turns: SharedTurns) -> None:
+    called: list[int] = []
+
+    def work(number: int) -> Callable[[], None]:
+        def call() -> None:
+            called.append(number)
+            loop.now_s += TURN_S / 2.5
+
+        return call
+
+    for number in range(7):
+        turns.wait(work(number))
+    loop.turn()
+    assert called == [0, 1, 2]
+    turns.wait(work(7))
+    loop.turn()
+    loop.turn()
+    assert called == list(range(8))
+    assert not loop.ready, "nobody waits"
+    turns.wait(work(8))
+    loop.turn()
+    assert called[-1] == 8
+
+
+def test_one_who_has_more_waits_behind_the_others(loop: Loop, turns: SharedTurns) -> None:
+    called: list[str] = []
+
+    def again() -> None:
+        called.append("again")
+        if called.count("again") < 3:
+            turns.wait(again)
+
+    turns.wait(again)
+    turns.wait(lambda: called.append("other"))
+    for _ in range(3):
+        loop.turn()
+    assert called == ["again", "other", "again", "again"]
+    assert not loop.ready
+
+
+def test_a_bug_of_one_does_not_stop_the_others(loop: Loop, turns: SharedTurns) -> None:
+    called: list[str] = []
+
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    turns.wait(fail)
+    turns.wait(lambda: called.append("other"))
+    with pytest.raises(ValueError, match="a bug"):
+        loop.turn()
+    loop.turn()
+    assert called == ["other"]
