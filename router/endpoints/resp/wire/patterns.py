@@ -22,7 +22,6 @@ on some processors and unsigned on others; only a range from ASCII to above it s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 from log_tier.model.record import KEY_BYTES_MAX
@@ -62,10 +61,6 @@ def check_pattern(pattern: bytes) -> None:
         raise Problem(f"ERR a pattern has at most {PATTERN_CLASSES_MAX} classes, not {classes}: use ? for some of them")
 
 
-_Place = Callable[[bytes, int], int]
-"""Where a segment begins in a subject, from a position on; -1 where it does not."""
-
-
 class Glob:
     """A compiled pattern.
 
@@ -91,8 +86,9 @@ class Glob:
         middle = [segment for segment in segments[1:-1] if segment] if possible else []
         self._start = _Segment(segments[0] if possible else [])
         self._end = _Segment(segments[-1] if possible and self._starred else [])
-        self._middle = [_Segment(segment) for segment in middle]
-        self._width = max((segment.width for segment in self._middle), default=1)
+        self._middle = [_literal_of(segment) or _Segment(segment) for segment in middle]
+        """Those that are literal as bytes: a pattern may have some hundred, and there may be thousands of patterns."""
+        self._width = max((segment.width for segment in self._middle if isinstance(segment, _Segment)), default=1)
 
     def steps(self, size: int) -> int:
         """At most so many bytes are compared for a subject of `size` bytes, but for a small constant factor."""
@@ -113,38 +109,51 @@ class Glob:
             return False
         at = self._start.size
         for segment in self._middle:
-            at = segment.find(subject, at)
+            at = subject.find(segment, at) if type(segment) is bytes else segment.find(subject, at)
             if at < 0:
                 return False
-            at += segment.size
+            at += len(segment)
         return at <= end
 
 
 class _Segment:
     """The part between two stars: a sequence of sets of bytes."""
 
-    __slots__ = ("_literal", "find", "is_at", "size", "width")
+    __slots__ = ("_expression", "_literal", "size", "width")
 
     def __init__(self, elements: list[frozenset[int]]) -> None:
         self.size = len(elements)
         self.width = 1
         """Comparisons for each byte of a subject that is searched for it."""
-        self.find: _Place
-        self.is_at: Callable[[bytes, int], object]
-        if all(len(element) == 1 for element in elements):
-            literal = bytes(next(iter(element)) for element in elements)
-            self.find = lambda subject, at: subject.find(literal, at)
-            self.is_at = lambda subject, at: subject.startswith(literal, at)
-            return
-        self.width = self.size
-        expression = re.compile(b"".join(map(_expression, elements)), re.DOTALL)
-        search, self.is_at = expression.search, expression.match
+        self._literal = _literal_of(elements)
+        self._expression: re.Pattern[bytes] | None = None
+        if self._literal is None:
+            self.width = self.size
+            self._expression = re.compile(b"".join(map(_expression, elements)), re.DOTALL)
 
-        def find(subject: bytes, at: int) -> int:
-            found = search(subject, at)
-            return -1 if found is None else found.start()
+    def __len__(self) -> int:
+        """The bytes that it matches."""
+        return self.size
 
-        self.find = find
+    def is_at(self, subject: bytes, at: int) -> bool:
+        """Does it begin at this place?"""
+        if self._expression is None:
+            return subject.startswith(self._literal or b"", at)
+        return self._expression.match(subject, at) is not None
+
+    def find(self, subject: bytes, at: int) -> int:
+        """Where it begins, from a place on; -1 where it does not."""
+        if self._expression is None:
+            return subject.find(self._literal or b"", at)
+        found = self._expression.search(subject, at)
+        return -1 if found is None else found.start()
+
+
+def _literal_of(elements: list[frozenset[int]]) -> bytes | None:
+    """The bytes of a segment that has no `?` and no class."""
+    if any(len(element) != 1 for element in elements):
+        return None
+    return bytes([byte for element in elements for byte in element])
 
 
 def _expression(element: frozenset[int]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import gc
 import os
 import re
 from collections.abc import Iterator
@@ -206,3 +207,12 @@ def test_a_number_that_no_table_has(raw: Raw) -> None:
     assert refused.text.startswith("ERR only keyspace notifications are here")
     assert raw.call("PSUBSCRIBE", f"__keyspace@{'9' * 4000}__:*")[0] == b"psubscribe"
     assert raw.call("PUNSUBSCRIBE")[0] == b"punsubscribe"
+
+
+def test_thousands_of_patterns_are_cheap() -> None:
+    """A server keeps up to 10,000: those of hundreds of segments took 140 KiB each, and the collector 90 ms a look."""
+    gc.collect()
+    before = len(gc.get_objects())
+    globs = [Glob(b"*ab" * 180 + b"%d" % number) for number in range(50)]
+    assert len(globs) == 50
+    assert (len(gc.get_objects()) - before) / len(globs) < 10
