@@ -141,7 +141,7 @@ class Client(RespSession, asyncio.Protocol):
         if self.closing or self._error is not None:
             return
         self._input.queued_bytes += len(data)
-        if self._turns.is_over():
+        if self._turns.is_over(len(data)):
             self._take_turns()
         if self.reply_queue.stalled or self._turn_scheduled or self._intake.more:
             self._intake.put(data)

@@ -76,7 +76,9 @@ def gather(queue: deque[RespCommand]) -> GatheredCommands | None:
     if count < 2:
         return None
     del specs[count:], rows[count:]
-    return GatheredCommands(Commands([spec.run for spec in specs], rows=rows, blind=_blind(specs, rows)), size, specs[-1])
+    return GatheredCommands(
+        Commands([spec.run for spec in specs], rows=rows, blind=_blind(specs, rows)), size, specs[-1]
+    )
 
 
 def drop(queue: deque[RespCommand], count: int) -> None:

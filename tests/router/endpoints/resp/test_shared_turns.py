@@ -8,6 +8,8 @@ import pytest
 
 from router.endpoints.resp.connection.turns import TURN_S, SharedTurns
 
+LONG = 100_000
+
 
 class Loop:
     """A loop whose turns the test makes."""
@@ -39,13 +41,24 @@ def turns(loop: Loop) -> SharedTurns:
 def test_a_turn_is_over_for_all_connections(loop: Loop, turns: SharedTurns) -> None:
     over = []
     for _ in range(10):
-        over.append(turns.is_over())
+        over.append(turns.is_over(LONG))
         loop.now_s += TURN_S / 3.5
     assert over == [False] * 4 + [True] * 6
     loop.turn()
-    assert not turns.is_over()
-    assert not any(turns.is_over() for _ in range(10)), "no time goes by"
+    assert not turns.is_over(LONG)
+    assert not any(turns.is_over(LONG) for _ in range(10)), "no time goes by"
     assert len(loop.ready) == 1
+
+
+def test_who_waits_for_each_reply_costs_the_loop_nothing(loop: Loop, turns: SharedTurns) -> None:
+    for _ in range(10):
+        assert not turns.is_over(40)
+        loop.now_s += 0.001
+    assert not loop.ready
+    for _ in range(100):
+        turns.is_over(40)
+        loop.now_s += 0.0001
+    assert turns.is_over(40), "a hundred of them at once do"
 
 
 def test_those_who_wait_are_called_in_their_order_some_in_each_turn(loop: Loop, turns: SharedTurns) -> None:

@@ -18,8 +18,8 @@ from copy import copy
 from typing import Any, Final, Protocol
 
 from log_tier.model.errors import DuramenError
-from router.endpoints.resp.data.rounds.queued_commands import QueuedCommand, Owner, Receiver, Work, with_versions
-from router.endpoints.resp.data.key_views import Each, Overlay, DataCommand
+from router.endpoints.resp.data.rounds.queued_commands import Owner, QueuedCommand, Receiver, Work, with_versions
+from router.endpoints.resp.data.key_views import DataCommand, Each, Overlay
 from router.endpoints.resp.wire.replies import Problem
 
 __all__ = ["CommandRun", "Commands", "RunReceiver"]

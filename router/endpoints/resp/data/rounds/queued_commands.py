@@ -24,11 +24,22 @@ from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import CONDITION_SHIFT, EXPIRY_SHIFT, GROUPED, PLAIN_PUT, Condition, Expiry, Operation
-from router.endpoints.resp.data.key_views import APPENDED, Overlay, PendingVersion, DataCommand
+from router.endpoints.resp.data.key_views import APPENDED, DataCommand, Overlay, PendingVersion
 from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem, size_of
 from serving_tier.fold.entry import NEVER, LiveEntry
 
-__all__ = ["EXECUTION_S", "Group", "QueuedCommand", "Owner", "Ran", "Receiver", "Work", "execute", "groups_of", "with_versions"]
+__all__ = [
+    "EXECUTION_S",
+    "Group",
+    "Owner",
+    "QueuedCommand",
+    "Ran",
+    "Receiver",
+    "Work",
+    "execute",
+    "groups_of",
+    "with_versions",
+]
 
 _NOOP: Final = int(Operation.NOOP)
 _DELETE: Final = int(Operation.DELETE)
