@@ -1,9 +1,9 @@
 """One client connection of the RESP endpoint: commands in, replies out, in order.
 
 `fast_path.py` answers GET, MGET and SET without options; `slow_path.py` runs what has to wait or reads before it
-writes. `session.py` is what a connection carries from one command to the next.
+writes. `resp_session.py` is what a connection carries from one command to the next.
 
-Reading order: `turns.py` (whose turn it is), `context.py` (what the parts see of the whole), `session.py`,
-`socket_input.py`, `runs.py`, `slow_path.py`, `command_runs.py`, `pipeline.py`, `fast_path.py`, `lingering_close.py`,
-`client.py`.
+Reading order: `turns.py` (whose turn it is), `connection_context.py` (what the parts see of the whole),
+`resp_session.py`, `socket_input.py`, `runs.py`, `slow_path.py`, `command_runs.py`, `pipeline.py`, `fast_path.py`,
+`lingering_close.py`, `client.py`.
 """

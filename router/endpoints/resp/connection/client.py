@@ -36,8 +36,8 @@ from router.endpoints.resp.connection.resp_session import RespSession
 from router.endpoints.resp.connection.slow_path import completed, encoded, perform, write_blind
 from router.endpoints.resp.connection.socket_input import SocketInput
 from router.endpoints.resp.connection.turns import TURN_S
-from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.key_views import ReadOnlyView
+from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.fallback_parser import ProtocolError, RespCommand
 from router.endpoints.resp.wire.fence import STATE_COMMAND, encode_state

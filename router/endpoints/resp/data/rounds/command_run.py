@@ -8,7 +8,8 @@ is a way of executing commands, and has no meaning of its own.
 Where a round has no time or no room for all of a run, the rest of it goes on as a run of its own.
 
 A run is tried once as a whole. Where the log rejects its group, where nobody knows what became of it, or where it is
-too large, its commands are **taken out**: each goes on as a job by itself, by the rules for those (`queued_commands.py`).
+too large, its commands are **taken out**: each goes on as a job by itself, by the rules for those
+(`queued_commands.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from copy import copy
 from typing import Any, Final, Protocol
 
 from log_tier.model.errors import DuramenError
-from router.endpoints.resp.data.rounds.queued_commands import Owner, QueuedCommand, Receiver, Work, with_versions
 from router.endpoints.resp.data.key_views import DataCommand, Each, Overlay
+from router.endpoints.resp.data.rounds.queued_commands import Owner, QueuedCommand, Receiver, Work, with_versions
 from router.endpoints.resp.wire.replies import Problem
 
 __all__ = ["CommandRun", "Commands", "RunReceiver"]

@@ -16,9 +16,9 @@ from log_tier.model.identifiers import Offset
 from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.connection.command_runs import GatheredCommands, RunReplies, gather
+from router.endpoints.resp.data.key_views import Overlay
 from router.endpoints.resp.data.rounds.command_run import CommandRun
 from router.endpoints.resp.data.rounds.queued_commands import QueuedCommand, Work, groups_of, records_of
-from router.endpoints.resp.data.key_views import Overlay
 from router.endpoints.resp.wire.replies import encode
 from serving_tier.fold.entry import LiveEntry
 
