@@ -294,3 +294,10 @@ class ClusterMap:
     def snapshots_of(self, partition: PartitionId) -> tuple[SnapshotEntry, ...]:
         """The known snapshots of a partition, the oldest first."""
         return self.snapshots.get(partition, ())
+
+    def covering(self, partition: PartitionId) -> SnapshotEntry | None:
+        """The newest known snapshot of the version that is live: the log must hold what follows it. One of another
+        version does not bring back what is read, and how the live one was made may be in the log alone.
+        """
+        live = self.table(partition.table).live_version
+        return next((each for each in reversed(self.snapshots_of(partition)) if each.version == live), None)

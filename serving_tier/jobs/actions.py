@@ -87,8 +87,8 @@ def _store(snapshots: NodeSnapshots | None) -> NodeSnapshots:
 def _allowed(run: TaskRun, argument: str) -> Offset:
     """The offset up to which the log may lose records (J4): nothing beyond the newest snapshot."""
     wanted = Offset(int(run.task.arguments[argument]))
-    known = run.cluster.snapshots_of(run.task.partition_id)
-    covered = known[-1].offset + 1 if known else 0
+    newest = run.cluster.covering(run.task.partition_id)
+    covered = 0 if newest is None else newest.offset + 1
     if wanted > covered:
         raise OffsetTrimmed(
             f"{argument} {wanted} of {run.task.table}/{run.task.partition} is beyond what a snapshot covers "

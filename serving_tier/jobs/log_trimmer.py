@@ -112,7 +112,9 @@ class LogTrimmer:
         if limit.below <= earliest:
             return
         # A snapshot that is gone or damaged covers nothing, whatever the catalog says.
-        await self._store.read_manifest(cluster.snapshots_of(partition)[-1].path)
+        newest = cluster.covering(partition)
+        assert newest is not None, f"{name} may be shortened to {limit.below} without a snapshot"
+        await self._store.read_manifest(newest.path)
         after = await self._log.retain(partition, table.retention, below=limit.below)
         if after > earliest:
             logger.info(

@@ -2,7 +2,7 @@
 
 The bounds by age and size say what may go (`log_tier.model.retention`). Here is what must stay whatever they say:
 
-- what the newest verified snapshot does not cover (I11): without one, everything;
+- what the newest verified snapshot of the live version does not cover (I11): without one, everything;
 - what a replica that is alive has not applied;
 - everything, while a job copies the partition, or replays it from an older snapshot: a job that shortens the log and
   one that reads it do not meet.
@@ -37,17 +37,17 @@ class TrimLimit(NamedTuple):
 
 def trim_limit(cluster: ClusterMap, partition: PartitionId, applied: Iterable[Offset]) -> TrimLimit:
     """The limit of one partition. `applied`: by each of its replicas that is alive. O(tasks under way)."""
-    known = cluster.snapshots_of(partition)
-    if not known:
+    newest = cluster.covering(partition)
+    if newest is None:
         return TrimLimit(_NOTHING_GOES, "no verified snapshot of it is known: take one (`duramen admin snapshot`)")
     for job, _, task in cluster.unfinished_tasks():
         if _reads(task, partition):
             return TrimLimit(_NOTHING_GOES, f"job {job.id} ({job.kind}) reads it")
     for version in cluster.table(partition.table).versions:
-        if version.state == "staging":
-            return TrimLimit(_NOTHING_GOES, f"version {version.number} catches up with it")
-    seen = min(applied, default=known[-1].offset)
-    return TrimLimit(Offset(min(known[-1].offset, seen) + 1), "")
+        if version.state in ("staging", "staged"):
+            return TrimLimit(_NOTHING_GOES, f"version {version.number} is {version.state} and may need it")
+    seen = min(applied, default=newest.offset)
+    return TrimLimit(Offset(min(newest.offset, seen) + 1), "")
 
 
 def _reads(task: Task, partition: PartitionId) -> bool:

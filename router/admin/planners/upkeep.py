@@ -102,9 +102,9 @@ def _below_snapshots(
 
 
 def _covered(situation: Situation, partition: PartitionId) -> Offset | None:
-    """The first offset that no snapshot holds; None where there is no snapshot."""
-    known = situation.cluster.snapshots_of(partition)
-    return Offset(known[-1].offset + 1) if known else None
+    """The first offset that no snapshot of the live version holds; None where there is no such snapshot."""
+    newest = situation.cluster.covering(partition)
+    return None if newest is None else Offset(newest.offset + 1)
 
 
 def _left_behind(situation: Situation, partition: PartitionId, before: Offset) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kit.cluster.situations import ZERO, folded, seen, with_nodes, with_snapshot, with_table
 
-from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.cluster_map import ClusterMap, VersionEntry
 from log_tier.catalog.commands import AbortJob, StartJob, TaskDone, TaskFailed, TaskReady
 from log_tier.model.errors import CommandRejected, InvalidRequest, OffsetTrimmed, TableNotFound, TokenAhead
 from log_tier.model.identifiers import Offset, Partition, TableId
@@ -242,6 +242,16 @@ class TestUpkeep:
             "the replica of flights/0 at n1 has applied 99",
             "the replica of flights/0 at n2 has applied 99",
         ]
+
+    @pytest.mark.parametrize("plan_it", [plan_trim, plan_compact])
+    def test_a_snapshot_of_an_earlier_version_covers_nothing(self, three: ClusterMap, plan_it: Any) -> None:
+        """What was live when it was taken is not what is read."""
+        table = three.find("flights")
+        three = with_snapshot(three, table, 0, 200)
+        three = three.with_table(replace(table, versions=(VersionEntry(1, "kept"), VersionEntry(2, "live"))))
+        bounds = {table.id: [Bounds(Offset(0), Offset(250))] * 3}
+        with pytest.raises(CommandRejected, match="no verified snapshot"):
+            plan_it(seen(three), bounds, table="flights", partition=0)
 
     @pytest.mark.parametrize(("plan_it", "what"), [(plan_trim, "trim"), (plan_compact, "compact")])
     def test_a_topic_of_others_is_theirs(self, three: ClusterMap, plan_it: Any, what: str) -> None:

@@ -41,11 +41,19 @@ TABLE = TableId("t" * 22)
 MINUTE_MS = 60_000
 
 
-def _map(*tasks: Task, snapshots: tuple[int, ...] = (), versions: tuple[VersionEntry, ...] = ()) -> ClusterMap:
+LIVE: tuple[VersionEntry, ...] = (VersionEntry(1, "kept"), VersionEntry(2, "live"))
+
+
+def _map(
+    *tasks: Task, snapshots: tuple[int, ...] = (), later: tuple[int, ...] = (), versions: tuple[VersionEntry, ...] = ()
+) -> ClusterMap:
+    """`snapshots`: the offsets of those of version 1; `later`: of version 2."""
     table = TableEntry(TABLE, "flights", 1, 1, ((Assignment("n1", "member"),),), versions=versions, retention_ms=1)
     job = Job(7, "test", "flights", "running", JobTasks(tasks), 0)
     entries = tuple(
-        SnapshotEntry(f"s{offset}", TABLE, ZERO, Offset(offset), 0, 1, 1, "path", "n1") for offset in snapshots
+        SnapshotEntry(f"s{offset}", TABLE, ZERO, Offset(offset), 0, 1, 1, "path", "n1", number)
+        for number, offsets in ((1, snapshots), (2, later))
+        for offset in offsets
     )
     return ClusterMap(
         tables=PersistentMap({TABLE: table}),
@@ -77,8 +85,11 @@ COPY: dict[str, Any] = {"source_table": TABLE, "source_partition": 0}
         (_map(_task(Action.MOVE, partition=1), snapshots=(50,)), [99], 51, ""),
         (_map(_task(Action.COPY, table=TableId("u" * 22), **COPY), snapshots=(50,)), [99], 0, "job 7 (test) reads it"),
         (_map(_task(Action.COPY, source_table="u" * 22, source_partition=0), snapshots=(50,)), [99], 51, ""),
-        (_map(snapshots=(50,), versions=(VersionEntry(2, "staging"),)), [99], 0, "version 2 catches up"),
-        (_map(snapshots=(50,), versions=(VersionEntry(2, "staged"),)), [99], 51, ""),
+        (_map(snapshots=(50,), versions=(VersionEntry(2, "staging"),)), [99], 0, "version 2 is staging"),
+        (_map(snapshots=(50,), versions=(VersionEntry(2, "staged"),)), [99], 0, "version 2 is staged"),
+        # What is read is not in a snapshot of the version before.
+        (_map(snapshots=(50,), versions=LIVE), [99], 0, "no verified snapshot"),
+        (_map(snapshots=(50,), later=(60, 70), versions=LIVE), [99], 71, ""),
     ],
 )
 def test_how_far_a_log_may_be_shortened(cluster: ClusterMap, applied: list[int], below: int, why: str) -> None:
