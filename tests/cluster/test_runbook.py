@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,14 +13,15 @@ from pathlib import Path
 
 import pytest
 import redis
-from kit.client.server_process import START_SECONDS_MAX, read_line, run_duramen
+from kit.client.server_process import START_SECONDS_MAX, ServerProcess, read_line, run_duramen
 from kit.cluster.cluster_process import ClusterProcess
 from kit.deadlines import wait_until
 from kit.index.version_building import build_version
+from kit.storage.lost_end import lose_the_end
 
 from duramen.blocking import Database
 from log_tier.catalog.remote import fetch_view
-from log_tier.model.errors import CommandRejected
+from log_tier.model.errors import CommandRejected, LogDamaged
 from log_tier.model.identifiers import Partition
 from log_tier.model.tokens import Token
 from router.admin.client import AdminConnection
@@ -41,7 +43,7 @@ def recipes() -> dict[str, list[list[str]]]:
 RECIPES = recipes()
 
 
-def follow(cluster: ClusterProcess | _LimitedServer, name: str, **words: str) -> list[str]:
+def follow(cluster: ClusterProcess | _LimitedServer | _Shell, name: str, **words: str) -> list[str]:
     """Run a recipe's commands, with words like JOB in their place; their outputs."""
     return [cluster.run(*(words.get(word, word) for word in command)) for command in RECIPES[name]]
 
@@ -310,6 +312,43 @@ def test_everything_is_the_same_everywhere(cluster: ClusterProcess) -> None:
     assert "every promise held" in checked
 
 
+def test_a_log_has_lost_its_end(tmp_path: Path) -> None:
+    """Where there is no copy: what is left is saved and loaded into another table."""
+    server = ServerProcess(tmp_path / "data", log=tmp_path / "output")
+    with server.connect() as database:
+        table = database.create_table("flights", partitions=1)
+        for number in range(12):
+            table.put(b"UA%d" % number, b"departed %d" % number)
+    server.kill9()
+    lose_the_end(tmp_path / "data", b"UA11", "truncated")
+    server.start()
+    cluster = _Shell(server.target, tmp_path)
+    with server.connect() as database:
+        for call in (lambda: database.table("flights").get(b"UA1"), lambda: database.table("flights").put(b"k", b"v")):
+            with pytest.raises(LogDamaged, match=r"acknowledged writes are missing|is damaged at byte"):
+                call()
+    follow(cluster, "A log has lost its end")
+    with server.connect() as database:
+        left = list(database.table("flights-left").scan())
+        assert left == [(b"UA%d" % number, b"departed %d" % number) for number in sorted(range(10), key=str)]
+    server.close()
+
+
+class _Shell:
+    """A shell in a folder, with its redirections. `run` is that of a cluster."""
+
+    def __init__(self, at: str, folder: Path) -> None:
+        self.folder = folder
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self.environment = {**os.environ, "DURAMEN_AT": at, "PATH": path}
+
+    def run(self, *arguments: str) -> str:
+        line = " ".join(("duramen", *arguments))
+        done = subprocess.run(line, shell=True, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
 class _LimitedServer:
     """A server that may have 200 files open, with a RESP endpoint. `run` is that of a cluster."""
 
@@ -371,7 +410,7 @@ def test_every_recipe_has_its_four_parts() -> None:
 
 def test_every_recipe_has_a_test() -> None:
     source = Path(__file__).read_text()
-    assert len(RECIPES) == 15
+    assert len(RECIPES) == 16
     for name, commands in RECIPES.items():
         assert commands, name
         assert f'follow(cluster, "{name}"' in source, f"no test follows the recipe {name!r}"

@@ -243,7 +243,7 @@ from kit.spark.building import BASE, PARTITION, TABLE
 from log_tier.model.identifiers import PartitionId
 from serving_tier.snapshots.snapshot_store import SnapshotStore
 from spark_bulk.build.index_writer import IndexWriter, store_index
-from spark_bulk.source.table.closed_index_file import IndexFile
+from spark_bulk.source.table.closed_index_file import ClosedIndexFile
 
 partition = PartitionId(TABLE, PARTITION)
 root, rows = Path(sys.argv[1]), int(sys.argv[2])
@@ -255,7 +255,7 @@ with IndexWriter.open(root / "index", partition=partition, base=BASE) as writer:
 manifest = asyncio.run(
     store_index(root / "index", SnapshotStore.open(root / "store"), table_name="t", partition=partition)
 )
-with IndexFile.open(root / "store" / manifest.path / "data.mdb") as file:
+with ClosedIndexFile.open(root / "store" / manifest.path / "data.mdb") as file:
     assert sum(part.count for part in file.rows(log_time_ms=0)) == rows
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print(json.dumps({"bytes": manifest.bytes, "peak": int(status["VmHWM"].split()[0]) * 1024}))
