@@ -102,7 +102,7 @@ class Columns:
     keys: Sequence[bytes]
     values: Sequence[bytes]
     attributes: Sequence[int] | None = None
-    """Operation, condition and expiry of each record in one byte; None: all are plain puts."""
+    """The 16-bit attribute of each record (`log_tier.model.record`); None: all are plain puts."""
     versions: Sequence[int] | None = None
     """What the VERSION conditions ask for; other records' entries mean nothing."""
     expiries: Sequence[int] | None = None

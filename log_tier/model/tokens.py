@@ -6,7 +6,7 @@ merging is idempotent, commutative and associative, and a token can travel by an
 Text form: `d1.` + URL-safe base64 without padding of
 
     kind      1 byte: 0 a write's or a watch's token, 1 a whole session's
-    tables    varint, then for each: table id (16 bytes), entries varint, then (partition varint, offset varint)*
+    tables    varint, then for each: table id (16 bytes), entries varint, then (partition varint, offset + 1 varint)*
     check     4 bytes: CRC-32 of all before, so that a token cut by a copy and paste is refused and not half believed
 
 A **session** token may cover many tables and says nothing about one that it does not name. Any other token names the

@@ -2,7 +2,7 @@
 
     {"format": "duramen-version", "version": 1, "id": …, …, "parts": […], "check": "9a71c0f2"}
 
-`docs/FORMATS.md` specifies every field, with an example. The text is exact (`log_tier.model.sealed_json`). Each part
+`docs/FORMATS.md` specifies every field. The text is exact (`log_tier.model.sealed_json`). Each part
 carries the CRC-32C of its snapshot's manifest, and that one those of its files: so a version manifest vouches for every
 byte below it, and a snapshot that was put in the place of another is noticed.
 """
