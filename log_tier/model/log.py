@@ -69,7 +69,7 @@ class ReadChunk(NamedTuple):
     """Some whole stored batches, in order."""
 
     data: bytes
-    """One or more stored batches, end to end; `log_tier.model.batch.split_batches` cuts them."""
+    """One or more stored batches, end to end; `log_tier.model.batch_header.split_batches` cuts them."""
     latest: Offset
     """The partition's latest offset when the chunk was read: how far behind the reader is."""
     resumed: bool = False
