@@ -9,7 +9,7 @@ takes time exponential in the calls under way at once (Gibbons and Korach, 1997)
 reply names its offset, a read's reply names the offset whose state it shows. So each reply is right or wrong by itself,
 and a history of any length is decided in one pass.
 
-What is decided, by invariant (`docs/ARCHITECTURE.md` and the names in `checker.py`):
+What is decided, by invariant (`docs/RELIABILITY.md` and the names in `checker.py`):
 
     I1  an acknowledged write is in the log at its offset, with its bytes
     I2  what is in the log was written by a call, once; what failed for sure is not there
