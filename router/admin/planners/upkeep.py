@@ -1,7 +1,7 @@
 """Plans that look after the stored data: snapshots, and a log that is trimmed and compacted below them. Pure.
 
 The log never loses what no verified snapshot covers (I11). The planner checks that here; the node checks it again when
-it does the work (J4).
+it does the work (J4 of `serving_tier.jobs`).
 """
 
 from __future__ import annotations
