@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import google_crc32c
 import pytest
 
 from log_tier.embedded.segments.sparse_index import SparseIndex
@@ -27,6 +29,16 @@ def test_the_worked_example_is_the_frozen_batch() -> None:
     batch = decode_batch(data, place_of(PartitionId(TableId("AAECAwQFBgcICQoLDA0ODw"), Partition(3))))
     assert dict(zip(batch.columns.keys, batch.columns.values, strict=True)) == {b"UA1545": b"departed", b"gate": b"B7"}
     assert list(batch.offsets()) == [42, 43]
+
+
+def test_every_sealed_example_holds_its_checksum() -> None:
+    sealed = [block for block in re.findall(r"```json\n(.*?)\n```", PAGE, re.DOTALL) if '"check": "' in block]
+    assert len(sealed) == 3
+    for block in sealed:
+        document = json.loads(block)
+        said = document.pop("check")
+        text = json.dumps(document, indent=1 if "\n" in block else None)
+        assert f"{google_crc32c.value(text.encode()):08x}" == said, document["format"]
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:log_tier|tests)/[\w/.]+)`", PAGE))))
