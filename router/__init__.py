@@ -15,7 +15,7 @@ What the data plane promises:
 - Everything has a limit, at the top of the file that enforces it.
 
 How a request passes: an endpoint translates it (`remote/messages.py`), the data plane asks the log (`log_tier`) or a
-replica (`serving_tier`), the endpoint translates the reply. Nobody decodes a batch on the way in.
+replica (`serving_tier`), the endpoint translates the reply. No layer decodes a batch on the way in.
 
 Of several nodes each has a data plane of its own, over the replicas that it holds. A router, or a client, knows all
 of them through `membership/` (who is there, and how far each replica is) and asks them through `routing/`. An endpoint

@@ -1,6 +1,6 @@
 """Clearing a table for a caller who waits: `FLUSHDB`. One job of the catalog, which the nodes carry to its end.
 
-Who waits for it knows that every replica has the empty version and that the barriers are in the log: what was
+When it returns, every replica has the empty version and the barriers are in the log: what was
 acknowledged before is gone from there on, at one offset of each partition, and what is written since is kept.
 """
 

@@ -141,7 +141,7 @@ class AdminConnection:
         return self._checked(await self._wire.ask(method, request, timeout=self._timeout))
 
     def _checked(self, reply: Any) -> Any:
-        """The reply. Raises `UnknownFormat` for one of a server of before, whose answers were JSON text."""
+        """The reply. Raises `UnknownFormat` for the reply of an older server, whose answers were JSON text."""
         unknown = UnknownFieldSet(reply)
         if any(unknown[index].field_number == _JSON_FIELD for index in range(len(unknown))):
             raise UnknownFormat(

@@ -1,4 +1,4 @@
-"""Administration in a node of a cluster, which needs no membership before: opened when it is first asked.
+"""Administration in a node of a cluster, which needs no membership before: the first request opens it.
 
 An operator may ask any server, and asks few of them; a node that opened a status stream to every other one at its start
 would pay for it all its life.

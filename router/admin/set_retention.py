@@ -1,4 +1,4 @@
-"""How much of its log a table keeps: the setting is changed, and it is said what it comes to now."""
+"""Change how much of its log a table keeps, and report what that comes to now."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is said of a whole cluster, planned for it and said of its jobs: on the event loop where it is small, in a
-thread where it has many partitions.
+"""Answers, plans and job reports about a whole cluster: made on the event loop where it is small, in a thread where it
+has many partitions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def said_of(situation: Situation, make: Callable[[Situation], T], *, table
     turn = Turn()
     nodes: dict[str, NodeView] = {}
     for node, view in situation.nodes.items():
-        # Copied here: what a node says of a replica may be looked up when it is asked for, and by the loop alone.
+        # Copied here: a view may look a replica up when somebody reads it, and only the event loop may do that.
         replicas: dict[PartitionId, ReplicaView] = {}
         for entry in tables:
             for partition in entry.partition_ids():

@@ -204,8 +204,8 @@ class Retire(NamedTuple):
 class SetReplicas(NamedTuple):
     """Change how many nodes hold each partition of a table.
 
-    New ones go to the nodes that hold least. Of those that are too many, the ones on lost nodes go first, then those
-    that are not ready, then those on full nodes. Fewer replicas are asked for (or --yes).
+    New replicas go to the nodes that hold least. Surplus replicas go from lost nodes first, then those that are not
+    ready, then those on full nodes. The command asks before it removes a replica, unless it is given --yes.
     """
 
     table: Annotated[str, Argument("TABLE", "The table's name.")]

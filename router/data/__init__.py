@@ -9,7 +9,7 @@ What holds:
 
 - A write is answered when it is on stable storage, with its offset; a conditional write also with its verdict.
 - A read names the offset that its answer must contain. It waits, and past its deadline says both offsets.
-- Parts of a request fail by themselves. Nobody decodes a batch on the way in.
+- Parts of a request fail by themselves. No layer decodes a batch on the way in.
 
 Reading order: `requests.py`, `freshness.py` (may this index answer?), `seam.py`, `reply_budget.py`, `outcomes.py`,
 `append_errors.py`, `merge.py`, `scan.py`, `watch.py`, `in_time.py`, `change_retention.py`, `catalog_tables.py`,

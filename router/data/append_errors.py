@@ -1,4 +1,4 @@
-"""What comes of an append that does not reach the log, or that the log did not answer part by part."""
+"""Results for the parts of an append that did not reach the log, or that the log did not answer part by part."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def behind_their_index(
 
 
 def end_waiting(appending: asyncio.Future[Any]) -> None:
-    """The time of an append is over: who waits for it gets `TimeoutError`. For a timer, which costs a third of
+    """End an append whose time is over: its waiter gets `TimeoutError`. A timer calls this, which costs a third of
     `asyncio.timeout`.
     """
     if not appending.done():

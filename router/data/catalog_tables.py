@@ -1,4 +1,4 @@
-"""Tables: made, found, dropped. They are the log's topics, made known by the catalog.
+"""Tables: created, found, dropped. A table is a topic of the log that the catalog names.
 
 A table begins as a topic of the log and exists when the catalog has folded its command; it ends in the same order, so
 that whatever dies in between leaves something that the same call, made again, brings to its end:
@@ -10,7 +10,7 @@ A table **over** a topic of others is the command alone, both times: their topic
 Where that topic begins when the table is made is where the table begins, for good; what it loses later must come from
 snapshots and peers, as with any other table.
 
-A caller whose time is over does not stop a change: it is carried through.
+A change goes on to its end when its caller's time is over.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ T = TypeVar("T")
 REPLICAS_DEFAULT_MAX: Final = 3
 
 REF_ITEMS: Final = 5
-"""What is said of a table in a list costs as much as so many keys, and so does its message."""
+"""The cost of a table's entry in a list, in keys of a read; its message costs the same."""
 
 # To copy an error costs as much as so many keys of a read.
 _ERROR_ITEMS: Final = 10
@@ -90,7 +90,7 @@ class CatalogTables:
         return self.by_id(table_id)
 
     async def absent(self, asked: Collection[TableId]) -> dict[TableId, TableNotFound]:
-        """Those of some tables that are not there, after one look at the catalog's end for all that are not known."""
+        """An error for each of these tables that does not exist, after one look at the catalog's end."""
         if any(table_id not in self._catalog.map.tables for table_id in asked):
             await self._catalog.refresh()
         found: dict[TableId, TableNotFound] = {}
@@ -102,7 +102,7 @@ class CatalogTables:
         return found
 
     async def find(self, name: str) -> TableEntry:
-        """The table of that name. Raises `TableNotFound` naming those that are there."""
+        """The table of that name. Raises `TableNotFound` naming the tables that exist."""
         check_name(name)
         if self._catalog.map.named(name) is None:
             await self._catalog.refresh()

@@ -124,7 +124,7 @@ class DirectReads:
         replicas, seen, partitions, partition_of, _ = found
         try:
             if partition_of is None:
-                # `partition_of` by hand: a call less is a tenth of the time, and so is a brace that is a number.
+                # `partition_of` inlined: one call less is a tenth of the time, and so is a brace as a number.
                 partition = (slot_of(key) if 0x7B in key else crc_hqx(key, 0) & 16383) * partitions >> 14
             else:
                 partition = partition_of(key)

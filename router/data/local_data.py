@@ -134,7 +134,7 @@ class LocalData:
             answers = await gather_some(asked, lambda each: self._read_when_fresh(each[1], left_s(), budget))
             for (place, part), answer in zip(asked, answers, strict=True):
                 if patience and type(answer) is DeadlineExceeded:
-                    # To the asker that is a part which has to wait, whatever for: it comes again with more time.
+                    # For the caller this part has to wait, whatever for: it sends the part again with more time.
                     results[place] = ReplicaBehind(answer.message, partition=part.partition.partition)
                 else:
                     results[place] = answer
@@ -250,7 +250,7 @@ class LocalData:
 
     async def _judge(self, part: OutcomesPart, timeout: float, acknowledged: bool) -> WriteResult | DuramenError:
         """Wait until a batch is applied, and return what became of its records. `acknowledged`: this process has
-        appended it, so the log need not be asked whether it holds it.
+        appended it, so there is no need to ask the log for it.
         """
         try:
             replica = await self._replica(part.partition, timeout)
@@ -322,7 +322,7 @@ class LocalData:
             return table.ref
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
-        """The table of that name. Raises `TableNotFound` naming those that are there."""
+        """The table of that name. Raises `TableNotFound` naming the tables that exist."""
         async with in_time(timeout, f"table {name!r} was not looked up"):
             return (await self.tables.find(name)).ref
 

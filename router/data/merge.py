@@ -45,8 +45,8 @@ def page_share(limit: int, partitions: int) -> int:
 def merge_pages(pages: Sequence[PartitionPage], *, limit: int, bytes_max: int, reverse: bool) -> MergedPage:
     """Merge sorted pages up to the frontier, at most `limit` entries. O(entries × log partitions).
 
-    No more entries after keys and values together reached `bytes_max`: every partition gives at least one entry, and of
-    many partitions' large values together a reply could not carry one each.
+    The page ends when its keys and values together have reached `bytes_max`. Every partition gives at least one entry,
+    and a reply could not carry one large value from each of many partitions.
 
     Progress: if any page holds an entry, so does the result.
     """

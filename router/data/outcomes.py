@@ -1,7 +1,7 @@
 """What became of records that are in the log: the question, and the honest answer where nobody knows yet.
 
-A batch is on stable storage as soon as it has its place. What its conditions and updates came to is said by the fold,
-which every replica gives alike; so the question may go to any of them, and may be asked again at another.
+A batch is on stable storage as soon as it has its place. The fold decides what its conditions and updates came to,
+alike on every replica. So the question may go to any replica, and again to another.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class ReplyBudget:
         self.left = size
 
     def take(self, size: int, keys: int) -> None:
-        """Use some. Raises `LimitExceeded` where it is not there: the part is then to be asked for by itself."""
+        """Take `size` bytes. Raises `LimitExceeded` where fewer are left: the caller then asks for that part alone."""
         if size > self.left:
             raise LimitExceeded(
                 f"the values of these {keys} keys have {size} bytes, and the reply has room for {self.left} of its "

@@ -91,7 +91,7 @@ class WriteResult(NamedTuple):
     timestamp_ms: int
     outcomes: Sequence[WriteOutcome] = ()
     pending: bool = False
-    """What became of its records was asked, and is not known yet: ask `outcomes`."""
+    """The part wanted outcomes, and they are not known yet: ask `outcomes` for them."""
 
 
 class OutcomesPart(NamedTuple):

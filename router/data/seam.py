@@ -94,7 +94,7 @@ class TableAdmin(Protocol):
         ...
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
-        """The table of that name. Raises `TableNotFound` naming those that are there."""
+        """The table of that name. Raises `TableNotFound` naming the tables that exist."""
         ...
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:

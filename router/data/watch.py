@@ -1,9 +1,9 @@
 """Following a table's changes: one follower per partition, joined into one stream of events.
 
 The log is the change feed, so a watch reads the log and sends its bytes on as they are. What it adds is the **void
-offsets**: a record that was rejected, or is a retry's second copy, is in the log and changed nothing. Which ones those
-are the replica knows once it has applied them; so a watch follows the replica and not the end of the log, and a caller
-that sees a change can read it here at once.
+offsets**: a record that was rejected, or is a retry's second copy, is in the log and changed nothing. The replica knows
+which ones once it has applied them. So a watch follows the replica and not the end of the log, and a caller that sees a
+change can read it here at once.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from serving_tier.proto import node_pb2
 __all__ = ["SILENCE_MAX_S", "LiveMembership"]
 
 SILENCE_MAX_S: Final = 0.75
-"""Three heartbeats: a node that says nothing for so long is not asked any more."""
+"""Three heartbeats: a node that is silent for longer counts as lost."""
 
 # How often silence is looked for.
 _TICK_S: Final = 0.1

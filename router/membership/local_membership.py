@@ -52,7 +52,7 @@ class LocalMembership:
 
     def nodes(self) -> Mapping[str, NodeView]:
         """What each registered node holds now; every node but this one is lost. Some 50 µs: a replica is looked at when
-        it is asked for.
+        a caller reads its view.
         """
         own = self._hosting.node_id
         views: dict[str, NodeView] = {}

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Heartbeats come every 250 ms. A node that has missed one is not lost, but its equals are asked first: a paused process
+# Heartbeats come every 250 ms. A node that has missed one is not lost, but requests prefer its equals: a paused process
 # would otherwise get its share of the requests until it counts as lost.
 _QUIET_S: Final = 0.4
 _QUIET_LOAD: Final = 1_000_000
@@ -125,7 +125,7 @@ class Member:
         self._changed()
 
     def lose(self, reason: str) -> None:
-        """Count it as lost: what is under way to it ends with `Disconnected`, and its status is asked for anew."""
+        """Count the node as lost: calls under way to it end with `Disconnected`, and a new status stream is opened."""
         if self.view.alive:
             logger.info("node %s at %s is lost: %s", self.id, self.entry.address, reason)
         self.view = replace(self.view, alive=False, reason=reason)
@@ -194,7 +194,7 @@ class Member:
             raise self._reason(error, given_up=wire is not self._wire) from error
 
     def _reason(self, error: DatabaseClosed | Disconnected, *, given_up: bool) -> DatabaseClosed | Disconnected:
-        """Why a question ended. `given_up`: the connection that it was asked over is not this member's any more."""
+        """The error of a question that ended. `given_up`: the member has replaced the connection that carried it."""
         if error.fields.get("sent") == 0 or not (given_up or self._retired):
             return error
         return Disconnected(

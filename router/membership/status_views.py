@@ -28,7 +28,7 @@ def renewed(view: NodeView, message: node_pb2.NodeStatus, *, first: bool, clock_
             status.keys,
             status.source,
             status.void,
-            status.version or 1,  # a node of before says nothing
+            status.version or 1,  # an older node does not send it
             tuple(status.level),
         )
     return NodeView(

@@ -61,7 +61,7 @@ __all__ = [
 
 
 def read_request(parts: Sequence[ReadPart], *, patience: float) -> kv.ReadRequest:
-    """Client's side. `patience` in seconds."""
+    """Encode a read; the client calls this. `patience` in seconds."""
     return kv.ReadRequest(
         patience_ms=int(patience * 1000),
         parts=[
@@ -79,7 +79,7 @@ def read_request(parts: Sequence[ReadPart], *, patience: float) -> kv.ReadReques
 
 
 def read_parts_from(request: kv.ReadRequest) -> list[ReadPart]:
-    """Server's side."""
+    """Decode the parts of a read; the server calls this."""
     return [
         ReadPart(
             partition_id_from_bytes(part.table_id, part.partition),
@@ -93,7 +93,7 @@ def read_parts_from(request: kv.ReadRequest) -> list[ReadPart]:
 
 
 def read_reply(results: Sequence[ReadResult | DuramenError]) -> kv.ReadReply:
-    """Server's side. An absent key travels as an empty value with version -1."""
+    """Encode the reply to a read; the server calls this. An absent key travels as an empty value with version -1."""
     return kv.ReadReply(
         results=[
             kv.ReadResult(problem=problem_of(result))
@@ -110,7 +110,7 @@ def read_reply(results: Sequence[ReadResult | DuramenError]) -> kv.ReadReply:
 
 
 def read_results_from(reply: kv.ReadReply) -> list[ReadResult | DuramenError]:
-    """Client's side."""
+    """Decode the reply to a read; the client calls this."""
     results: list[ReadResult | DuramenError] = []
     for result in reply.results:
         if result.HasField("problem"):
@@ -128,7 +128,7 @@ def read_results_from(reply: kv.ReadReply) -> list[ReadResult | DuramenError]:
 
 
 def write_request(parts: Sequence[WritePart], *, patience: float = 0.0) -> kv.WriteRequest:
-    """Client's side. `patience` in seconds."""
+    """Encode a write; the client calls this. `patience` in seconds."""
     return kv.WriteRequest(
         patience_ms=int(patience * 1000),
         parts=[
@@ -144,7 +144,7 @@ def write_request(parts: Sequence[WritePart], *, patience: float = 0.0) -> kv.Wr
 
 
 def write_parts_from(request: kv.WriteRequest) -> list[WritePart]:
-    """Server's side."""
+    """Decode the parts of a write; the server calls this."""
     return [
         WritePart(partition_id_from_bytes(part.table_id, part.partition), part.batch, part.outcomes)
         for part in request.parts
@@ -152,7 +152,7 @@ def write_parts_from(request: kv.WriteRequest) -> list[WritePart]:
 
 
 def write_reply(results: Sequence[WriteResult | DuramenError]) -> kv.WriteReply:
-    """Server's side."""
+    """Encode the reply to a write, or to a question for outcomes; the server calls this."""
     return kv.WriteReply(
         results=[
             kv.WriteResult(problem=problem_of(result))
@@ -178,7 +178,7 @@ def _outcome_message(outcome: WriteOutcome) -> kv.WriteOutcome:
 
 
 def write_results_from(reply: kv.WriteReply) -> list[WriteResult | DuramenError]:
-    """Client's side."""
+    """Decode the reply to a write, or to a question for outcomes; the client calls this."""
     return [
         error_of(result.problem)
         if result.HasField("problem")
@@ -201,7 +201,7 @@ def _outcome_from(message: kv.WriteOutcome) -> WriteOutcome:
 
 
 def outcomes_request(parts: Sequence[OutcomesPart]) -> kv.OutcomesRequest:
-    """Client's side."""
+    """Encode a question for outcomes; the client calls this."""
     return kv.OutcomesRequest(
         parts=[
             kv.OutcomesPart(
@@ -217,7 +217,7 @@ def outcomes_request(parts: Sequence[OutcomesPart]) -> kv.OutcomesRequest:
 
 
 def outcomes_parts_from(request: kv.OutcomesRequest) -> list[OutcomesPart]:
-    """Server's side."""
+    """Decode a question for outcomes; the server calls this."""
     return [
         OutcomesPart(
             partition_id_from_bytes(part.table_id, part.partition),
@@ -233,7 +233,7 @@ def outcomes_parts_from(request: kv.OutcomesRequest) -> list[OutcomesPart]:
 
 
 def scan_request(request: ScanRequest) -> kv.ScanRequest:
-    """Client's side."""
+    """Encode the request for a page; the client calls this."""
     return kv.ScanRequest(
         table_id=table_id_to_bytes(request.table_id),
         start=request.start,
@@ -253,7 +253,7 @@ def _partition_versions(versions: Mapping[Partition, int]) -> list[kv.PartitionV
 
 
 def scan_from(message: kv.ScanRequest) -> ScanRequest:
-    """Server's side. Raises `LimitExceeded`."""
+    """Decode the request for a page; the server calls this. Raises `LimitExceeded`."""
     check_length(message.table_versions)
     return ScanRequest(
         table_id_from_bytes(message.table_id),
@@ -270,7 +270,7 @@ def scan_from(message: kv.ScanRequest) -> ScanRequest:
 
 
 def scan_reply(result: ScanResult) -> kv.ScanReply:
-    """Server's side."""
+    """Encode a page; the server calls this."""
     return kv.ScanReply(
         keys=result.keys,
         values=result.values,
@@ -282,7 +282,7 @@ def scan_reply(result: ScanResult) -> kv.ScanReply:
 
 
 def scan_result_from(reply: kv.ScanReply) -> ScanResult:
-    """Client's side."""
+    """Decode a page; the client calls this."""
     return ScanResult(
         list(reply.keys),
         list(reply.values),
@@ -297,7 +297,7 @@ def scan_result_from(reply: kv.ScanReply) -> ScanResult:
 
 
 def watch_reply(event: WatchEvent) -> kv.WatchReply:
-    """Server's side."""
+    """Encode an event of a watch; the server calls this."""
     return kv.WatchReply(
         positions=[kv.PartitionOffset(partition=p, offset=o) for p, o in (event.positions or {}).items()],
         partition=event.partition,
@@ -308,7 +308,7 @@ def watch_reply(event: WatchEvent) -> kv.WatchReply:
 
 
 def watch_event_from(reply: kv.WatchReply) -> WatchEvent:
-    """Client's side."""
+    """Decode an event of a watch; the client calls this."""
     positions = {Partition(entry.partition): Offset(entry.offset) for entry in reply.positions}
     return WatchEvent(
         Partition(reply.partition),
@@ -323,7 +323,7 @@ def watch_event_from(reply: kv.WatchReply) -> WatchEvent:
 
 
 def table_message(ref: TableRef) -> tables.Table:
-    """Server's side."""
+    """Encode a table; the server calls this."""
     return tables.Table(
         id=table_id_to_bytes(ref.id),
         name=ref.name,
@@ -334,8 +334,8 @@ def table_message(ref: TableRef) -> tables.Table:
 
 
 def ref_from(message: tables.Table) -> TableRef:
-    """Client's side. Raises `UnknownFormat` for a partitioner that is not known here: keys would be looked up where
-    they are not.
+    """Decode a table; the client calls this. Raises `UnknownFormat` for a partitioner that this client does not know:
+    it would look keys up in the wrong partition.
     """
     partitioner = message.partitioner or "slot"
     if partitioner not in PARTITIONERS:
@@ -353,7 +353,7 @@ def ref_from(message: tables.Table) -> TableRef:
 
 
 def description_message(description: TableDescription) -> tables.TableDescription:
-    """Server's side."""
+    """Encode a table's description; the server calls this."""
     return tables.TableDescription(
         table=table_message(description.table),
         partitions=[tables.PartitionDescription(**partition._asdict()) for partition in description.partitions],
@@ -363,7 +363,7 @@ def description_message(description: TableDescription) -> tables.TableDescriptio
 
 
 def description_from(message: tables.TableDescription) -> TableDescription:
-    """Client's side."""
+    """Decode a table's description; the client calls this."""
     return TableDescription(
         ref_from(message.table),
         [

@@ -15,8 +15,8 @@ What it promises:
 
 How a request passes: `routes.py` names the candidates of each part; `choice.py` picks one (fresh ones first, then the
 less loaded of two) and lets parts travel together; `scatter.py` asks them, and others if they fail; the files named for
-the requests say what is asked and how the answers are put together. A read that is late is asked a second time at
-another replica (`hedge_budget.py`, `hedging.py`), within a budget.
+the requests say what each of them asks and how its answers are joined. A late read also goes to a second replica
+(`hedge_budget.py`, `hedging.py`), within a budget.
 
 What it deliberately does not do: keep state that matters (a router may vanish at any time), follow leaders (there are
 none), decide what the cluster should be (the catalog does), repeat writes (only the client knows what it sent).

@@ -1,7 +1,7 @@
 """Choose the replica for each part of a request. Pure: knowledge and randomness are arguments.
 
 A candidate has a **fitness**: what can be expected of it for this part. The best fitness wins; among equals, one that
-is asked anyway (parts that travel together cost one call), else the less loaded of two drawn at random. Two random
+gets a part anyway (parts that travel together cost one call), else the less loaded of two drawn at random. Two random
 choices keep loads even without exact knowledge of them (Mitzenmacher, "The Power of Two Choices", 2001), where "the
 least loaded" would send every read to the same node until the next status message.
 """
@@ -25,25 +25,25 @@ class Fitness(IntEnum):
     FRESH = 0
     """The replica has applied what the read needs."""
     SOON = 1
-    """The replica is level with the log, by its last status, and will have it soon: it may be asked to wait."""
+    """The replica is level with the log, by its last status, and will have it soon: a read may wait there."""
     BEHIND_FRESH = 2
     """The replica has applied what the read needs, but lags behind the log."""
     BEHIND = 3
     UNHEARD = 4
-    """The map names it and its node has not said so yet."""
+    """The map names the replica, and its node has not reported it yet."""
     STOPPED_FRESH = 5
     """The replica follows the log no more; what it has applied, it can show."""
     THROUGH = 6
     """No replica, but a server that may reach one."""
     LOST = 7
-    """Its node does not answer. Perhaps it does again."""
+    """The replica's node does not answer now; it may answer again later."""
     ABSENT = 8
     """The replica is being brought up."""
     STOPPED = 9
 
 
 class Candidate(NamedTuple):
-    """A replica that could be asked."""
+    """A replica that could answer a part."""
 
     node: str
     fitness: int

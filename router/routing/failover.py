@@ -37,8 +37,8 @@ _PAUSE_S: Final = 0.1
 class FailoverConnection:
     """A `Connection` over several servers: uses one of `connections` while it answers. Closes all of them.
 
-    What changes nothing is asked again at the next server at once; what may have changed something only where nothing
-    was sent. Else the caller learns that the reply was lost, and its next try goes to the next server.
+    A call that changes nothing goes to the next server at once. A call that may have changed something does so only
+    where nothing was sent; else the caller learns that the reply was lost, and its next try goes to the next server.
     """
 
     def __init__(self, connections: Sequence[Connection], *, return_s: float = _RETURN_S) -> None:

@@ -1,4 +1,4 @@
-"""When a reply counts as late, and how many may be asked for twice. Pure.
+"""When a reply counts as late, and how many requests may be sent twice. Pure.
 
 A read that takes longer than nearly all others is probably stuck behind something that the next node does not have: a
 scan, a checkpoint, a scheduler. Asking a second node then cuts the slowest replies off at a small, bounded price (Dean
@@ -18,8 +18,8 @@ _FLOOR_S: Final = 0.01
 # What counts as late before anything was measured.
 _UNMEASURED_S: Final = 0.05
 
-# A hundredth is late, and a twentieth may be asked for twice: so some of the budget is left when a node stops
-# answering.
+# One request in a hundred is late, and one in twenty may be sent twice: so some of the budget is left when a node
+# stops answering.
 _SAMPLES: Final = 512
 _PERCENTILE: Final = 0.99
 
@@ -50,7 +50,7 @@ class Lateness:
 
 
 class Budget:
-    """A share of all requests: each adds a little, each second question takes one."""
+    """The budget of second questions: each request adds a share of one, each second question takes one."""
 
     __slots__ = ("_left", "_most", "_share")
 
@@ -65,7 +65,7 @@ class Budget:
             self._left = min(self._most, self._left + self._share)
 
     def spend(self) -> bool:
-        """May one be asked twice?"""
+        """May a request be sent twice? If so, the budget has one less."""
         if self._left < 1:
             return False
         self._left -= 1

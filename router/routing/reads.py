@@ -30,7 +30,7 @@ class RoutedReads:
         self.lateness = Lateness()
         self.budget = Budget()
         self.overtakings = 0
-        """How often a second question was asked."""
+        """How many second questions were sent."""
 
     async def read(self, parts: Sequence[ReadPart], *, timeout: float, patience: float) -> _Results:
         if not parts:

@@ -71,7 +71,7 @@ class Routes:
         """Tables that a server has named and our map has not shown yet."""
 
     def candidates(self, part: Part) -> list[Candidate]:
-        """Every replica that may be asked for a part, in the map's order. Raises `TableNotFound`."""
+        """Every replica that may answer a part, in the map's order. Raises `TableNotFound`."""
         table_id, partition = name = part.partition
         table = self.maps.map.tables.get(table_id)
         if table is None:

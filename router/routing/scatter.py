@@ -3,13 +3,13 @@
     part    asked at a node ──answered──▶ done
               │  ▲
         error │  └─────────────────────────────┐
-              ├─ the request's own ──▶ failed   │ another replica that was not asked yet
+              ├─ the request's own ──▶ failed   │ another replica that was not tried yet
               ├─ the node's ────────────────────┤
-              │                                 │ all were asked: a pause, then all of them again
+              │                                 │ all were tried: a pause, then all of them again
               └─ all said so, for good ─▶ failed (with the last error, also when the time is over)
 
-Where one node can be asked for everything and answers, which is nearly always, this costs no task and no copy: the
-question is awaited directly.
+Where one node holds every part and answers, which is nearly always, this costs no task and no copy: the caller awaits
+the question directly.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Ask = Callable[[Askable, Sequence[int], float, float], Awaitable[Mapping[int, Du
 """`await ask(member, numbers, timeout, patience)` asks one node for these parts, keeps what it answers, and returns
 those that it did not answer; or raises, which goes for all of them."""
 
-# How long a replica may keep a part waiting while others could be asked: some ten times what applying takes when the
+# How long a replica may keep a part waiting while others could answer: some ten times what applying takes when the
 # node keeps up.
 _LAG_PATIENCE_S: Final = 0.1
 
-# A node that counts as lost is asked only where nobody else is left; it must not use up the whole deadline by silence.
+# A request goes to a lost node only where no other is left. That node's silence must not use up the whole deadline.
 _LOST_TIMEOUT_S: Final = 0.5
 
 _PAUSE_FIRST_S: Final = 0.01
@@ -116,7 +116,7 @@ class _Run:
         self._last: dict[int, DuramenError] = {}
         """Why a part was not answered so far."""
         self._tried: dict[int, set[str]] = {}
-        """Who was asked for a part, since the last time that all had been."""
+        """The targets that a part was sent to since its last pause."""
         self._passing: set[int] = set()
         """Parts of which one of those said that it may answer later."""
         self._slow: set[int] = set()

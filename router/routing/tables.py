@@ -87,7 +87,7 @@ class CatalogChanges:
             return (await self._tables.set_retention(name, ms=ms, size=size)).retention
 
     async def find(self, name: str, *, timeout: float) -> TableRef:
-        """The table of that name. Raises `TableNotFound` naming those that are there, `DeadlineExceeded`."""
+        """The table of that name. Raises `TableNotFound` naming the tables that exist, `DeadlineExceeded`."""
         async with in_time(timeout, f"table {name!r} was not looked up"):
             return (await self._tables.find(name)).ref
 

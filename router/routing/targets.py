@@ -1,4 +1,4 @@
-"""Who can be asked: a node of the membership, or a server that may reach what this process does not.
+"""The targets of a question: a node of the membership, or a server that may reach what this process does not.
 
 A client may sit where the nodes' addresses mean nothing (behind a gateway, outside of the cluster's network). For the
 choice of a replica such a server is one more candidate, better than a node that does not answer and worse than any
@@ -31,7 +31,7 @@ class Askable(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Nothing speaks against asking it."""
+        """Can an answer be expected, as far as this process knows?"""
         ...
 
     async def ask(self, question: Callable[[DataPlane], Awaitable[T]]) -> T:

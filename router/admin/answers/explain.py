@@ -1,7 +1,7 @@
 """Where a key is, what each replica holds of it, and what was written to it last: the whole story of one key.
 
-Three sources are asked, and what they say is put side by side and not judged: each replica (by a read of what is there,
-without waiting), the log (its tail, backwards), and a replica's verdicts on what the log holds.
+The answer shows three sources and judges none of them: each replica (a read of its present state, without waiting), the
+log (its tail, backwards), and one replica's verdicts on the writes that the log holds.
 """
 
 from __future__ import annotations

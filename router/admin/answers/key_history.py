@@ -1,7 +1,7 @@
-"""The last writes of one key, found in the log itself: read from its end towards its beginning, as far as is allowed.
+"""The last writes of one key, from the log itself: a search from its end towards its beginning, up to a limit.
 
-A log can only be read forwards, so windows of offsets are read, each twice as wide as the one behind it, and the last
-matches of each are taken first. The cost is that of decoding what is read, some 60 ns a record, in a thread.
+A log reads forwards only. So the search reads windows of offsets, each twice as wide as the one before it, and takes
+the last matches of each window first. A thread decodes what was read, some 60 ns a record.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class FoundWrite(NamedTuple):
     """It belongs to the atomic group of the record before it."""
     producer_id: int
     base_offset: Offset
-    """Of its batch, and `last_offset` its last one: how its verdict is asked."""
+    """The first offset of the record's batch; `last_offset` is the last one. A question for the verdict names both."""
     last_offset: Offset
 
 
 class KeyTail(NamedTuple):
-    """What was found, the newest first, and how far was looked."""
+    """The writes that a search found, the newest first, and how far back it looked."""
 
     writes: list[FoundWrite]
     searched_from: Offset

@@ -29,15 +29,15 @@ __all__ = ["DIFFERENCES_MAX", "verify_partition"]
 # What is named. Where more keys than this differ, the replica is to be built anew and not to be studied.
 DIFFERENCES_MAX: Final = 100
 
-# How often a common offset is looked for. Each try is a little further ahead, so the second one usually holds.
+# Attempts at a common offset. Each one is a little further ahead, so the second one usually holds.
 _TRIES: Final = 8
 _PAUSE_S: Final = 0.2
 
 # How far ahead of a replica that passed the offset the next one lies at first, in offsets; doubled with each try.
 _AHEAD: Final = 64
 
-# A replica that is asked for an offset ahead waits so long for the writes that reach it; when they have stopped, the
-# log's end is the offset to ask for.
+# How long a replica waits for writes that reach an offset ahead of its log. Where the writes have stopped, the next
+# question names the log's end.
 _AHEAD_S: Final = 1.0
 
 # Three times what a digest takes, for a node that has other things to do.
@@ -67,7 +67,7 @@ async def verify_partition(
     differences_max: int = DIFFERENCES_MAX,
 ) -> pb.AdminComparison:
     """Compare all replicas that can be read. Verdict `equal`, `different`, `single` (nothing to compare it with) or
-    `unverified` (nobody, or not all of them, could be asked). Some 1 µs a key at each replica, all at once.
+    `unverified` (a node did not answer, or none is alive). Some 1 µs a key at each replica, all at once.
 
     `timeout`: of one question to a node, in seconds.
     """

@@ -1,4 +1,4 @@
-"""What a table's retention comes to now, in the eyes of who plans. Pure."""
+"""Whether a table's retention can remove anything now, as a planner sees the cluster. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["held_by"]
 
 
 def held_by(situation: Situation, partition: PartitionId) -> str:
-    """Why nothing may go of a partition's log although its table has a bound; empty where something may."""
+    """Why retention removes nothing of a partition's log although its table has a bound; empty where it may."""
     table = situation.cluster.table(partition.table)
     if not table.retention.is_bounded:
         return ""

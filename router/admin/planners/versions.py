@@ -1,7 +1,7 @@
 """Plans about the versions of a table: staged, swapped in, rolled back, discarded. Pure.
 
-What a plan may do is said by the catalog's fold (`log_tier.catalog.version_fold`), from what the replicas reported;
-here the nodes are asked once more, because one that lost a version since has said so in its status and nowhere else.
+The catalog's fold (`log_tier.catalog.version_fold`) decides what a plan may do, from what the replicas reported. The
+planner also looks at the nodes' status: a node that has lost a version since reports it there and nowhere else.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ gather only while a request is under way. Each batch carries its gatherer's prod
 every record of that partition. A batch that got no answer is sent again **with the same bytes**; if the first copy had
 arrived, the second one is void.
 
-    WriteCoalescer ─┐ futures, deadlines                      Rounds    which batches leave, and when       (pure)
-                    ├──▶ WriteGatherer: tasks, timers ──────▶ Progress  what an answer means for a batch    (pure)
+    WriteCoalescer ─┐ futures, deadlines                      BatchRounds   which batches leave, and when      (pure)
+                    ├──▶ WriteGatherer: tasks, timers ──────▶ BatchProgress what an answer means for a batch   (pure)
     SharedWriter ───┘ callbacks (router/endpoints/resp/data)       │
                                                                    ▼
                                                               Connection.write, .outcomes
@@ -24,7 +24,7 @@ What holds for writes:
 
 A batch that must be sent again, because its server is away or its queue full, waits for that outside of the requests
 under way, and holds up nobody but its own partition. A batch that is in the log, but whose verdicts no replica has
-reported yet, holds up nobody at all: the verdicts are asked for separately from the requests under way.
+reported yet, holds up nobody at all: the gatherer asks for its verdicts separately from the requests under way.
 
 What differs between the users is in two places: `Rules` (how long calls gather, when verdicts come with the write), and
 `Callers` (who waits for a batch and how each is answered).

@@ -154,14 +154,14 @@ class FutureCalls:
 
     @property
     def want_place(self) -> bool:
-        """See `Callers`. Some may; these rules do not ask."""
+        """See `Callers`. Always True: only `Rules.verdicts_apart` reads it, which futures do not use."""
         return True
 
     def last_deadline(self, now_s: float) -> float | None:
         return self._pending.last_deadline()
 
     def placed(self, result: WriteResult, *, repeated: bool) -> bool:
-        """Answer those who wait for nothing but the place, if this is the place that counts."""
+        """Answer the calls that wait for the place alone, if this is the place that counts."""
         if repeated:
             return True
         last, waits = NOTHING, False

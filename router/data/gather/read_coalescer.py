@@ -6,10 +6,10 @@ a thousand keys costs little more than one for a single key.
 
 Two kinds of groups never hold each other up. **Shared** groups ask for the session's offsets, which replicas nearly
 always have; they travel together, and a part that would wait is sent back after `_PATIENCE_S` and asked again alone.
-**Own** groups (an explicit token, `strong`) may well wait, so each travels by itself. A group that must be asked again
-later, because its server is away, waits for that outside of the way too.
+**Own** groups (an explicit token, `strong`) may well wait, so each travels by itself. A group that must be sent again
+later, because its server is away, waits outside of that path too.
 
-Which groups leave, and what becomes of one that was not answered, is decided in `read_rounds.py`.
+`read_rounds.py` decides which groups leave, and what becomes of one that was not answered.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Group:
             keys = [key for call in calls for key in call.keys]
         partition, after, lag_max_ms = self.wanted
         if after is None:
-            # Decided once: if it is asked again, what the session has seen meanwhile is not waited for.
+            # Decided once: a group that is sent again does not wait for what the session has seen meanwhile.
             after = session.offsets(self.table)[partition.partition]
             self.wanted = ReadTerms(partition, after, lag_max_ms)
         return ReadPart(partition, keys, after, self.strong, lag_max_ms)
@@ -156,7 +156,7 @@ class ReadCoalescer:
         return self._tasks.start(self._send(groups, patience, backoff))
 
     async def _send(self, groups: list[_Group], patience: float, backoff: Backoff | None) -> None:
-        """Ask once, after a pause; what must be asked again is handed on."""
+        """Send the groups once, after a pause where there is a `backoff`; `_retry` gets the unanswered ones."""
         try:
             if backoff is not None:
                 await backoff.pause()

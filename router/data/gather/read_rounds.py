@@ -77,7 +77,7 @@ def next_step(error: DuramenError, *, patient: bool, alone: bool, keys: int) -> 
 
 
 class GatheredKeys(Protocol):
-    """A group of keys as `BatchRounds` sees it."""
+    """A group of keys as `ReadRounds` sees it."""
 
     count: int
     """Its keys."""

@@ -58,8 +58,8 @@ class Rules:
     """Verdicts come with the write only if no call waits for the place alone: for users whose second question is cheap.
     Otherwise they come with the write if any call wants one."""
     verdict_patience_s: float = 0.02
-    """How long a write waits for verdicts before they are asked for apart. A replica that keeps up knows them in a
-    tenth of a millisecond; one that does not must not delay the partition's next batch."""
+    """How long a write waits for verdicts; then the gatherer asks for them apart. A replica that keeps up knows them in
+    a tenth of a millisecond; one that does not must not delay the partition's next batch."""
     close_patience_s: float = 1.0
     """How long closing waits for what is under way: a write is over in milliseconds."""
     pause_first_s: float = 0.02

@@ -1,6 +1,6 @@
 """The gatherer of writes: tasks, timers and the connection around `BatchRounds` and `BatchProgress`, which decide.
 
-See the package's text for what it promises (W1 to W3).
+See the package's text for what it promises (W1 to W4).
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class WriteGatherer(Generic[T, C]):
     async def _ask(
         self, pending: list[tuple[BatchBuilder[C], OutcomesPart]]
     ) -> list[tuple[BatchBuilder[C], OutcomesPart]]:
-        """Ask once; what is to be asked again."""
+        """Ask once for verdicts; returns what to ask about again."""
         now_s = last_s = self._loop.time()
         waited: list[tuple[BatchBuilder[C], OutcomesPart]] = []
         for batch, part in pending:

@@ -25,8 +25,7 @@ What holds:
      ends.
 - F6 No turn of the event loop is long, whatever a client sends: bytes are parsed, commands run and replies sent some at
      a time, and what is left waits behind the other connections. A command on more than `AT_ONCE_KEYS_MAX` keys is
-     read, run and encoded in a thread; the rounds of all partitions together work on so many
-     keys in one turn.
+     read, run and encoded in a thread; the rounds of all partitions together work on so many keys in one turn.
 
 How a command passes: bytes ─▶ `wire/framing.py` (hiredis, and a fallback parser for what is unusual) ─▶
 `connection/client.py`, which takes the fast paths (`connection/fast_path.py`) for GET and SET, and for the rest looks

@@ -16,7 +16,7 @@ Promises:
      keeps nothing of a caller: the session lives in the tokens.
 - K3 A condition is decided by the log's order. Two callers that arrive together share a batch, and one of them wins.
 - K4 Every server takes every call; `Plane.connection` finds the nodes.
-- K5 A request that cannot be meant ends with INVALID_ARGUMENT before it joins a batch: nobody else's write fails by it.
+- K5 An invalid request ends with INVALID_ARGUMENT before it joins a batch: no other caller's write fails by it.
 
 Writes and reads gather in the data plane's gatherers (`router/data/gather`), the same ones that the Python client has.
 There is no gatherer here.

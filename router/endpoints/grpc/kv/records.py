@@ -90,7 +90,7 @@ def update_record(request: kv.KVUpdateRequest) -> Columns:
 
 
 def group_of(writes: Sequence[kv.KVWrite]) -> Columns:
-    """The records of an atomic group, in its order. Raises `InvalidRequest` naming the write that cannot be meant."""
+    """The records of an atomic group, in its order. Raises `InvalidRequest` with what is wrong."""
     if not writes:
         raise InvalidRequest("a group has at least one write, this one has none")
     if len(writes) > GROUP_WRITES_MAX:

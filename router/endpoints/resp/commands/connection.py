@@ -38,11 +38,10 @@ _NO_PASSWORD: Final = Problem(
     "configuration is correct?"
 )
 
-# A name is shown in one line of CLIENT LIST, which separates by spaces.
 # So many clients are listed in one turn of the event loop: some 1 ms.
 _LISTED_AT_ONCE: Final = 64
 
-# A line of CLIENT LIST holds three names, and there are thousands of lines.
+# A line of CLIENT LIST holds three names, between spaces, and there are thousands of lines.
 _NAME_BYTES_MAX: Final = 256
 
 _BAD_NAME: Final = Problem("ERR Client names cannot contain spaces, newlines or special characters.")

@@ -34,7 +34,7 @@ _SECTIONS: Final = ("server", "clients", "memory", "persistence", "stats", "repl
 # Names after COMMAND INFO: its answer has a few hundred bytes for each, and takes 30 µs.
 _NAMES_MAX: Final = 256
 
-# How often the nodes are asked for counts that are not there yet, or too old.
+# Pauses between two questions for counts that are not there yet, or too old.
 _COUNT_PAUSE_S: Final = 0.02
 _COUNT_PAUSE_MAX_S: Final = 0.25
 

@@ -1,8 +1,8 @@
 """The fast paths: GET, MGET and SET without options, on a connection about which nothing is unusual.
 
-Nine of ten commands are these, and what they cost is what the endpoint costs. They are taken where the answer can be
-had here and now, or the write can gather with others; wherever something has to wait or to be refused they return
-False, having done nothing, and the slow path (`client.py`) says what is wrong.
+Nine of ten commands are these, so their cost is the endpoint's cost. A fast path serves a command where the answer is
+at hand, or the write can gather with others. Where something has to wait or must be refused it returns False, having
+done nothing, and the slow path (`client.py`) goes on.
 
     lone    one GET or one SET in a chunk of its own, with nothing else under way: not even a queue is touched
     runs    several GETs, or several SETs, in a row: one read transaction, one draft of the writer
@@ -45,7 +45,7 @@ _ZERO: Final = Partition(0)
 
 
 class FastPath:
-    """The fast paths of one connection. `Client.plain` says whether they may be taken."""
+    """The fast paths of one connection. `Client.plain` says whether they may be used."""
 
     __slots__ = ("_client", "_lone", "_reads", "_runs")
 

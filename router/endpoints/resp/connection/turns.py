@@ -73,7 +73,7 @@ class SharedTurns:
         self._waiting.append(work)
 
     def _run(self) -> None:
-        """Those who waited before this turn, as far as its time goes; at least one."""
+        """Call the work that waited before this turn, as far as its time goes; at least one."""
         ends_s = self._now_s() + TURN_S
         waiting = self._waiting
         try:

@@ -1,7 +1,7 @@
 """Reads at once: from an index of this machine, where it is fresh enough, with nothing awaited.
 
 The table may be one whose replicas are in this process (`served_tables.py`), or the one that a reader process sees of
-it (`router/endpoints/resp/readers/reader_table.py`): what is asked of either is `ReadableTable`.
+it (`router/endpoints/resp/readers/reader_table.py`): both are a `ReadableTable`.
 """
 
 from __future__ import annotations

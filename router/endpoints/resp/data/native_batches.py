@@ -1,7 +1,7 @@
 """Batches that Duramen's own clients have encoded, of all connections.
 
-Those that came in one round of the event loop are one append. They are appended as they came. So they share nothing
-with the batches of `shared_writer.py`, which this endpoint encodes.
+Batches that come in one round of the event loop leave in one append, unchanged. They share nothing with the batches of
+`shared_writer.py`, which this endpoint encodes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Waiting = list[tuple[WritePart, "asyncio.Future[WriteResult]"]]
 
 
 class NativeBatches:
-    """Gathers them. Belongs to one event loop."""
+    """Gathers the batches of all connections. Belongs to one event loop."""
 
     def __init__(self, connection: DataPlane) -> None:
         self._connection = connection

@@ -145,7 +145,7 @@ class Notifications:
     async def follow(self, names: Sequence[bytes]) -> None:
         """Return when the positions of all watches that these channels or patterns need are fixed.
 
-        One question to the log for each partition of a table that nobody listened to before; else nothing is asked.
+        Asks the log once for each partition of a table that nobody listened to before, and nothing else.
         Raises `Problem` where a watch has no position in time.
         """
         if self._closed:

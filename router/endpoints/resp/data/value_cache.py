@@ -6,7 +6,7 @@ takes a fifth of that. For a single GET that is a tenth of its time, for MGET of
     V1  A value is used only while this cache has heard of everything that its index has applied, and the index is the
         one that it was read from. It then is what the index would answer.
     V2  Everything happens on the event loop: a value that was read from the index is put here before the cache hears of
-        any later batch, and the keys of a batch are taken out.
+        any later batch, and a batch removes its keys.
     V3  Values that expire are not here, nor is the absence of a key.
 
     V4  Nobody is shown a value from here after something newer from the index. Readers see a commit before the index

@@ -70,7 +70,7 @@ class ProxyConnection(asyncio.Protocol):
         self._protocol = 2
         self._null = NULL[2]
         self._lines = 0
-        """Lines that the upstream connection still owes; counted where no fence was asked for."""
+        """Lines that the upstream connection still owes; counted where no fence is pending."""
         self._asked = 0
         """Fences that it owes."""
         self._raw = False

@@ -20,7 +20,7 @@ from router.proto import resp_endpoint_pb2, resp_endpoint_pb2_grpc
 
 __all__ = ["MembershipPeers", "Peers", "RespEndpointService"]
 
-# A node that takes longer is left out of the map of slots; it is asked again with the next question.
+# The map of slots leaves out a node that takes longer. The next request for the map asks that node again.
 _TIMEOUT_S: Final = 0.5
 
 # What was heard is good for so long: cluster-aware clients of one pool ask for the map all at once.

@@ -141,7 +141,7 @@ class RespServer:
         admin: OpenAdmin | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> RespServer:
-        """Let clients in. `sockets`: those that were taken for `settings`; the endpoint closes them.
+        """Let clients in. `sockets`: the bound sockets for `settings`; the endpoint closes them.
 
         `follower`: of this process's cluster map. `node`: the replicas in this process, which are read directly.
         `membership`: what WAIT asks. `peers`: with them it is a node of a cluster, which names the other nodes to its
@@ -190,7 +190,7 @@ class RespServer:
         return [ReaderTask(self.pages.folder, number, readers, self.stall_s) for number in range(readers)]
 
     def reader_died(self) -> None:
-        """A reader process ended by itself: what it may have held of an index is given back."""
+        """A reader process ended by itself: give back the pages of indexes that it may have held."""
         for table in self.tables.served():
             for replica in table.replicas:
                 if replica is not None and replica.failure is None:

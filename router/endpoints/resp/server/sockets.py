@@ -31,7 +31,7 @@ class RespSettings:
     """PEM, its chain included; with `tls_key`. None: no TLS."""
     tls_key: Path | None = None
     cache_mebibytes: int = 512
-    """For values that were read lately; 0: none are kept. It is taken as it is needed."""
+    """Memory for values that were read lately, allocated as they come; 0: none are kept."""
     readers: int = 0
     """Processes that take the connections of the port and read by themselves; 0: this one does all."""
     stall_s: float = OUTPUT_STALL_S

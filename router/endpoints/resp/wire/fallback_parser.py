@@ -14,7 +14,7 @@ from typing import Final
 
 from router.endpoints.resp.wire.limits import ARGUMENTS_MAX, BULK_BYTES_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX
 
-# Lines, heads and arguments that are taken at once, some 5 ms; the rest waits for its turn.
+# Lines, heads and arguments that one call takes, some 5 ms; the rest waits for its turn.
 _STEPS_MAX: Final = 2000
 
 __all__ = ["FallbackParser", "ProtocolError", "RespCommand", "split_line"]

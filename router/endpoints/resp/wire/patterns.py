@@ -1,4 +1,4 @@
-"""Glob patterns as Redis reads them: `*`, `?`, `[a-z]`, `[^a]`, and `\\` before any byte that is meant literally. Pure.
+"""Glob patterns as Redis reads them: `*`, `?`, `[a-z]`, `[^a]`, and `\\` before any literal byte. Pure.
 
 A pattern is cut at its stars into segments. Each segment matches a fixed number of bytes, so the leftmost place of one
 after the end of the one before is always the right place, and nothing is ever tried twice: matching never backtracks
@@ -87,7 +87,7 @@ class Glob:
         self._start = _Segment(segments[0] if possible else [])
         self._end = _Segment(segments[-1] if possible and self._starred else [])
         self._middle = [_literal_of(segment) or _Segment(segment) for segment in middle]
-        """Those that are literal as bytes: a pattern may have some hundred, and there may be thousands of patterns."""
+        """Literal ones are bytes, to save memory: a pattern may have hundreds, and there may be thousands of them."""
         self._width = max((segment.width for segment in self._middle if isinstance(segment, _Segment)), default=1)
 
     def steps(self, size: int) -> int:

@@ -59,7 +59,7 @@ class Push(list[Any]):
 
 
 class Members(list[Any]):
-    """A set: no order is meant."""
+    """A set: the order of its members has no meaning."""
 
 
 class _NullArray:

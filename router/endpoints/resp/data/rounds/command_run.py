@@ -211,7 +211,7 @@ class CommandRun:
         return self.take_out()
 
     def parts(self) -> Sequence[Work]:
-        """Everything that was taken out of it, after itself."""
+        """The run itself, then every job that was taken out of it."""
         return [self, *self.taken_out]
 
     def answer(self, first: int) -> None:

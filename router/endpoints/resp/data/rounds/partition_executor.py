@@ -139,7 +139,7 @@ class PartitionExecutor:
         self._abandon()
 
     def take(self) -> int:
-        """Take the commands of the next round, if none are taken; how many keys they have. 0: no round begins."""
+        """Take the commands of the next round, if none were taken before; returns their keys. 0: no round begins."""
         if not self._running:
             self._running = self._take()
             self.busy = bool(self._running)
@@ -188,7 +188,7 @@ class PartitionExecutor:
     # --- a round
 
     def round(self) -> None:
-        """Run what was taken, now if everything that it needs is at hand."""
+        """Run the commands that `take` took: now if all that they need is at hand, else in a task."""
         try:
             jobs, found = self._running, self._found
             if found is None:

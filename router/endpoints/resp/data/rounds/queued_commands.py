@@ -62,7 +62,7 @@ EXECUTION_S: Final = 0.004
 """Commands differ a thousandfold in what they cost: the commands of a round that have not begun by then wait for the
 next one, as those do that did not fit."""
 
-# In the place of a version: nothing is asked of the key.
+# In the place of a version: the record puts no condition on its key.
 _FREE: Final = Offset(-2)
 
 
