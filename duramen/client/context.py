@@ -25,7 +25,7 @@ __all__ = ["TIMEOUT_DEFAULT_S", "Address", "ClientContext", "DirectFactory", "ch
 DirectFactory = Callable[[str, Session], DirectReads]
 """Makes the direct reads of a table, from its name and the session whose offsets hold for them."""
 
-# The server has just answered; one that does not answer this is asked no more.
+# The server has just answered. If it does not answer this question in time, the client goes without the endpoint.
 _ENDPOINT_S: Final = 1.0
 
 # A month: what is longer is a mistake of units, and overflows the clocks below.

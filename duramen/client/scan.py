@@ -54,7 +54,7 @@ async def scan_table(
     """Yield pages until the range or the limit is exhausted; each page is at least as new as the one before it, and of
     the same version of the table as the first one, whatever is swapped in meanwhile.
 
-    A page that was lost is asked for again, for `timeout` seconds per page.
+    Where a page is lost, the scan asks for it again, for `timeout` seconds per page.
     """
     start, end, reverse, left = asked_range
     loop = asyncio.get_running_loop()

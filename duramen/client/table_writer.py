@@ -228,7 +228,7 @@ class TableWriter:
                     context.session.saw(ref, part.partition.partition, last)
                     self.written += records
                     continue
-                # What is sent again is asked for its verdict, which knows the place of the copy that counts.
+                # A part that is sent again asks for its verdict, which names the place of the copy that counts.
                 left.append(part._replace(outcomes=True))
                 failure = result
                 unknown |= may_be_written(result)

@@ -29,7 +29,7 @@ Invariants:
 What it deliberately does not do: guess a delimiter, an encoding or a schema; read from a pipe, which nobody can read
 again; delete keys that the file no longer has; undo what an interrupted load has written.
 
-Reading order: `options.py` (what can be asked for), `errors.py`, `rows.py` (what a chunk and a reject are, how keys are
+Reading order: `options.py` (the options of a load), `errors.py`, `rows.py` (what a chunk and a reject are, how keys are
 made), `reading.py` (which reader a file needs), the readers `csv_rows.py`, `json_rows.py` and `parquet_rows.py`, then
 `rejects.py`, `content_identity.py` and `run.py`. Nothing here knows the command line.
 """

@@ -60,7 +60,7 @@ class LogRecord:
 
 @dataclass(slots=True)
 class History:
-    """What was asked and answered, and what the log holds."""
+    """Every call with its reply, and every record of the log."""
 
     partitions: int
     calls: list[Call] = field(default_factory=list)

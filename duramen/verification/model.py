@@ -5,7 +5,7 @@ asked for. It knows the operations of the workload; times and expiries are not a
 
 A barrier says which version of the table is read from its offset on. A version with an `empty:` place held nothing at
 the offset that the place names, and then followed what the live one accepted. Any other version that the model has not
-met is taken for a build of what the table holds, and shares the content of the version before it.
+met counts as a build of what the table holds, and shares the content of the version before it.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ async def _mark_the_end(database: Database, table: Table, ref: TableRef, recorde
 
 
 def _end_of(log: Sequence[LogRecord]) -> dict[Partition, Offset]:
-    """What replicas can be asked for: a log that lost what it acknowledged last ends before the last mark."""
+    """The offsets that every replica can reach: a log that lost what it acknowledged last ends before the last mark."""
     return {Partition(record.partition): Offset(record.offset) for record in log}  # by offset: the last one stays
 
 

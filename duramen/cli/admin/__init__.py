@@ -4,8 +4,8 @@ What it promises:
 
 - Every question has a table for people and, with `--json`, a JSON object per line with every field of the answer's
   message in `admin.proto`.
-- Every command that changes something shows what it would do with `--dry-run`, and what that would cost. What destroys
-  (trim, compact, retire, fewer replicas) is asked for first, or takes `--yes`; what is begun is what was shown.
+- Every command that changes something shows what it would do with `--dry-run`, and what that would cost. A command
+  that destroys (trim, compact, retire, fewer replicas) asks first, or takes `--yes`; it begins the plan that it showed.
 - A change is a job in the catalog. The command waits for it (`--no-wait`: does not) and ends with it: 0 done, 1 failed
   or aborted, 4 rejected. Ending the command ends nothing else: `duramen admin job ID` goes on watching.
 

@@ -43,8 +43,8 @@ def carry_out(
 ) -> int:
     """Do `change` by way of the server at `at`; the exit code.
 
-    `destroys`: what is lost, where that has to be asked for unless `yes`; with `destroys_if` only for plans that have a
-    step with one of these actions.
+    `destroys`: what is lost; the command asks before it begins, unless `yes`. With `destroys_if` it asks only for plans
+    that have a step with one of these actions.
     """
 
     async def carried(admin: AdminConnection) -> int:

@@ -80,7 +80,7 @@ def verify(
 ) -> int:
     """Compare all replicas of each partition at one offset; name the keys in which they differ.
 
-    Exit code 1 where replicas differ, 5 where not all of them could be asked. Reads everything once at every node, a
+    Exit code 1 where replicas differ, 5 where one of them did not answer. Reads everything once at every node, a
     second or so for a million keys; writes go on meanwhile.
 
     \b

@@ -24,7 +24,7 @@ _PAUSE_S: Final = 0.3
 
 async def follow(admin: AdminConnection, job_id: int, *, timeout: float | None, bar: bool) -> AdminJob:
     """The job when it is over. Raises `DeadlineExceeded` where that takes longer than `timeout` seconds, which changes
-    nothing about the job. A server that goes away is asked again, for half a minute.
+    nothing about the job. Where the server goes away it asks again, for half a minute.
     """
     with ExitStack() as shown:
         tell = _bar(shown, job_id) if bar and sys.stderr.isatty() else lambda job: None

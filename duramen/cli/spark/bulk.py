@@ -103,7 +103,7 @@ def build(
 
 
 def go_on(table: str, url: str, at: str, *, stage: bool, swap: bool, json: bool) -> int:
-    """Stage what was built, and swap it in, as far as that was asked for; the exit code."""
+    """Stage the built version and swap it in, as `stage` and `swap` say; returns the exit code."""
     from duramen.cli.admin.change import carry_out
 
     for wanted, change in ((stage, Stage(table, url)), (swap, Swap(table))):

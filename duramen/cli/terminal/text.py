@@ -4,7 +4,7 @@
     b"caf\\xc3\\xa9"       café
     b"\\x00\\x01"          base64:AAE=            no printable text
     b"\\xff"              base64:/w==            no UTF-8
-    b"base64:x"          base64:YmFzZTY0Ong=    text, but it would be taken for something else
+    b"base64:x"          base64:YmFzZTY0Ong=    text that would read as base64
 
 For people, control characters count as unprintable (a key must not move a terminal's cursor), but a value may hold
 line ends and tabs. In JSON, which escapes them, all UTF-8 is text.

@@ -84,7 +84,7 @@ def record_of(
     if_version: int | None = None,
     grouped: bool = False,
 ) -> Columns:
-    """One record as columns of length one. `ttl` in seconds. Raises `InvalidRequest` for what cannot be meant."""
+    """One record as columns of length one. `ttl` in seconds. Raises `InvalidRequest`, `InvalidKey`, `InvalidValue`."""
     check_key(key)
     check_value(value)
     if ttl is None and not (keep_ttl or if_absent or if_present or if_version is not None or grouped):

@@ -37,7 +37,7 @@ __all__ = ["connect_to", "split_targets"]
 
 logger = logging.getLogger(__name__)
 
-# Of several servers one may be away in a way that nobody notices; the next one should be asked soon.
+# Of several servers one may be away without a sign of it; then the next one gets the question soon.
 _SEVERAL_S: Final = 2.0
 
 # The log answers in a millisecond where it can be reached at all.
@@ -57,7 +57,7 @@ def split_targets(target: str | Sequence[str]) -> list[str]:
 
 
 async def connect_to(targets: Sequence[str], *, timeout: float, direct: bool) -> Connection:
-    """Connect to the first of these servers that answers; the others are asked when it is lost.
+    """Connect to the first of these servers that answers; when it is lost, calls go to the others.
 
     `direct` False: everything goes through the server, which passes on what it does not hold. Raises `Disconnected`
     where none answers.

@@ -7,7 +7,7 @@ cannot serve at once, go over gRPC, which waits, retries and reports errors. The
     D1  A read carries what the session has seen, and the reply the offset at which it was read.
     D2  A put is a batch of its own, with a producer id of its thread's and a sequence. If its reply is lost, the same
         bytes go again by gRPC, and take effect once.
-    D3  A connection on which anything went wrong is closed: a late reply must not be taken for the next one's.
+    D3  A connection on which anything went wrong is closed: a late reply must not answer the next call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from router.data.direct_reads import NOT_FRESH
 
 __all__ = ["FastPathTable", "Lost", "RespFastPath"]
 
-# A read takes some microseconds and a put a sync. Who is not answered within this goes by gRPC, which waits longer.
+# A read takes some microseconds and a put a sync. A call without an answer by then goes by gRPC, which waits longer.
 _PATIENCE_S: Final = 2.0
 
 # An endpoint that could not be reached is tried again after so long.

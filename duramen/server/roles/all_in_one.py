@@ -110,7 +110,7 @@ class SingleServer:
         return self.shell.port
 
     async def close(self) -> None:
-        """Say that no new work is taken, let what is under way end, close indexes and log cleanly."""
+        """Report that the server takes no new work, let calls under way end, close indexes and log cleanly."""
         await self._opened.aclose()
 
 

@@ -2,7 +2,7 @@
 
     supervisor ──▶ log        DIR/log
                ──▶ n1 … nN    DIR/nodes/n1 …     snapshots of all of them: DIR/snapshots
-               ──▶ router     on the port that was asked for
+               ──▶ router     on the port of `--port`
 
 What it promises:
 
