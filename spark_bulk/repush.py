@@ -8,7 +8,7 @@
 Without a function, versions and expiries of the rows stay: a condition on a version that a client holds still means the
 same row. With one they get the version of the base, so that a write which was thought up for the old value is refused.
 
-What is taken has an exact offset, which becomes the base of its partition: what was written after that is replayed onto
+Each partition's content has an exact offset, which becomes the partition's base: replicas replay later writes onto
 it. The other table has a log of its own, whose end at the beginning becomes the base there; nothing of the first one's
 log is replayed onto the second.
 """

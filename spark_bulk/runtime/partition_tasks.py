@@ -15,7 +15,7 @@ __all__ = ["each_partition"]
 def each_partition(
     spark: SparkSession, partitions: int, work: Callable[[Partition], Iterable[pa.RecordBatch]], columns: str
 ) -> DataFrame:
-    """What `work` gives for every partition, as rows with `columns` (Spark's DDL). It runs when the frame is asked."""
+    """The rows that `work` gives for every partition; `columns` is Spark's DDL. An action on the frame runs `work`."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -72,5 +72,5 @@ encodes and appends, with the producer ids and sequences of `writes/identities.p
 not named: a read shows the one that is live at its offset. A write is not a transaction over partitions, and waits for
 no verdicts. Nothing is cached between jobs: two reads of one table fetch it twice.
 
-Reading order: `model/` (what is asked for), `table/`, `log/`, `writes/`, `data_source.py` (what Spark calls first).
+Reading order: `model/` (options and places), `table/`, `log/`, `writes/`, `data_source.py` (what Spark calls first).
 """

@@ -1,8 +1,8 @@
 """The change feed of one partition, from an offset to an offset: the log's own batches, and which records are void.
 
-The batches come straight from the log, and no node has to pass them on. Which of the records changed nothing is known
-to the replicas (`serving_tier.service.voids`), so one of them is asked, once for some 65,000 records, and answers when
-it has applied them. A program that sees a change here can read it at that replica.
+The batches come straight from the log, and no node has to pass them on. The replicas know
+which records changed nothing (`serving_tier.service.voids`). So a read asks one replica, once for some 65,000 records,
+which answers when it has applied them. A program that sees a change here can read it at that replica.
 """
 
 from __future__ import annotations

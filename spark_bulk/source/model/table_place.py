@@ -104,7 +104,7 @@ def _log_url(at: str, view: ClusterView) -> str:
     if view.log_url:
         return view.log_url
     if view.role == "single":
-        # A server that is everything in one serves the log itself, where it is asked for the rest.
+        # A single server serves the log itself, at the address at which it serves the rest.
         return f"grpc://{at}"
     raise InvalidRequest(
         f"the {view.role} at {at} does not tell where the log is, which Spark reads and writes itself (no server of a "

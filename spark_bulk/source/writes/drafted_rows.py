@@ -146,7 +146,7 @@ def drafts(
 
 
 class _Rows:
-    """Columns of rows, each checked as it is taken."""
+    """Columns of rows; each method checks the column that it returns."""
 
     def __init__(self, rows: pa.RecordBatch, where: str, first_row: int) -> None:
         self._rows = rows
@@ -256,7 +256,7 @@ class _Rows:
         return found
 
     def expiries(self, codes: Any) -> tuple[Expiry, Any]:
-        """How the numbers are meant, and one for each row, 0 for none; None where no row has one."""
+        """The kind of the expiries, and a number for each row, 0 for none; None where no row has one."""
         times, periods = self._column("expires_at"), self._column("ttl_ms")
         if times is not None:
             column = times.cast(pa.timestamp("ms", times.type.tz), safe=False).cast(pa.int64())
