@@ -28,8 +28,8 @@ from router.routing.routes import Routes
 
 __all__ = ["CatalogChanges", "RemoteChanges", "RoutedTables", "TableChanges"]
 
-# A new table is not waited for longer than this: a node that is away opens its replicas when it is back, and until then
-# the others answer.
+# How long `create` waits until the nodes have opened a new table's replicas. A node that is away opens its
+# replicas when it is back; until then the others answer.
 _OPENED_S: Final = 5.0
 
 # How long this process's map may take to show a change that another server made.

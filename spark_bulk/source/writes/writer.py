@@ -15,8 +15,8 @@ Random numbers, `uuid()` and the time of day in a column are different in every 
 
 **What it does not promise.** Two rows of one key in two tasks have no order: make one row of them first. A job is not
 one transaction: what a failed job had written stays written. A job that is *submitted* again is another job and writes
-again, unless the option `job` gives both one name. Whether an update was accepted (arithmetic on what is no number) is
-not waited for.
+again, unless the option `job` gives both one name. A job does not wait for verdicts: it does not notice an update that
+was rejected (arithmetic on a value that is no number).
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ async def _expiring(table: ServedTable) -> int:
 async def wait(client: CommandContext, args: Sequence[bytes]) -> int:
     """WAIT replicas milliseconds: how many replicas, without the first, have applied what this server acknowledged.
 
-    That a write is on stable storage is not asked here: it was when it was answered.
+    WAIT does not check stable storage: the server answered each write only when the log held it there.
     """
     wanted, timeout_ms = integer(args[0]), integer(args[1])
     if timeout_ms < 0:
@@ -193,7 +193,7 @@ async def wait(client: CommandContext, args: Sequence[bytes]) -> int:
     table = await client.current_table()
     loop = client.server.loop
     deadline = loop.time() + (timeout_ms / 1000 if timeout_ms else REQUEST_TIMEOUT_S)
-    seen = tuple(table.seen)  # of now: what others write meanwhile is not waited for
+    seen = tuple(table.seen)  # of now: WAIT ignores what other clients write meanwhile
     while True:
         reached = _reached(client, table, seen)
         if reached >= wanted or loop.time() >= deadline or client.closing:

@@ -117,7 +117,7 @@ class RespSession:
         return Freshness(self.level, self.token.offsets(table.ref.id, table_name=table.ref.name))
 
     def caught_up(self, table: ServedTable) -> None:
-        """A read was answered: what its token asked for and was seen is not asked for any more."""
+        """A read was answered: drop from the token each offset that the table has reached."""
         offsets = self.token.tables.get(table.ref.id)
         if offsets is None:
             return
