@@ -120,6 +120,7 @@ class CommandContext(Listener, Protocol):
     token: Token
     transaction: list[tuple[CommandSpec, RespCommand]] | None
     transaction_keys: int
+    transaction_bytes: int
     aborted: bool
     watched: dict[tuple[str, bytes], Offset]
     cluster_aware: bool

@@ -18,6 +18,7 @@ from router.endpoints.resp.data.key_views import DraftRecord, View, known_versio
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
 from router.endpoints.resp.wire.error_replies import problem_of
+from router.endpoints.resp.wire.limits import TOKEN_OFFSETS_MAX
 from router.endpoints.resp.wire.replies import Problem, Simple
 from serving_tier.fold.entry import NEVER
 
@@ -41,7 +42,12 @@ def after(client: CommandContext, args: Sequence[bytes]) -> Simple:
     except InvalidToken as error:
         raise problem_of(error) from error
     # Kept as a session's: it may name other tables than the one that is selected when a read comes.
-    client.token = Token(client.token.merge(asked).tables, session=True)
+    merged = client.token.merge(asked).tables
+    if sum(map(len, merged.values())) > TOKEN_OFFSETS_MAX:
+        raise Problem(
+            f"ERR the tokens of a connection name at most {TOKEN_OFFSETS_MAX} partitions: use a new connection for it"
+        )
+    client.token = Token(merged, session=True)
     client.changed()
     return Simple("OK")
 

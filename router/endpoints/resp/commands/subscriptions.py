@@ -11,6 +11,7 @@ from typing import Any, Final
 from router.endpoints.resp.command_spec import async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.notifications import numbered_table
+from router.endpoints.resp.wire.limits import CHANNEL_BYTES_MAX
 from router.endpoints.resp.wire.patterns import check_pattern
 from router.endpoints.resp.wire.replies import NO_REPLY, Problem, Push, encode
 
@@ -24,6 +25,8 @@ async def subscribe(client: CommandContext, args: Sequence[bytes]) -> Any:
     """SUBSCRIBE channel [channel …]: `__keyspace@N__:key` or `__keyevent@N__:event`"""
     _check_room(client, args)
     for channel in args:
+        if len(channel) > CHANNEL_BYTES_MAX:
+            raise Problem(f"ERR a channel's name has at most {CHANNEL_BYTES_MAX} bytes, this one has {len(channel)}")
         if numbered_table(channel) is None:
             raise Problem(
                 "ERR only keyspace notifications are here: __keyspace@0__:key and __keyevent@0__:event; messages "

@@ -26,6 +26,7 @@ from router.endpoints.resp.wire.error_replies import CROSS_SLOT
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import (
     AT_ONCE_KEYS_MAX,
+    TRANSACTION_BYTES_MAX,
     TRANSACTION_COMMANDS_MAX,
     TRANSACTION_KEYS_MAX,
     WATCHED_KEYS_MAX,
@@ -42,7 +43,7 @@ def multi(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """MULTI"""
     if client.transaction is not None:
         raise Problem("ERR MULTI calls can not be nested")
-    client.transaction, client.transaction_keys, client.aborted = [], 0, False
+    client.transaction, client.transaction_keys, client.transaction_bytes, client.aborted = [], 0, 0, False
     client.changed()
     return _OK
 
@@ -75,6 +76,12 @@ def enqueue(client: CommandContext, spec: CommandSpec, command: RespCommand) -> 
         if client.transaction_keys > TRANSACTION_KEYS_MAX:
             problem = Problem(
                 f"ERR a transaction names at most {TRANSACTION_KEYS_MAX} keys, these are {client.transaction_keys}"
+            )
+        client.transaction_bytes += sum(map(len, command))
+        if client.transaction_bytes > TRANSACTION_BYTES_MAX:
+            problem = Problem(
+                f"ERR the commands of a transaction have at most {TRANSACTION_BYTES_MAX} bytes together, these have "
+                f"{client.transaction_bytes}: send fewer, or shorter values"
             )
     if problem is not None:
         client.aborted = True

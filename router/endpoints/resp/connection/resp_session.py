@@ -43,6 +43,7 @@ class RespSession:
         self.transaction: list[tuple[CommandSpec, RespCommand]] | None = None
         """The commands after MULTI."""
         self.transaction_keys = 0
+        self.transaction_bytes = 0
         """Keys that they name."""
         self.aborted = False
         """One of them could not be queued."""

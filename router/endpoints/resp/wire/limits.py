@@ -15,6 +15,7 @@ __all__ = [
     "AT_ONCE_WORDS_MAX",
     "BACKLOG_BYTES_MAX",
     "BULK_BYTES_MAX",
+    "CHANNEL_BYTES_MAX",
     "COMMAND_BYTES_MAX",
     "CONNECTIONS_MAX",
     "CURSORS_MAX",
@@ -30,6 +31,8 @@ __all__ = [
     "REQUEST_TIMEOUT_S",
     "RUNNING_BYTES_MAX",
     "RUNNING_MAX",
+    "TOKEN_OFFSETS_MAX",
+    "TRANSACTION_BYTES_MAX",
     "TRANSACTION_COMMANDS_MAX",
     "TRANSACTION_KEYS_MAX",
     "UNANSWERED_MAX",
@@ -105,6 +108,15 @@ TRANSACTION_COMMANDS_MAX: Final = 10_000
 
 # As many records as a batch has.
 TRANSACTION_KEYS_MAX: Final = BATCH_RECORDS_MAX
+
+# What it writes must fit in that batch; its commands are kept until EXEC.
+TRANSACTION_BYTES_MAX: Final = COMMAND_BYTES_MAX
+
+# Offsets in the token that a connection waits for: one for each partition of some dozens of large tables.
+TOKEN_OFFSETS_MAX: Final = 65_536
+
+# Channels that can ever be notified are shorter: a prefix and a key.
+CHANNEL_BYTES_MAX: Final = 1024
 
 # Each is one condition in the batch of EXEC.
 WATCHED_KEYS_MAX: Final = 10_000

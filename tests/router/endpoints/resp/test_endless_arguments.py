@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from kit.resp.raw_client import Raw, RawError, Status
 
+from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.tokens import Token
 from router.endpoints.resp.data.key_views import PendingVersion
 from router.endpoints.resp.data.rounds.queued_commands import with_versions
 
@@ -56,3 +58,23 @@ def test_versions_are_found_at_every_depth() -> None:
     assert with_versions([[[pending]], pending], 10) == [[[12]], 12]
     plain = [b"a", [b"b", None], [1, [2]]]
     assert with_versions(plain, 10) == plain
+
+
+def test_a_channel_with_a_long_name(raw: Raw) -> None:
+    refused = raw.call("SUBSCRIBE", b"__keyspace@0__:" + b"k" * 2000)
+    assert refused == RawError("ERR a channel's name has at most 1024 bytes, this one has 2015")
+
+
+def test_tokens_without_an_end(raw: Raw) -> None:
+    """A token may name any tables; what a connection keeps of all of them together has a limit."""
+    replies = []
+    for number in range(80):
+        table = table_id_from_bytes(number.to_bytes(16, "big"))
+        token = Token({table: {Partition(each): Offset(each) for each in range(1000)}})
+        replies.append(raw.call("DURAMEN.AFTER", str(token)))
+    assert replies[:65] == [Status("OK")] * 65
+    assert (
+        replies[65:]
+        == [RawError("ERR the tokens of a connection name at most 65536 partitions: use a new connection for it")] * 15
+    )
+    assert raw.call("SET", "k", "v") == Status("OK")

@@ -15,12 +15,18 @@ from kit.resp.loop_turns import LoopTurns
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
+from log_tier.model.record import VALUE_BYTES_MAX
 from router.data.gather.columns_builder import ColumnsBuilder
 from router.endpoints.resp.commands import server as commands
 from router.endpoints.resp.data.key_views import Overlay, ReadOnlyView
 from router.endpoints.resp.server.sockets import RespSettings
 from router.endpoints.resp.wire import replies
-from router.endpoints.resp.wire.limits import ARGUMENTS_MAX, AT_ONCE_KEYS_MAX, TRANSACTION_KEYS_MAX
+from router.endpoints.resp.wire.limits import (
+    ARGUMENTS_MAX,
+    AT_ONCE_KEYS_MAX,
+    TRANSACTION_BYTES_MAX,
+    TRANSACTION_KEYS_MAX,
+)
 
 OK: Final = Status("OK")
 QUEUED: Final = Status("QUEUED")
@@ -120,6 +126,22 @@ def test_a_transaction_of_too_many_keys(raw: Raw) -> None:
     assert isinstance(refused, RawError)
     assert refused.text == f"ERR a transaction names at most {TRANSACTION_KEYS_MAX} keys, these are {len(words) + 1}"
     assert raw.call("EXEC").text.startswith("EXECABORT")
+
+
+def test_a_transaction_of_too_many_bytes(raw: Raw) -> None:
+    """Its commands are kept until EXEC, and one batch of the log is all that it can write."""
+    assert raw.call("MULTI") == OK
+    value, count = b"v" * VALUE_BYTES_MAX, TRANSACTION_BYTES_MAX // VALUE_BYTES_MAX
+    replies = [raw.call("SET", b"{tag}%d" % number, value) for number in range(3 * count)]
+    assert replies[: count - 1] == [QUEUED] * (count - 1)
+    for refused in replies[count:]:
+        assert isinstance(refused, RawError)
+        assert refused.text.startswith(f"ERR the commands of a transaction have at most {TRANSACTION_BYTES_MAX} bytes")
+    assert raw.call("EXEC").text.startswith("EXECABORT")
+    assert raw.call("MULTI") == OK
+    assert raw.call("SET", b"{tag}", value) == QUEUED
+    assert raw.call("EXEC") == [OK]
+    assert raw.call("DEL", b"{tag}") == 1
 
 
 def test_a_round_takes_so_many_keys(large: ServerThread, raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
