@@ -16,7 +16,7 @@ What holds:
   after its target was ready, and a removal that would take the last one is rejected.
 - C4 One job at a time changes a partition's replicas.
 
-**Jobs.** What takes long (a move, a snapshot, a restore, a trim) is a *job*: a state in the map, made of *tasks*. Each
+**Jobs.** A long operation (a move, a snapshot, a restore, a trim) is a *job*: a state in the map, made of *tasks*. Each
 task names the node that does the work; the node sees it in the map, works, and reports with a command. Nothing
 orchestrates, so nothing that orchestrates can die: a node that comes back finds its tasks where they were.
 
@@ -29,7 +29,7 @@ orchestrates, so nothing that orchestrates can die: a node that comes back finds
     job             running ──▶ done | failed | aborted;  failed and running ──resume──▶ running
 
 How a command passes: `Catalog.submit` appends it, waits until its own fold has passed that offset, and looks at what
-the fold said. A log whose reply was lost is asked again with the same command id.
+the fold said. If the log's reply is lost, `submit` appends the same command again under the same id.
 
 What is not here: whether a node is alive, how far its replicas have come, how busy it is. That changes every
 millisecond, and the nodes report it themselves (`serving_tier.service`). The map says what *should* be.

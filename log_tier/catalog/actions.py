@@ -51,13 +51,13 @@ class JobKind(StrEnum):
 
 
 GAINS_REPLICA: Final = frozenset({Action.MOVE, Action.ADD})
-"""The node that works gets a replica that it did not have."""
+"""Actions after which the task's node has a replica that it did not have."""
 
 CHANGES_HOLDERS: Final = GAINS_REPLICA | {Action.REMOVE}
-"""They change who holds a partition: one job at a time for each (C4)."""
+"""Actions that change which nodes hold a partition: one job at a time for each partition (C4)."""
 
 COPIES_INDEX: Final = GAINS_REPLICA | {Action.REBUILD, Action.COPY, Action.SNAPSHOT, Action.STAGE}
-"""The node that works writes a whole index; the others read, or do nothing."""
+"""Actions for which the task's node writes a whole index."""
 
 SHORTENS_LOG: Final = frozenset({Action.TRIM, Action.COMPACT})
-"""They take records away from a log."""
+"""Actions that remove records from a log."""

@@ -49,7 +49,8 @@ _TIMEOUT_S: Final = 15.0
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
 
-# To encode a task of a job, and to read and fold so much of the log, costs as much as so many keys of a read.
+# Costs in units of one key of a read: encoding a task of a job costs five, and reading and folding 30 bytes of the
+# catalog's log costs one.
 _TASK_ITEMS: Final = 5
 _ITEM_BYTES: Final = 30
 
@@ -74,7 +75,7 @@ class Maps(Protocol):
 async def newer_map(maps: Maps, seen: ClusterMap) -> ClusterMap:
     """Return the newest map when it is newer than `seen`; maps between the two are skipped.
 
-    Raises why the map cannot be followed any more.
+    Raises the error that ended following the map.
     """
     return await maps.wait_for(lambda cluster: cluster.version > seen.version)
 
@@ -88,7 +89,7 @@ class MapFeed:
         self._changed = Broadcast()
 
     def advance(self, cluster: ClusterMap) -> None:
-        """Take over a newer map and wake who waits."""
+        """Take over a newer map and wake all waiters."""
         self.map = cluster
         self._changed.notify_all()
 
@@ -114,7 +115,7 @@ class MapFeed:
 
 
 class Catalog:
-    """The catalog of one log. `open()` makes one, `close()` ends it; the log is its owner's."""
+    """The catalog of one log. `open()` makes one, `close()` ends it; the caller closes the log."""
 
     def __init__(self, log: Log, topic: Topic) -> None:
         self._log = log
@@ -149,15 +150,15 @@ class Catalog:
         return await self._feed.wait_for(predicate, timeout=timeout)
 
     async def refresh(self) -> ClusterMap:
-        """The map that holds everything that was in the catalog when this was called. One question to the log."""
+        """The map that holds everything that was in the catalog when this was called. Costs one `bounds` of the log."""
         bounds = await self._log.bounds(self.topic.partition(_PARTITION))
         return await self.wait_for(lambda cluster: cluster.version >= bounds.latest, timeout=_TIMEOUT_S)
 
     async def submit(self, command: Command, *, timeout: float = _TIMEOUT_S) -> tuple[Offset, ClusterMap]:
-        """Append a command and return its offset and a map that holds it. One sync, and the way back.
+        """Append a command and return its offset and a map that holds it. One sync, and one delivery to this follower.
 
-        Raises `CommandRejected` with the fold's reason, or what keeps the log from taking it; a command whose reply was
-        lost is sent again, and takes effect once.
+        Raises `CommandRejected` with the fold's reason, or the error with which the log refuses the append. If the
+        log's reply is lost, the command is sent again and takes effect once.
         """
         command_id = secrets.token_hex(8)
         tasks = len(command.tasks) if isinstance(command, StartJob) else 0

@@ -32,7 +32,7 @@ __all__ = ["begin_clear", "empty_url", "go_on_clearing", "is_swapping"]
 def empty_url(offsets: Sequence[int], map_version: int) -> str:
     """The place of the empty version from which writes behind `offsets`, one for each partition, go on.
 
-    `map_version`: of the catalog's map, by which the place is another one each time.
+    `map_version`: the catalog's offset, which makes the place of each clearing unique.
     """
     return f"{EMPTY}{','.join(map(str, offsets))}/{map_version}"
 
@@ -58,7 +58,7 @@ def begin_clear(cluster: ClusterMap, offset: Offset, time_ms: int, command: Clea
 
 
 def go_on_clearing(cluster: ClusterMap, job: Job, done: Task) -> tuple[ClusterMap, Job]:
-    """Give a clearing its next tasks where it has none left. `done`: the task that was."""
+    """Give a clearing its next tasks when it has none left. `done`: the task that has just ended."""
     if not job.tasks.all_finished or is_swapping(job) or any(task.state != "done" for task in job.tasks):
         return cluster, job
     table = cluster.tables[done.table]
@@ -72,7 +72,7 @@ def go_on_clearing(cluster: ClusterMap, job: Job, done: Task) -> tuple[ClusterMa
 
 
 def is_swapping(job: Job) -> bool:
-    """Is it a clearing whose barriers may be in the log?"""
+    """Is `job` a clearing whose barriers may be in the log?"""
     return job.kind == JobKind.CLEAR and len(job.tasks) > 0 and job.tasks[-1].action == Action.SWAP
 
 

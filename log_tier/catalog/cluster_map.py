@@ -36,7 +36,7 @@ __all__ = [
 ReplicaRole = Literal["joining", "member", "leaving"]
 VersionState = Literal["staging", "staged", "live", "kept"]
 EMPTY: Final = "empty:"
-"""The place of a version that is built nowhere and has nothing in it begins so; this alone: from the log's end on."""
+"""URL prefix of a version that starts empty. The prefix alone means that the version starts at the log's end."""
 
 
 class Assignment(NamedTuple):
@@ -76,7 +76,7 @@ class VersionEntry:
 
     @property
     def begins_empty(self) -> bool:
-        """Was it built nowhere, with nothing in it?"""
+        """Did the version start empty instead of from a build?"""
         return self.url.startswith(EMPTY)
 
 
@@ -93,9 +93,9 @@ class TableEntry:
     """By partition, in the order in which they came; the first one does what only one should do."""
     partitioner: Partitioner = "slot"
     adopted: bool = False
-    """Its topic is one of others: it is not deleted with the table, nor trimmed or compacted."""
+    """The topic belongs to another program: Duramen neither deletes nor trims nor compacts it."""
     over: str = ""
-    """The name of that topic, for people."""
+    """The name of the adopted topic, for people."""
     starts: tuple[Offset, ...] = ()
     """Where the table begins, by partition: the earliest offset of its topic when it was made. Empty: all at 0."""
     versions: tuple[VersionEntry, ...] = ()
@@ -174,17 +174,17 @@ class SnapshotEntry:
 
     @property
     def partition_id(self) -> PartitionId:
-        """The partition that it is of."""
+        """The partition whose index the snapshot holds."""
         return partition_id(self.table, self.partition)
 
 
 class TableFacts(NamedTuple):
-    """What the tables of a map come to. Kept with the map and carried on by each change, because a map of thousands of
-    tables is too large to be gone through for every command.
+    """Names and loads that follow from the tables of a map. The map keeps them and each change updates them, because
+    a command must not go through thousands of tables.
     """
 
     tables: PersistentMap[TableId, TableEntry]
-    """The tables that this is about."""
+    """The tables from which the facts were derived."""
     names: PersistentMap[str, TableId]
     loads: Mapping[str, int]
     """Replicas by node, those that leave not counted."""
@@ -224,7 +224,7 @@ class ClusterMap:
     tables: PersistentMap[TableId, TableEntry] = field(default_factory=PersistentMap)
     nodes: Mapping[str, NodeEntry] = field(default_factory=dict)
     jobs: Mapping[int, Job] = field(default_factory=dict)
-    """The running ones, and the last finished ones; by id, rising."""
+    """By id, rising: all running and failed jobs, and the last 100 that are done or aborted."""
     snapshots: PersistentMap[PartitionId, tuple[SnapshotEntry, ...]] = field(default_factory=PersistentMap)
     """The snapshots of each partition, the oldest first."""
     dropped: tuple[TableId, ...] = ()
@@ -268,7 +268,7 @@ class ClusterMap:
         return f"{self.table(partition.table).name}/{partition.partition}"
 
     def find(self, name: str) -> TableEntry:
-        """A table by its name. Raises `TableNotFound` naming those that are there."""
+        """A table by its name. Raises `TableNotFound`, which names up to ten of the tables."""
         found = self.named(name)
         if found is None:
             known = ", ".join(sorted(table.name for table in self.tables.values())[:10]) or "none"
@@ -296,8 +296,8 @@ class ClusterMap:
         return self.snapshots.get(partition, ())
 
     def covering(self, partition: PartitionId) -> SnapshotEntry | None:
-        """The newest known snapshot of the version that is live: the log must hold what follows it. One of another
-        version does not bring back what is read, and how the live one was made may be in the log alone.
+        """The newest known snapshot of the live version: the log must hold what follows it. A snapshot of another
+        version cannot restore the live one, whose making may be in the log alone.
         """
         live = self.table(partition.table).live_version
         return next((each for each in reversed(self.snapshots_of(partition)) if each.version == live), None)

@@ -97,7 +97,7 @@ class SetRetention:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """A task of a job that is about to begin; see `Task`."""
+    """A task of a job that is about to begin; the fold makes a `Task` of it."""
 
     action: str
     table: TableId
@@ -107,7 +107,7 @@ class TaskPlan:
 
     @property
     def partition_id(self) -> PartitionId:
-        """The partition that it is about."""
+        """The task's partition."""
         return partition_id(self.table, self.partition)
 
 
@@ -194,7 +194,7 @@ class ForgetSnapshots:
 
     @property
     def partition_id(self) -> PartitionId:
-        """The partition that they are of."""
+        """The partition whose snapshots they are."""
         return partition_id(self.table, self.partition)
 
 

@@ -33,11 +33,11 @@ class Task:
     arguments: Mapping[str, ArgumentValue] = field(default_factory=dict)
     state: TaskState = "waiting"
     note: str = ""
-    """What came of it: a result, or why it failed."""
+    """The task's result, or why it failed."""
 
     @property
     def partition_id(self) -> PartitionId:
-        """The partition that it is about."""
+        """The task's partition."""
         return partition_id(self.table, self.partition)
 
 
@@ -112,7 +112,7 @@ class Job:
     id: int
     kind: str
     subject: str
-    """What it is about, for people: `flights/3`, `node n2`."""
+    """The subject of the job, for people: `flights/3`, `node n2`."""
     state: JobState
     tasks: JobTasks
     started_ms: int

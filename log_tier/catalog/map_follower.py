@@ -1,7 +1,7 @@
 """One loop for all parts of a process that act on a change of the map.
 
     maps ──▶ loop ──▶ hosting          opens, fetches, lets go
-                  ├─▶ jobs             begins tasks, cancels what is not asked for any more
+                  ├─▶ jobs             begins tasks, cancels those that the map no longer has
                   ├─▶ membership       connects to the nodes of the map
                   └─▶ identity         stops a node whose id another one has taken over
 
@@ -10,10 +10,10 @@ the present map when it is registered, and with the newest one after each change
 
 - F1 A comparer sees the maps in their order. Maps that come while it is busy are seen as one: the newest.
 - F2 No comparer waits for another one. A coroutine runs in a task of its own, one at a time for each comparer.
-- F3 A comparer that raises is not called again, and its `failed` hears of it; the others go on. The same holds for all
-     of them when the map cannot be followed any more.
+- F3 A comparer that raises is not called again, and its `failed` is called with the error; the others go on. When the
+     map cannot be followed any more, this happens to all of them.
 
-The loop runs while there are comparers. `leave` ends what a comparer has under way.
+The loop runs while there are comparers. `leave` cancels a comparer's coroutine and waits for its end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MapFollower:
     async def follow(self, compare: Compare, *, name: str, failed: Failed = only_logged) -> Leave:
         """Compare with the present map, return when that is done, and compare with every newer one from then on.
 
-        `failed` is called with why that ended, if it ends by itself; `name` is for people. Raises what the first
+        If following ends by itself, `failed` is called with the error; `name` is for people. Raises what the first
         comparison raises.
         """
         comparer = _Comparer(compare, name, failed, self.map)

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 _PAUSE_FIRST_S: Final = 0.05
 _PAUSE_MAX_S: Final = 2.0
 
-# To read so much of a map costs as much as a key of a read; a table has some 200 bytes.
+# Reading 20 bytes of a map costs as much as one key of a read; a table has some 200 bytes.
 _ITEM_BYTES: Final = 20
 
 
@@ -59,7 +59,7 @@ async def fetch_view(target: str, *, timeout: float) -> ClusterView:
 
 
 class RemoteMaps:
-    """`Maps` from one of several servers, and from the next one when that is lost. `open()` makes one.
+    """`Maps` from one of several servers, and from the next one when the connection is lost. `open()` makes one.
 
     Invariant: the version never falls, also where the next server is behind the last one.
     """
@@ -72,7 +72,7 @@ class RemoteMaps:
 
     @classmethod
     async def open(cls, target: str, view: ClusterView, *others: str) -> RemoteMaps:
-        """Follow from a first view on; `target`, `others` and the nodes of the map are who can be asked."""
+        """Follow from a first view on. The maps come from `target`, `others` and the nodes of the map, in turn."""
         maps = cls([target, *others], view.map)
         maps._follower = run_forever(maps._follow(), name=f"follow map at {target}", failed=maps._feed.fail)
         return maps

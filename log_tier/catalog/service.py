@@ -22,13 +22,13 @@ __all__ = ["TABLE_ITEMS", "ClusterService", "ServerRole"]
 ServerRole = Literal["single", "node", "router"]
 
 TABLE_ITEMS: Final = 10
-"""To encode a table of the map costs as much as so many keys of a read."""
+"""Encoding a table of the map costs as much as this many keys of a read."""
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class ClusterService(cluster_pb2_grpc.ClusterServicer):
-    """Streams the map. `log_url`: how clients reach the log, empty where they shall not."""
+    """Streams the map. `log_url`: how clients reach the log; empty if they must not."""
 
     def __init__(self, maps: Maps, streams: OpenStreams, *, role: ServerRole, log_url: str = "") -> None:
         self._maps = maps
@@ -37,7 +37,7 @@ class ClusterService(cluster_pb2_grpc.ClusterServicer):
         self._log_url = log_url
         self._encoding = asyncio.Lock()
         self._newest: cluster_pb2.ClusterView | None = None
-        """What the followers were last sent. They share it: a map of thousands of tables is encoded once."""
+        """The view that the followers got last. All share it: a map of thousands of tables is encoded once."""
 
     async def Follow(self, request: cluster_pb2.FollowRequest, context: _Context) -> None:  # noqa: N802
         try:
@@ -54,7 +54,7 @@ class ClusterService(cluster_pb2_grpc.ClusterServicer):
             await abort(context, error)
 
     async def _view(self, cluster: ClusterMap) -> cluster_pb2.ClusterView:
-        """`cluster` as a message, or a newer map. 40 µs a table, in a thread where they are many."""
+        """`cluster` as a message, or a newer map. 40 µs a table; many tables are encoded in a thread."""
         async with self._encoding:
             if self._newest is not None and self._newest.version >= cluster.version:
                 return self._newest

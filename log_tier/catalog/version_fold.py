@@ -178,7 +178,7 @@ def ended_by_swap(table: TableEntry, number: int, keep: int) -> tuple[int, ...]:
 
 
 def check_not_needed(table: TableEntry, action: str) -> None:
-    """Raise where a version still reads the log from where it was built."""
+    """Raise `CommandRefused` if a version still needs the log from the offsets at which it was built."""
     waiting = next((each for each in table.versions if each.state in ("staging", "staged")), None)
     if waiting is not None:
         raise CommandRefused(
@@ -188,8 +188,8 @@ def check_not_needed(table: TableEntry, action: str) -> None:
 
 
 def lacking(table: TableEntry, version: VersionEntry) -> Iterator[tuple[Partition, list[str]]]:
-    """For each partition, if there are any: the nodes whose replica may be read, and who have not said that they are
-    level with the version.
+    """The nodes, by partition, whose replica may be read and is not yet level with the version. Partitions without
+    such a node are left out.
     """
     for number in map(Partition, range(table.partitions)):
         held = version.holders[number] if number < len(version.holders) else ()
@@ -217,7 +217,7 @@ def versions_job(cluster: ClusterMap, table: TableId) -> Job | None:
 
 
 def check_alone(cluster: ClusterMap, table: TableEntry) -> None:
-    """Raise where another job changes the versions of a table."""
+    """Raise `CommandRefused` if another job changes the versions of the table."""
     job = versions_job(cluster, table.id)
     if job is not None:
         raise CommandRefused(

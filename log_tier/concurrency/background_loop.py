@@ -1,15 +1,15 @@
 """The event loop of a process for all callers that block, in a thread of its own.
 
 There is one such loop (`background_loop()`), and it outlives every connection. gRPC passes the events of all channels
-of a process through one queue, and hands each to the loop of its channel: a loop that was closed while another goes on
-is missed there, once for every late event, and is never let go of. So loops of connections do not come and go, and a
-connection that is closed waits for the end of its calls. Where a program runs loops of its own next to this one
-(`asyncio.run` with `duramen.aio`), gRPC's complaint about an event that came after a loop's end is not reported: who
-asked is gone.
+of a process through one queue, and hands each to the loop of its channel. If that loop was closed, gRPC reports an
+error for every late event and keeps the loop for ever. So a connection has no loop of its own, and `close` waits for
+the end of the connection's calls. A program may run loops of its own next to this one (`asyncio.run` with
+`duramen.aio`); gRPC's error about an event that came after such a loop's end is not reported, because its caller has
+ended too.
 
-It starts with the first caller and halts when the interpreter ends, before modules are taken down: what is under way
-then stays as it is, like a daemon thread, and says nothing. A forked process has no copy of it: there the first caller
-starts another one.
+The loop starts with the first caller and halts when the interpreter ends, before Python unloads modules. Tasks under
+way then stay as they are, like a daemon thread, and log nothing. A forked process has no copy of the loop: its first
+caller starts another one.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["BackgroundLoop", "background_loop", "report_unless_late"]
 
 T = TypeVar("T")
 
-# As it stands in an error's message: what passes gRPC's events to the loops of their channels.
+# The function of gRPC that passes events to the loops of their channels, as an error's message names it.
 _EVENTS: Final = "PollerCompletionQueue._handle_events"
 
-# A loop whose turn does not come to its end must not keep the process from its own.
+# A turn of the loop that hangs must not keep the process from its exit.
 _HALT_S: Final = 2.0
 
 

@@ -12,7 +12,7 @@ The n-th pause is drawn evenly from 0 to `first_s` * 2^n, at most `max_s`. Calle
 time so come back spread out over the whole pause, and not in step (Marc Brooker, *Exponential Backoff And Jitter*, AWS
 Architecture Blog, 2015: full jitter needs the fewest calls).
 
-What a pause is drawn from is handed in. Time is the event loop's, which a simulation replaces as a whole.
+The caller may hand in its source of randomness. Time is the event loop's, which a simulation replaces as a whole.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Backoff:
         """`deadline_s`: on the event loop's clock; no try begins at it or later. `chance`: draws evenly from [0, 1)."""
         assert 0 <= first_s <= max_s, f"pauses from {first_s} s to {max_s} s"
         self.max_s = max_s
-        """May be changed between two pauses: what is only away is asked again sooner than what is broken."""
+        """The caller may change it between two pauses, to try an absent server sooner than a broken one."""
         self._first_s = self._limit_s = first_s
         self._deadline_s = deadline_s
         self._chance = chance

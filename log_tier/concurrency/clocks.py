@@ -38,7 +38,7 @@ class SystemClock:
     monotonic_s = staticmethod(time.monotonic)
     """Seconds that only grow, from an arbitrary start."""
     busy_s = staticmethod(time.thread_time)
-    """Seconds of a processor. Some 300 ns: the kernel is asked."""
+    """Seconds of a processor. Some 300 ns: a system call."""
 
     @staticmethod
     def wall_ms() -> int:

@@ -1,4 +1,4 @@
-"""What a process needs only where somebody asks for it: opened at the first call, shared by all callers."""
+"""A resource that a process opens at the first call that needs it, and that all callers share."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ T = TypeVar("T", bound=_Closeable)
 
 
 class OnDemand(Generic[T]):
-    """Call it for the one that is open. An opening that fails is tried again by the next call. `close()` ends it."""
+    """Calling it returns the open resource. If opening fails, the next call tries again. `close()` ends it."""
 
     def __init__(self, opened: Callable[[], Awaitable[T]]) -> None:
         self._open = opened
         self._lock = asyncio.Lock()
-        """Held while it is opened and closed: callers that come together share one opening."""
+        """Held while the resource is opened and closed: concurrent callers share one opening."""
         self._opened: T | None = None
         self._closed = False
 
     async def __call__(self) -> T:
-        """The one that is open. Raises `ShuttingDown` after `close`, and what opening raises."""
+        """The open resource. Raises `ShuttingDown` after `close`, and what opening raises."""
         async with self._lock:
             if self._closed:
                 raise ShuttingDown("the server is stopping; ask another one")

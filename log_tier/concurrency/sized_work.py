@@ -76,8 +76,8 @@ class Turn:
 async def gather_some(items: Sequence[I], call: Callable[[I], Awaitable[T]]) -> list[T]:
     """`asyncio.gather` of `call` on each item, of which `CALLS_AT_ONCE_MAX` are under way at a time, begun in order.
 
-    What the first call raises that fails is raised, and the others end. A call that waits for long keeps its place from
-    later ones: give each what is left of one deadline, and not a timeout of its own.
+    Raises the error of the first call that fails, and ends the others. A call that waits for long keeps later ones
+    from beginning: give each call what is left of one deadline, and not a timeout of its own.
     """
     if len(items) == 1:
         return [await call(items[0])]  # a lone call pays for no task
@@ -101,8 +101,8 @@ async def gather_some(items: Sequence[I], call: Callable[[I], Awaitable[T]]) -> 
 async def gather_all(items: Sequence[I], call: Callable[[I], Coroutine[Any, Any, T]]) -> list[T]:
     """`asyncio.gather` of `call` on each item. All are under way together; `CALLS_AT_ONCE_MAX` begin in each turn.
 
-    For calls that share what they wait for, a commit for instance. As with `asyncio.gather`, what the first call raises
-    that fails is raised, and the others go on.
+    For calls that share what they wait for, a commit for instance. As `asyncio.gather`, it raises the error of the
+    first call that fails, and the others go on.
     """
     tasks: list[asyncio.Task[T]] = []
     try:

@@ -37,7 +37,7 @@ async def to_the_end(work: Awaitable[T], *, undo: Callable[[T], Awaitable[object
     """Wait for `work` and return what it returns, or raise what it raises. A caller that is cancelled, however often,
     does not stop it: it gets its `CancelledError` when the work has ended.
 
-    What a cancelled caller does not get is not lost: an error is logged, and a result is handed to `undo`.
+    If the caller was cancelled, the work's error is logged, and its result is handed to `undo`.
     """
     running = asyncio.ensure_future(work)
     try:
@@ -59,7 +59,7 @@ async def to_the_end(work: Awaitable[T], *, undo: Callable[[T], Awaitable[object
 
 async def going_on(work: Awaitable[T]) -> T:
     """Wait for `work` and return what it returns, or raise what it raises. A caller that is cancelled leaves at once;
-    the work goes on, and an error that it then ends with is dropped: what must be known of it, the work itself notes.
+    the work goes on. If it then fails, its error is dropped: the work itself must record every failure that matters.
     """
     running = asyncio.ensure_future(work)
     try:

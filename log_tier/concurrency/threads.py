@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Progress = Callable[[str, int, int], None]
-"""Hears how far some work is: phase, done, total; bytes, where the work has any. Called in the event loop's thread or
-in another."""
+"""Called with the progress of some work: phase, done, total (in bytes where the work counts bytes). The call may come
+in the event loop's thread or in another."""
 
 
 class Stopped(Exception):
@@ -28,7 +28,7 @@ class Stopped(Exception):
 
 
 class Stop:
-    """What the work looks at between two steps."""
+    """A request to stop, which the work checks between two steps."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -38,7 +38,7 @@ class Stop:
         self._event.set()
 
     def check(self) -> None:
-        """Raise `Stopped` where that was asked."""
+        """Raise `Stopped` after `set`."""
         if self._event.is_set():
             raise Stopped
 

@@ -12,7 +12,7 @@ were under way get `WriteUnknown`, later ones `LogStopped`.
   a quick disk a caller that has gathered everything (`commit/committer.py`).
 - Segments of a partition tile its offsets: each one's `end` is the next one's `base`. Only the newest is written to.
 - What readers may see moves in one place, `PartitionLog._publish`, after the sync.
-- Nothing is believed because an index says so: an entry is used only where the batch at its position agrees.
+- A sparse index is never trusted: an entry is used only if the batch at its position agrees.
 - Open files are bounded: the most recently written segments stay open, the others are opened for a commit. A process
   that is out of descriptors refuses the call before anything is written (`Overloaded`), and the log goes on.
 - Files come and go by rename, and the checkpoint records a removal before it happens; so recovery notices a missing
@@ -32,8 +32,8 @@ commit.
 keeps the log closed, where acknowledged frames cannot be read), and `open_partition` looks at each partition: which
 files should be there, where the newest ends (`segment_end`), and whether that is what journal and checkpoint prove. It
 reads one index and some 64 KiB per segment, so ten million records open in milliseconds; the rest is checked when it is
-read. After a clean close of many partitions a summary takes its place, and each is looked at when it is first used
-(`log_summary`).
+read. After a clean close of many partitions a summary replaces these looks, and the log checks each partition at its
+first use (`log_summary`).
 
 **What it deliberately does not do.** It never looks at keys or values, except in `compaction`, which is called and not
 scheduled here. It does not replicate: with one copy, damage to the last commit before a crash looks like a tear. It

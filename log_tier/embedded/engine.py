@@ -49,7 +49,7 @@ __all__ = ["EmbeddedLog"]
 # and more would only take turns at the interpreter's lock.
 _READ_THREADS: Final = 2
 
-# To check a batch costs as much as two of the items of `sized_work.py`, or as two records of a reply.
+# Checking a batch costs as much as two of the items of `sized_work.py`, or as two records of a reply.
 _CHECK_ITEMS: Final = 2
 
 _T = TypeVar("_T")
@@ -247,14 +247,14 @@ class EmbeddedLog:
         return await self._keep(work)
 
     async def adopt_topic(self, name: str) -> Topic:
-        """Not here: whatever is in this folder, this log has made."""
+        """Raises `InvalidRequest`: an embedded log holds only topics that it made itself."""
         raise InvalidRequest(
             f"topic {name!r} cannot be adopted: an embedded log has no topics of others, a Kafka log has "
             "(`--log kafka://…`); without it, create a table of its own"
         )
 
     async def delete_topic(self, topic: TableId) -> None:
-        """Delete a topic; who reads or writes it gets `TableNotFound` from now on. Where the disk refuses, it stays."""
+        """Delete a topic; its readers and writers get `TableNotFound`. If the disk refuses, the topic stays."""
 
         def work() -> None:
             opened = self._topic(topic)
@@ -318,8 +318,8 @@ class EmbeddedLog:
     ) -> Awaitable[list[Appended | DuramenError]]:
         """Append batches of several partitions: one write each, and one sync for all where they are small.
 
-        Where they are `gathered`, the disk is quick and nothing else is being written, the commit is made here, and the
-        future is done.
+        If they are `gathered`, the disk is quick and nothing else is being written, the call commits in its own thread
+        and returns a future that is done.
         """
         if _CHECK_ITEMS * len(parts) > AT_ONCE_ITEMS_MAX:
             return self._append_large(parts, gathered)
@@ -372,7 +372,7 @@ class EmbeddedLog:
         return self.bounds_now(partition)
 
     def bounds_now(self, partition: PartitionId) -> Bounds:
-        """The same, at once: see `LocalLog`."""
+        """As `bounds`, without a coroutine: what a `LocalLog` offers."""
         return self._partition(partition).bounds()
 
     async def all_bounds(self, topic: TableId) -> list[Bounds]:
@@ -385,7 +385,7 @@ class EmbeddedLog:
         return await self._keep(lambda: trim_partition(log, before, in_writer=self._in_writer))
 
     async def retain(self, partition: PartitionId, retention: Retention, *, below: Offset) -> Offset:
-        """Removes whole segments; the newest one stays. Two syncs where it removes any. By this log's own clock."""
+        """Removes whole segments; the newest one stays. Two syncs where it removes any. Ages are by the log's clock."""
         log = self._partition(partition)
         check_retention(retention)
         return await self._keep(
@@ -393,7 +393,7 @@ class EmbeddedLog:
         )
 
     async def compact(self, partition: PartitionId, below: Offset) -> int:
-        """Drop void records from sealed segments; see `log_tier.embedded.upkeep.compaction`. Rewrites what changes."""
+        """Drop void records from sealed segments; as `log_tier.embedded.upkeep.compaction` decides. Rewrites them."""
         log = self._partition(partition)
         return await self._keep(
             lambda: compact_partition(log, below, now_ms=self._clock(), tombstone_ms=self._settings.tombstone_ms)

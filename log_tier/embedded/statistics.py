@@ -17,12 +17,12 @@ class EngineStatistics:
     appends: int
     """Batches that were acknowledged."""
     commits: int
-    """Rounds of the writer thread: appends over commits is how well they were grouped."""
+    """Commits, in the writer thread or in a caller's: appends over commits is how well appends were grouped."""
     syncs: int
-    """Partitions written, summed over commits; each cost one sync, or a few where its file grew."""
+    """Syncs that made commits stable: of a segment, or of the journal. Syncs of files that grow are not counted."""
     bytes: int
     """Bytes of acknowledged batches."""
     tail_bytes: int
-    """What the newest batches in memory take."""
+    """Bytes of memory that the newest batches take."""
     recovery: RecoveryReport
     """What opening found."""

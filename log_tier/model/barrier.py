@@ -52,7 +52,7 @@ class LiveVersion(NamedTuple):
     job: int = -1
 
     def after(self, barrier: Barrier, offset: Offset) -> LiveVersion | None:
-        """What a barrier at `offset` makes of it; None where it comes too late to take effect."""
+        """The live version after a barrier at `offset`; None where the barrier comes too late to take effect."""
         return LiveVersion(barrier.version, offset, barrier.job) if barrier.job > self.job else None
 
 

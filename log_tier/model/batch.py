@@ -102,9 +102,9 @@ class Columns:
     keys: Sequence[bytes]
     values: Sequence[bytes]
     attributes: Sequence[int] | None = None
-    """The 16-bit attribute of each record (`log_tier.model.record`); None: all are plain puts."""
+    """Operation, condition, expiry and group of each record in 16 bits; None: all are plain puts."""
     versions: Sequence[int] | None = None
-    """What the VERSION conditions ask for; other records' entries mean nothing."""
+    """The versions that VERSION conditions require; other records' entries mean nothing."""
     expiries: Sequence[int] | None = None
     """Milliseconds, after the record's timestamp (TTL) or since 1970 (AT)."""
     deltas: Sequence[int] | None = None
@@ -363,7 +363,7 @@ def _optional_columns(
 def decode_batch(batch: bytes, place: Place | None = None) -> Batch:
     """Decode a stored batch after checking both checksums. About 60 ns a record. Raises as `check_batch` does.
 
-    `place` says whose it should be; without it the stamp cannot be checked.
+    `place`: of the partition to which the batch should belong; without it the stamp cannot be checked.
     """
     header = check_stored(batch, place)
     body = _body(batch, header)

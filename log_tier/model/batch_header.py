@@ -71,14 +71,14 @@ _crc = google_crc32c.value
 _crc_extend = google_crc32c.extend
 
 Place = NewType("Place", int)
-"""Whose a stored batch is: the checksum of its table id and partition. A stamp's checksum goes on from it, so that it
-costs nothing to prove it with every batch."""
+"""The partition of a stored batch, as the checksum of table id and partition. A stamp's checksum goes on from it, so
+checking the partition of every batch costs nothing."""
 
 NOWHERE: Final = Place(0)
 """The place of a batch that belongs to no table and never comes into a log."""
 
 
-# A process has as many partitions as it has open files, and a node some thousands.
+# A node has some thousands of partitions.
 @lru_cache(maxsize=65_536)
 def place_of(partition: PartitionId) -> Place:
     """The place of a partition's batches. Two partitions of one table never have the same."""
@@ -191,7 +191,7 @@ def check_body(batch: bytes, header: BatchHeader) -> None:
 def check_stored_at(data: bytes, at: int, place: Place | None = None) -> BatchHeader:
     """Check both checksums of the stored batch that begins at `at`, copying it once. Raises as `check_batch` does.
 
-    Without `place`, for who does not know whose the batch is, the stamp of a batch of version 2 cannot be checked.
+    Without `place`, for a caller that does not know the partition, the stamp of a batch of version 2 is not checked.
     """
     header = read_header(data, at)
     end = at + header.length

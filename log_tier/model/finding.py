@@ -1,4 +1,4 @@
-"""What a verification says of one file."""
+"""The finding of a verification about one file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["FileFinding"]
 
 
 class FileFinding(NamedTuple):
-    """What is wrong with a file, and what to do about it."""
+    """A fault of a file, or a note about it, and what to do."""
 
     file: Path
     message: str
@@ -25,7 +25,7 @@ class FileFinding(NamedTuple):
 
     @classmethod
     def of(cls, error: DuramenError, file: Path) -> Self:
-        """The finding that an error is. `file`: where the error does not name one."""
+        """The finding for an error. `file`: the file, if the error names none."""
         named = error.fields.get("file")
         position, offset = error.fields.get("position"), error.fields.get("offset")
         return cls(

@@ -65,10 +65,10 @@ FIRST: Final = Offset(0)
 NOTHING: Final = Offset(-1)
 
 ANYTHING: Final = Offset(-2)
-"""What a read names that takes whatever an index has, as at level `eventual`; `NOTHING` is what a new session names."""
+"""The offset of a read that takes an index as it is (level `eventual`). A new session reads with `NOTHING`."""
 
-# A partition costs two open files, an LMDB environment and a follower: past a thousand on one table the cost is real
-# and the gain is not. Redis Cluster and Venice live with fewer.
+# A partition costs two files, an LMDB environment and a follower: past a thousand in one table the cost is real and the
+# gain is not. Redis Cluster and Venice live with fewer.
 PARTITIONS_MAX: Final = 1024
 
 # Beyond this many copies of the same data, the caller has mistaken one number for another.
@@ -139,7 +139,7 @@ def table_id_from_bytes(raw: bytes) -> TableId:
 
 @lru_cache(maxsize=_PARTITION_IDS_KEPT)
 def partition_id(table: TableId, partition: int) -> PartitionId:
-    """The identity of a partition: the same object at each call, as long as it is among those last asked for."""
+    """The identity of a partition: the same object at each call, as long as the cache holds it."""
     return PartitionId(table, Partition(partition))
 
 

@@ -73,7 +73,7 @@ class ReadChunk(NamedTuple):
     latest: Offset
     """The partition's latest offset when the chunk was read: how far behind the reader is."""
     resumed: bool = False
-    """The connection to the log was lost before it: what answers now may be a log that was put back from a copy."""
+    """The connection to the log was lost before this chunk: the log may have been put back from a copy since."""
 
 
 @runtime_checkable

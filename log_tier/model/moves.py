@@ -19,11 +19,11 @@ class Moves:
         self._moved: set[PartitionId] = set()
 
     def note(self, partition: PartitionId) -> None:
-        """It has moved. Some 0.1 µs."""
+        """Note that `partition` has moved. Some 0.1 µs."""
         self._moved.add(partition)
 
     def take(self) -> list[PartitionId]:
-        """What was noted since the last call. O(noted)."""
+        """The partitions that were noted since the last call, in no order. O(noted)."""
         taken: list[PartitionId] = []
         # One by one: each step is atomic, and what is noted meanwhile is taken now or the next time.
         while self._moved:
@@ -45,11 +45,11 @@ class MoveFeed:
             moves.note(partition)
 
     def follow(self) -> Moves:
-        """What moves from now on."""
+        """A new follower: it holds the partitions that move from now on."""
         moves = Moves()
         self._followers = (*self._followers, moves)
         return moves
 
     def leave(self, moves: Moves) -> None:
-        """Note nothing more in it. Idempotent."""
+        """End a follower: `moves` gets nothing more. Idempotent."""
         self._followers = tuple(each for each in self._followers if each is not moves)

@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SealedKind:
-    """One kind of file, and what is said about one that is not as it should be."""
+    """One kind of file, and the errors for a file that is not as it should be."""
 
     format: str
-    """Its name, in the field of that name."""
+    """The kind's name, in the file's field `format`."""
     version: int
     """The newest that this process reads, and the one that it writes."""
     bytes_max: int
@@ -74,7 +74,7 @@ class SealedKind:
         return document
 
     def read(self, data: bytes, where: str, made: Callable[[dict[str, Any]], T], text: Callable[[T], bytes]) -> T:
-        """What `made` makes of the fields, where `text` of it is `data` again. Raises as `parse` does.
+        """The value that `made` builds of the fields. `text` must write it as `data` again. Raises as `parse` does.
 
         `made` raises `KeyError`, `TypeError`, `ValueError` or `InvalidRequest` for fields that do not fit.
         """

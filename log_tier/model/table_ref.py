@@ -20,7 +20,7 @@ class TableRef:
     partitions: int
     partitioner: Partitioner = "slot"
     over: str = ""
-    """The topic of others that it lies over; empty where the topic is its own."""
+    """The name of the adopted topic; empty where the table has a topic of its own."""
     partition_of: Callable[[bytes], Partition] = field(init=False, repr=False, compare=False)
     """The partition of a key. A function of this table's own, because every call on a key begins with it."""
 

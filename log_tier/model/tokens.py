@@ -77,7 +77,7 @@ class Token:
         return cls({table_id: {partition: offset}})
 
     def offsets(self, table_id: TableId, *, table_name: str = "") -> Mapping[Partition, Offset]:
-        """What the token asks of one table.
+        """The offsets that a read of one table must have seen, by partition.
 
         Raises `InvalidToken` where it is about other tables only (a dropped table's, or a mix-up).
         """

@@ -9,8 +9,8 @@ knows gRPC's status codes. The other endpoints of the database use both. `log_ti
 its failures mean; `log_tier/rpc/open_streams.py` ends open streams when a server stops.
 
 What the client promises beyond the service: an append whose reply was lost raises `WriteUnknown` and is not repeated
-here; who wants to repeat it does so with the same bytes, whose producer id and sequence make the second copy void. A
-read that loses its connection goes on from where it was, within its patience.
+here. A caller may repeat it with the same bytes, whose producer id and sequence make the second copy void. A following
+read that loses its connection goes on from where it was, for as long as its reader waits.
 
 What is not here: batching of appends (the engine's group commit does that, for all connections together), and
 authentication.

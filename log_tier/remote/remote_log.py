@@ -231,7 +231,7 @@ def _appended(message: log_pb2.AppendReply, span: int) -> Appended:
 
 
 def _check_partition(partition: PartitionId) -> None:
-    """A number that no message can carry is no partition of any topic."""
+    """Raise `TableNotFound` for a partition number that no message can carry."""
     if not 0 <= partition.partition < 1 << 32:
         raise TableNotFound(f"topic {partition.table} has no partition {partition.partition}: they are numbered from 0")
 

@@ -99,7 +99,7 @@ class Committer:
 
     def submit(self, batches: Sequence[_Batch], *, gathered: bool = False) -> asyncio.Future[_Results]:
         """Queue checked batches of the running loop; they share a commit. With `gathered` the commit may be made here,
-        and the future is done. Its result is what became of each; it raises nothing.
+        and the future is done. Its result has one outcome for each batch; it raises nothing.
 
         Raises `Overloaded`, `LogStopped`, `ShuttingDown`; then none of them is queued.
         """
@@ -362,7 +362,7 @@ def _unknown(stopped: LogStopped) -> WriteUnknown:
 
 
 async def with_refused(appended: asyncio.Future[_Results], refused: Mapping[int, DuramenError]) -> _Results:
-    """What became of all parts, of which those in these places never came to a commit."""
+    """The outcomes of all parts, in their order. `refused`: the parts, by place, that never came to a commit."""
     others = iter(await appended)
     return [refused.get(place) or next(others) for place in range(len(refused) + len(appended.result()))]
 

@@ -64,7 +64,7 @@ class PartitionSummary(NamedTuple):
 
     @classmethod
     def of(cls, log: PartitionLog) -> Self | None:
-        """Of a partition that is closed; None if it has to be opened by a look at its files."""
+        """The summary of a closed partition; None if the next open has to look at its files."""
         segments = log.segments
         if log.damage is not None or len(segments) > _SEGMENTS_MAX:
             return None
@@ -86,7 +86,7 @@ class PartitionSummary(NamedTuple):
 
     @property
     def end(self) -> Offset:
-        """The offset after its last one."""
+        """The offset after the partition's last one."""
         return Offset(self.segments[-1][1] if self.segments else 0)
 
 
@@ -95,7 +95,7 @@ class TopicSummary(NamedTuple):
 
     topic: Topic
     file: FileIdentity | None
-    """Of its own file."""
+    """Identity of the topic's own file."""
     partitions: tuple[PartitionSummary | None, ...]
 
     def unchanged(self, disk: Disk, topics: Path) -> set[PartitionId] | None:
@@ -128,7 +128,7 @@ class LogSummary(NamedTuple):
     """A log after a clean close."""
 
     generation: int = NOTHING
-    """Of its journal."""
+    """The generation of the journal at the close."""
     topics: Mapping[TableId, TopicSummary] = {}
 
     @classmethod
@@ -170,7 +170,7 @@ class LogSummary(NamedTuple):
             raise LogDamaged(f"{path} cannot be read ({error!r}): it is not used", file=str(path)) from error
 
     def write(self, disk: Disk, folder: Path, log_id: TableId) -> None:
-        """Write it; where the disk refuses, there is none. Two syncs."""
+        """Write the summary. If the disk refuses, a warning is logged and the log has no summary. Two syncs."""
         topics = [_row(topic) for topic in self.topics.values()]
         data = _SEALED.write({"log": log_id, "generation": self.generation, "topics": topics})
         path = folder / names.SUMMARY

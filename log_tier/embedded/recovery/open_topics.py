@@ -51,9 +51,9 @@ class TopicOpener:
         self._summary = LogSummary()
         """What the last clean close left."""
         self._same: set[PartitionId] = set()
-        """The partitions whose files are as it left them."""
+        """The partitions whose files are as the last clean close left them."""
         self._same_topics: set[TableId] = set()
-        """The topics whose own file is."""
+        """The topics whose own file is as the last clean close left it."""
         self.report = RecoveryReport()
         """What opening found."""
 
@@ -149,7 +149,7 @@ class TopicOpener:
         )
 
     def _look(self, folder: Path, end: Offset) -> PartitionState:
-        """Look at the files of a partition at rest. What is wrong is reported and logged: nobody waits for it."""
+        """Look at the files of a partition at rest. Findings are logged and added to the report, as no caller waits."""
         found = RecoveryReport()
         state = look_at_partition(folder, self._disk, self._settings, report=found, proved_end=end)
         for damage in found.damages:

@@ -23,4 +23,4 @@ class LogResources(NamedTuple):
     files: OpenFiles
     """Which partitions have their newest segment open."""
     moves: MoveFeed
-    """Which partitions have moved."""
+    """Which partitions have new records, or a new state."""

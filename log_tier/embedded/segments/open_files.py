@@ -33,7 +33,7 @@ class OpenFiles:
         self.files_max = files_max
         self._open: OrderedDict[Releasable, None] = OrderedDict()
         self.newest: Releasable | None = None
-        """Who called `used` last, if its file is open: it need not say so again."""
+        """The last caller of `used`, if its file is open; it need not call again."""
 
     def __len__(self) -> int:
         return len(self._open)

@@ -63,7 +63,7 @@ class PartitionLog:
         self.damage = state.damage
         self.lost = state.lost
         self._look = look
-        """Looks at the files; None: that was done."""
+        """Looks at the files at the first use; None once that has happened."""
         self._waking = threading.Lock()
         """Held while the files are looked at."""
         self.refusal: DuramenError | None = None
@@ -76,7 +76,7 @@ class PartitionLog:
         self.files = files
         """The open files of all partitions of this log."""
         self._file = GrowingFile(disk, folder, files, segment_bytes=settings.segment_bytes, capacity=state.capacity)
-        """The newest segment's."""
+        """The newest segment's file."""
         self._indexed = state.indexed_bytes
         """Position of the newest index entry."""
         self.index_writer = SparseIndexWriter(disk)
@@ -250,7 +250,7 @@ class PartitionLog:
                 self.waiters.remove(waiter)
 
     def refuse(self, refusal: DuramenError) -> list[CommitWaiter]:
-        """From now on everyone gets this error; returns whom to wake."""
+        """Refuse all later calls with this error; return the waiters that the caller must wake."""
         with self.lock:
             self.refusal = self.refusal or refusal
             self._moves.note(self.id)
@@ -363,12 +363,12 @@ class PartitionLog:
         return self._file.is_open
 
     def keep_file(self) -> None:
-        """Before the log is closed: no other partition closes this one's file from now on, for want of a descriptor."""
+        """Before the log closes: other partitions that lack a descriptor may not close this one's file any more."""
         self._file.is_in_commit = True
 
     def finish(self) -> Path | None:
-        """A clean end: no space stays reserved, and a checkpoint says where the newest file ends. Returns the file that
-        is wholly on stable storage for that; None where nothing was written to it since it last was.
+        """A clean end: no space stays reserved, and a checkpoint says where the newest file ends. Returns the path of
+        the newest file if this call synced it, and None if it had been synced before.
 
         Different partitions may be finished in different threads.
         """

@@ -22,7 +22,7 @@ class PartitionState:
     """What makes the partition refuse appends, if something does."""
     lost: int = 0
     """How many offsets behind the last one that can be read are known to have been on stable storage, at least; 0: the
-    damage does not lie there. A reader meets it there."""
+    damage does not lie there. With damage there, a reader gets it as its error at that offset."""
     capacity: int = 0
     """How much of the newest segment's file is preallocated; 0: nothing."""
 

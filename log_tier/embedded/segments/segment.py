@@ -35,11 +35,11 @@ class Run(NamedTuple):
     data: bytes
     batches: list[PlacedBatch]
     damage: LogDamaged | None
-    """What is wrong right behind them, if something is."""
+    """The damage right behind the batches, if there is any."""
 
 
 def damaged(path: Path, position: int, offset: int, why: str) -> LogDamaged:
-    """The error that names the exact place."""
+    """The error for damage at one byte of a segment, where one offset should be."""
     return LogDamaged(
         f"{path} is damaged at byte {position}, where offset {offset} should be: {why}. "
         "Nothing was cut; restore this file from a replica or a backup, or serve from a snapshot",
@@ -95,7 +95,7 @@ class Segment:
 
     folder: Path
     base: Offset
-    """The first offset that it may hold: its name."""
+    """The first offset that the segment may hold; the file's name."""
     end: Offset
     """The offset after its last one. Invariant: equals the next segment's `base`."""
     bytes: int
@@ -105,7 +105,7 @@ class Segment:
     index: SparseIndex | None = None
     """None until it is first needed."""
     path: Path = field(init=False)
-    """Its file."""
+    """The segment's file."""
 
     def __post_init__(self) -> None:
         self.path = self.folder / names.segment_name(self.base)

@@ -65,7 +65,7 @@ class SparseIndex:
 
     @classmethod
     def decode(cls, data: bytes, base: Offset) -> SparseIndex:
-        """What can be read of a file: nothing where it is another's, and the entries before the first bad one."""
+        """The entries of a file before the first bad one; none where the file is another segment's."""
         index = cls()
         if len(data) < INDEX_HEADER_BYTES or _HEADER.unpack_from(data) != (_MAGIC, _VERSION, base):
             return index

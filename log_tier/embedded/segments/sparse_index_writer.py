@@ -28,7 +28,7 @@ class SparseIndexWriter:
         """Entries of the newest segment that are not in its file yet."""
 
     def add(self, segment: Segment, entries: list[tuple[int, int]]) -> None:
-        """The newest segment's index has these entries more: append them to its file, once they make a run."""
+        """Take new entries of the newest segment, and append them to its index file once they make a run."""
         self._unwritten += entries
         if len(self._unwritten) >= _INDEX_RUN:
             written, self._unwritten = self._unwritten, []

@@ -25,4 +25,4 @@ class Staged:
     placed: list[tuple[int, int, bytes]] = field(default_factory=list)
     """Base offset, the offset after it, bytes: for the tail cache."""
     entries: list[tuple[int, int]] = field(default_factory=list)
-    """For the sparse index."""
+    """Entries for the sparse index: offset, position."""

@@ -24,7 +24,7 @@ _START: Final = Offset(0)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One partition's entry in the checkpoint."""
+    """The content of one partition's `checkpoint.json`."""
 
     earliest: Offset = _START
     """Everything below it was trimmed on purpose; older files that are still there are removed at open."""
@@ -39,13 +39,13 @@ class Checkpoint:
     a shorter file lost its end, also where it ends with a whole batch."""
 
     def write(self, disk: Disk, path: Path) -> None:
-        """Write it, with whose it is: what the partition's folder is named. Two syncs."""
+        """Write the checkpoint, with the topic id and partition that its folder names. Two syncs."""
         write_document(disk, path, _KIND, {"of": _owner(path), **asdict(self)})
 
     @classmethod
     def read(cls, disk: Disk, path: Path) -> Checkpoint:
-        """Read it; where there is none, nothing is known. Raises as `read_document` does, and `LogDamaged` for another
-        partition's: what that one has trimmed was not trimmed here.
+        """Read a checkpoint; without a file, an empty one. Raises as `read_document` does, and `LogDamaged` for another
+        partition's checkpoint: what that partition trimmed was not trimmed here.
         """
         try:
             fields = read_document(disk, path, _KIND)

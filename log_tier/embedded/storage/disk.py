@@ -2,7 +2,7 @@
 
 A narrow seam, after LevelDB's `Env`: tests put a disk behind it that fails a sync, is full, or forgets what was not
 synced (`tests/kit/log/memory_disk.py`). Errors are `OSError`s, as the kernel gives them, and each of them names its
-file; a failed sync is a `SyncFailed`. The caller turns them into Duramen's own (`data_folder.refusal_of`), because only
+file; a failed sync is a `SyncFailed`. The caller turns them into Duramen's own (`refusal.refusal_of`), because only
 the caller knows what was lost.
 """
 
@@ -66,8 +66,8 @@ class named:  # noqa: N801  (a context, read as a word)
 
 
 class FileIdentity(NamedTuple):
-    """A file that was not replaced, written or resized has the same one. A program can set back `modified_ns`, and not
-    `changed_ns`. Of a folder: nothing was made, removed or renamed in it.
+    """Equal identities mean that a file was not replaced, written or resized, and that nothing in a folder was made,
+    removed or renamed. A program can set back `modified_ns`, and not `changed_ns`.
     """
 
     inode: int
@@ -128,11 +128,11 @@ class Disk(Protocol):
         ...
 
     def identities(self, folder: Path, names: Sequence[str]) -> Sequence[FileIdentity | None]:
-        """What identifies files and folders below `folder` as they are now; None for what is not there."""
+        """The present identities of files and folders below `folder`, in order; None for a missing one."""
         ...
 
     def make_folder(self, folder: Path) -> None:
-        """Make a folder and what is missing above it; one that is there already is fine."""
+        """Make a folder and its missing parents; does nothing if the folder exists."""
         ...
 
     def remove_folder(self, folder: Path) -> None:
@@ -276,8 +276,8 @@ class LocalDisk:
 
 
 def hold_lock(path: Path) -> Callable[[], None]:
-    """Keep the owner of `path` away without changing anything, also on a file system that is read-only. Return what
-    lets go of it; a lock that is not there holds nothing. Raises `FolderInUse`.
+    """Lock the file `path` without changing it, also on a read-only file system; return what releases the lock. A
+    missing file is not locked, and not made. Raises `FolderInUse`.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

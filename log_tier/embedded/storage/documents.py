@@ -44,12 +44,12 @@ def _sealed(kind: str) -> SealedKind:
 
 
 def write_document(disk: Disk, path: Path, kind: str, fields: Mapping[str, Field]) -> None:
-    """Write atomically and durably. Two syncs."""
+    """Write a document, whole or not at all. Two syncs. Raises `OSError`."""
     replace_file(disk, path, _sealed(kind).write(fields), part=path.with_name(path.name + names.PART))
 
 
 def read_document(disk: Disk, path: Path, kind: str) -> dict[str, Field]:
-    """Read it back.
+    """Read a document's fields.
 
     Raises `ForeignFolder` for a file that is something else, `UnknownFormat` for a newer version, `LogDamaged` where
     the checksum does not hold, and `FileNotFoundError`.

@@ -100,12 +100,12 @@ def topic_name(name: str) -> TableId | None:
 
 
 def new_topic(topics: Path, topic: TableId) -> Path:
-    """Where a topic is built before it appears."""
+    """The folder in which a topic is built before it appears."""
     return topics / f"new-{topic}"
 
 
 def gone_topic(topics: Path, topic: TableId) -> Path:
-    """Where a topic is put before its files are removed."""
+    """The folder to which a deleted topic is renamed before its files are removed."""
     return topics / f"gone-{topic}"
 
 

@@ -1,4 +1,4 @@
-"""From what the disk says to a typed error: which file, what was not carried out, and what to do."""
+"""From an `OSError` of the disk to a typed error: which file, what was not carried out, and what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 def refusal_of(error: OSError, folder: Path) -> DuramenError:
-    """The typed error for what the disk says: it names the file, what cannot be done any more, and what to do."""
+    """The typed error for an `OSError`: it names the file, what cannot be done any more, and what to do."""
     if error.errno in OUT_OF_DESCRIPTORS:
         return out_of_descriptors(f"{error.filename or folder} cannot be opened", error)
     file, why = str(error.filename or folder), error.strerror or str(error)

@@ -32,7 +32,7 @@ ClockMs = Callable[[], int]
 """Milliseconds since 1970. May jump; a partition's log time never falls all the same."""
 
 Entropy = Callable[[int], bytes]
-"""So many random bytes."""
+"""Draws the given number of random bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class EngineSettings:
     """A commit that takes no longer is quick; while all are, a caller may make one in its own thread. Half a
     millisecond is what an event loop spends on some dozens of requests anyway. 0: no commit is quick."""
     random_bytes: Entropy = os.urandom
-    """Where topic ids come from."""
+    """Draws topic ids."""
     workers: Workers = THREADS
-    """Where the writer's thread comes from, and those that sync and close files."""
+    """Supplies the writer's thread, and the threads that sync and close files."""
     stopwatch_s: Callable[[], float] = SYSTEM_CLOCK.monotonic_s
-    """What commits are timed with."""
+    """The clock that times commits, in seconds."""
 
     def __post_init__(self) -> None:
         if not 1 << 10 <= self.segment_bytes <= 1 << 31:

@@ -57,7 +57,9 @@ _CONDITION_BITS = 3 << CONDITION_SHIFT
 
 
 class CompactionPlan:
-    """Feed it all headers with `survey`, oldest first, then all batches with `judge`, newest first; then ask `kept`."""
+    """Which records stay. Call `survey` with all headers, oldest first, then `judge` with all batches, newest first;
+    then `kept`, `needs_shell` and `changed` answer.
+    """
 
     def __init__(self, *, now_ms: int, tombstone_ms: int, from_start: bool) -> None:
         self._deletes_before_ms = now_ms - tombstone_ms
@@ -169,7 +171,7 @@ class CompactionPlan:
             mask[at] = 1
 
     def kept(self, header: BatchHeader) -> bytearray | None:
-        """Which records of a batch stay, a byte each; None: all of them. To be asked when all batches were judged."""
+        """Which records of a batch stay, a byte each; None: all of them. Call it after all batches were judged."""
         mask = self._masks.get(header.base_offset)
         return mask if mask is not None and 0 in mask else None
 

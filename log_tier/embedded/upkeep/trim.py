@@ -33,8 +33,8 @@ def trim_partition(
 ) -> Offset:
     """Remove the segments that lie wholly below `before`, never the newest; return the earliest offset left.
 
-    First it is written down that they are given up, then they go: a crash in between is finished at the next open, and
-    files that vanish in any other way are noticed as missing. Raises `OSError`.
+    The checkpoint records the removal before the files go: after a crash in between, the next open removes the rest,
+    and notices files that vanished in any other way as missing. Raises `OSError`.
     """
     partition.check_readable()
     if len(partition.segments) > 1:

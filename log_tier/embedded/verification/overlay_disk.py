@@ -1,4 +1,4 @@
-"""A disk over another one: what is changed is kept in memory, and the other one is only read.
+"""A disk over another one: changes are kept in memory, and the disk below is only read.
 
 So code that repairs what it finds can say what it would do. Memory grows with what is written, in pages; what is merely
 reserved costs nothing. Files are renamed and removed, and folders are made and removed; recovery renames no folder.
@@ -24,9 +24,9 @@ class _Changed:
 
     def __init__(self, below: Path | None, length: int) -> None:
         self.below = below
-        """The file of the other disk whose bytes show; None: a new one."""
+        """The file of the disk below whose bytes show; None: a new file."""
         self.shown = length
-        """How much of it shows."""
+        """How many bytes of that file show."""
         self.length = length
         self.pages: dict[int, bytearray] = {}
         """What was written, whole pages."""
@@ -143,7 +143,7 @@ class OverlayDisk:
         return sorted(found)
 
     def identities(self, folder: Path, names: Sequence[str]) -> Sequence[FileIdentity | None]:
-        """None of all: a look from outside believes no file by its times."""
+        """None for each: a verification trusts no file by its times."""
         return [None] * len(names)
 
     def make_folder(self, folder: Path) -> None:

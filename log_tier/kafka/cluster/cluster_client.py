@@ -1,4 +1,4 @@
-"""Requests to a Kafka cluster: metadata, descriptions, offsets, deletions; each answer, or the error that it means.
+"""Requests to a Kafka cluster: metadata, descriptions, offsets, deletions. Each raises typed errors.
 
 librdkafka's admin client answers with futures of its own; here they are awaited, with one time-out, and repeated where
 a broker that was just lost or a leader that is being elected may answer shortly after.
@@ -33,10 +33,11 @@ _T = TypeVar("_T")
 ANSWER_S: Final = 10.0
 """A request to a cluster that does not answer fails after this long; followers and writers have their own patience."""
 
-# While it waits for the first one, it listens after so long for why none comes, and then after twice as long.
+# Time-out of the first try of `metadata`. After each try it looks whether the cluster refused our login; each try may
+# take twice as long as the one before.
 _LISTEN_S: Final = 1.0
 
-# One try of it: a broker that was just lost is still asked for some seconds, until the others notice.
+# Time-out of one try of `offsets`: librdkafka asks a broker that was just lost until the others notice.
 _REQUEST_S: Final = 3.0
 
 _PAUSE_S: Final = 0.02
@@ -67,7 +68,7 @@ class ClusterClient:
         return self._client
 
     async def ask(self, answer: Future[_T], doing: str) -> _T:
-        """Wait for an answer. Raises what a Kafka error means; `doing` says what was tried."""
+        """Wait for an answer. Raises the typed error for a Kafka error; `doing` names the request in its message."""
         try:
             return await asyncio.wrap_future(answer)
         except KafkaException as error:

@@ -100,7 +100,7 @@ _UNWRITTEN: Final = (
 
 
 def failure(error: KafkaError | KafkaException, doing: str) -> DuramenError:
-    """What `error` means; `doing` says what was tried, for the message."""
+    """The typed error for `error`; `doing` names the request in its message."""
     if isinstance(error, KafkaException):
         error = error.args[0]
     code, text = error.code(), f"Kafka, {doing}: {error.str()} ({error.name()})"
@@ -152,5 +152,5 @@ def is_damage(error: KafkaError) -> bool:
 
 
 def is_passing(error: KafkaError) -> bool:
-    """Asking again soon may help. A topic that is missing may be one that this broker has not heard of yet."""
+    """A retry may help soon. A topic that is missing may be one that this broker has not heard of yet."""
     return error.code() in _PASSING

@@ -89,7 +89,7 @@ class KafkaAddress:
     min_insync: int | None = None
     """`min.insync.replicas` of new topics; None: 2 with a replication of 3 or more, else 1."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """librdkafka's, beyond our own."""
+    """Properties of librdkafka that the user set."""
 
     @classmethod
     def parse(cls, url: str, *, environment: Mapping[str, str] | None = None) -> KafkaAddress:

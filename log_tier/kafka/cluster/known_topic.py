@@ -18,7 +18,7 @@ topic yet, and report none, or an earlier topic of the same name."""
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """A topic, and what the engine needs to know of it."""
+    """A topic in use, and its settings that the engine depends on."""
 
     topic: Topic
     kafka_name: str
@@ -27,7 +27,7 @@ class KnownTopic:
     compacted: bool
     """Kafka's cleaner drops records whose key was written again."""
     set_bytes_max: int
-    """What fits in one record batch."""
+    """The bytes that fit in one record batch."""
     weaknesses: tuple[str, ...]
 
     def check(self, partition: Partition) -> None:

@@ -52,7 +52,7 @@ _PAUSE_S: Final = 0.02
 # How often the topics in use are looked at.
 _LOOK_EVERY_S: Final = 1.0
 
-# The same for one question: brokers hear of a new topic within some 50 ms, on a busy machine within a second.
+# Pauses between looks for a topic that brokers may not know yet: they learn of it in 50 ms, some in a second.
 _HEARD_PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 # A batch of ours is at most 16 MiB; its records' headers in Kafka take up to as much again for the smallest records.
@@ -176,7 +176,7 @@ class Topics:
     async def find(self, topic: TableId) -> KnownTopic:
         """The topic with this id. Raises `TableNotFound`, or why it is refused. Asks the cluster the first time.
 
-        One that is missing is asked for again for a second or so: another process may just have made it, and not every
+        The search for a missing topic is repeated for 1.5 s: another process may just have made it, and not every
         broker has heard of it.
         """
         pauses = iter(_HEARD_PAUSES_S)
@@ -200,7 +200,7 @@ class Topics:
         )
 
     def refusal(self, topic: TableId) -> DuramenError | None:
-        """Why a topic that was in use is not any more."""
+        """The error with which a topic that was in use is refused now; None: it is not refused."""
         error = self._gone.get(topic)
         return None if error is None else copy(error)
 

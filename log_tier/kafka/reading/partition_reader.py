@@ -56,7 +56,7 @@ class PartitionReader:
         return self._bytes > _QUEUE_BYTES
 
     def put(self, batches: Sequence[bytes], latest: Offset) -> None:
-        """Called from the consumer's thread."""
+        """Queue batches, and note the partition's end. Called from the consumer's thread; dropped after `fail`."""
         with self._lock:
             if self._trouble is not None:
                 return  # what comes behind it must not be taken for what comes next

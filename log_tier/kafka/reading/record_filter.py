@@ -42,7 +42,7 @@ class RecordFilter:
         return self._assembly.next_offset
 
     def end(self, offset: Offset) -> list[bytes]:
-        """The partition ends before `offset`: what covers the last offsets, if those hold nothing that can be read."""
+        """The partition ends before `offset`: batches that cover its last offsets where those hold no record."""
         if offset < self.position or self._held:
             return []
         batches = self._assembly.end(offset)
@@ -138,7 +138,7 @@ def _plain_set(
 
 
 def _header_of(message: Any) -> tuple[RecordHeader | None, bool]:
-    """The header of ours, and whether there is one of our name that is not ours."""
+    """Our header, and whether the message has a header of our name that is not ours."""
     for name, value in message.headers() or ():
         if name == HEADER_NAME:
             header = read_record_header(value) if isinstance(value, bytes) else None

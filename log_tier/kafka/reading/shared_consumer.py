@@ -22,7 +22,7 @@ __all__ = ["SharedConsumer"]
 _logger = logging.getLogger(__name__)
 _logger.addFilter(CLIENT_LOG_FILTER)
 
-# Messages per call: some 10 ms of work between two looks at the world.
+# Messages per call: some 10 ms of work between two looks at the orders.
 _MESSAGES: Final = 10_000
 
 # How long a consumer that reads waits for a message before it looks at its orders; an idle one is woken by them.
@@ -68,7 +68,7 @@ class SharedConsumer:
         self._consumer: Any = Consumer(
             address.client({**_SETTINGS, "error_cb": _note}, defaults=_DEFAULTS), logger=_logger
         )
-        """None when the thread has ended: librdkafka's threads go then, and its thread-local key, of some 1,000."""
+        """None after the thread's end. That frees librdkafka's threads and its thread-local key, of some 1,000."""
         self._known: set[str] = set()
         """The topics that the consumer has heard of."""
         self._changed = threading.Condition()
@@ -89,7 +89,7 @@ class SharedConsumer:
         self._order("start", reader)
 
     def stop(self, reader: PartitionReader) -> None:
-        """Fetch no more for it."""
+        """Fetch no more for a reader."""
         self.taken.remove((reader.topic, reader.partition))
         self._order("stop", reader)
 

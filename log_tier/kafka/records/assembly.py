@@ -59,7 +59,7 @@ class KafkaRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     header: RecordHeader | None = None
-    """None: it has none of ours, so it is a foreign producer's."""
+    """None: the record has no header of ours, so a foreign producer wrote it."""
     bad_header: bool = False
     """The record has a header of our name that does not parse as ours."""
 

@@ -3,7 +3,8 @@
 Its name is `duramen`, its value, little-endian:
 
     0   1  format version (1)
-    1   1  flags: 1 the whole set is plain puts; 2 a version follows; 4 an expiry follows
+    1   1  flags: 1 the whole set is plain puts; 2 a version follows; 4 an expiry follows; 8 the record after this one
+           belongs to the same atomic group
     2   2  attribute: operation, condition, expiry kind, group (see `log_tier.model.record`)
     4   4  before: how many records of its set lie before it
     8   4  after: how many records of its set lie after it

@@ -145,7 +145,7 @@ class SendQueue:
     # --- the sender's thread
 
     def gather(self, *, wait_s: float) -> tuple[list[Item], bool]:
-        """The next round's items, and whether the queue is closing; waits for the first one, so long at most."""
+        """The next round's items, and whether the queue is closing. Waits up to `wait_s` seconds for the first item."""
         taken: list[Item] = []
         with self._changed:
             if wait_s and not self._ready and not self._closing:

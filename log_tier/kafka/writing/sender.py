@@ -80,7 +80,7 @@ class Sender:
         self.rounds = 0
         """Flushes that had something to send, for the benchmark."""
         self._producer: Any = self._new_producer()
-        """None when the thread has ended: librdkafka's threads go then, and its thread-local key, of some 1,000."""
+        """None after the thread's end. That frees librdkafka's threads and its thread-local key, of some 1,000."""
         self._thread = threading.Thread(target=self._run, name="duramen-kafka-sender", daemon=True)
 
     @classmethod
@@ -165,7 +165,7 @@ class Sender:
                     return
 
     def _serve(self, seconds: float) -> None:
-        """Let librdkafka send, and hear what became of what was sent."""
+        """Let librdkafka send, and run its delivery reports."""
         try:
             if seconds:
                 self._producer.flush(seconds)
@@ -256,7 +256,7 @@ class Sender:
         self._producer = self._new_producer()
 
     def _give_up(self) -> None:
-        """Nothing more is heard of what is under way."""
+        """Give up what is under way: wait up to a second for last delivery reports; the rest ends as `WriteUnknown`."""
         with suppress(KafkaException):
             self._producer.purge()
         for _ in range(_LAST_WORDS):

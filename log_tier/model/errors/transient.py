@@ -40,7 +40,7 @@ class Disconnected(Unavailable):
 
 
 class Overloaded(Unavailable):
-    """A queue of the server is full. Field: `limit`.
+    """The server is at one of its limits: a full queue, no file descriptor left, too many readers. Field: `limit`.
 
     Do: send less at once and repeat the call after a pause.
     """
