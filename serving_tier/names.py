@@ -58,7 +58,7 @@ __all__ = [
 
 
 class Path(Protocol):
-    """What is needed of a `pathlib` path here."""
+    """The part of `pathlib`'s paths that this module uses."""
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ class Path(Protocol):
         ...
 
     def __truediv__(self, name: str) -> Self:
-        """The one of that name below it."""
+        """The path of that name below this one."""
         ...
 
 
@@ -96,12 +96,12 @@ UP_FOLDERS: Final = (NODES_FOLDER, OUTPUT_FOLDER)
 
 
 def copy_folder(work: P, snapshot_id: str) -> P:
-    """Where the copy lies that becomes a snapshot."""
+    """The folder of the copy that becomes a snapshot."""
     return work / f"copy-{snapshot_id}"
 
 
 def past_folder(index: P, job: int, task: int) -> P:
-    """Where a task restores the past into, of the node whose indexes lie below `index`."""
+    """The folder into which a task restores the past, at the node whose indexes lie below `index`."""
     return index.with_name(POINT_IN_TIME_FOLDER) / f"{job}-{task}"
 
 
@@ -116,12 +116,12 @@ _VERSION: Final = re.compile(r"(.+)\.v([1-9][0-9]*)")
 
 
 def new_file(file: P) -> P:
-    """Where a small file is written before it takes the place of `file`."""
+    """The path at which a small file is written before it takes the place of `file`."""
     return file.with_name(f"{file.name}.new")
 
 
 def version_folder(folder: P, number: int) -> P:
-    """Where a version of the replica in `folder` lies that came later than its own."""
+    """The folder of a later version of the replica in `folder`."""
     return folder.with_name(f"{folder.name}.v{number}")
 
 
@@ -139,22 +139,22 @@ def index_partition(name: str) -> int | None:
 
 
 def rebuild_folder(folder: P) -> P:
-    """Where an index is brought up that will take the place of the one in `folder`."""
+    """The folder of an index that is rebuilt to take the place of the one in `folder`."""
     return folder.with_name(f"{folder.name}.rebuild")
 
 
 def old_folder(folder: P) -> P:
-    """Where the one whose place it took lies, until the new one is open."""
+    """The folder of the index that a rebuild replaced, until the new index is open."""
     return folder.with_name(f"{folder.name}.old")
 
 
 def incoming_folder(folder: P) -> P:
-    """Where an index's files are received or made; a rename to `folder` makes them one."""
+    """The folder in which an index's files are received or made; a rename to `folder` completes the index."""
     return folder.with_name(f"{folder.name}.incoming")
 
 
 def replaced_folder(folder: P) -> P:
-    """Where the one that was in `folder` lies while another takes its place."""
+    """The folder of the old index while another takes its place in `folder`."""
     return folder.with_name(f"{folder.name}.replaced")
 
 
@@ -180,7 +180,7 @@ def snapshot_path(partition: PartitionId, offset: Offset, snapshot_id: str) -> s
 
 
 def parse_snapshot_path(path: str) -> SnapshotPath | None:
-    """None for what is no snapshot's folder."""
+    """Partition, offset and id of a snapshot's folder below its store's root; None for any other path."""
     match = _SNAPSHOT.fullmatch(path)
     if match is None:
         return None

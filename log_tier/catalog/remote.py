@@ -44,7 +44,7 @@ class ClusterView:
 
 
 async def fetch_view(target: str, *, timeout: float) -> ClusterView:
-    """Ask one server once. Raises `Disconnected`, `UnknownFormat`, `DeadlineExceeded`."""
+    """Ask one server once. Raises `Disconnected`, `UnknownFormat`, and `TimeoutError` after `timeout` seconds."""
     wire = Wire(target)
     try:
         async with asyncio.timeout(timeout):

@@ -1,8 +1,8 @@
-"""What a server takes for a message, for every service that it has.
+"""Checks of every message that a server receives, for every service that it has.
 
-Bytes that do not parse: gRPC's own answer is `UNKNOWN`, which says that the server is broken, and a traceback in the
-log for each of them. Here it is `INVALID_ARGUMENT` with a problem that says so, and one line in the log, counted, for
-however many came.
+For bytes that do not parse, gRPC itself answers `UNKNOWN`, which says that the server is broken, and logs a traceback
+each time. These handlers answer `INVALID_ARGUMENT` with a problem that names the fault, and log one counted line for
+all malformed messages of 5 s.
 
 A large message is parsed after its fields were counted, in a thread: more than `FIELDS_MAX` of them are refused with
 `LimitExceeded`, before they take time and memory (`message_fields.py`).
@@ -36,7 +36,7 @@ _LINE_EVERY_S: Final = 5.0
 # Ten for each of the most parts, keys or writes that a request may have. The parser takes 7 ms for so many.
 FIELDS_MAX: Final = 100_000
 
-# What the event loop parses itself, in bytes: the most fields that it may have take 2 ms.
+# The event loop parses messages up to this size itself: the most fields that one can have take 2 ms.
 _AT_ONCE_BYTES_MAX: Final = 64 * 1024
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -51,7 +51,7 @@ class _Unparsed(NamedTuple):
 
 
 class Refusals:
-    """Refuses what does not parse, and counts it for the log: one line for however many came within 5 s."""
+    """Refuses messages that do not parse, and logs their number: one line for all of them within 5 s."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -143,7 +143,7 @@ def _at_once(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
 
 
 def _not_yet(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """Serialize a reply that is no bytes: a service may have made those in a thread."""
+    """Serialize a reply, unless the service has done so in a thread and gives bytes."""
 
     def serialized(reply: Any) -> bytes:
         return reply if type(reply) is bytes else serialize(reply)

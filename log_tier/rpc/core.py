@@ -7,7 +7,7 @@ and loads the extension a second time, from a copy of its file, because the load
 second one begins as in a new process. It costs a child some 30 ms, once, and 20 MB; a process that was not forked pays
 nothing.
 
-What the two have in common is Python code alone. Their classes differ: of an error, compare the code's name.
+The two cores share Python code alone. Their classes differ: compare the name of an error's code, not its class.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Core:
         self.loading = threading.Lock()
 
     def after_fork(self) -> None:
-        """In a forked process: the core that is loaded is the parent's."""
+        """Runs in a forked process: mark the loaded core as the parent's, and never destroy it."""
         keep_for_ever(self.package)
         self.inherited = True
         self.loading = threading.Lock()

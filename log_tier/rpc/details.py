@@ -18,7 +18,7 @@ from log_tier.rpc.status_codes import status_of
 __all__ = ["DOMAIN", "STATUS_KEY", "status_details"]
 
 STATUS_KEY: Final = "grpc-status-details-bin"
-"""gRPC's own name for it: every language's library looks there."""
+"""The metadata key in which every language's gRPC library looks for a `google.rpc.Status`."""
 
 DOMAIN: Final = "duramen"
 """`ErrorInfo.domain`: reasons are names of ours."""

@@ -50,7 +50,7 @@ def count_fields(raw: bytes, descriptor: Any, most: int) -> int:
                 else:
                     at += _SKIPPED.get(wire, 0)  # the begin and the end of a group are their tags alone
     except IndexError:
-        pass  # it ends in the middle of a number
+        pass  # the message ends in the middle of a number
     return count
 
 

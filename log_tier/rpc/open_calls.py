@@ -23,7 +23,7 @@ _END_OF_STREAM: Final = "_AioCall._handle_status_once_received"
 
 
 class OpenCalls:
-    """The calls and streams of `channel`. One of a simulated network is none of gRPC's, and ends with its channel."""
+    """The calls and streams of `channel`. Those of a simulated network are not gRPC's, and end with the channel."""
 
     def __init__(self, channel: Any) -> None:
         self._core = getattr(channel, "_channel", None)
@@ -56,16 +56,16 @@ class OpenCalls:
         end.add_done_callback(self._left.discard)
 
     def opened(self, stream: Any) -> None:
-        """A stream is read from now on."""
+        """Register a stream that is read from now on."""
         self._streams.add(stream)
 
     def left(self, stream: Any) -> None:
-        """A stream is not read any more: end it."""
+        """End a stream that is not read any more."""
         self._streams.discard(stream)
         stream.cancel()
 
     async def end(self) -> None:
-        """End all, and return when gRPC is done with them, and with those that were left before."""
+        """End all calls and streams; return when gRPC is done with them, cancelled ones included, or after 1 s."""
         if self._core is None:
             return
         for call in (*self._streams, *self._calls):

@@ -26,7 +26,7 @@ class OpenStreams:
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[object], None] = {}
-        """In the order in which they came, and so they are ended."""
+        """The streams' tasks, in the order in which they came and in which `end` cancels them."""
         self._ended = False
 
     def __len__(self) -> int:

@@ -37,7 +37,7 @@ _TEXT_LENGTH_MAX: Final = 200
 # gRPC's own words for a connection that could not be made at all: nothing was sent.
 _NOT_SENT: Final = "failed to connect"
 
-# What gRPC itself refuses before our code is asked, as errors of ours.
+# Statuses with which gRPC itself refuses a call before our code runs, and our error for each.
 # By name: a forked process has a second class of the same codes (`core`).
 _FOREIGN: Final[dict[str, type[DuramenError]]] = {
     "UNAVAILABLE": Disconnected,

@@ -11,12 +11,12 @@ __all__ = ["time_left_s"]
 # For callers that set no deadline: nobody waits for ever by accident.
 _DEFAULT_S: Final = 30.0
 
-# What is longer is no deadline; gRPC itself knows numbers that overflow a clock.
+# A longer time is no deadline; gRPC itself reports numbers that overflow a clock.
 _MAX_S: Final = 3600.0
 
 # A tenth of the caller's time is kept for the reply: a reply that comes too late is a bare `DeadlineExceeded`, and says
 # nothing of what the server knows. On an idle machine a reply takes a millisecond, on one with ten processes for each
-# processor a hundred; who gives a call milliseconds wants them worked for.
+# processor a hundred. Of a deadline of some milliseconds the work gets most.
 _REPLY_SHARE: Final = 0.1
 _REPLY_MARGIN_MIN_S: Final = 0.02
 _REPLY_MARGIN_MAX_S: Final = 0.25

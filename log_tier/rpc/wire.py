@@ -32,7 +32,7 @@ class Wire:
         self._open = OpenCalls(self.channel)
 
     async def ask(self, method: Any, request: Any, *, timeout: float | None) -> Any:
-        """One call of a stub's method. `timeout` in seconds. Raises the server's error, or what happened on the way.
+        """One call of a stub's method. `timeout` in seconds. Raises the server's error, or the connection's.
 
         `Disconnected` has the field `sent=0` where no connection could be made, so that nothing reached the server.
         """

@@ -26,7 +26,7 @@ class Record(NamedTuple):
     key: bytes
     value: bytes
     version: int
-    """What a VERSION condition asks for."""
+    """The version that a VERSION condition requires."""
     expiry_ms: int
     """After the log time (TTL) or since 1970 (AT)."""
 
@@ -50,7 +50,7 @@ Decision = KeyChange | Rejection | None
 
 
 def decide(record: Record, live: bytes | None, log_time_ms: int) -> Decision:
-    """Decide on one record, given the stored form of its key's live entry."""
+    """Decide on one record, given the stored form of its key's live entry (None: absent). O(size of the value)."""
     condition = record.condition
     if condition != Condition.NONE:
         version = NOTHING if live is None else version_of(live)
@@ -67,7 +67,7 @@ def decide(record: Record, live: bytes | None, log_time_ms: int) -> Decision:
     if operation is Operation.NOOP:
         return None
     if operation is Operation.VOID or operation is Operation.BARRIER:
-        # A barrier that is one does not come here.
+        # A barrier comes here only inside an atomic group, or with a value that cannot be read.
         return Rejection(Verdict.UNREADABLE)
     if operation is Operation.DELETE:
         return None if live is None else KeyChange(None)

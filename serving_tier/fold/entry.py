@@ -85,7 +85,7 @@ def stored_expiring_puts(first: int, values: Sequence[bytes], expiries: Sequence
 
 
 def unexpiring_versions(stored: Sequence[bytes | None]) -> list[int] | None:
-    """The versions of entries; None where one of them is not there, or expires. About 120 ns each."""
+    """The versions of entries; None where an entry is absent, or expires. About 120 ns each."""
     try:
         headers = struct.unpack(f"<{len(stored)}Q", b"".join([each[:8] for each in stored]))  # type: ignore[index]
     except TypeError:
@@ -127,8 +127,7 @@ def columns_of_entries(
 
 
 def plain_entries(stored: Sequence[bytes | None]) -> list[LiveEntry] | None:
-    """Read stored forms of entries that are all there and never expire; None where one is not like that. About 250 ns
-    each."""
+    """Read the stored forms of entries; None where an entry is absent, or expires. About 250 ns each."""
     versions = unexpiring_versions(stored)
     if versions is None:
         return None

@@ -37,7 +37,7 @@ _crc_extend = google_crc32c.extend
 
 
 class LastBatch(NamedTuple):
-    """Of the batch with the applied offset, as far as that offset."""
+    """What identifies the batch with the applied offset, up to that offset."""
 
     base_offset: Offset
     records: int
@@ -53,13 +53,13 @@ class LastBatch(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch) -> LastBatch:
-        """Of a batch that ends with the applied offset. Some 0.3 µs, without a producer twice that."""
+        """The identity of a batch that ends with the applied offset. Some 0.3 µs, without a producer twice that."""
         _, _, _, _, _, _, base_offset, timestamp_ms, _, _, producer_id, sequence, records, _ = batch.header
         checksum = 0 if producer_id else _checksum(batch)
         return _new_last_batch((base_offset, records, timestamp_ms, producer_id, sequence, checksum))
 
     def differs(self, other: LastBatch) -> bool:
-        """Is the other one, which ends with the same offset, surely of another history?"""
+        """Is `other`, of a batch that ends with the same offset, surely of another history?"""
         same_records = (self.base_offset, self.records) == (other.base_offset, other.records)
         times = {self.timestamp_ms, other.timestamp_ms}
         differs_in_time = same_records and len(times) == 2 and 0 not in times

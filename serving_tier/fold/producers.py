@@ -74,8 +74,8 @@ class ProducerOverlay:
         return self._view.producer(producer_id)
 
     def set(self, producer_id: int, state: ProducerState, *, before: ProducerState | None) -> None:
-        """A batch took effect. It lies above all before it, so its producer becomes the youngest. `before`: what `get`
-        says."""
+        """Note a batch that took effect. It lies above all before it, so its producer becomes the youngest. `before`:
+        the result of `get`."""
         if self._count is None:
             self._count = self._view.producer_count()
         if before is None:

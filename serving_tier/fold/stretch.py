@@ -1,4 +1,4 @@
-"""Stretches: neighbouring records of one atomic group that ask for the same. Pure.
+"""Stretches: neighbouring records of one atomic group with the same operation, condition and expiry kind. Pure.
 
 A pipeline of a thousand INCRs or DELs is a group of a thousand records with one attribute. To decide on each by itself
 costs some 2 µs; this file decides on all of them by a few calls into C, 0.5 µs a record, most of it the lookups.
@@ -65,7 +65,7 @@ _KNOWN: Final = frozenset(
 assert all(kind >> EXPIRY_SHIFT & 3 in (Expiry.NONE, Expiry.AT) for kind in _KNOWN), "an expiry that is no plain case"
 
 _REPEATING: Final = frozenset({_PUT, _PUT_AT, _APPEND})
-"""And of the one that repeats."""
+"""The attributes of the plain case that repeats."""
 
 
 class Stretch(NamedTuple):

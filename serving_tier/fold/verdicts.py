@@ -1,8 +1,8 @@
-"""Verdicts: what became of a record that did not simply take effect.
+"""Verdicts: the fold's decision about a record that did not simply take effect.
 
 The log decides a conditional write by its place, so its caller can be answered only after the fold has seen it. A fold
 writes down a **judgement** for each record that was rejected or was a duplicate, and a **result** for each update. Both
-are bounded. `outcomes` puts them together: what a writer asks of its own offsets.
+are bounded. `outcomes_between` puts them together for a writer, by its own offsets.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class FoldVerdicts(NamedTuple):
     """
 
     first: Offset
-    """Of the offsets `first` to `last` everything is said here that the index says."""
+    """For the offsets `first` to `last`, this holds all that the index does."""
     last: Offset
     judgements: Sequence[Judgement]
     """None of them about a duplicate, whose first copy another fold may have seen."""
@@ -163,7 +163,7 @@ def outcomes_between(
     judgements: Callable[[int, int], Iterable[Judgement]],
     results: Callable[[int, int], Iterable[tuple[int, bytes]]],
 ) -> dict[Offset, Outcome]:
-    """The outcomes of the offsets `first` to `last` (inclusive) about which there is something to say.
+    """The outcomes of the offsets `first` to `last` (inclusive). Offsets without a judgement or result are left out.
 
     `judgements` and `results` read an index: all rows that touch a range of offsets.
     """

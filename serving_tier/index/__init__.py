@@ -5,5 +5,5 @@
 a cache of the log (I10): deleting it costs time and nothing else.
 
 Reading order: `index.py`, `scan.py`, `memory_index.py`, `pins.py` (how many transactions use an index now), `lmdb/`,
-`divergence.py` (is it of the history that the log holds?).
+`divergence.py` (does the index share the log's history?).
 """

@@ -4,9 +4,9 @@ A log that was put back from an older copy and then written on has other batches
 already. Such an index holds keys that the log never held, and lacks those that were written in between; nothing in it
 shows that. What the index keeps of its last batch (`serving_tier.fold.last_batch`) does.
 
-What cannot be compared is believed: an index of format version 1 until its first fold, one whose last batch was
-trimmed, or was removed by compaction, or cannot be read. A log that differs, and whose batch at the applied offset is
-the same one, is not noticed: two histories that lead to one batch of one producer, sequence and time.
+Without a batch to compare, an index is trusted: an index of format version 1 until its first fold, or one whose last
+batch was trimmed, removed by compaction, or cannot be read. Two histories that lead to a batch of the same producer,
+sequence and time at the applied offset are not distinguished.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The index: what a replica keeps of one partition, as a contract that two implementations fulfil.
 
-`LmdbIndex` is the one that serves; `MemoryIndex` is a sorted dict, for tests and for tables that need no disk. Both
+`LmdbIndex` is the one that serves; `MemoryIndex` is a sorted dict, the model in tests. Both
 take stored batches and give back entries; what the batches mean is defined in `serving_tier.fold.fold`, once.
 
 Contract (`tests/kit/index/index_contract.py` runs it against both):
@@ -103,7 +103,7 @@ class Index(Protocol):
 
     @property
     def verdicts_from(self) -> Offset:
-        """Rejections below this offset are forgotten: that `outcomes` says nothing about them means nothing."""
+        """Rejections below this offset are forgotten, and missing in `outcomes`."""
         ...
 
     def apply(self, chunk: bytes) -> Applied:

@@ -1,7 +1,6 @@
 """An index in memory: a sorted dict with the contract of `serving_tier.index.index`.
 
-It is the model that the LMDB index is compared with, and an index for tables that need no disk: it starts empty and
-folds its log from the beginning.
+Tests compare the LMDB index with it. It starts empty and folds its log from the beginning; no server uses it.
 """
 
 from __future__ import annotations
@@ -237,7 +236,7 @@ class MemoryIndex:
 
 
 class _Closed:
-    """In the lock's place: nobody comes in any more."""
+    """Takes the lock's place after `close`: entering raises `ShuttingDown`."""
 
     def __enter__(self) -> NoReturn:
         raise ShuttingDown("the index is closed")

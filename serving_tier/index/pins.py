@@ -26,13 +26,13 @@ from typing import Final
 __all__ = ["PIN", "Pins"]
 
 PIN: Final = None
-"""What a deque holds for each pin: which one it is matters to nobody."""
+"""The deque's entry for each pin. All pins are alike."""
 
 
 class Pins:
     """The pins of one index. `len()` says how many are held; safe from any thread.
 
-    Invariant: each `acquire` has its one `release`; where it was taken matters to nobody.
+    Invariant: each `acquire` has its one `release`, in whichever thread.
     """
 
     __slots__ = ("_block", "_held", "acquire", "release")

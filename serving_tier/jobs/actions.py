@@ -1,4 +1,4 @@
-"""What a node does for each kind of task. Every action may be begun again from its beginning (J1)."""
+"""The actions of a node, one for each kind of task. Every action may be begun again from its beginning (J1)."""
 
 from __future__ import annotations
 

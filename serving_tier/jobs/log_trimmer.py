@@ -1,4 +1,4 @@
-"""Retention at work: once in a while, a node lets the logs of its partitions give up what their tables' bounds let go.
+"""Retention at work: once a minute, a node has the logs of its partitions remove what their tables' bounds let go.
 
 Every holder of a partition does it, so it needs no leader: the log carries out one call after another, and a call that
 comes second finds nothing left to remove. Each round looks anew at the map, at the other holders and at the store, and
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 ROUND_S: Final = 60.0
 
 AskApplied = Callable[[NodeEntry], Awaitable[Mapping[PartitionId, Offset]]]
-"""What each replica of another node has applied. Raises a `DuramenError` where that node does not answer."""
+"""Asks another node for the applied offset of each of its replicas. Raises a `DuramenError` if it does not answer."""
 
 
 class LogTrimmer:
@@ -41,7 +41,7 @@ class LogTrimmer:
     def __init__(self, log: Log, catalog: Catalog, hosting: Hosting, store: SnapshotStore, ask: AskApplied) -> None:
         self._log, self._catalog, self._hosting, self._store, self._ask = log, catalog, hosting, store, ask
         self._held: dict[PartitionId, str] = {}
-        """Why nothing may go of a partition, as it was last logged."""
+        """By partition: why its log keeps everything, as it was last logged."""
         self._ticker: asyncio.Task[None] | None = None
 
     @classmethod
@@ -88,7 +88,7 @@ class LogTrimmer:
     async def _applied_on_others(
         self, cluster: ClusterMap, bounded: Iterable[tuple[TableEntry, PartitionId]]
     ) -> list[Mapping[PartitionId, Offset]]:
-        """What the other holders have applied. One that does not answer is not alive: it comes back from a snapshot."""
+        """The applied offsets of the other holders. A holder that does not answer comes back from a snapshot."""
         names = {replica.node for table, (_, number) in bounded for replica in table.assignments[number]}
         names.discard(self._hosting.node_id)
         found: list[Mapping[PartitionId, Offset]] = []

@@ -54,7 +54,7 @@ async def copy_partition(run: TaskRun, log: Log, hosting: Hosting, snapshots: No
     folder = past_folder(hosting.node.folder, run.job.id, run.number)
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     try:
-        if until >= start:  # else nothing was there yet
+        if until >= start:  # else the table had no records yet
             await _fill(run, log, snapshots, partition, start, until, folder)
         index = await to_the_end(
             asyncio.to_thread(LmdbIndex.open, folder, partition=partition, start=start),
@@ -124,7 +124,7 @@ async def _replay(run: TaskRun, log: Log, partition: PartitionId, index: LmdbInd
             run.progress("replaying", index.applied + 1, until + 1)
             if index.applied >= until:
                 return
-    # What was between is gone by compaction: the state at `until` is the one that was reached.
+    # Compaction removed the records in between: the state at `until` is the one that was reached.
 
 
 async def _write(run: TaskRun, log: Log, index: LmdbIndex) -> str:

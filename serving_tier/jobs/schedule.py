@@ -38,5 +38,5 @@ class SnapshotSchedule:
         return now_s - seen[1] >= self._every_s * (1 + _RANK_SHARE * rank)
 
     def forget(self, name: PartitionId) -> None:
-        """The replica is not here any more."""
+        """Forget a partition, as if this node had not seen its newest snapshot yet. Harmless where none is known."""
         self._seen.pop(name, None)

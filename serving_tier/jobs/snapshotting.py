@@ -104,7 +104,7 @@ class NodeSnapshots:
         return entry
 
     async def remove_old(self, partition: PartitionId) -> None:
-        """Keep the newest ones. A store that does not answer keeps more for now."""
+        """Remove all snapshots but the newest `keep`. The log names those that the store does not remove."""
         known = self._catalog.map.snapshots_of(partition)
         old = snapshots_to_remove(known, keep=self._keep, in_use=self._in_use)
         if not old:

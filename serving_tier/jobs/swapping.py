@@ -20,7 +20,7 @@ _PRODUCER: Final = "barrier"
 async def stage_version(run: TaskRun, hosting: Hosting) -> str:
     """Return when this node's replica is level with the job's version; `Staging` brings it, as the map says.
 
-    Raises what keeps it: the job then fails, and the version goes on being tried as long as the map has it.
+    Raises the last trouble of `Staging`: the job then fails, and `Staging` tries on while the map has the version.
     """
     name, number = run.task.partition_id, int(run.job.arguments["version"])
     await hosting.wait_version(run.cluster.version)
@@ -31,8 +31,8 @@ async def stage_version(run: TaskRun, hosting: Hosting) -> str:
 async def put_barriers(run: TaskRun, log: Log) -> str:
     """Put a barrier into the log of every partition, in one call: on the embedded log that is one sync for all.
 
-    The next attempt, here or at another node, writes the same batches of the same producer: those that were there are
-    void (J1).
+    The next attempt, here or at another node, writes the same batches of the same producer: second copies are void
+    (J1).
     """
     number = int(run.job.arguments["version"])
     table = run.cluster.table(run.task.table)

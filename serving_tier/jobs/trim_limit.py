@@ -23,20 +23,20 @@ __all__ = ["TrimLimit", "trim_limit"]
 _NOTHING_GOES: Final = Offset(0)
 
 _READS_THE_LOG: Final = COPIES_INDEX - {Action.SNAPSHOT}
-"""These begin with a copy and go on in the log behind it. A snapshot reads the index alone."""
+"""Actions that begin with a copy and go on in the log behind it. A snapshot reads the index alone."""
 
 
 class TrimLimit(NamedTuple):
-    """The offset below which a partition's log may be trimmed, and what holds the rest."""
+    """The offset below which a partition's log may be trimmed, or the reason why no record may go."""
 
     below: Offset
-    """No record at this offset or beyond; 0: none at all."""
+    """Records at this offset and beyond stay; 0: all stay."""
     held_by: str
     """Why nothing may go; empty where something may."""
 
 
 def trim_limit(cluster: ClusterMap, partition: PartitionId, applied: Iterable[Offset]) -> TrimLimit:
-    """The limit of one partition. `applied`: by each of its replicas that is alive. O(tasks under way)."""
+    """The limit of one partition. `applied`: the offset of each of its live replicas. O(tasks under way)."""
     newest = cluster.covering(partition)
     if newest is None:
         return TrimLimit(_NOTHING_GOES, "no verified snapshot of it is known: take one (`duramen admin snapshot`)")

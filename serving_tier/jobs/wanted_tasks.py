@@ -1,4 +1,4 @@
-"""What a newer map asks of a node, compared with the map before it. Pure."""
+"""The tasks that a newer map gives to a node, compared with the map before it. Pure."""
 
 from __future__ import annotations
 

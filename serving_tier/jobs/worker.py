@@ -29,7 +29,7 @@ _RUNNING_MAX: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """How often a node tries what fails for now."""
+    """How often, and with which pauses, a node tries an action or a command that fails for now."""
 
     tries: int = 7
     """Tries of an action, in some 12 s, before the job fails and shows why."""
@@ -51,7 +51,7 @@ class TaskProgress:
 
 
 class TaskRun:
-    """One task under way: what an action gets."""
+    """One task under way: an action gets it as its argument."""
 
     def __init__(self, worker: JobWorker, job: Job, number: int, task: Task) -> None:
         self.job = job
@@ -70,7 +70,7 @@ class TaskRun:
         self.progress_now = TaskProgress(phase, done, total)
 
     async def submit(self, command: Command) -> None:
-        """Submit a command of this task; again until the log takes it."""
+        """Submit a command of this task, and repeat it until the log takes it."""
         await self._worker.submit(command)
 
     async def ready(self) -> None:
@@ -96,7 +96,7 @@ class JobWorker:
         self._runs: dict[TaskKey, TaskRun] = {}
         self._wanted = WantedTasks(node_id)
         self._ended_runs: list[TaskKey] = []
-        """Those that ended since the last map."""
+        """The runs that ended since the last map."""
         self._room = asyncio.Semaphore(_RUNNING_MAX)
         self._leave: Leave | None = None
 
@@ -180,10 +180,11 @@ class JobWorker:
         raise AssertionError("the last try raises or returns")
 
     async def submit(self, command: Command) -> None:
-        """Submit, for as long as it takes; a rejection means that the map does not ask for it any more.
+        """Submit a command, and repeat it until the log takes it. A rejection is logged: the map has no such task any
+        more.
 
-        A log that stopped, or whose disk fails, is mended and started again while this node goes on: only what asks for
-        another request, or the end of this node, ends the trying.
+        An operator may mend and restart a log that stopped, or whose disk fails, while this node goes on. So only
+        `InvalidRequest` and `ShuttingDown` are raised.
         """
         backoff = self._retries.backoff()
         while True:

@@ -1,4 +1,4 @@
-"""Bringing a replica up: where its content comes from, and how far that is."""
+"""Bringing a replica up: the source of its content, and its progress."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PendingReplica:
     """Why the last try failed."""
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        """How far it is; in bytes, where there are any."""
+        """Note the phase, and how much of it is done; in bytes, if the phase moves bytes."""
         self.phase, self.done, self.total = phase, done, total
 
 

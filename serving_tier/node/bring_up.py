@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 30.0
-# A log or a peer that is away may be back at any time, and is asked again soon: a try costs one question to it.
+# A log or a peer that is away may be back at any time, and a try costs one request: so the pauses stay short.
 _RETRY_AWAY_MAX_S: Final = 2.0
 
 _AWAY: Final = (Disconnected, DeadlineExceeded, SnapshotStoreUnavailable)
@@ -73,9 +73,9 @@ class BringUp:
         forget_versions: Callable[[PartitionId], Awaitable[None]],
         ended: Callable[[PartitionId], None],
     ) -> None:
-        """`wanted`: the table and the rank of each replica that the node should have; its owner's. `moved` wakes who
-        waits for a replica. `forget_versions` ends what is under way for a replica's versions before it is replaced.
-        `ended`: a task has ended, the replica is open or refused.
+        """`wanted`: the table and the rank of each replica that the node should have; the caller changes it. `moved`
+        wakes the callers that wait for a replica. `forget_versions` ends the tasks of a replica's versions before the
+        replica is replaced. `ended` is called when a task has ended: the replica is open or refused.
         """
         self.pending: dict[PartitionId, PendingReplica] = {}
         self._node = node

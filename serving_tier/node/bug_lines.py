@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class BugLines:
-    """What bugs ended, by whatever was tried. Invariant: an entry for each key whose last try ended by a bug."""
+    """Logs tries that ended by a bug. Invariant: `_last` has an entry for each key whose last try ended by a bug."""
 
     def __init__(self) -> None:
         self._last: dict[Hashable, tuple[str, int]] = {}
@@ -29,5 +29,5 @@ class BugLines:
             logger.error("%s ended by a bug: %s (%d times in a row)", what, cause, times)
 
     def forget(self, key: Hashable) -> None:
-        """The last try ended otherwise, or there will be no more. Harmless where none was noted."""
+        """The last try of `key` ended otherwise, or there will be no more tries. Harmless where no bug was noted."""
         self._last.pop(key, None)

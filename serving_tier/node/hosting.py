@@ -8,8 +8,8 @@ The map says which replicas a node should have. Hosting compares that with what 
     table dropped           → the same; waiting calls get `TableNotFound`
 
 Each replica is brought up by a task of its own (`serving_tier.node.bring_up`). One that stops later, for whatever
-reason, is brought up again: what a cut network, or a log that was trimmed meanwhile, made of it must not need a restart
-of the process.
+reason, is brought up again: the consequences of a cut network, or of a log that was trimmed meanwhile, must not need a
+restart of the process.
 
 The versions of its replicas are the business of `serving_tier.node.staging`, which sees every map as well.
 
@@ -82,7 +82,7 @@ class Hosting:
         self._versioned: set[TableId] = set()
         """The compared tables that have versions."""
         self._listed: dict[TableId, set[str]] = {}
-        """What is in the tables' folders, until the first comparison."""
+        """The names in the tables' folders, until the first comparison."""
         self._leave: Leave | None = None
         self._moved = Broadcast()
         self._compared = NOTHING

@@ -79,7 +79,7 @@ class IdleExpiry:
         replica.observers.append(watch)
 
     def forget(self, replica: Replica) -> None:
-        """Look after it no longer. O(its observers)."""
+        """Look after a replica no longer. O(its observers)."""
         watch = self._watched.pop(replica)
         replica.observers.remove(watch)
         self._touched.discard(watch)

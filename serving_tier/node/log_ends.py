@@ -100,9 +100,10 @@ class LogEnds:
             await asyncio.sleep(max(self._every_s, _REST_FACTOR * (self._busy_s() - began_s)))
 
     async def ask(self) -> None:
-        """Ask once, about every table; one that does not answer keeps no other waiting for longer than a second.
+        """Ask once, about every table; a table that does not answer keeps no other waiting for longer than a second.
 
-        What a log in this process refuses to say is asked for like any other, which says why.
+        Partitions whose end a log in this process refuses to give are asked about like remote ones: the call
+        raises why.
         """
         hosted = self._hosted()
         replicas = hosted.values() if self._local is None else await self._local.look(hosted)
@@ -174,7 +175,7 @@ class _LocalEnds:
         self._hosted: Mapping[PartitionId, Replica] = {}
         self._level: dict[PartitionId, Replica] = {}
         self._others: dict[PartitionId, Replica] = {}
-        """What is looked at each time."""
+        """The replicas that are looked at each time."""
 
     async def look(self, hosted: Mapping[PartitionId, Replica]) -> list[Replica]:
         """Look at the partitions that have moved, and at those of replicas that were not level. O(those), and once

@@ -56,7 +56,7 @@ class RestingReplica(NamedTuple):
     """The first offset of the table."""
     rank: int
     bounds: Bounds
-    """What its log holds."""
+    """The bounds of its log."""
 
 
 class Node:
@@ -82,11 +82,11 @@ class Node:
         self._leaving: set[asyncio.Task[None]] = set()
         """Replicas that are being closed and are not hosted any more."""
         self.refusals: dict[PartitionId, DuramenError] = {}
-        """Replicas that should be open and could not be: why."""
+        """The errors of replicas that should be open and could not be opened."""
         self.absent: Callable[[PartitionId], DuramenError] = _not_hosted
         """The error for a partition that is not here; `Hosting` replaces it by one that knows the cluster."""
         self.owner: ReplicaListener = _only_logged
-        """What is done about what happens to a hosted replica."""
+        """Called with each event of a hosted replica."""
         self.idle_expiry = IdleExpiry(log, rank=self.rank, clock_ms=clock.wall_ms)
 
     @classmethod
@@ -207,7 +207,7 @@ class Node:
         return found
 
     async def bounds_of(self, table_ids: Sequence[TableId]) -> dict[TableId, list[Bounds]]:
-        """The bounds of tables' logs by partition, without those of which the log does not say them (now)."""
+        """The bounds of tables' logs, by partition. Tables whose log does not answer now are left out."""
         left, found = iter(table_ids), dict[TableId, list[Bounds]]()
 
         async def ask() -> None:
@@ -237,7 +237,7 @@ class Node:
         return ReplicaFolder(path, partition, start, self._environments)
 
     def set_rank(self, name: PartitionId, rank: int) -> None:
-        """Its place among the partition's replicas; 0 does what only one should do."""
+        """Set a replica's place among those of its partition; rank 0 does the work that only one should do."""
         self._ranks[name] = rank
 
     def rank(self, name: PartitionId) -> int:

@@ -56,7 +56,7 @@ class Rebuilding:
         self._new = rebuild_folder(self._folder)
 
     async def run(self, source: str, progress: Progress) -> str:
-        """Do it; returns where the content came from. Raises what kept it."""
+        """Run the rebuild; return the source of the content. Raises the error that stopped it."""
         found = await self._fetched(source, progress)
         if self._partition in self._node.hosted():
             found = await self._level(found, source, progress)
@@ -88,7 +88,7 @@ class Rebuilding:
         return found
 
     async def _follow(self, progress: Progress) -> None:
-        """Raises what keeps it from being level; `InvalidRequest` with the `version` that it lacks."""
+        """Follow the log until the new index is level. Raises `InvalidRequest` with the `version` that it lacks."""
         progress("replaying", 0, 0)
         replica = await self._node.open_aside(self._topic, self._partition, self._new, start=self._start)
         replica.owner = _refuse

@@ -26,6 +26,7 @@ def exchange(folder: Path, new: Path, old: Path) -> None:
 
 
 def discard(folder: Path) -> None:
+    """Remove a folder, or a file or link of that name; does nothing if there is none. Raises `OSError`."""
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder)
     else:

@@ -1,4 +1,4 @@
-"""How long a node waits before it brings a replica up again that stopped, and how often it stopped."""
+"""The pauses of a node before it brings up again a replica that stopped, and how often the replica stopped."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ class RestartPauses:
         return pause * random.uniform(0.5, 1.0)
 
     def forget(self, name: PartitionId) -> None:
-        """This node does not host it any more."""
+        """Forget a replica that this node does not host any more."""
         self._stops.pop(name, None)
         self._causes.pop(name, None)

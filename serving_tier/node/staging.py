@@ -14,8 +14,8 @@ A version that could not be fetched for now is tried again as long as the map as
 the last trouble. Damaged files are refused and fetched again; a full disk refuses the version, and the live one is
 served.
 
-What is kept for a rollback and is not here any more is not fetched: it is a second copy of the past, and the replicas
-are asked whether a rollback is possible when one is wanted.
+A version that is kept for a rollback and is not here any more is not fetched: it is a second copy of the past. A
+rollback that an operator wants first checks that the replicas have the version.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class Staging:
             await backoff.pause()
 
     def _still(self, replica: Replica, number: int, *, needed: bool = False) -> bool:
-        """Is it still asked for, of a replica that is still here? `needed`: by a barrier at least."""
+        """Is the version still wanted, of a replica that is still here? `needed`: a barrier wants it."""
         name = replica.id
         table = self._maps.map.tables.get(name[0])
         asked = table is not None and (needed or table.version(number) is not None)

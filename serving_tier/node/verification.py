@@ -37,7 +37,7 @@ def _number(folder: Path) -> int:
 
 
 def verify_index_folder(folder: Path, *, boot_id: BootId = read_boot_id) -> Iterator[FileFinding]:
-    """What is wrong with one index; some 10 µs a key."""
+    """The findings about one index folder; some 10 µs a key."""
     try:
         table_id_to_bytes(TableId(folder.parent.name))
         partition = partition_id(TableId(folder.parent.name), _number(folder))

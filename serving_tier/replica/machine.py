@@ -68,7 +68,7 @@ _ENDS: Final[dict[MachineEvent, Transition]] = {
     "damage_read": ("stopped", ("cancel_follower", "note_failure", "leave_index", "fail_waiters", "report_damaged")),
     "closed": ("closed", ("leave_index", "fail_waiters")),
 }
-"""What ends a replica that follows its log, in whichever of the three states."""
+"""The events that end a replica which follows its log, in each of the three states."""
 
 TABLE: Final[dict[ReplicaState, dict[MachineEvent, Transition]]] = {
     "replaying": {
@@ -107,5 +107,5 @@ TABLE: Final[dict[ReplicaState, dict[MachineEvent, Transition]]] = {
 
 
 def step(state: ReplicaState, event: MachineEvent) -> Transition:
-    """What an event makes of a replica, and what is to be done about it, in this order."""
+    """The state after an event, and the effects to perform, in this order."""
     return TABLE[state][event]

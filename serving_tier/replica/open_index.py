@@ -73,7 +73,7 @@ async def open_index(name: str, folder: ReplicaFolder, bounds: Bounds, *, applie
 
 
 def _refusal(index: LmdbIndex, name: str, folder: ReplicaFolder, bounds: Bounds) -> DuramenError | None:
-    """Why this log cannot carry this index on."""
+    """The error if this log cannot carry this index on; else None."""
     applied = index.applied
     if applied > bounds.latest:
         return LogDamaged(

@@ -1,9 +1,9 @@
 """Reads at one exact offset: how two replicas are compared while writes go on.
 
-A replica moves on with every batch, so two of them are at one offset at one time by accident only. Who wants to compare
-them asks both for an offset that lies a little ahead; each cuts the chunk that it is about to apply at the end of the
-batch with that offset, opens a read transaction there, and goes on. Nothing waits for the reader: LMDB keeps the pages
-that it sees.
+A replica moves on with every batch, so two of them are at one offset at one time by accident only. A caller that
+compares them asks both for an offset that lies a little ahead; each cuts the chunk that it is about to apply at the end
+of the batch with that offset, opens a read transaction there, and goes on. Nothing waits for the reader: LMDB keeps the
+pages that it sees.
 
 The place is the end of the *first batch that reaches the offset*: batches are the log's, so it is the same place at
 every replica, and the asker need not know where batches end. A replica that is further already says where it is.

@@ -1,4 +1,4 @@
-"""Why a replica does not answer: its errors, each with both values and what to do next."""
+"""The errors with which a replica refuses to answer, each with both values and what to do next."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 
 
 def closing(name: str) -> ShuttingDown:
-    """The process ends, and nothing else is wrong."""
+    """The error for a replica that closes because its process ends."""
     return ShuttingDown(f"replica {name} is closing; ask again")
 
 
@@ -94,7 +94,7 @@ def token_ahead(name: str, partition: Partition, *, asked: Offset, bounds: Bound
 
 
 def version_gone(name: str, *, asked: int, version: int, since: Offset) -> VersionMissing:
-    """A read began in a version that is not level here any more."""
+    """The error for a read whose version is not level here any more."""
     return VersionMissing(
         f"{name} is read in version {version}, and version {asked}, in which this read began, is not here any more: "
         "begin it again",

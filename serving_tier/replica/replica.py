@@ -17,6 +17,7 @@ A replica never answers early: `wait_applied(offset)` returns when the index hol
 **Long reads in other threads** (a page of a scan) are counted in `index.readers` while they run, so that the index is
 closed under none of them: a reader first counts itself in and then looks at the state, `close()` first changes the
 state and then waits until nobody is left. `with replica.reading() as index:` does that.
+
 Two callbacks leave a replica: its owner hears of events, and observers of what was applied (`observer.py`).
 """
 
@@ -101,18 +102,18 @@ class Replica:
         self.source = "log"
         """Where its content came from before it followed the log, for people."""
         self.failure: DuramenError | None = None
-        """Why it stopped, or that it was closed."""
+        """The error that stopped the replica, or with which it was closed."""
         self.floor = Offset(latest + lost)
-        """What a reader who has seen nothing waits for: what the log held when this replica was opened, so that a
-        restart never shows less than was there before it. `NOTHING` once that is applied. Where the log has lost its
-        end, what it is known to have held: nobody applies that."""
+        """A reader that has seen nothing waits for this offset: the log's end when this replica was opened, so that a
+        restart never shows less than before. `NOTHING` once it is applied. If the log has lost its end, it is the end
+        that the log is known to have had, which no replica can apply."""
         self.lost = lost
         """How many offsets up to the floor cannot be read of the log."""
         self.owner: ReplicaListener | None = None
         """Gets what happens to this replica, on the event loop, when its state has changed already, and logs why it
         stopped. A `DuramenError` that it raises about "version_missing" stops the replica."""
         self.observers: list[ReplicaObserver] = []
-        """They keep something of what the index holds."""
+        """Objects that keep a part of what the index holds."""
         self.name: Final = f"{topic.name}/{self.id.partition}"
         """For messages: table/partition."""
         self.progress = ReplicaProgress(
@@ -290,7 +291,9 @@ class Replica:
         self._loop.call_soon_threadsafe(self._stop, "damage_read", error)
 
     def hear(self, latest: Offset, *, asked_s: float, look: LastLook | None = None) -> bool:
-        """The log was asked at `asked_s` of the replica's clock, and ends at `latest`. Was it level, as before?"""
+        """Note that the log, asked at `asked_s` of the replica's clock, ends at `latest`. True if the replica was level
+        and the log has not moved.
+        """
         level = self.state == "ready" and self.progress.confirmed(latest, asked_s=asked_s, look=look)
         if not level:
             self.progress.answered(latest, asked_s=asked_s)

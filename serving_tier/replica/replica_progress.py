@@ -1,4 +1,4 @@
-"""How far one replica is: what it has applied, what its log holds, and who waits for the difference.
+"""The progress of one replica: its applied offset, its log's end, and the readers that wait for the difference.
 
 The lag (`lag.py`) and the waiting readers (`waiters.py`) move together here: both follow the applied offset of the live
 index, and the log's end as it was last heard of.
@@ -95,14 +95,14 @@ class ReplicaProgress:
         self._lag.watch()
 
     def advance(self) -> None:
-        """The live index has applied more, or another one is live: wake who waits for that."""
+        """The live index has applied more, or another index is live: wake the waiters whose offset is applied."""
         applied = self.index.applied
         self._waiters.advance(applied)
         self._lag.advance(applied)
         self.changes += 1
 
     def event(self) -> Literal["level", "between", "lagging"]:
-        """What the lag says to the replica's table of transitions."""
+        """The event of the lag for the replica's table of transitions."""
         replayed = self.index.applied >= self._floor
         return lag_event(replayed=replayed, lag_s=self.lag_s, bounds=self._bounds)
 

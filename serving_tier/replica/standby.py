@@ -64,7 +64,7 @@ _READERS_PAUSE_S: Final = 0.001
 
 
 class StandbyVersions:
-    """See the module. It belongs to one replica and its event loop."""
+    """The standby versions of one replica, on its event loop: opened, kept level with the live one, and closed."""
 
     def __init__(
         self, topic: Topic, folder: ReplicaFolder, progress: ReplicaProgress, *, log: Log, applier: Applier
@@ -75,7 +75,7 @@ class StandbyVersions:
         self.level: dict[int, LmdbIndex] = {}
         self.behind: dict[int, LmdbIndex] = {}
         self.lost: dict[int, DuramenError] = {}
-        """Why a version is not here any more."""
+        """By version: the error for which it was closed."""
         self.ended: set[int] = set()
         """Versions that the log has left for good: the live index has passed the barrier that says so."""
         self._topic, self._log, self._applier = topic, log, applier
@@ -90,7 +90,7 @@ class StandbyVersions:
 
     @property
     def live(self) -> LmdbIndex:
-        """The index that they follow."""
+        """The live index, which the standby versions follow."""
         return self._progress.index
 
     # --- applying, in the applier's thread

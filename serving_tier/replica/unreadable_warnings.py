@@ -22,7 +22,7 @@ class UnreadableWarnings:
 
     def __init__(self, name: str, count: int, *, clock: Callable[[], float]) -> None:
         self.count = count
-        """So far."""
+        """Void records so far."""
         self._name, self._clock = name, clock
         self._reported = count
         self._reported_s = -math.inf

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFolder:
-    """Where a replica's indexes lie, and what is needed to open them."""
+    """The folder of a replica's indexes, and what is needed to open them."""
 
     path: Path
     """The replica's own folder."""
@@ -75,7 +75,7 @@ def version_folders(folder: Path) -> list[Path]:
 
 
 def promote(folder: Path) -> bool:
-    """See that the replica's folder is there, if any of its versions is; False: there is none."""
+    """Rename a version's folder to the replica's, if that one is missing. False if the replica has no folder at all."""
     if folder.exists():
         return True
     others = version_folders(folder)

@@ -42,8 +42,8 @@ class OffsetWaiters:
         return self._count
 
     async def wait(self, offset: Offset, timeout: float | None = None) -> None:
-        """Return when `offset` has been applied. Raises `Overloaded`, what `fail` was given, or, after `timeout`
-        seconds, what `late` says.
+        """Return when `offset` has been applied. Raises `Overloaded`, the error given to `fail`, or, after `timeout`
+        seconds, the error that `late` makes.
         """
         if self._failure is not None:
             raise copy(self._failure)

@@ -39,7 +39,7 @@ DIGEST_BYTES: Final = 16
 _HELD_BYTES: Final = 4 << 20
 _HELD_EACH: Final = 100  # what holding an entry costs in addition to its bytes
 
-# How often a long digest looks whether it is still wanted.
+# Entries between two checks whether a digest is still wanted.
 _CHECK_EVERY: Final = 4096
 
 _LENGTHS: Final = struct.Struct("<HI")
@@ -55,7 +55,7 @@ class ListedKey(NamedTuple):
 
 
 class ContentDigest(NamedTuple):
-    """What a replica holds at one offset, in short."""
+    """The digest of a replica's content at one offset."""
 
     offset: Offset
     keys: int

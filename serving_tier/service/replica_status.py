@@ -22,7 +22,7 @@ __all__ = [
 
 
 class Bootstrapping(Protocol):
-    """A replica that is being brought up; `serving_tier.node.hosting.Pending` is one."""
+    """A replica that is being brought up; `serving_tier.node.bootstrap.PendingReplica` is one."""
 
     phase: str
     done: int
@@ -31,7 +31,7 @@ class Bootstrapping(Protocol):
 
 
 class Sizes(NamedTuple):
-    """What an index takes, when it was last looked at."""
+    """Bytes and keys of an index at the last measurement."""
 
     bytes: int = 0
     keys: int = 0

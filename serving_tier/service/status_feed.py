@@ -51,15 +51,15 @@ __all__ = ["STATUS_SETTINGS", "Hosts", "NodeStatusFeed", "Running", "StatusSetti
 
 logger = logging.getLogger(__name__)
 
-# Messages that are kept for those who are slow: some 3 s of them, after which a router counts the node as lost anyway.
+# Messages that are kept for slow subscribers: some 3 s of them, after which a router counts the node as lost anyway.
 _KEPT: Final = 64
 
-# A status, and its message, costs as much as so many keys of a read.
+# A status and its message cost as much as this many keys of a read.
 _STATUS_ITEMS: Final = 5
 
 
 class StatusSettings(NamedTuple):
-    """How often a node reports, and to how many."""
+    """How often a node reports its status, and to how many subscribers."""
 
     push_every_s: float = 0.05
     """A router that learns within 50 ms where a write is applied seldom sends a reader to wait; twenty small messages
@@ -125,7 +125,7 @@ class NodeStatusFeed:
         self._seen: dict[PartitionId, tuple[Replica, int]] = {}
         """The counter of changes up to which each open replica was looked at."""
         self._sizes: dict[PartitionId, tuple[int, Sizes]] = {}
-        """By name: the applied offset at which they were looked up."""
+        """By name: the applied offset at which the sizes were measured, and the sizes."""
         self._sized_s: float | None = None
         self._disk = (0, 0)
         self._map_version = -1
@@ -142,7 +142,7 @@ class NodeStatusFeed:
     # --- listening
 
     async def once(self) -> node_pb2.NodeStatus:
-        """Everything, as it is now."""
+        """The whole status, as it is now."""
         await self._measure()
         async with self._comparing:
             if self._task is None:

@@ -36,7 +36,7 @@ class Contents(NamedTuple):
 
 
 def pieces_of(file: Any, stop: Stop) -> Iterator[bytes]:
-    """A file's pieces of `PIECE_BYTES`; a stream that gives less than was asked is read on."""
+    """A file's pieces of `PIECE_BYTES`; after a short read of a stream, the rest of the piece is read."""
     while True:
         stop.check()
         piece = file.read(PIECE_BYTES)
@@ -93,9 +93,9 @@ def describe_file(name: str, pieces: Iterable[bytes], where: str) -> SnapshotFil
 
 
 def read_contents(folder: Path, *, digest: bool = False) -> Contents:
-    """Open a copy, which must have been checked, and ask it what it is. A ms; with `digest` 1 µs a key.
+    """Open a copy, which must have been checked, and read its identity and state. A ms; with `digest` 1 µs a key.
 
-    Raises `SnapshotDamaged` where it cannot say, and what the system refused where it could not be looked at.
+    Raises `SnapshotDamaged` where those cannot be read, and `refusal_of_system`'s error if the system refused.
     """
     try:
         with lmdb.open(str(folder), max_dbs=_DATABASES_MAX, readonly=True, lock=False) as env:

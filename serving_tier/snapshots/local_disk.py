@@ -56,7 +56,7 @@ def begin_writing(file: int) -> None:
 
 
 def linked(source: Path, target: str) -> bool:
-    """Give a file a second name, where both lie in one file system, and sync it; else do nothing and say so."""
+    """Give a file a second name and sync it; False, with nothing done, if the system refuses the link."""
     try:
         os.link(source, target)
     except OSError:
@@ -87,7 +87,7 @@ class Folders(NamedTuple):
 
 @contextmanager
 def local_troubles(folder: Path) -> Iterator[None]:
-    """Name what the system refuses: `DiskFull`, `FolderReadOnly`, `Overloaded` for want of descriptors, else
+    """Turn the system's errors into ours: `DiskFull`, `FolderReadOnly`, `Overloaded` for want of descriptors, else
     `DiskFailed`.
     """
     try:

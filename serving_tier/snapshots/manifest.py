@@ -126,12 +126,12 @@ class SnapshotManifest:
 
     @property
     def bytes(self) -> int:
-        """The sum of its files."""
+        """Bytes of all files."""
         return sum(file.size for file in self.files)
 
     @property
     def partition_id(self) -> PartitionId:
-        """The partition that it is of."""
+        """The partition whose index the snapshot holds."""
         return partition_id(self.table, self.partition)
 
     @property

@@ -111,7 +111,7 @@ class PageCheck:
                 raise self._damaged(f"page {place} has flags {flags:#x}, which no page of a copy has")
 
     def finish(self) -> None:
-        """Look at the whole."""
+        """Check the number of pages and the root, after the last piece."""
         if self._next != self._last + 1:
             raise self._damaged(f"has {self._next} pages, its meta page says {self._last + 1}")
         if self._root != NO_PAGE:

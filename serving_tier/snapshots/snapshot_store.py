@@ -68,7 +68,7 @@ class SnapshotStore:
 
     @property
     def url(self) -> str:
-        """As it was given to `open`."""
+        """The URL that was given to `open`."""
         return self._place.url
 
     @classmethod
@@ -226,7 +226,7 @@ class SnapshotStore:
         return await in_thread(lambda _: self._listed(of)[0])
 
     async def unfinished(self, of: TableId | PartitionId | None = None) -> list[StoredSnapshot]:
-        """What puts left that died, and what those have so far that are under way. One listing."""
+        """The folders without a manifest: leftovers of puts that died, and puts under way. One listing."""
         return await in_thread(lambda _: self._listed(of)[1])
 
     def _listed(self, of: TableId | PartitionId | None) -> tuple[list[StoredSnapshot], list[StoredSnapshot]]:
@@ -270,7 +270,7 @@ class SnapshotStore:
                 self._fs.rm(self._at(path), recursive=True)
 
     async def remove_unfinished(self, partition: PartitionId) -> list[str]:
-        """Remove what puts left that died before a newer snapshot was finished; return the paths."""
+        """Remove the leftovers of puts that died before a newer snapshot was finished; return the paths."""
         whole, unfinished = await in_thread(lambda _: self._listed(partition))
         dead = [one.path for one in unfinished if whole and one.offset < whole[-1].offset]
         for path in dead:
@@ -363,7 +363,7 @@ def _unavailable(store: SnapshotStore, error: Exception) -> SnapshotStoreUnavail
 
 
 def _check_path(path: str) -> StoredSnapshot:
-    """What a path says. Raises `InvalidRequest` for one that is none: it must not lead out of the store."""
+    """The snapshot that a path names. Raises `InvalidRequest` for any other path: it must not lead out of the store."""
     found = parse_snapshot_path(path)
     if found is None:
         raise InvalidRequest(f"{path!r} is no snapshot's path: it is <table id>/<partition>/<offset>-<id>")

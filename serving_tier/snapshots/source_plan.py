@@ -27,7 +27,7 @@ from log_tier.model.log import Bounds
 __all__ = ["SOURCES", "Choice", "Goal", "Offered", "SourcePlan", "plan_sources"]
 
 SOURCES: Final = ("auto", "snapshot", "peer", "log")
-"""What may be wanted: all of them in order, or one kind alone."""
+"""The sources that a caller may want: all in order, or one kind alone."""
 
 
 class Named(Protocol):
@@ -47,7 +47,7 @@ class Offered(Generic[P]):
     """The snapshots, peers and log records from which one partition's index can be made."""
 
     bounds: Bounds
-    """What the log holds."""
+    """The bounds of the log."""
     start: Offset = FIRST
     """The table's first offset."""
     snapshots: Sequence[SnapshotEntry] = ()
@@ -90,7 +90,7 @@ class Choice(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan(Generic[P]):
-    """What is tried, in this order, and what is not, with the reason."""
+    """The sources to try, in this order, and the reasons against the others."""
 
     choices: tuple[Choice[P], ...]
     passed_over: tuple[str, ...]

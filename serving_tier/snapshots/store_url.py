@@ -14,12 +14,12 @@ from log_tier.model.errors import InvalidRequest
 
 __all__ = ["StorePlace", "open_place"]
 
-# The caller asks a store again that does not answer; here the call fails within a minute.
+# A call to a store that does not answer fails within a minute; the caller repeats it.
 _S3_CONFIG: Final = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 2}}
 
 
 class StorePlace(NamedTuple):
-    """Where a store is, and by what it is reached."""
+    """The place of a store, and the file system object that reaches it."""
 
     fs: Any
     root: str

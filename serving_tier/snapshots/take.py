@@ -164,7 +164,7 @@ def _copied(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Sto
 
 
 def _written(pieces: Iterator[bytes], out: FileIO, progress: Progress | None) -> Iterator[bytes]:
-    """Write what passes."""
+    """Write each piece to `out` and pass it on."""
     done = 0
     for piece in pieces:
         out.write(piece)

@@ -15,7 +15,7 @@ __all__ = ["verify_snapshots"]
 async def verify_snapshots(store: SnapshotStore) -> AsyncIterator[FileFinding | None]:
     """For each snapshot what is wrong with it, or None. Reads all of them. Raises `SnapshotStoreUnavailable`.
 
-    What a put left that died is a note: the next snapshot of that partition removes it.
+    The leftover of a put that died is a note: the next snapshot of that partition removes it.
     """
     for stored in await store.snapshots():
         try:

@@ -86,7 +86,7 @@ class VersionManifest:
     created_ms: int
     """By the clock of the process that made it: for people, decides nothing."""
     source: str
-    """What it was made from, for people."""
+    """The source of the build, for people."""
     parts: tuple[VersionPart, ...]
     """One part for each partition, in their order."""
 

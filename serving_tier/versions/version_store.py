@@ -38,11 +38,11 @@ class VersionStore:
 
     def __init__(self, snapshots: SnapshotStore) -> None:
         self.snapshots = snapshots
-        """The parts."""
+        """The store that holds the version's parts."""
 
     @property
     def url(self) -> str:
-        """As it was given to `open`."""
+        """The URL that was given to `open`."""
         return self.snapshots.url
 
     @classmethod

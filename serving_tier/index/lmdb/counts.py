@@ -1,4 +1,4 @@
-"""How much an LMDB index holds: live keys, what falls due next, rows and bytes.
+"""How much an LMDB index holds: live keys, the next expiry, rows and bytes.
 
 Expired entries are nowhere to be seen (X4), and some still lie in the file until an apply removes them: the row under
 each expiry names them. The functions read inside a transaction of the caller, and raise what LMDB raises.

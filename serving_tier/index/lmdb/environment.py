@@ -58,7 +58,7 @@ _DAMAGE: Final = (
     lmdb.ProblemError,
 )
 _OF_THE_SYSTEM: Final = (lmdb.DiskError, lmdb.LockError, lmdb.MemoryError)
-"""What the system answered, and nothing of LMDB's own; what has no class of its own there is a plain `lmdb.Error`."""
+"""LMDB's classes for errors of the system; a system error without a class of its own is a plain `lmdb.Error`."""
 
 
 class Databases(NamedTuple):
@@ -139,8 +139,8 @@ class named_troubles:  # noqa: N801  (a context, read as a word)
 
 
 def refusal_of_system(error: lmdb.Error, path: Path) -> DuramenError | None:
-    """What kept a file from being opened that is only read: no descriptors, addresses or rights, or a disk that fails.
-    None for what the file itself is to blame for.
+    """The error for a file that could not be opened for reading: no descriptors, addresses or rights, or a disk that
+    fails. None if the file itself is at fault.
     """
     text = str(error)
     if text.endswith(_CUT_SHORT):

@@ -42,7 +42,7 @@ class LmdbView:
     def __init__(self, txn: Any, databases: Databases) -> None:
         self._txn, self._databases = txn, databases
         self.stored: Callable[[bytes], bytes | None] = txn.get
-        """See `FoldView`. Not a method: each record of a fold asks once, and this is half as dear."""
+        """`FoldView.stored`. Not a method: each record of a fold calls it once, and this costs half as much."""
 
     def producer(self, producer_id: int) -> ProducerState | None:
         row = self._txn.get(number_key(producer_id), db=self._databases.producers)
@@ -131,7 +131,7 @@ def _trim_results(txn: Any, databases: Databases, up_to: int) -> None:
 
 
 def _sweep(txn: Any, databases: Databases, log_time_ms: int, at_most: int) -> None:
-    """Remove entries that expired; readers have not seen them since, so when it happens is nobody's business."""
+    """Remove up to `at_most` expired entries. Readers do not see them since they expired, so it may happen late."""
     cursor = txn.cursor(databases.expiries)
     for _ in range(at_most):
         if not cursor.first():

@@ -161,8 +161,8 @@ def release_folder(path: Path, summary: IndexSummary | None = None) -> None:
 
 
 def folder_trouble(error: OSError, folder: Path) -> DuramenError:
-    """What an index's folder that cannot be opened means. Only what is known to be wrong there is damage: a disk that
-    fails once would otherwise cost a fold of the whole log.
+    """The typed error for an index's folder that cannot be opened. Only a known fault of the folder is damage: a disk
+    that fails once would otherwise cost a fold of the whole log.
     """
     if error.errno in OUT_OF_DESCRIPTORS:
         return out_of_descriptors(f"the index {folder} cannot be opened", error)
@@ -281,7 +281,7 @@ def _named_file(document: object) -> object:
 
 
 def _identity(path: Path) -> list[int] | None:
-    """A file that was not replaced, written or resized has the same one. None where there is none."""
+    """Inode, size and times of the data file: equal if it was not replaced, written or resized. None without a file."""
     try:
         stat = os.stat(f"{path}/{DATA_FILE}")
     except OSError:

@@ -1,9 +1,8 @@
 """An LMDB file's identity and applied offset: a few rows of `meta`, read and checked when it is opened.
 
 The folder around it says the same (`serving_tier.index.lmdb.folder`), and can be moved, renamed or copied to the wrong
-place by hand; these rows lie in the same transaction as the entries. What they cannot vouch for is discarded, never
-mended:
-the log has it all.
+place by hand; these rows lie in the same transaction as the entries. An index for which they cannot vouch is discarded,
+never mended: the log has all of its content.
 """
 
 from __future__ import annotations

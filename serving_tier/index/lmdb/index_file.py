@@ -91,11 +91,11 @@ class IndexFile(LmdbReads):
         self._unsynced = False
         """Something was written since the marker last said that the file is clean."""
         self._summary: IndexSummary | None = None
-        """What the file holds; None where it was written since it was last asked for."""
+        """What the file holds; None if the file was written since the last summary."""
         self._closed = False
         self._next_expiry: int | None = None
         self._next_expiry_of: State | None = None
-        """The state in which that was the next expiry."""
+        """The state for which `_next_expiry` was read."""
         self._newest_verdicts: FoldVerdicts | None = None
         """What the newest fold decided; None where that has to be read."""
         self._state = State()
@@ -153,7 +153,7 @@ class IndexFile(LmdbReads):
         self._claimed = self._unsynced = True
 
     def _open_file(self) -> None:
-        """Open the environment and read where the index is. `_opening` is held."""
+        """Open the environment and read the index's identity and state. `_opening` is held."""
         others = self._environments
         if others is not None:
             others.make_room()
@@ -186,7 +186,7 @@ class IndexFile(LmdbReads):
             others.opened(self)
 
     def _found(self, txn: Any, databases: Databases) -> IndexIdentity:
-        """Where the file is; a new one is given its first rows."""
+        """The file's identity and state; a new file gets its first rows."""
         try:
             return find_identity(txn, databases, self._path, partition=self._partition, start=self._start)
         except lmdb.ReadonlyError as error:
@@ -249,7 +249,7 @@ class IndexFile(LmdbReads):
         return self._summary
 
     def _known(self) -> IndexSummary | None:
-        """What is known without a look at the file, if anything is."""
+        """The summary of the file, if it was not written since. Raises `ShuttingDown` after `close`."""
         if self._closed:
             closed()
         return self._summary
@@ -273,8 +273,8 @@ class IndexFile(LmdbReads):
         return self._unsynced
 
     def close(self, *, clean: bool = True) -> None:
-        """Close the file; `clean` syncs it first and marks the folder. Idempotent. Nobody may hold `readers`; reads
-        that other threads have begun end first.
+        """Close the file; `clean` syncs it first and marks the folder. Idempotent. Nobody may hold `readers`. It waits
+        up to 1 s for reads that other threads have begun.
 
         Not clean is what a killed process leaves: good in this boot of the machine, and discarded in the next.
         """

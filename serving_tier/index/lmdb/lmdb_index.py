@@ -143,7 +143,7 @@ class LmdbIndex(IndexFile):
         return self._next_expiry
 
     def outcomes(self, first: Offset, last: Offset) -> dict[Offset, Outcome]:
-        """What is known about the offsets `first` to `last`, inclusive. Of the newest fold's without a read."""
+        """What is known about the offsets `first` to `last`, inclusive. No read for offsets of the newest fold."""
         newest = self._newest_verdicts
         if newest is not None and newest.covers(first, last) and not self._closed:
             return newest.outcomes(first, last)
@@ -170,7 +170,7 @@ class LmdbIndex(IndexFile):
         return self._state.verdicts_from
 
     def apply(self, chunk: bytes, place: Place | None = None) -> Applied:
-        """Fold a run of whole stored batches, in one write transaction. `place` says whose they should be."""
+        """Fold a run of whole stored batches, in one write transaction. `place`: of their partition."""
         return applied_of(self.fold_in([decode_batch(batch, place) for batch in split_batches(chunk)]))
 
     def fold_in(

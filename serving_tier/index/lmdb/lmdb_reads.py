@@ -145,8 +145,8 @@ class LmdbReads:
     ) -> list[bytes | None] | None:
         """The stored forms of several entries at one applied offset, expired ones included. 0.2 µs a key.
 
-        `transaction`: None is returned where that is not the newest one any more.
-        Raises `LimitExceeded` where they have more than `bytes_max`, at the first that is beyond it.
+        `transaction`: the number that the newest write transaction must have, else the result is None. Raises
+        `LimitExceeded` at the first entry with which they have more than `bytes_max` bytes together.
         """
         pins = self.pins
         pins.acquire(PIN)
@@ -267,7 +267,7 @@ class LmdbReads:
         return State.unpack(txn.get(STATE, db=self._meta)).log_time_ms
 
     def _refuse_read(self, error: lmdb.Error) -> NoReturn:
-        """Raise what `error` means to us; the reads have it in an `except`, which costs nothing until it happens."""
+        """Raise our error for LMDB's. The reads call it in an `except`, which costs nothing until it happens."""
         with named_troubles(self._path, self._map_bytes):
             raise error
 

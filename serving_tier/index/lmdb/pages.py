@@ -61,11 +61,11 @@ _VERSION: Final = 1
 _META: Final = struct.Struct("=Q2xH4x II16x I36xQ 6xH32xQ QQ")
 
 METAS_BYTES_MAX: Final = max(PAGE_SIZES) + _META.size
-"""So many of a file's first bytes hold both meta pages."""
+"""Both meta pages lie within this many of a file's first bytes."""
 
 
 class NoMetaPage(ValueError):
-    """What is wrong with a meta page: "has …", "ends …". Callers name the file and say what to do."""
+    """A fault of a meta page. The message begins with a verb ("has …"); callers put the file before it."""
 
 
 class Meta(NamedTuple):

@@ -37,7 +37,7 @@ class PinnedRead:
         self.applied = applied
         """The applied offset that it shows."""
         self.log_time_ms = log_time_ms
-        """What expiries are judged by."""
+        """The log time by which expiries are judged, in ms since 1970."""
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:
         """Every key with its stored form, expired ones included, in key order. 0.15 µs each.

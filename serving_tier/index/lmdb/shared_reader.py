@@ -4,7 +4,7 @@ LMDB's readers need no lock, whichever process they are in: each read sees the l
 committed, with its applied offset. So one writer, the replica's process, and many reader processes can share the file
 and nothing else, and each reader has a core of its own.
 
-    R1 A read sees the index at one applied offset, at least as new as everything that the writer has shown.
+    R1  A read sees the index at one applied offset, at least as new as everything that the writer has shown.
     R2  A reader takes no part in who owns the folder: it neither marks it nor syncs it, and where the writer discards
         the folder, it goes on seeing the last committed state. Its owner learns by other means (the freshness page)
         that the replica has another index.

@@ -44,12 +44,12 @@ class IndexSummary(NamedTuple):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As the marker carries it."""
+        """The summary as the marker carries it."""
         return self._asdict()
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read it back. Raises `TypeError`, `KeyError` or `ValueError` for what is no summary."""
+        """Read a summary. Raises `TypeError`, `KeyError` or `ValueError` for a document that is none."""
         applied, log_time_ms, verdicts_from, *last = document["state"]
         version, since, job = map(int, document["live"])
         due = document["next_expiry_ms"]
