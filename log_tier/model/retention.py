@@ -27,9 +27,9 @@ class Retention(NamedTuple):
     """The bounds of each partition of a table; 0: no bound of that kind."""
 
     ms: int = 0
-    """Age in milliseconds, by the log's clock, beyond which records may go."""
+    """How long records stay, in milliseconds by the log's clock."""
     bytes: int = 0
-    """Bytes of a partition's log that this bound leaves at least."""
+    """How many bytes of a partition's log stay at least."""
 
     @property
     def is_bounded(self) -> bool:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import subprocess
-import sys
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
 import redis
-from kit.client.server_process import START_SECONDS_MAX, ServerProcess, read_line, run_duramen
+from kit.client.server_process import ServerProcess
 from kit.cluster.cluster_process import ClusterProcess
+from kit.cluster.recipe_servers import LimitedServer, ShellAt
 from kit.deadlines import wait_until
 from kit.index.version_building import build_version
 from kit.storage.lost_end import lose_the_end
@@ -43,7 +41,7 @@ def recipes() -> dict[str, list[list[str]]]:
 RECIPES = recipes()
 
 
-def follow(cluster: ClusterProcess | _LimitedServer | _Shell, name: str, **words: str) -> list[str]:
+def follow(cluster: ClusterProcess | LimitedServer | ShellAt, name: str, **words: str) -> list[str]:
     """Run a recipe's commands, with words like JOB in their place; their outputs."""
     return [cluster.run(*(words.get(word, word) for word in command)) for command in RECIPES[name]]
 
@@ -322,7 +320,7 @@ def test_a_log_has_lost_its_end(tmp_path: Path) -> None:
     server.kill9()
     lose_the_end(tmp_path / "data", b"UA11", "truncated")
     server.start()
-    cluster = _Shell(server.target, tmp_path)
+    cluster = ShellAt(server.target, tmp_path)
     with server.connect() as database:
         for call in (lambda: database.table("flights").get(b"UA1"), lambda: database.table("flights").put(b"k", b"v")):
             with pytest.raises(LogDamaged, match=r"acknowledged writes are missing|is damaged at byte"):
@@ -334,44 +332,8 @@ def test_a_log_has_lost_its_end(tmp_path: Path) -> None:
     server.close()
 
 
-class _Shell:
-    """A shell in a folder, with its redirections. `run` is that of a cluster."""
-
-    def __init__(self, at: str, folder: Path) -> None:
-        self.folder = folder
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        self.environment = {**os.environ, "DURAMEN_AT": at, "PATH": path}
-
-    def run(self, *arguments: str) -> str:
-        line = " ".join(("duramen", *arguments))
-        done = subprocess.run(line, shell=True, cwd=self.folder, env=self.environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-
-class _LimitedServer:
-    """A server that may have 200 files open, with a RESP endpoint. `run` is that of a cluster."""
-
-    def __init__(self, folder: Path) -> None:
-        command = ["prlimit", "--nofile=200:200", sys.executable, "-m", "duramen", "up", "--data", str(folder)]
-        self.process = subprocess.Popen([*command, "--port", "0", "--resp-port", "0", "--json"], stdout=subprocess.PIPE)
-        self.started = json.loads(read_line(self.process, START_SECONDS_MAX))
-
-    def run(self, *arguments: str) -> str:
-        done = run_duramen(*arguments, at=f"127.0.0.1:{self.started['port']}")
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def connect(self) -> redis.Redis:
-        return redis.Redis(port=self.started["resp_port"], retry=None)
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.communicate()
-
-
 def test_open_files_run_out(tmp_path: Path) -> None:
-    cluster = _LimitedServer(tmp_path / "data")
+    cluster = LimitedServer(tmp_path / "data")
     idle = [cluster.connect() for _ in range(200)]
     try:
         taken = list(takewhile(_takes, idle))
