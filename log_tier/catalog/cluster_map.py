@@ -109,7 +109,7 @@ class TableEntry:
 
     @property
     def retention(self) -> Retention:
-        """What the log may give up, below a verified snapshot."""
+        """The bounds by age and size of each partition's log."""
         return Retention(self.retention_ms, self.retention_bytes)
 
     @property

@@ -235,7 +235,7 @@ _NAMES: Final = {kind: name for name, kind in COMMANDS.items()}
 
 
 def _plain_type(hint: Any) -> type:
-    """What a field's values are in Python: a NewType's own type, a generic's origin, text for a choice of words."""
+    """The Python type of a field's values: a NewType's own type, a generic's origin, text for a choice of words."""
     origin = get_origin(hint)
     plain: type = str if origin is Literal else getattr(hint, "__supertype__", None) or origin or hint
     return plain

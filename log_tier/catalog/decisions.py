@@ -1,4 +1,4 @@
-"""What the fold made of the last commands, by their ids: a command that comes twice takes effect once. Immutable."""
+"""The fold's decisions on the last commands, by command id: a command that comes twice takes effect once. Immutable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CommandRefused(Exception):
 
 
 class CommandDecision(NamedTuple):
-    """What the fold made of a command."""
+    """The fold's decision on one command."""
 
     offset: Offset
     rejection: str

@@ -33,7 +33,7 @@ _ITEM_BYTES: Final = 20
 
 
 class ClusterView:
-    """What a server says about the cluster."""
+    """A server's reply about the cluster: the map, how clients reach the log, and the server's role."""
 
     __slots__ = ("log_url", "map", "role")
 

@@ -78,7 +78,7 @@ class EmbeddedLog:
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="duramen-log-keeper")
         self._readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="duramen-log-reader")
         self.recovery = self._opener.report
-        """What opening found; empty after a clean close."""
+        """The findings of recovery when the log was opened; empty after a clean close."""
 
     @classmethod
     async def open(

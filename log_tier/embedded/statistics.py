@@ -1,4 +1,4 @@
-"""What a log did since it was opened."""
+"""Counts of a log's work since it was opened."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ class EngineStatistics:
     tail_bytes: int
     """Bytes of memory that the newest batches take."""
     recovery: RecoveryReport
-    """What opening found."""
+    """The findings of recovery when the log was opened."""

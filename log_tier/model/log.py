@@ -78,7 +78,7 @@ class ReadChunk(NamedTuple):
 
 @runtime_checkable
 class LocalLog(Protocol):
-    """What a log in this process can do in addition."""
+    """The additional methods of a log in this process."""
 
     moves: MoveFeed
     """The partitions of which `bounds_now` answers something else than before, or refuses to. An append is noted before

@@ -20,7 +20,7 @@ from log_tier.model.identifiers import Offset
 __all__ = ["BOUND_MAX", "FOREVER", "Retention", "SegmentFacts", "check_retention", "retained_from"]
 
 BOUND_MAX: Final = (1 << 63) - 1
-"""What fits into a signed 64-bit number of a message."""
+"""The largest bound: a message carries it as a signed 64-bit number."""
 
 
 class Retention(NamedTuple):

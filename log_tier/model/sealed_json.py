@@ -35,9 +35,9 @@ class SealedKind:
     """Longer ones are not looked at."""
     damage: type[Damaged]
     remedy: str
-    """What to do about a damaged one."""
+    """The advice in the error for a damaged file."""
     upgrade: str
-    """What to do about one of a newer version."""
+    """The advice in the error for a file of a newer version."""
     indent: int | None = 1
     """None: all on one line."""
     foreign: Callable[[str], DuramenError] | None = None

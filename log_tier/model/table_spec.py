@@ -1,4 +1,4 @@
-"""What a table is to be, as one value: checked once, where it is made, and passed on as it is."""
+"""The description of a table to be made, as one value: the constructor checks it, and nothing changes it later."""
 
 from __future__ import annotations
 

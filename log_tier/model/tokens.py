@@ -66,7 +66,7 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What was seen: `tables[table_id][partition]` is the highest offset seen there."""
+    """The offsets that a client has seen: `tables[table_id][partition]` is the highest one of a partition."""
 
     tables: Mapping[TableId, Mapping[Partition, Offset]] = field(default_factory=dict)
     session: bool = False

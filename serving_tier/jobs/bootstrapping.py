@@ -1,4 +1,4 @@
-"""What a node's `Bootstrap` is made of: the catalog's snapshots, the live peers, the log."""
+"""A node's `Bootstrap`: from the catalog's snapshots, the live peers, or the log."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class BringUp:
             del self._tasks[name]
             self.pending.pop(name, None)
         if not task.cancelled() and task.exception() is not None:
-            # A bug of ours: it is said loudly, and the replica is refused with it.
+            # A bug of ours: log it with its traceback, and refuse the replica with it.
             error = task.exception()
             logger.error("bringing up %s ended by a bug", name, exc_info=error)
             self._node.refusals[name] = DuramenError(f"replica {name[0]}/{name[1]} could not be opened: {error!r}")
@@ -227,8 +227,8 @@ class BringUp:
         await self._node.host(topic, name, start=start, rank=rank, source=source)
 
     def _fetched_anew(self, name: PartitionId, reason: DuramenError) -> None:
-        """From now on the partition is not here, and another node is asked. What was wrong with its index concerns the
-        operator, who sees it in the status of this node.
+        """From now on calls for the partition get `NotHosted`, and clients ask another node. The operator sees in this
+        node's status what was wrong with the index.
         """
         self._node.refusals.pop(name, None)
         self.pending[name].trouble = reason.message

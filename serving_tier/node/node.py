@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 # Replicas that are opened at rest in one turn of the event loop: some 5 ms.
 _RESTING_RUN: Final = 100
 
-# Tables whose log is asked for its ends at the same time.
+# Tables whose bounds are fetched at the same time.
 _ASKED_AT_ONCE: Final = 64
 
 

@@ -11,7 +11,7 @@ million keys, where copying their file takes 0.1 to 0.3 s. So the work is divide
 - what is inside a leaf's entries (an order that is wrong, a length inside a node) is not looked at. LMDB wrote it, and
   nothing that changes less than a page gets past the checksums. `verify_index` remains for an operator who doubts.
 
-A compacting copy has more order than LMDB's files in general, and that is asked for here: no free pages, each page in
+A compacting copy has more order than LMDB's files in general, and this check requires it: no free pages, each page in
 use once, and every child before its parent, so a walk always ends.
 
 The layout is in `serving_tier.index.lmdb.pages`.

@@ -44,11 +44,11 @@ _logger = logging.getLogger(__name__)
 _Batch = tuple[PartitionLog, bytes, int]
 """A checked batch: its partition, its bytes, its span."""
 _Results = list[Appended | DuramenError]
-"""What became of the batches of one call, in their order."""
+"""The outcomes of the batches of one call, in their order."""
 
 
 class _Append(NamedTuple):
-    """What one call appends: all of it is in one commit."""
+    """The batches of one call. All of them are in one commit."""
 
     batches: Sequence[_Batch]
     size: int
@@ -57,7 +57,7 @@ class _Append(NamedTuple):
 
 _Errand = tuple[Callable[[], None], "Future[None]"]
 _Work = _Append | _Errand | None
-"""What the writer's thread takes; None: the last."""
+"""An item of the writer thread's queue; None ends the thread."""
 _Settled = list[tuple["asyncio.Future[Any]", object]]
 
 # Of a commit in a caller's thread: beyond it the copy into the kernel's memory takes as long as a sync.
@@ -354,7 +354,7 @@ def _write_failed(folder: Path, error: OSError) -> LogStopped:
 
 
 def _unknown(stopped: LogStopped) -> WriteUnknown:
-    """What callers get whose batches were written, or were being written, when the log stopped."""
+    """The error for callers whose batches were written, or were being written, when the log stopped."""
     return WriteUnknown(
         f"{stopped.message}. This write was under way: after the restart it is in the log once or not at all; read the "
         "key, or append the same bytes again, a second copy is void"

@@ -67,7 +67,7 @@ class PartitionLog:
         self._waking = threading.Lock()
         """Held while the files are looked at."""
         self.refusal: DuramenError | None = None
-        """What every caller gets once the topic was deleted or the log was closed."""
+        """The error for every caller once the topic was deleted or the log was closed."""
         self.tail = TailCache(memory)
         self.waiters: list[CommitWaiter] = []
         self.woken: list[CommitWaiter] = []

@@ -19,7 +19,7 @@ class PartitionState:
     """Oldest first."""
     checkpoint: Checkpoint
     damage: LogDamaged | None = None
-    """What makes the partition refuse appends, if something does."""
+    """The damage for which the partition refuses appends; None: there is none."""
     lost: int = 0
     """How many offsets behind the last one that can be read are known to have been on stable storage, at least; 0: the
     damage does not lie there. With damage there, a reader gets it as its error at that offset."""

@@ -1,4 +1,4 @@
-"""Reading a partition: from memory where the newest batches are asked for, from its files otherwise.
+"""Reading a partition: its newest batches from memory, older ones from its files.
 
 A reader holds one open file at a time, of the segment that it is in. So retention and compaction need not wait for
 readers: a removed or replaced file stays readable for a reader that has it open, and the next step goes by names again.

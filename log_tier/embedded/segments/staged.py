@@ -1,4 +1,4 @@
-"""What a commit has written to a partition's newest segment, and not synced yet."""
+"""The batches that a commit has written to a partition's newest segment and not synced yet."""
 
 from __future__ import annotations
 

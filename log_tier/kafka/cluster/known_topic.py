@@ -39,7 +39,7 @@ class KnownTopic:
 
 
 class Sight(NamedTuple):
-    """What a broker reported about a topic's name."""
+    """The topic that a broker reported under a name."""
 
     id: TableId
     partitions: int

@@ -66,7 +66,7 @@ class PartitionReader:
             self._notify()
 
     def fail(self, trouble: Exception) -> None:
-        """What was put is still given; then the reader raises `trouble`."""
+        """End the reader: `take` gives what was queued before, and then raises `trouble`."""
         with self._lock:
             if self._trouble is None:
                 self._trouble = trouble

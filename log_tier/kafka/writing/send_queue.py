@@ -71,7 +71,7 @@ class Line:
 
 
 class SendQueue:
-    """What was accepted. Thread-safe; one thread gathers and settles."""
+    """The sets that were accepted and not settled yet. Thread-safe; one thread gathers and settles."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
