@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from zlib import crc32
@@ -133,6 +134,8 @@ class MemoryDisk:
         """Sees every look at the disk that changes nothing: open, read, list."""
         self._durable: tuple[dict[Path, Inode], set[Path]] = ({}, set())
         self._names_since: list[tuple[dict[Path, Inode], set[Path]]] = []
+        self._naming = threading.Lock()
+        """A change of names and the state that it leaves are one thing: several threads make files, and close them."""
 
     # --- faults ---
 
@@ -187,8 +190,9 @@ class MemoryDisk:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             self.step("create", path)
-            self.files[path] = Inode(number=self.tick())
-            self._changed()
+            with self._naming:
+                self.files[path] = Inode(number=self.tick())
+                self._changed()
         else:
             self.look("open", path)
         return MemoryFile(self, self.files[path], path)
@@ -236,22 +240,26 @@ class MemoryDisk:
 
             self.files = {moved(path): inode for path, inode in self.files.items()}
             self.folders = {moved(path) for path in self.folders}
-        else:
+            self._changed()
+            return
+        with self._naming:
             self.files[new] = self.files.pop(old)
-        self._changed()
+            self._changed()
 
     def unlink(self, path: Path) -> None:
         self.step("unlink", path)
         if path not in self.files:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        self.take_space(-self.files.pop(path).length)
-        self._changed()
+        with self._naming:
+            self.take_space(-self.files.pop(path).length)
+            self._changed()
 
     def sync_folder(self, folder: Path) -> None:
         # A journalled file system commits all changes of names up to here, whosever they are.
         self.step("sync_folder", folder)
-        self._durable = (dict(self.files), set(self.folders))
-        self._names_since.clear()
+        with self._naming:
+            self._durable = (dict(self.files), set(self.folders))
+            self._names_since.clear()
 
     def lock(self, path: Path) -> Callable[[], None]:
         if path in self.locks:

@@ -25,13 +25,13 @@ async def subscribe(client: CommandContext, args: Sequence[bytes]) -> Any:
     """SUBSCRIBE channel [channel …]: `__keyspace@N__:key` or `__keyevent@N__:event`"""
     _check_room(client, args)
     for channel in args:
-        if len(channel) > CHANNEL_BYTES_MAX:
-            raise Problem(f"ERR a channel's name has at most {CHANNEL_BYTES_MAX} bytes, this one has {len(channel)}")
         if numbered_table(channel) is None:
             raise Problem(
                 "ERR only keyspace notifications are here: __keyspace@0__:key and __keyevent@0__:event; messages "
                 "between clients are not part of a database"
             )
+        if len(channel) > CHANNEL_BYTES_MAX:
+            raise Problem(f"ERR a channel's name has at most {CHANNEL_BYTES_MAX} bytes, this one has {len(channel)}")
     return await _listen(client, b"subscribe", client.channels, args)
 
 
