@@ -76,7 +76,7 @@ def _decr(view: Overlay, columns: Sequence[Column]) -> list[int] | None:
 def _delete(view: Overlay, columns: Sequence[Column]) -> list[int]:
     keys = columns[0]
     distinct = list(dict.fromkeys(keys))
-    there = [entry is not None for entry in view.get_each(distinct)]
+    there = view.is_there_each(distinct)
     deleted = list(compress(distinct, there))
     view.remove_each(deleted)
     return list(map(int, there)) if len(distinct) == len(keys) else list(map(int, _firsts(keys, deleted)))
@@ -137,7 +137,7 @@ def _setnx(view: Overlay, columns: Sequence[Column]) -> list[int]:
 
 def _put_absent(view: Overlay, keys: Column, values: Column) -> list[bool]:
     distinct = list(dict.fromkeys(keys))
-    absent = [entry is None for entry in view.get_each(distinct)]
+    absent = [not there for there in view.is_there_each(distinct)]
     if len(distinct) < len(keys):
         absent = _firsts(keys, list(compress(distinct, absent)))
     put = keys if all(absent) else list(compress(keys, absent))

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import PLAIN_PUT
+from router.endpoints.resp.data.stored_entries import StoredEntries
 from serving_tier.fold.entry import NEVER, LiveEntry
 
 __all__ = [
@@ -125,8 +126,8 @@ class Overlay:
     version is unknown, so a key that was written here has changed for every watcher (`is_still`), even if it was
     deleted again; its entry's version is then -2 minus its place in `keys` (`known_version`).
 
-    **Columns.** `get_each`, `put_each`, `append_each` and `remove_each` do the same for many keys by calls into C: a
-    fifth of the time of as many calls. To put and to append, a key may come several times.
+    **Columns.** `get_each`, `is_there_each`, `put_each`, `append_each` and `remove_each` do the same for many keys by
+    calls into C: a fifth of the time of as many calls. To put and to append, a key may come several times.
     """
 
     __slots__ = ("_entries", "_in_turn", "bytes", "conditions", "expiries", "found", "keys", "late", "now_ms", "values")
@@ -204,13 +205,22 @@ class Overlay:
         """`get` for each key; all of them differ."""
         if not self._entries.keys().isdisjoint(keys):
             return list(map(self.get, keys))
-        now_ms = self.now_ms
-        entries = [
-            None if entry is None or 0 < entry[2] <= now_ms else entry for entry in map(self.found.__getitem__, keys)
-        ]
+        now_ms, found = self.now_ms, self.found
+        held = found.each(keys) if isinstance(found, StoredEntries) else map(found.__getitem__, keys)
+        entries = [None if entry is None or 0 < entry[2] <= now_ms else entry for entry in held]
         versions = [NOTHING if entry is None else entry[1] for entry in entries]
         self.conditions.update(zip(keys, versions, strict=True))
         return entries
+
+    def is_there_each(self, keys: Sequence[bytes]) -> list[bool]:
+        """Does `get` find something, for each key? All of them differ."""
+        found = self.found
+        if isinstance(found, StoredEntries) and self._entries.keys().isdisjoint(keys):
+            versions = found.versions(keys)
+            if versions is not None:
+                self.conditions.update(zip(keys, versions, strict=True))
+                return [version != NOTHING for version in versions]
+        return [entry is not None for entry in self.get_each(keys)]
 
     def put_each(self, keys: Sequence[bytes], values: Sequence[bytes], expiries: Sequence[int]) -> None:
         """`put` for each key."""

@@ -13,6 +13,7 @@ from log_tier.model.errors import DuramenError, LimitExceeded
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
 from router.data.freshness import may_answer
+from router.endpoints.resp.data.stored_entries import StoredEntries
 from router.endpoints.resp.data.value_cache import REPLY_BYTES_MAX, ValueCache
 from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, MGET_BYTES_MAX
 from router.endpoints.resp.wire.replies import bulk
@@ -262,19 +263,17 @@ class LocalReads:
         if _opens_many(table, groups):
             return None
         for partition, mine in groups.items():
-            some = self.of_partition(table, partition, mine)
-            if some is None:
+            stored, replica = self.stored(table, partition, mine), table.replicas[partition]
+            if stored is None or replica is None:
                 return None
-            found.update(some)
+            found.update(entries_of(mine, stored, replica.index))
         return found
 
-    def of_partition(
-        self, table: ReadableTable, partition: Partition, keys: Sequence[bytes]
-    ) -> dict[bytes, LiveEntry | None] | None:
-        """`at_once` for keys of one partition."""
+    def of_partition(self, table: ReadableTable, partition: Partition, keys: Sequence[bytes]) -> StoredEntries | None:
+        """`at_once` for keys of one partition, decoded as far as they are looked at."""
         stored = self.stored(table, partition, keys) if len(keys) <= AT_ONCE_KEYS_MAX else None
         replica = table.replicas[partition]
-        return None if stored is None or replica is None else entries_of(keys, stored, replica.index)
+        return None if stored is None or replica is None else StoredEntries(keys, stored, replica.index.log_time_ms)
 
 
 def _opens_many(table: ReadableTable, partitions: Collection[Partition]) -> bool:

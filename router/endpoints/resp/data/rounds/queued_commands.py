@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import chain
 from operator import or_
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError
@@ -293,7 +293,7 @@ def records_of(overlay: Overlay, starts: Sequence[int]) -> Columns:
 
     `starts`: the places in the overlay's columns at which the writes of a command begin.
     """
-    keys, values = overlay.keys, [b"" if value is None else value for value in overlay.values]
+    keys, values = overlay.keys, _bytes_of(overlay.values)
     kinds, expiries = _kinds_of(overlay), overlay.expiries
     unseen = dict(overlay.conditions)
     if list(unseen) == keys:
@@ -304,12 +304,24 @@ def records_of(overlay: Overlay, starts: Sequence[int]) -> Columns:
         guards = len(unseen)
         keys, values, versions = [*unseen, *keys], [b""] * guards + values, [*unseen.values(), *versions]
         kinds, expiries = [_NOOP | GROUPED] * guards + kinds, [NEVER] * guards + expiries
-    asked = [_ABSENT if version == NOTHING else _VERSION if version >= 0 else 0 for version in versions]
-    attributes = list(map(or_, kinds, asked))
+    if min(versions) >= 0:
+        attributes = [kind | _VERSION for kind in kinds]
+    else:
+        asked = [_ABSENT if version == NOTHING else _VERSION if version >= 0 else 0 for version in versions]
+        attributes = list(map(or_, kinds, asked))
     for place in (0,) if overlay.conditions else starts:
         if place < len(attributes):
             attributes[place] &= ~GROUPED
     return Columns(keys, values, attributes, _unless_below(0, versions), _unless_below(NEVER + 1, expiries))
+
+
+def _bytes_of(values: Sequence[bytes | None]) -> list[bytes]:
+    """The values of records: a delete has an empty one."""
+    if None not in values:
+        return cast("list[bytes]", list(values))
+    if values.count(None) == len(values):
+        return [b""] * len(values)
+    return [b"" if value is None else value for value in values]
 
 
 def _kinds_of(overlay: Overlay) -> list[int]:

@@ -19,8 +19,9 @@ from router.endpoints.resp.connection.command_runs import GatheredCommands, RunR
 from router.endpoints.resp.data.key_views import Overlay
 from router.endpoints.resp.data.rounds.command_run import CommandRun
 from router.endpoints.resp.data.rounds.queued_commands import QueuedCommand, Work, groups_of, records_of
+from router.endpoints.resp.data.stored_entries import StoredEntries
 from router.endpoints.resp.wire.replies import encode
-from serving_tier.fold.entry import LiveEntry
+from serving_tier.fold.entry import LiveEntry, stored_entry
 
 NOW = 1_000_000
 KEYS = [b"k%d" % number for number in range(24)]
@@ -73,8 +74,10 @@ def one_by_one(commands: Sequence[Words], held: dict[bytes, LiveEntry | None]) -
     return b"".join(replies.replies), state_of(overlay)
 
 
-def in_runs(commands: Sequence[Words], held: dict[bytes, LiveEntry | None]) -> tuple[bytes, tuple[object, ...], int]:
-    """The same in runs as far as they go; and how many commands were in one."""
+def in_runs(
+    commands: Sequence[Words], held: dict[bytes, LiveEntry | None], log_time_ms: int = 0
+) -> tuple[bytes, tuple[object, ...], int]:
+    """The same in runs as far as they go, on stored forms; and how many commands were in one."""
     overlay, replies = Overlay(held, NOW), Replies()
     queue = deque(commands)
     ran = 0
@@ -92,7 +95,11 @@ def in_runs(commands: Sequence[Words], held: dict[bytes, LiveEntry | None]) -> t
         run = run_of(found, place)
         assert set(run.asked) | set(run.blind) == set(run.keys)
         # What a run has not asked for need not be known.
-        before, overlay.found = overlay.found, {key: held[key] for key in run.asked}
+        asked = list(dict.fromkeys(run.asked))
+        before, overlay.found = (
+            overlay.found,
+            StoredEntries(asked, [stored_form(held[key]) for key in asked], log_time_ms),
+        )
         run.run(overlay, BYTES_MAX)
         overlay.found = before
         run.answer(0)
@@ -102,6 +109,10 @@ def in_runs(commands: Sequence[Words], held: dict[bytes, LiveEntry | None]) -> t
         for _ in found.commands.keys:
             queue.popleft()
     return b"".join(replies.replies), state_of(overlay), ran
+
+
+def stored_form(entry: LiveEntry | None) -> bytes | None:
+    return None if entry is None else stored_entry(*entry)
 
 
 VALUES = st.sampled_from([b"", b"x", b"5", b"-3", b"9223372036854775807", b"-9223372036854775808", b"007"])
@@ -142,10 +153,13 @@ def fits(command: Words) -> bool:
 
 
 @settings(max_examples=400, deadline=None)
-@given(pipelines(), st.lists(ENTRIES, min_size=len(KEYS), max_size=len(KEYS)))
-def test_runs_do_what_their_commands_do(commands: list[Words], entries: list[LiveEntry | None]) -> None:
+@given(pipelines(), st.lists(ENTRIES, min_size=len(KEYS), max_size=len(KEYS)), st.sampled_from([0, NOW]))
+def test_runs_do_what_their_commands_do(
+    commands: list[Words], entries: list[LiveEntry | None], log_time_ms: int
+) -> None:
+    """At whatever log time: what it has passed, the clock has passed too."""
     held = dict(zip(KEYS, entries, strict=True))
-    replies, state, _ = in_runs(commands, held)
+    replies, state, _ = in_runs(commands, held, log_time_ms)
     assert (replies, state) == one_by_one(commands, held)
 
 
