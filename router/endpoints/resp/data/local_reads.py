@@ -270,9 +270,8 @@ class LocalReads:
         return found
 
     def of_partition(self, table: ReadableTable, partition: Partition, keys: Sequence[bytes]) -> StoredEntries | None:
-        """`at_once` for keys of one partition, decoded as far as they are looked at."""
-        stored = self.stored(table, partition, keys) if len(keys) <= AT_ONCE_KEYS_MAX else None
-        replica = table.replicas[partition]
+        """`at_once` for the keys of a round, which are those of one partition; decoded as far as they are looked at."""
+        stored, replica = self.stored(table, partition, keys), table.replicas[partition]
         return None if stored is None or replica is None else StoredEntries(keys, stored, replica.index.log_time_ms)
 
 

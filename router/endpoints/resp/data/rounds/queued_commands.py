@@ -127,6 +127,11 @@ class QueuedCommand:
         self.deadline = 0.0
         """When it is given up; set by the first rejection."""
 
+    @property
+    def weight(self) -> int:
+        """What its keys cost of a turn of the event loop, in keys."""
+        return len(self.keys)
+
     def run(self, overlay: Overlay, room: int) -> int:
         """Run on what the commands before it have left; about how many bytes its reply has. It runs whatever `room` is:
         one command's reply is bounded.
@@ -180,6 +185,8 @@ class Work(Protocol):
     def blind(self) -> Iterable[bytes]: ...
     @property
     def cost(self) -> int: ...
+    @property
+    def weight(self) -> int: ...
     def run(self, overlay: Overlay, room: int) -> int: ...
     def starts(self, before: int, after: int) -> Sequence[int]: ...
     def alone(self) -> Sequence[QueuedCommand]: ...
