@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["ALL_KEYS", "KeyRange", "prefix_range"]
+__all__ = ["ALL_KEYS", "KeyRange"]
 
 
 class KeyRange(NamedTuple):
@@ -30,9 +30,3 @@ class KeyRange(NamedTuple):
 
 
 ALL_KEYS: Final = KeyRange()
-
-
-def prefix_range(prefix: bytes) -> KeyRange:
-    """The keys that begin with `prefix`."""
-    stem = prefix.rstrip(b"\xff")
-    return KeyRange(prefix, stem[:-1] + bytes([stem[-1] + 1]) if stem else None)

@@ -14,7 +14,8 @@ from typing import Final, Literal, get_args
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.tokens import Token
-from spark_bulk.source.model.key_ranges import KeyRange, prefix_range
+from serving_tier.index.scan import prefix_range
+from spark_bulk.source.model.key_ranges import KeyRange
 
 __all__ = [
     "NEWEST_SNAPSHOT",
@@ -215,7 +216,7 @@ def _range(given: Mapping[str, str]) -> KeyRange:
         key = _bytes_of(given["key"])
         return KeyRange(key, key + b"\x00")
     if "prefix" in given:
-        return prefix_range(_bytes_of(given["prefix"]))
+        return KeyRange(*prefix_range(_bytes_of(given["prefix"])))
     return KeyRange(_bytes_of(given.get("start", "")), _bytes_of(given["end"]) if "end" in given else None)
 
 

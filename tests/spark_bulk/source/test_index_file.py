@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from log_tier.model.errors import IndexDamaged
 from serving_tier.fold.entry import NEVER, stored_entry
-from spark_bulk.source.model.key_ranges import ALL_KEYS, KeyRange, prefix_range
+from serving_tier.index.scan import prefix_range
+from spark_bulk.source.model.key_ranges import ALL_KEYS, KeyRange
 from spark_bulk.source.table.closed_index_file import ClosedIndexFile
 
 Row = tuple[bytes, bytes, int, int]
@@ -160,7 +161,7 @@ def test_any_range(many: Path, start: bytes | None, end: bytes | None) -> None:
 
 @given(st.binary(max_size=2))
 def test_any_prefix(many: Path, prefix: bytes) -> None:
-    assert read(many, prefix_range(prefix)) == [row for row in expected(ROWS) if row[0].startswith(prefix)]
+    assert read(many, KeyRange(*prefix_range(prefix))) == [row for row in expected(ROWS) if row[0].startswith(prefix)]
 
 
 def test_a_range_reads_the_leaves_that_can_hold_it(many: Path) -> None:

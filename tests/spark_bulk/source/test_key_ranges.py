@@ -1,28 +1,17 @@
-"""Ranges of keys: what begins with a prefix, all of them, and one alone."""
+"""Ranges of keys: some, all of them, and one alone."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_bulk.source.model.key_ranges import ALL_KEYS, KeyRange, prefix_range
+from spark_bulk.source.model.key_ranges import ALL_KEYS, KeyRange
 
 keys = st.binary(max_size=4)
 
 
 def inside(key: bytes, found: KeyRange) -> bool:
     return key >= found.start and (found.end is None or key < found.end)
-
-
-@given(keys, keys)
-def test_a_prefix(prefix: bytes, key: bytes) -> None:
-    assert inside(key, prefix_range(prefix)) == key.startswith(prefix)
-
-
-@given(st.sampled_from([b"\xff", b"\xff\xff", b"a\xff", b""]), st.binary(max_size=3))
-def test_a_prefix_at_the_end_of_all_keys(prefix: bytes, rest: bytes) -> None:
-    assert inside(prefix + rest, prefix_range(prefix))
-    assert prefix == b"" or not inside(b"A" + rest, prefix_range(prefix))
 
 
 @given(keys, keys, keys)

@@ -24,6 +24,7 @@ from router.endpoints.resp.wire.arguments import SYNTAX, check_options, integer,
 from router.endpoints.resp.wire.limits import KEYS_REPLY_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.patterns import Glob
 from router.endpoints.resp.wire.replies import Problem
+from serving_tier.index.scan import prefix_range
 
 __all__ = ["SPECS", "keys", "randomkey", "scan"]
 
@@ -137,19 +138,13 @@ class _Walk:
 async def _pages(client: CommandContext, table: ServedTable, prefix: bytes) -> AsyncIterator[Sequence[bytes]]:
     """All keys that begin with `prefix`, page by page."""
     walk = _Walk(client, table)
-    start, end = prefix, _after(prefix)
+    start, end = prefix_range(prefix)
     while True:
         page = await walk.page(start, _PAGE_KEYS, end)
         yield page.keys
         if not page.more:
             return
         start = page.keys[-1] + b"\0"
-
-
-def _after(prefix: bytes) -> bytes | None:
-    """The first bytes behind everything that begins with `prefix`; None where nothing is behind it."""
-    stem = prefix.rstrip(b"\xff")
-    return stem[:-1] + bytes((stem[-1] + 1,)) if stem else None
 
 
 async def keys(client: CommandContext, args: Sequence[bytes]) -> list[bytes]:
