@@ -202,19 +202,18 @@ class _Checker:
             )
 
     def _check_age(self, call: Call, partition: int, applied: int) -> Iterator[Violation]:
-        floors = [("its token", int(call.arguments.get("after", {}).get(str(partition), -1)), ())]
+        floors = [("its token", int(call.arguments.get("after", {}).get(str(partition), -1)))]
         if call.arguments.get("session", True):
-            offset, _ = self.sessions[call.client].before(partition, call.start_ns)
-            floors.append(("its session", offset, ()))
+            floors.append(("its session", self.sessions[call.client].before(partition, call.start_ns)))
         if call.arguments.get("strong"):
-            offset, _ = self.acknowledged.before(partition, call.start_ns)
-            floors.append(("what was acknowledged before it began", offset, ()))
-        for whose, offset, others in floors:
+            offset = self.acknowledged.before(partition, call.start_ns)
+            floors.append(("what was acknowledged before it began", offset))
+        for whose, offset in floors:
             if applied < offset:
                 yield Violation(
                     "I5",
                     f"call {call.number} was answered from {partition}@{applied}; {whose} asks for {offset}",
-                    (call.number, *others),
+                    (call.number,),
                 )
 
     def _check_scan(self, call: Call) -> Iterator[Violation]:
@@ -312,8 +311,8 @@ class _Floor:
     def rise(self, partition: int, time_ns: int, offset: int) -> None:
         self._events[partition].append((time_ns, offset))
 
-    def before(self, partition: int, time_ns: int) -> tuple[int, int]:
-        """The highest offset that was known before `time_ns`, and since when. O(log n)."""
+    def before(self, partition: int, time_ns: int) -> int:
+        """The highest offset that was known before `time_ns`; -1 for none. O(log n)."""
         ready = self._ready.get(partition)
         if ready is None:
             times: list[int] = []
@@ -324,7 +323,7 @@ class _Floor:
             ready = self._ready[partition] = (times, highest)
         times, highest = ready
         place = bisect_left(times, time_ns)
-        return (highest[place - 1], times[place - 1]) if place else (-1, 0)
+        return highest[place - 1] if place else -1
 
 
 def _shown(call: Call) -> Iterator[tuple[int, int]]:

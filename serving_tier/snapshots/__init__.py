@@ -41,7 +41,7 @@ from __future__ import annotations
 from serving_tier.snapshots.install import install_snapshot, recover_folder
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.peer_copy import CopyPart, CopySource, send_copy
-from serving_tier.snapshots.snapshot_retention import safe_trim_offset, snapshots_to_remove
+from serving_tier.snapshots.snapshot_retention import snapshots_to_remove
 from serving_tier.snapshots.snapshot_store import SnapshotStore
 from serving_tier.snapshots.sources import bootstrap
 from serving_tier.snapshots.take import take_snapshot
@@ -54,7 +54,6 @@ __all__ = [
     "bootstrap",
     "install_snapshot",
     "recover_folder",
-    "safe_trim_offset",
     "send_copy",
     "snapshots_to_remove",
     "take_snapshot",

@@ -1,4 +1,4 @@
-"""Which snapshots may go, and how much of the log then may. Pure.
+"""Which snapshots may go. Pure.
 
 Entries of the catalog are verified: a snapshot is made known after it was read back from the store.
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from log_tier.catalog.cluster_map import SnapshotEntry
-from log_tier.model.identifiers import Offset
 
-__all__ = ["safe_trim_offset", "snapshots_to_remove"]
+__all__ = ["snapshots_to_remove"]
 
 
 def snapshots_to_remove(
@@ -24,18 +23,6 @@ def snapshots_to_remove(
     _check_one_partition(snapshots)
     ordered = sorted(snapshots, key=lambda entry: entry.offset)
     return [entry for entry in ordered[: -max(keep, 1)] if entry.id not in in_use]
-
-
-def safe_trim_offset(snapshots: Sequence[SnapshotEntry], *, copies: int = 1) -> Offset:
-    """The `before` up to which the log of one partition may be trimmed (I11): 0 where nothing may go.
-
-    `snapshots` are verified ones of that partition. What is trimmed is then held by at least `copies` of them: with 1,
-    the loss of the newest snapshot is the loss of a bootstrap, with 2 an older one still meets the log.
-    """
-    assert copies >= 1, f"{copies} copies hold nothing"
-    _check_one_partition(snapshots)
-    offsets = sorted((entry.offset for entry in snapshots), reverse=True)
-    return Offset(offsets[copies - 1] + 1) if len(offsets) >= copies else Offset(0)
 
 
 def _check_one_partition(snapshots: Sequence[SnapshotEntry]) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.model.identifiers import Offset, Partition, TableId
-from serving_tier.snapshots import safe_trim_offset, snapshots_to_remove
+from serving_tier.snapshots import snapshots_to_remove
 
 
 def entry(offset: int, name: str = "", partition: int = 0) -> SnapshotEntry:
@@ -51,17 +51,8 @@ def test_what_is_removed_is_never_the_newest_nor_in_use_nor_too_much(
     assert len(left) >= min(len(snapshots), max(keep, 1))
     if snapshots:
         assert max(offsets) in {one.offset for one in left}
-        # What the log was trimmed to before is still covered.
-        assert safe_trim_offset(left) == safe_trim_offset(snapshots) == max(offsets) + 1
-
-
-def test_the_log_is_kept_where_nothing_covers_it() -> None:
-    assert safe_trim_offset([]) == 0
-    assert safe_trim_offset([entry(-1)]) == 0
-    assert safe_trim_offset([entry(9)], copies=2) == 0
-    assert safe_trim_offset([entry(9), entry(19), entry(4)], copies=2) == 10
 
 
 def test_snapshots_of_several_partitions_are_not_mixed() -> None:
     with pytest.raises(AssertionError, match="several partitions"):
-        safe_trim_offset([entry(9, partition=0), entry(9, partition=1)])
+        snapshots_to_remove([entry(9, partition=0), entry(9, partition=1)], keep=1)
