@@ -7,14 +7,19 @@ last key among the partitions that have more (the largest, in reverse). What lie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import merge
 from math import isqrt
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from log_tier.model.identifiers import Offset, Partition
+from router.data.requests import ScanRequest, ScanResult
 from serving_tier.fold.entry import LiveEntry
 
-__all__ = ["MergedPage", "PartitionPage", "merge_pages", "page_share"]
+__all__ = ["PAGE_BYTES_MAX", "MergedPage", "PartitionPage", "merge_pages", "merged_result", "page_share"]
+
+PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Keys and values of a page, give or take its last entry: of one node's, and of one merged from several nodes'."""
 
 
 class PartitionPage(NamedTuple):
@@ -57,6 +62,24 @@ def merge_pages(pages: Sequence[PartitionPage], *, limit: int, bytes_max: int, r
         merged = [item for item in merged if (item[0] >= frontier if reverse else item[0] <= frontier)]
     fitting = _fitting(merged, limit, bytes_max)
     return MergedPage(merged[:fitting], bool(last_keys) or len(merged) > fitting)
+
+
+def merged_result(
+    pages: Sequence[PartitionPage],
+    request: ScanRequest,
+    applied: Mapping[Partition, Offset],
+    table_versions: Mapping[Partition, int],
+) -> ScanResult:
+    """The answer to `request` from its partitions' pages, of at most `PAGE_BYTES_MAX`."""
+    merged = merge_pages(pages, limit=request.limit, bytes_max=PAGE_BYTES_MAX, reverse=request.reverse)
+    return ScanResult(
+        [key for key, _ in merged.entries],
+        [entry.value for _, entry in merged.entries],
+        [entry.version for _, entry in merged.entries],
+        merged.more,
+        applied,
+        table_versions,
+    )
 
 
 def _fitting(entries: Sequence[tuple[bytes, LiveEntry]], limit: int, bytes_max: int) -> int:

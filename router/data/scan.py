@@ -8,7 +8,7 @@ from typing import Final
 
 from log_tier.model.errors import LimitExceeded
 from log_tier.model.identifiers import Offset, Partition
-from router.data.merge import PartitionPage, merge_pages, page_share
+from router.data.merge import PAGE_BYTES_MAX, PartitionPage, merged_result, page_share
 from router.data.requests import ScanRequest, ScanResult
 from serving_tier.replica.replica import Replica
 
@@ -16,9 +16,6 @@ __all__ = ["SCAN_LIMIT_MAX", "check_scan", "scan_replicas"]
 
 # A page of a scan; the next one begins where it ended, so larger pages gain nothing.
 SCAN_LIMIT_MAX: Final = 10_000
-
-# What a page holds at most, give or take its last entry.
-_PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 def check_scan(request: ScanRequest) -> None:
@@ -38,22 +35,14 @@ async def scan_replicas(replicas: Sequence[Replica], request: ScanRequest) -> Sc
 
 def _merged(replicas: Sequence[Replica], request: ScanRequest) -> ScanResult:
     pages, applied, versions = _read_pages(replicas, request)
-    merged = merge_pages(pages, limit=request.limit, bytes_max=_PAGE_BYTES_MAX, reverse=request.reverse)
-    return ScanResult(
-        [key for key, _ in merged.entries],
-        [entry.value for _, entry in merged.entries],
-        [entry.version for _, entry in merged.entries],
-        merged.more,
-        applied,
-        versions,
-    )
+    return merged_result(pages, request, applied, versions)
 
 
 def _read_pages(
     replicas: Sequence[Replica], request: ScanRequest
 ) -> tuple[list[PartitionPage], dict[Partition, Offset], dict[Partition, int]]:
     share = page_share(request.limit, len(replicas))
-    bytes_max = max(1, _PAGE_BYTES_MAX // len(replicas))
+    bytes_max = max(1, PAGE_BYTES_MAX // len(replicas))
     pages: list[PartitionPage] = []
     applied: dict[Partition, Offset] = {}
     versions: dict[Partition, int] = {}

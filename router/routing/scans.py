@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from router.data.in_time import in_time
-from router.data.merge import PartitionPage, merge_pages, page_share
+from router.data.merge import PartitionPage, merged_result, page_share
 from router.data.requests import ReadPart, ScanRequest, ScanResult
 from router.routing.routes import Routes
 from router.routing.scatter import Scatter
@@ -18,9 +17,6 @@ from router.routing.targets import Askable
 from serving_tier.fold.entry import NEVER, LiveEntry
 
 __all__ = ["RoutedScans"]
-
-# What a page holds at most, give or take its last entry: as much as a node gives.
-_PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 class RoutedScans:
@@ -74,31 +70,19 @@ def _share(limit: int, mine: int, total: int) -> int:
 
 
 def _merged(pages: Sequence[ScanResult], request: ScanRequest) -> ScanResult:
-    merged = merge_pages(
-        [
-            PartitionPage(
-                [
-                    (key, LiveEntry(value, Offset(version), NEVER))
-                    for key, value, version in zip(page.keys, page.values, page.versions, strict=True)
-                ],
-                page.more,
-            )
-            for page in pages
-        ],
-        limit=request.limit,
-        bytes_max=_PAGE_BYTES_MAX,
-        reverse=request.reverse,
-    )
     applied: dict[Partition, Offset] = {}
     versions: dict[Partition, int] = {}
     for page in pages:
         applied.update(page.applied)
         versions.update(page.table_versions)
-    return ScanResult(
-        [key for key, _ in merged.entries],
-        [entry.value for _, entry in merged.entries],
-        [entry.version for _, entry in merged.entries],
-        merged.more,
-        applied,
-        versions,
-    )
+    merging = [
+        PartitionPage(
+            [
+                (key, LiveEntry(value, Offset(version), NEVER))
+                for key, value, version in zip(page.keys, page.values, page.versions, strict=True)
+            ],
+            page.more,
+        )
+        for page in pages
+    ]
+    return merged_result(merging, request, applied, versions)

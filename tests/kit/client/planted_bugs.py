@@ -22,7 +22,7 @@ from log_tier.model.errors import Disconnected, DuramenError, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.log import Appended
 from log_tier.model.record import GROUPED, Operation
-from router.data import scan as scanning
+from router.data import merge as merging
 from router.data.gather.pending_calls import FutureCalls
 from router.data.local_data import LocalData
 from router.data.merge import MergedPage
@@ -331,7 +331,7 @@ def scan_loses_the_end_of_a_page(patch: Patch) -> None:
         page = inner(*arguments, **how)
         return page._replace(entries=page.entries[:-1]) if len(page.entries) > 3 else page
 
-    patch.setattr(scanning, "merge_pages", merge_pages)
+    patch.setattr(merging, "merge_pages", merge_pages)
 
 
 def loses_replies(patch: Patch) -> None:

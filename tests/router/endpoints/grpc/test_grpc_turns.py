@@ -20,7 +20,7 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.record import Condition, Operation, attribute_of
 from log_tier.rpc import checked
 from log_tier.rpc.checked import FIELDS_MAX
-from router.data import describe, local_data, outcomes, reply_budget, scan, watch
+from router.data import describe, local_data, merge, outcomes, reply_budget, watch
 from router.endpoints.grpc.kv import records, scans, service, watches
 from router.proto import keyvalue_pb2, kv_pb2, tables_pb2
 from router.remote import messages
@@ -128,7 +128,7 @@ IN_THREADS: Final[dict[str, tuple[Callable[[Stubs], None], ModuleType, str]]] = 
     "GetMany, its reply": (Stubs.get_many, service, "entry_of"),
     "GetMany, the read": (Stubs.get_many, reply_budget, "_read"),
     "a read of many keys": (Stubs.read, reply_budget, "_read"),
-    "a page of a scan": (Stubs.scan_page, scan, "merge_pages"),
+    "a page of a scan": (Stubs.scan_page, merge, "merge_pages"),
     "a watch with a backlog": (Stubs.watch, watches, "decode_batch"),
     "the checks of many parts": (Stubs.write_parts, engine, "checked_span"),
     "many questions about outcomes": (Stubs.ask_outcomes, messages, "outcomes_parts_from"),
