@@ -13,17 +13,15 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from duramen.server.supervisor.child import Child, Event
+from duramen.server.wiring.foreign_names import DATA_NAMES, refuse_foreign
 from log_tier.embedded.storage.refusal import refusal_of
-from log_tier.model.errors import ForeignFolder, InvalidRequest
-from log_tier.open import LOG_FOLDER
-from serving_tier.names import NODE_FOLDERS, NODES_FOLDER, OUTPUT_FOLDER, SNAPSHOTS_FOLDER, UP_FOLDERS
+from log_tier.model.errors import InvalidRequest
+from serving_tier.names import NODES_FOLDER, OUTPUT_FOLDER, SNAPSHOTS_FOLDER
 
 __all__ = ["NODES_MAX", "ClusterOptions", "supervise"]
 
 # Each is a Python process of some 60 MiB; a machine with memory for more has an init system too.
 NODES_MAX: Final = 16
-
-_OURS: Final = frozenset({LOG_FOLDER, *NODE_FOLDERS, *UP_FOLDERS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +164,9 @@ def _reachable(host: str) -> str:
 def _prepare(data: Path) -> Path:
     """Make the folder, or refuse one that another program made; return its absolute path."""
     data = data.absolute()
-    if data.exists() and not data.is_dir():
-        raise ForeignFolder(f"{data} is a file, the data folder must be a folder: name another one")
     try:
+        refuse_foreign(data, DATA_NAMES)
         data.mkdir(parents=True, exist_ok=True)
-        strangers = sorted(entry.name for entry in data.iterdir() if entry.name not in _OURS)
-        if strangers:
-            raise ForeignFolder(
-                f"{data} holds {', '.join(strangers[:3])}{' …' if len(strangers) > 3 else ''}, which Duramen did not "
-                "make: name an empty folder, or one that Duramen made"
-            )
         for name in (NODES_FOLDER, SNAPSHOTS_FOLDER, OUTPUT_FOLDER):
             (data / name).mkdir(exist_ok=True)
     except OSError as error:

@@ -16,6 +16,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from duramen.server.wiring.foreign_names import refuse_foreign
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import FolderInUse, FolderReadOnly, ForeignFolder, UnknownFormat
 from serving_tier.names import NODE_FILE, NODE_FOLDERS, NODE_LOCK, new_file
@@ -45,20 +46,12 @@ class NodeFolder:
         Raises `FolderInUse`, `ForeignFolder` (another program's, or another node's), `FolderReadOnly`, `UnknownFormat`.
         """
         try:
+            refuse_foreign(path, (NODE_FILE, new_file(path / NODE_FILE).name, NODE_LOCK, *NODE_FOLDERS))
             path.mkdir(parents=True, exist_ok=True)
-            strangers = sorted(
-                entry.name
-                for entry in path.iterdir()
-                if entry.name not in (NODE_FILE, new_file(path / NODE_FILE).name, NODE_LOCK, *NODE_FOLDERS)
-            )
-            if strangers:
-                raise ForeignFolder(
-                    f"{path} holds {strangers[0]!r}, which no node makes: name an empty folder, or this node's own"
-                )
             lock = os.open(path / NODE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            if isinstance(error, (FileExistsError, NotADirectoryError)):
-                raise ForeignFolder(f"{path} is a file, a node's data is a folder: name another one") from error
+            if isinstance(error, NotADirectoryError):
+                raise ForeignFolder(f"{path} is below a file, a node's data is a folder: name another one") from error
             raise FolderReadOnly(f"{path} cannot be used: {error.strerror}: make it writable for this user") from error
         try:
             _take(lock, path)

@@ -14,18 +14,18 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from duramen.server.wiring.collector import OpenedObjects
+from duramen.server.wiring.foreign_names import DATA_NAMES, refuse_foreign
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import register_node
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import RegisterNode
-from log_tier.model.errors import FolderReadOnly, ForeignFolder, InvalidRequest, NodeIdTaken
+from log_tier.model.errors import FolderReadOnly, InvalidRequest, NodeIdTaken
 from log_tier.model.log import Log
 from log_tier.open import LOG_FOLDER, open_log
 from router.data.catalog_tables import CatalogTables
 from router.data.local_data import LocalData
-from serving_tier.names import NODE_FOLDERS, UP_FOLDERS
 
 __all__ = ["NODE_ID", "SingleMachine", "open_local_data", "open_single_machine"]
 
@@ -144,17 +144,5 @@ def _check_alone(cluster: ClusterMap, data: Path) -> None:
 
 def _checked_url(data: Path) -> str:
     """The log's URL. Refuses a folder that another program made, before anything is written into it."""
-    url = f"file://{quote(str(data.absolute()))}"
-    if not data.exists():
-        return url
-    if not data.is_dir():
-        raise ForeignFolder(f"{data} is a file, the data folder must be a folder: name another one")
-    strangers = sorted(
-        entry.name for entry in data.iterdir() if entry.name not in (LOG_FOLDER, *NODE_FOLDERS, *UP_FOLDERS)
-    )
-    if strangers:
-        raise ForeignFolder(
-            f"{data} holds {', '.join(strangers[:3])}{' …' if len(strangers) > 3 else ''}, which Duramen did not make: "
-            "name an empty folder, or one that Duramen made"
-        )
-    return url
+    refuse_foreign(data, DATA_NAMES)
+    return f"file://{quote(str(data.absolute()))}"
