@@ -11,10 +11,20 @@ import google_crc32c
 import lmdb
 
 from log_tier.concurrency.threads import Stop
+from log_tier.model.barrier import LiveVersion
 from log_tier.model.errors import SnapshotDamaged
 from log_tier.model.identifiers import PartitionId
 from serving_tier.index.lmdb.environment import Databases, refusal_of_system
-from serving_tier.index.lmdb.format import IDENTITY, STATE, State, unpack_identity
+from serving_tier.index.lmdb.format import (
+    IDENTITY,
+    LIVE,
+    STATE,
+    VERSION,
+    State,
+    unpack_identity,
+    unpack_live,
+    unpack_version,
+)
 from serving_tier.index.scan import digest_of
 from serving_tier.names import DATA_FILE
 from serving_tier.snapshots.manifest import PIECE_BYTES, SnapshotFile, SnapshotManifest
@@ -26,13 +36,17 @@ _DATABASES_MAX: Final = len(Databases._fields)
 
 
 class Contents(NamedTuple):
-    """The identity, state, number of keys and digest that a copied index states about itself."""
+    """The identity, state, number of keys, digest and version that a copied index states about itself."""
 
     index_version: int
     partition: PartitionId
     state: State
     keys: int
     digest: str
+    version: int
+    """Which version of the table it is."""
+    live: LiveVersion
+    """The last barrier that it holds."""
 
 
 def pieces_of(file: Any, stop: Stop) -> Iterator[bytes]:
@@ -105,6 +119,7 @@ def read_contents(folder: Path, *, digest: bool = False) -> Contents:
                 version, partition = unpack_identity(txn.get(IDENTITY, db=meta) or b"")
                 state = State.unpack(txn.get(STATE, db=meta) or b"")
                 keys = int(txn.stat(data)["entries"])
+                table_version, live = unpack_version(txn.get(VERSION, db=meta)), unpack_live(txn.get(LIVE, db=meta))
                 said = digest_of(txn.cursor(data).iternext(), log_time_ms=state.log_time_ms) if digest else ""
     except (lmdb.Error, struct.error) as error:
         refusal = refusal_of_system(error, folder) if isinstance(error, lmdb.Error) else None
@@ -113,7 +128,7 @@ def read_contents(folder: Path, *, digest: bool = False) -> Contents:
         raise SnapshotDamaged(
             f"{folder / DATA_FILE} does not say what it is ({error}): use another snapshot", file=str(folder)
         ) from error
-    return Contents(version, partition, state, keys, said)
+    return Contents(version, partition, state, keys, said, table_version, live)
 
 
 def check_contents(contents: Contents, manifest: SnapshotManifest, where: str) -> None:

@@ -30,7 +30,7 @@ from log_tier.model.errors import DuramenError, SnapshotDamaged
 from serving_tier.index.lmdb.folder import claim_folder, release_folder
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.names import DATA_FILE, MARKER_FILE, copy_folder
-from serving_tier.snapshots.contents import describe_file, pieces_of, read_contents
+from serving_tier.snapshots.contents import Contents, describe_file, pieces_of, read_contents
 from serving_tier.snapshots.local_disk import begin_writing, local_troubles
 from serving_tier.snapshots.manifest import PIECE_BYTES, SnapshotFile, SnapshotManifest
 from serving_tier.snapshots.snapshot_store import SnapshotStore
@@ -55,8 +55,10 @@ async def take_snapshot(
     digest: bool = False,
     progress: Progress | None = None,
     clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
+    described: Callable[[Contents], None] = lambda _: None,
 ) -> SnapshotManifest:
-    """Take a snapshot and store it; return its manifest when it was read back and found good.
+    """Take a snapshot and store it; return its manifest when it was read back and found good. `described` is called
+    with what the copy says about itself, before the copy is stored.
 
     `work_folder` gets a copy of the index for a while; on the store's file system that copy becomes the snapshot.
     Leftovers of puts that died are removed from the store on the way.
@@ -65,7 +67,13 @@ async def take_snapshot(
     `DiskFull`, and why the replica was closed.
     """
     async with copied_index(
-        reading, table_name=table_name, work_folder=work_folder, digest=digest, progress=progress, clock_ms=clock_ms
+        reading,
+        table_name=table_name,
+        work_folder=work_folder,
+        digest=digest,
+        progress=progress,
+        clock_ms=clock_ms,
+        described=described,
     ) as (folder, manifest):
         await store.put(folder, manifest, progress=progress)
     try:
@@ -94,17 +102,27 @@ async def copied_index(
     progress: Progress | None = None,
     snapshot_id: str = "",
     clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
+    described: Callable[[Contents], None] = lambda _: None,
 ) -> AsyncIterator[tuple[Path, SnapshotManifest]]:
     """A checked copy of a live index in a folder of its own, and its manifest; the folder is removed at the end.
 
-    `snapshot_id`: hex digits that no other snapshot has; drawn here where they are not given.
+    `snapshot_id`: hex digits that no other snapshot has; drawn here where they are not given. `described`: as
+    `take_snapshot`.
+
+    The index may stop being the live version between `reading` and the copy's transaction. Such a copy serves nobody:
+    it is made again, of the index that is live by then.
     """
     snapshot_id = snapshot_id or secrets.token_hex(_ID_BYTES)
     folder = copy_folder(work_folder, snapshot_id)
     try:
-        with reading() as index:
-            files = await in_thread(lambda stop: _copy(index, folder, progress, stop))
-        contents = await in_thread(lambda _: read_contents(folder, digest=digest))
+        while True:
+            with reading() as index:
+                files = await in_thread(lambda stop, index=index: _copy(index, folder, progress, stop))  # type: ignore[misc]
+            contents = await in_thread(lambda _: read_contents(folder, digest=digest))
+            if contents.version == contents.live.version:
+                break
+            await in_thread(lambda _: rmtree(folder))
+        described(contents)
         manifest = SnapshotManifest(
             id=snapshot_id,
             table=contents.partition.table,
