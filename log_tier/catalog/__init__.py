@@ -15,6 +15,10 @@ What holds:
 - C3 A partition is never left without a replica that can be read, where it had one: a move takes its source away only
   after its target was ready, and a removal that would take the last one is rejected.
 - C4 One job at a time changes a partition's replicas.
+- C5 A snapshot covers the log below it if it is of the live version and holds the last barrier (`ClusterMap.covering`).
+     It names the job of the last barrier that it holds, and the table names the job of the last swap, rollback or
+     clearing that is done; they must be the same. A record of before these fields names no barrier: of a table that was
+     ever swapped, its snapshot covers nothing. While a job puts barriers into the log, no snapshot covers.
 
 **Jobs.** A long operation (a move, a snapshot, a restore, a trim) is a *job*: a state in the map, made of *tasks*. Each
 task names the node that does the work; the node sees it in the map, works, and reports with a command. Nothing

@@ -73,7 +73,7 @@ def go_on_clearing(cluster: ClusterMap, job: Job, done: Task) -> tuple[ClusterMa
 
 def is_swapping(job: Job) -> bool:
     """Is `job` a clearing whose barriers may be in the log?"""
-    return job.kind == JobKind.CLEAR and len(job.tasks) > 0 and job.tasks[-1].action == Action.SWAP
+    return job.kind == JobKind.CLEAR and job.puts_barriers
 
 
 def _stages(table: TableEntry, version: VersionEntry) -> tuple[Task, ...]:

@@ -102,6 +102,8 @@ class TableEntry:
     """The versions by number, rising. Empty: the first one, folded from the log, is the only one there ever was."""
     last_version: int = 1
     """The highest number that was given; numbers are not used again."""
+    last_swap: int = -1
+    """The job whose barriers made the live version live: the last swap, rollback or clearing that is done. -1: none."""
     retention_ms: int = 0
     """Each partition's log keeps its records so long; 0: for ever."""
     retention_bytes: int = 0
@@ -171,6 +173,8 @@ class SnapshotEntry:
     """The node that took the snapshot."""
     version: int = 1
     """Which version of the table it is."""
+    swap: int = -1
+    """The job of the last barrier that it holds. -1: it holds none, or an earlier Duramen took it and did not say."""
 
     @property
     def partition_id(self) -> PartitionId:
@@ -296,8 +300,27 @@ class ClusterMap:
         return self.snapshots.get(partition, ())
 
     def covering(self, partition: PartitionId) -> SnapshotEntry | None:
-        """The newest known snapshot of the live version: the log must hold what follows it. A snapshot of another
-        version cannot restore the live one, whose making may be in the log alone.
+        """The newest known snapshot from which the live version can be restored with nothing but the log behind it. The
+        log must hold what follows it. None where there is none, and while barriers are being put into the log.
+
+        It is of the live version and holds the last barrier. A restore from one of before that barrier meets it, and
+        then needs a version that may be gone from where it was built, or that was built nowhere.
         """
-        live = self.table(partition.table).live_version
-        return next((each for each in reversed(self.snapshots_of(partition)) if each.version == live), None)
+        table = self.table(partition.table)
+        if self.swapping(table) is not None:
+            return None
+        wanted = table.live_version, table.last_swap
+        return next(
+            (each for each in reversed(self.snapshots_of(partition)) if (each.version, each.swap) == wanted), None
+        )
+
+    def swapping(self, table: TableEntry) -> Job | None:
+        """The job that may have put barriers into the logs of a table, and is not done. O(jobs) for a table with
+        several versions, O(1) for others.
+        """
+        if len(table.versions) < 2:
+            return None
+        for job in self.jobs.values():
+            if job.state in ("running", "failed") and job.arguments.get("table") == table.id and job.puts_barriers:
+                return job
+        return None

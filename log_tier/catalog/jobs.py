@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Final, Literal
 
+from log_tier.catalog.actions import Action
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.identifiers import Partition, PartitionId, TableId, partition_id
 
@@ -118,6 +119,11 @@ class Job:
     started_ms: int
     """The catalog's log time at its beginning; for people."""
     arguments: Mapping[str, ArgumentValue] = field(default_factory=dict)
+
+    @property
+    def puts_barriers(self) -> bool:
+        """May its barriers be in logs? A clearing gets its swap task last. O(1)."""
+        return len(self.tasks) > 0 and self.tasks[-1].action == Action.SWAP
 
     def with_task(self, number: int, task: Task) -> Job:
         """The job with another entry of one of its tasks."""

@@ -13,6 +13,9 @@ because its barriers may be in the log; a resumed swap appends the same ones, an
 A stage of `empty:` makes a version that is empty but for what was written since the request. One that was overtaken,
 by a clearing or by a new build, is not swapped in any more: its keys may have been cleared since.
 
+The table remembers the last of these jobs that changed which version is live (`last_swap`): a snapshot that does not
+hold its barrier covers nothing any more.
+
 A version is swapped in only where every replica that can be read said that it is level with it (`holders`): one that
 joined since has to be staged too, by the same command again.
 """
@@ -160,7 +163,8 @@ def end_version_job(cluster: ClusterMap, job: Job) -> ClusterMap:
         else each
         for each in table.versions
     ]
-    return _with_versions(cluster, table, tuple(each for each in versions if each.number not in gone))
+    left = tuple(each for each in versions if each.number not in gone)
+    return _with_versions(cluster, replace(table, last_swap=job.id), left)
 
 
 def keep_of(arguments: Mapping[str, ArgumentValue]) -> int:

@@ -21,12 +21,14 @@ from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.concurrency.threads import Progress
+from log_tier.model.barrier import LiveVersion
 from log_tier.model.errors import CommandRejected, DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from serving_tier.jobs.schedule import SnapshotSchedule
 from serving_tier.names import SNAPSHOT_WORK_FOLDER
 from serving_tier.node.hosting import Hosting
 from serving_tier.replica.replica import Replica
+from serving_tier.snapshots.contents import Contents
 from serving_tier.snapshots.install import install_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.snapshot_retention import snapshots_to_remove
@@ -82,7 +84,7 @@ class NodeSnapshots:
 
     async def take(self, replica: Replica, *, progress: Progress | None = None) -> SnapshotEntry:
         """Take a snapshot of a replica and make it known. Raises what taking and storing raise."""
-        before = replica.index.version
+        copied: list[Contents] = []
         manifest = await take_snapshot(
             replica.reading,
             self.store,
@@ -90,10 +92,10 @@ class NodeSnapshots:
             work_folder=self._work_folder,
             progress=progress,
             clock_ms=self._clock.wall_ms,
+            described=copied.append,
         )
-        # If a barrier was passed meanwhile, the offset shows on which side of it the copy was made.
-        version = replica.index.version if manifest.offset >= replica.index.live.since else before
-        entry = _entry_of(manifest, self._hosting.node_id, version)
+        # The replica may have passed a barrier since.
+        entry = _entry_of(manifest, self._hosting.node_id, copied[0].live)
         try:
             await self._catalog.submit(AddSnapshot(entry))
         except CommandRejected:
@@ -136,6 +138,8 @@ class NodeSnapshots:
                     continue
                 known = self._catalog.map.snapshots_of(partition)
                 newest = known[-1].offset if known else NOTHING
+                # The catalog's newest snapshot does not hold the barrier that this replica has passed.
+                overtaken = bool(known) and known[-1].swap != replica.index.live.job
                 rank = self._hosting.node.rank(partition)
                 if not schedule.is_due(
                     partition,
@@ -143,10 +147,12 @@ class NodeSnapshots:
                     applied=replica.applied,
                     rank=rank,
                     now_s=self._clock.monotonic_s(),
+                    overtaken=overtaken,
                 ):
                     continue
                 try:
                     entry = await self.take(replica)
+                    schedule.taken(partition)
                     logger.info("snapshot %s was taken by schedule", entry.path)
                 except DuramenError as error:
                     logger.warning("%s: no snapshot could be taken: %s", replica.name, error)
@@ -157,7 +163,7 @@ class NodeSnapshots:
         await end_tasks(self._ticker)
 
 
-def _entry_of(manifest: SnapshotManifest, node_id: str, version: int) -> SnapshotEntry:
+def _entry_of(manifest: SnapshotManifest, node_id: str, live: LiveVersion) -> SnapshotEntry:
     return SnapshotEntry(
         id=manifest.id,
         table=manifest.table,
@@ -168,5 +174,6 @@ def _entry_of(manifest: SnapshotManifest, node_id: str, version: int) -> Snapsho
         bytes=manifest.bytes,
         path=manifest.path,
         node=node_id,
-        version=version,
+        version=live.version,
+        swap=live.job,
     )

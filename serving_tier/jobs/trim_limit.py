@@ -2,7 +2,8 @@
 
 The bounds by age and size say what may go (`log_tier.model.retention`). Here is what must stay whatever they say:
 
-- what the newest verified snapshot of the live version does not cover (I11): without one, everything;
+- what the newest verified snapshot behind the last barrier does not cover (I11): without one, everything;
+- everything, while a job puts barriers into the log;
 - what a replica that is alive has not applied;
 - everything, while a job copies the partition, or replays it from an older snapshot: a job that shortens the log and
   one that reads it do not meet.
@@ -37,13 +38,20 @@ class TrimLimit(NamedTuple):
 
 def trim_limit(cluster: ClusterMap, partition: PartitionId, applied: Iterable[Offset]) -> TrimLimit:
     """The limit of one partition. `applied`: the offset of each of its live replicas. O(tasks under way)."""
+    table = cluster.table(partition.table)
+    swapping = cluster.swapping(table)
+    if swapping is not None:
+        return TrimLimit(_NOTHING_GOES, f"job {swapping.id} ({swapping.kind}) puts barriers into it")
     newest = cluster.covering(partition)
     if newest is None:
-        return TrimLimit(_NOTHING_GOES, "no verified snapshot of it is known: take one (`duramen admin snapshot`)")
+        since = f" since version {table.live_version} went live" if table.last_swap >= 0 else ""
+        return TrimLimit(
+            _NOTHING_GOES, f"no verified snapshot of it is known{since}: take one (`duramen admin snapshot`)"
+        )
     for job, _, task in cluster.unfinished_tasks():
         if _reads(task, partition):
             return TrimLimit(_NOTHING_GOES, f"job {job.id} ({job.kind}) reads it")
-    for version in cluster.table(partition.table).versions:
+    for version in table.versions:
         if version.state in ("staging", "staged"):
             return TrimLimit(_NOTHING_GOES, f"version {version.number} is {version.state} and may need it")
     seen = min(applied, default=newest.offset)

@@ -75,14 +75,21 @@ def _below_snapshots(
     for place in [entry.partition(partition)] if partition is not None else entry.partition_ids():
         where = situation.cluster.name_of(place)
         held = bounds[entry.id][place.partition]
+        swapping = situation.cluster.swapping(entry)
+        if swapping is not None:
+            raise situation.refusal(
+                f"the log of {where} is not touched: job {swapping.id} ({swapping.kind}, {swapping.state}) puts "
+                "barriers into it: wait for it, or resume it"
+            )
         covered = _covered(situation, place)
         if covered is None and held.latest < held.earliest:
             notes.append(f"the log of {where} is empty")
             continue
         if covered is None:
+            since = f" since version {entry.live_version} went live" if entry.last_swap >= 0 else ""
             raise situation.refusal(
-                f"the log of {where} is not touched: no verified snapshot of it is known, and what a log loses must be "
-                f"in one; take it first (`duramen admin snapshot {entry.name}`)"
+                f"the log of {where} is not touched: no verified snapshot of it is known{since}, and what a log loses "
+                f"must be in one; take it first (`duramen admin snapshot {entry.name}`)"
             )
         limit = covered if asked is None else Offset(asked)
         if limit > covered:
@@ -102,7 +109,7 @@ def _below_snapshots(
 
 
 def _covered(situation: Situation, partition: PartitionId) -> Offset | None:
-    """The first offset that no snapshot of the live version holds; None where there is no such snapshot."""
+    """The first offset that no snapshot holds from which the live version can be restored; None without such one."""
     newest = situation.cluster.covering(partition)
     return None if newest is None else Offset(newest.offset + 1)
 

@@ -7,7 +7,8 @@
     ready JOB TASK NODE | done JOB TASK NODE [note] | failed JOB TASK NODE note
     clear flights OFFSET,OFFSET... [keep=N]
     abort JOB | resume JOB [TASK=NODE ...]
-    snapshot TABLE/P ID OFFSET                 forget TABLE/P ID ...
+    snapshot TABLE/P ID OFFSET [version=V] [swap=JOB]
+                                               forget TABLE/P ID ...
     again                                      the last command once more, with the same id
 
 After each line come indented lines: what the fold decided, and the parts of the map that are different from before.
@@ -102,7 +103,19 @@ def _command(cluster: ClusterMap, line: str) -> Command:
     if verb == "snapshot":
         table, partition = _place(cluster, plain[0])
         return AddSnapshot(
-            SnapshotEntry(plain[1], table, partition, Offset(int(plain[2])), 7, 10, 100, f"x/{plain[1]}", "n1")
+            SnapshotEntry(
+                plain[1],
+                table,
+                partition,
+                Offset(int(plain[2])),
+                7,
+                10,
+                100,
+                f"x/{plain[1]}",
+                "n1",
+                int(named.get("version", 1)),
+                int(named.get("swap", -1)),
+            )
         )
     assert verb == "forget", line
     return ForgetSnapshots(*_place(cluster, plain[0]), tuple(plain[1:]))
@@ -127,8 +140,9 @@ def summary(cluster: ClusterMap) -> list[str]:
     for job in cluster.jobs.values():
         tasks = ", ".join(f"{t.action} {t.node} {t.state}{f' ({t.note})' if t.note else ''}" for t in job.tasks)
         lines.append(f"job {job.id} {job.kind}: {job.state} [{tasks}]")
-    for entries in cluster.snapshots.values():
-        lines += [f"snapshot {entry.id} at {entry.offset}" for entry in entries]
+    for place, entries in cluster.snapshots.items():
+        covering = cluster.covering(place)
+        lines += [f"snapshot {entry.id} at {entry.offset}{', covers' * (entry is covering)}" for entry in entries]
     lines += [f"dropped {name[:7].rstrip('A')}" for name in cluster.dropped]
     return lines
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from log_tier.catalog.catalog import CATALOG_TOPIC
-from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.cluster_map import ClusterMap, SnapshotEntry
 from log_tier.catalog.commands import (
+    AddSnapshot,
     ClearTable,
     CreateTable,
     RegisterNode,
@@ -57,7 +58,7 @@ def test_records_of_format_1_stay_readable() -> None:
         assert type(command).__name__ == document["class"]
 
 
-def value_of(command: ClearTable | CreateTable | SetRetention) -> str:
+def value_of(command: AddSnapshot | ClearTable | CreateTable | SetRetention) -> str:
     """What would be written."""
     batch = command_batch(command, "0123456789abcdef")
     return (
@@ -145,6 +146,25 @@ def test_a_clearing() -> None:
     assert (job.kind, [task.action for task in job.tasks]) == ("clear", ["stage", "stage", "swap"])
     (flights,) = cluster.tables.values()
     assert [(version.state, version.url) for version in flights.versions] == [("live", ""), ("staged", "empty:12,-1/2")]
+    assert map_to_json(cluster) == text
+
+
+def test_a_table_that_was_swapped() -> None:
+    """Two fields came later; an earlier record has neither, and its snapshot of a swapped table covers nothing."""
+    document = json.loads((FIXTURES / "commands-1-swap.jsonl").read_text())
+    table, partition = TableId("uz7PoMe1SsyzElQe1u4IvA"), Partition(0)
+    entry = SnapshotEntry("5f3a", table, partition, Offset(40), 7, 10, 100, "x/5f3a", "n1", 2, 12)
+    assert parse_command(document["key"].encode(), document["value"].encode()) == (
+        "0123456789abcdef",
+        AddSnapshot(entry),
+    )
+    assert value_of(AddSnapshot(entry)) == document["value"]
+    text = (FIXTURES / "map-1-swap.json").read_bytes().strip()
+    cluster = map_from_json(text)
+    (flights,) = cluster.tables.values()
+    assert (flights.live_version, flights.last_swap) == (2, 12)
+    assert [each.swap for each in cluster.snapshots_of(entry.partition_id)] == [12, -1]
+    assert cluster.covering(entry.partition_id) == entry
     assert map_to_json(cluster) == text
 
 
