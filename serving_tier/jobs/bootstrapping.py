@@ -34,6 +34,8 @@ def node_bootstrap(
 ) -> Bootstrap:
     """The bootstrap of a node: snapshot, peer, log, in this order (decision 11). `peer` makes a source of a node."""
 
+    tried: dict[PartitionId, list[str]] = {}
+
     async def fill(
         topic: Topic, partition: PartitionId, folder: Path, wanted: str, progress: Callable[[str, int, int], None]
     ) -> str:
@@ -48,9 +50,12 @@ def node_bootstrap(
             if holder != node_id and holder in cluster.nodes and cluster.nodes[holder].address
         ]
         offered = Offered(bounds, start, cluster.snapshots_of(partition), peers)
-        version = 1 if table is None else table.live_version
-        plan = plan_sources(offered, Goal(wanted=wanted, version=version, trivial_records=_REPLAY_RECORDS))
-        return await bootstrap(
+        version, swap = (1, None) if table is None else (table.live_version, table.last_swap)
+        early = [entry.id for entry in offered.snapshots if entry.swap != swap]
+        before = tried[partition] = [entry for entry in tried.get(partition, ()) if entry in early]
+        goal = Goal(wanted=wanted, version=version, swap=swap, tried=before, trivial_records=_REPLAY_RECORDS)
+        plan = plan_sources(offered, goal)
+        source = await bootstrap(
             plan,
             offered,
             same_history=partial(_same_history, log, partition),
@@ -60,6 +65,9 @@ def node_bootstrap(
             folder=folder,
             progress=progress,
         )
+        # A replica that is brought up once more did not come over a barrier with this one: others are tried first.
+        before += [entry for entry in early if source.startswith(f"snapshot {entry} ") and entry not in before]
+        return source
 
     return fill
 

@@ -7,6 +7,8 @@ to them and in what they want; which source is of use, and which is better, is t
     fresh        a snapshot from which the log goes on, `earliest - 1 <= offset <= until`; the log, if it still has the
                  table's first record; a peer, whose copy is judged when its manifest is here
     nearer       the newest snapshot first; one at the wanted offset needs no replay at all
+    later        a snapshot that holds the last barrier needs the log alone; one of before meets that barrier, and needs
+                 a version that may be gone: a peer is preferred to it, and so is one that was not tried before
     cheaper      a replay of few records is preferred to a copy, which costs a node some work; a copy to a long replay
 
 Verified is what was received (`contents.py`), and reachable what answers: both are found out by trying, so a plan is an
@@ -25,6 +27,8 @@ from log_tier.model.identifiers import FIRST, Offset
 from log_tier.model.log import Bounds
 
 __all__ = ["SOURCES", "Choice", "Goal", "Offered", "SourcePlan", "plan_sources"]
+
+_NEVER: Final = -1
 
 SOURCES: Final = ("auto", "snapshot", "peer", "log")
 """The sources that a caller may want: all in order, or one kind alone."""
@@ -66,6 +70,11 @@ class Goal:
     """One of `SOURCES`."""
     version: int = 1
     """The table's live version. Snapshots of it are preferred: an older one's comes to the barrier and needs it."""
+    swap: int | None = None
+    """The job of the table's last barrier, -1 where there was none. Snapshots that do not hold that barrier come after
+    the peers. None: barriers do not matter."""
+    tried: Sequence[str] = ()
+    """Ids of snapshots of before the last barrier that did not lead beyond it, the last one last. They come last."""
     trivial_records: int = 0
     """A log of fewer records is replayed whatever else there is. Only of a table's first version: the later ones begin
     with the files of a bulk build."""
@@ -108,12 +117,16 @@ def plan_sources(offered: Offered[P], goal: Goal) -> SourcePlan[P]:
     passed_over: list[str] = []
     near: list[Choice[P]] = []
     far: list[Choice[P]] = []
+    early: list[Choice[P]] = []
+    again: list[Choice[P]] = []
     if goal.wanted in ("auto", "snapshot"):
-        for entry in _of_version(offered.snapshots, goal.version):
+        for entry in _in_order(offered.snapshots, goal):
             choice: Choice[P] = Choice("snapshot", snapshot=entry)
             trouble = _no_way_on(entry.offset, until, bounds)
             if trouble:
                 passed_over.append(f"{choice}: {trouble}")
+            elif goal.swap not in (None, entry.swap):
+                (again if entry.id in goal.tried else early).append(choice)
             elif goal.cheap_records is None or until - entry.offset <= goal.cheap_records:
                 near.append(choice)
             else:
@@ -127,19 +140,25 @@ def plan_sources(offered: Offered[P], goal: Goal) -> SourcePlan[P]:
             lost = f"the table at {start}: what was between" if start else "what was before"
             passed_over.append(f"the log: it begins at {bounds.earliest}, {lost} is trimmed")
     records = until - start
-    if goal.version == 1 and records < goal.trivial_records:
+    if goal.version == 1 and goal.swap in (None, _NEVER) and records < goal.trivial_records:
         ordered = [*log, *near, *peers, *far]
     elif goal.cheap_records is not None and not near and records < goal.cheap_records:
         ordered = [*log, *peers, *far]
     else:
-        ordered = [*near, *peers, *far, *log]
+        ordered = [*near, *peers, *far, *early, *log, *again]
     return SourcePlan(tuple(ordered), tuple(passed_over))
 
 
-def _of_version(snapshots: Sequence[SnapshotEntry], version: int) -> list[SnapshotEntry]:
-    """Newest first: those of the version, where it is a later one and has any."""
-    mine = [entry for entry in snapshots if entry.version == version] if version > 1 else []
-    return sorted(mine or snapshots, key=lambda entry: entry.offset, reverse=True)
+def _in_order(snapshots: Sequence[SnapshotEntry], goal: Goal) -> list[SnapshotEntry]:
+    """Newest first. Where barriers matter, those of the live version before others, and those that were tried last.
+    Else those of the live version alone, where it is a later one and has any.
+    """
+    newest = sorted(snapshots, key=lambda entry: entry.offset, reverse=True)
+    if goal.swap is None:
+        mine = [entry for entry in newest if entry.version == goal.version] if goal.version > 1 else []
+        return mine or newest
+    tried = {snapshot: place for place, snapshot in enumerate(goal.tried)}
+    return sorted(newest, key=lambda entry: (tried.get(entry.id, -1), entry.version != goal.version))
 
 
 def _no_way_on(offset: Offset, until: Offset, bounds: Bounds) -> str:

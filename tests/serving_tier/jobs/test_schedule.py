@@ -8,8 +8,38 @@ from serving_tier.jobs.schedule import SnapshotSchedule
 NAME = PartitionId(TableId("AAAAAAAAAAAAAAAAAAAAAA"), Partition(0))
 
 
-def asked(schedule: SnapshotSchedule, now_s: float, *, newest: int = -1, applied: int = 10, rank: int = 0) -> bool:
-    return schedule.is_due(NAME, newest=Offset(newest), applied=Offset(applied), rank=rank, now_s=now_s)
+def asked(
+    schedule: SnapshotSchedule,
+    now_s: float,
+    *,
+    newest: int = -1,
+    applied: int = 10,
+    rank: int = 0,
+    overtaken: bool = False,
+) -> bool:
+    offsets = Offset(newest), Offset(applied)
+    return schedule.is_due(NAME, newest=offsets[0], applied=offsets[1], rank=rank, now_s=now_s, overtaken=overtaken)
+
+
+def test_after_a_swap_the_first_holder_takes_one_at_once() -> None:
+    first, second = SnapshotSchedule(100), SnapshotSchedule(100)
+    for schedule, rank in ((first, 0), (second, 1)):
+        assert not asked(schedule, 0, newest=5, rank=rank)
+    assert asked(first, 10, newest=5, overtaken=True)
+    assert not asked(second, 10, newest=5, rank=1, overtaken=True)
+    assert asked(second, 35, newest=5, rank=1, overtaken=True), "the first one is away"
+    assert not asked(first, 11, newest=9), "the new one holds the barrier"
+
+
+def test_one_that_fails_after_a_swap_is_not_tried_in_each_second() -> None:
+    schedule = SnapshotSchedule(100)
+    assert asked(schedule, 0, newest=5, overtaken=True)
+    schedule.forget(NAME)
+    assert not asked(schedule, 1, newest=5, overtaken=True)
+    assert not asked(schedule, 100, newest=5, overtaken=True)
+    assert asked(schedule, 101, newest=5, overtaken=True)
+    schedule.taken(NAME)
+    assert asked(schedule, 102, newest=8, overtaken=True)
 
 
 def test_the_first_is_due_after_an_interval_and_the_next_ones_later() -> None:

@@ -22,9 +22,9 @@ class Node(NamedTuple):
     name: str
 
 
-def snapshot(offset: int, version: int = 1) -> SnapshotEntry:
+def snapshot(offset: int, version: int = 1, swap: int = -1) -> SnapshotEntry:
     place = f"{TABLE}/{PARTITION}/{offset}"
-    return SnapshotEntry(f"s{offset}", TABLE, PARTITION, Offset(offset), 0, 0, 0, place, "n1", version)
+    return SnapshotEntry(f"s{offset}", TABLE, PARTITION, Offset(offset), 0, 0, 0, place, "n1", version, swap)
 
 
 def offered(
@@ -71,6 +71,27 @@ def test_a_trivial_log_is_replayed_whatever_else_there_is() -> None:
     assert order(plan_sources(little, Goal(trivial_records=21)))[0] == "the log"
     assert order(plan_sources(little, Goal(trivial_records=20)))[0] == "snapshot s9"
     assert order(plan_sources(little, Goal(trivial_records=21, version=2)))[0] == "snapshot s9"
+
+
+def test_snapshots_of_before_the_last_barrier_come_after_the_peers() -> None:
+    """Swapped by job 40, rolled back by job 50: behind s9, the log goes back to version 1."""
+    before = [snapshot(5), snapshot(7), snapshot(9, version=2, swap=40)]
+    there = offered(2, 90, *before, snapshot(30, swap=50), snapshot(40, swap=50), peers=("n2",))
+    back = Goal(swap=50)
+    first = ["snapshot s40", "snapshot s30", "peer n2"]
+    assert order(plan_sources(there, back)) == [*first, "snapshot s7", "snapshot s5", "snapshot s9"]
+    tried = Goal(swap=50, tried=("s5", "s7"))
+    assert order(plan_sources(there, tried)) == [*first, "snapshot s9", "snapshot s5", "snapshot s7"]
+    assert order(plan_sources(offered(0, 90, *before), tried)) == [
+        "snapshot s9",
+        "the log",
+        "snapshot s5",
+        "snapshot s7",
+    ]
+    little = Goal(swap=50, trivial_records=1000)
+    assert order(plan_sources(offered(0, 90, *before, peers=("n2",)), little))[0] == "peer n2"
+    never = Goal(swap=-1, trivial_records=1000)
+    assert order(plan_sources(offered(0, 90, snapshot(5)), never)) == ["the log", "snapshot s5"]
 
 
 def test_the_live_versions_snapshots_are_preferred() -> None:
