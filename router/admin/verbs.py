@@ -348,10 +348,15 @@ class Rollback(NamedTuple):
     destroys="it cannot be rolled back to any more",
 )
 class Discard(NamedTuple):
-    """Remove a version that is not live from every node. What was built stays where it was built."""
+    """Remove a version that is not live from every node. What was built stays where it was built.
+
+    Refused while a restore of the table may still fetch a version that was live before: until each partition has a
+    snapshot of the version that is live now. Then what was built may be removed as well.
+    """
 
     table: _One
     version: Annotated[int, Argument("VERSION", "Which one.", least=1)]
+    force: Annotated[bool, Option("--force", "Also while a restore may need the version.")] = False
 
 
 @verb(

@@ -13,6 +13,21 @@ What holds:
      completed with, and the version of a bulk entry, its "offset of the last write", is that offset.
 - V5 A version never changes. A place that has one takes no other.
 
+**What a restore needs.** A replica that is restored folds the log from a snapshot's offset. At each barrier on the way
+it fetches the version that the barrier names from where that was built, catches up from the offset of the part, and
+goes on. A version that was folded from the log is built nowhere: a restore passes a barrier back to it only if it began
+with that version. So a snapshot of before the last barrier may need things that are gone, and
+
+- the log is shortened only below a snapshot that holds the last barrier (C5 of `log_tier.catalog`);
+- a restore prefers such a snapshot, then a live peer, then earlier ones, each of them once
+  (`serving_tier/snapshots/source_plan.py`);
+- a built version that was live is discarded only when each partition has such a snapshot, or by force;
+- the schedule takes a snapshot at once when another version went live (`serving_tier.jobs.schedule`).
+
+What remains: a rollback may bring back content that the log no longer has, since it was trimmed under a snapshot of the
+version in between. Until the next snapshot that content is in the replicas alone. Holding the log back for as long as a
+version is kept would avoid that; it would also make the log of a table that is rebuilt each week keep a week more.
+
 A version with nothing in it is built nowhere: every node makes its part by itself (`empty.py`).
 
 Reading order: `manifest.py` (pure), `version_store.py`, `empty.py`; then what a replica does with them:

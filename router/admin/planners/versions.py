@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from log_tier.catalog.actions import Action, JobKind
-from log_tier.catalog.cluster_map import TableEntry
+from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.catalog.commands import ClearTable
 from log_tier.catalog.jobs import ArgumentValue
 from log_tier.model.errors import InvalidRequest
-from log_tier.model.identifiers import PartitionId
+from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.log import Bounds
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
@@ -25,6 +25,7 @@ __all__ = [
     "clear_command",
     "has_version",
     "lacking",
+    "needed_at",
     "plan_clear",
     "plan_discard",
     "plan_rollback",
@@ -88,11 +89,31 @@ def plan_rollback(situation: Situation, *, table: str, version: int | None = Non
     return _plan_barriers(situation, JobKind.ROLLBACK, entry, number, {"keep": len(kept)})
 
 
-def plan_discard(situation: Situation, *, table: str, version: int) -> Plan:
-    """Give up a version that is not live."""
+def plan_discard(situation: Situation, *, table: str, version: int, force: bool = False) -> Plan:
+    """Give up a version that is not live. Refused without `force` while a restore may need what it was built of."""
     entry = situation.table(table)
+    meets = None if force else needed_at(situation.cluster, entry, version)
+    if meets is not None:
+        where = f"{entry.name}/{meets}"
+        raise situation.refusal(
+            f"version {version} of {entry.name} was live, and no snapshot of {where} is known since version "
+            f"{entry.live_version} went live: a restore of {where} would still fetch version {version} from where it "
+            f"was built; take a snapshot of each partition first (`duramen admin snapshot {entry.name}`), or discard "
+            "it with --force"
+        )
     arguments: dict[str, ArgumentValue] = {"table": entry.id, "version": version}
     return plan_of(JobKind.DISCARD, f"{entry.name} version {version}", (), arguments=arguments, begins_empty=True)
+
+
+def needed_at(cluster: ClusterMap, table: TableEntry, number: int) -> Partition | None:
+    """A partition of which a restore may meet a barrier to a built version that is not live any more: no snapshot of it
+    holds the last barrier. None where there is none. An empty version is built nowhere, and one that was never live
+    has no barrier.
+    """
+    version = table.version(number)
+    if version is None or version.state != "kept" or not version.url or version.begins_empty:
+        return None
+    return next((place.partition for place in table.partition_ids() if cluster.covering(place) is None), None)
 
 
 _KEEP_OF_CLEARING: Final = 1

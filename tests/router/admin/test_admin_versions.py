@@ -185,7 +185,7 @@ async def test_a_scan_ends_in_the_version_in_which_it_began(cluster: Operated, t
     pages = table.scan_pages(timeout=DEADLINE_S)
     await anext(pages)
     await cluster.done(Rollback("flights"))
-    await cluster.done(Discard("flights", 2))
+    await cluster.done(Discard("flights", 2, force=True))
     await until(lambda: not any(2 in versions_here(node) for node in cluster.nodes.values()))
     with pytest.raises(
         VersionMissing, match="version 2, in which this read began, is not here any more: begin it again"

@@ -34,7 +34,9 @@ async def test_versions_come_and_go_under_the_self_test(tmp_path: Path) -> None:
             await cluster.done(Swap(table.name))
             await cluster.done(Rollback(table.name))
             number = cluster.router.catalog.map.find(table.name).last_version
-            await cluster.done(Swap(table.name, version=number) if turn % 2 else Discard(table.name, number))
+            await cluster.done(
+                Swap(table.name, version=number) if turn % 2 else Discard(table.name, number, force=True)
+            )
             swaps += 2 + turn % 2
 
     async with operated(tmp_path / "cluster") as cluster:
