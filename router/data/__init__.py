@@ -12,7 +12,7 @@ What holds:
 - Parts of a request fail by themselves. No layer decodes a batch on the way in.
 
 Reading order: `requests.py`, `freshness.py` (may this index answer?), `seam.py`, `reply_budget.py`, `outcomes.py`,
-`append_errors.py`, `merge.py`, `scan.py`, `watch.py`, `in_time.py`, `change_retention.py`, `catalog_tables.py`,
+`merge.py`, `scan.py`, `watch.py`, `in_time.py`, `change_retention.py`, `catalog_tables.py`, `fresh_replicas.py`,
 `describe.py`, `local_data.py`, `direct_reads.py` (embedded reads in the caller's thread), `gather/` (calls of
 concurrent callers leave together; the client and the endpoints share it).
 """

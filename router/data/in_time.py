@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from log_tier.model.errors import DeadlineExceeded
 
-__all__ = ["in_time", "time_left"]
+__all__ = ["end_waiting", "in_time", "time_left"]
 
 
 @asynccontextmanager
@@ -32,3 +33,11 @@ def time_left(timeout: float) -> Callable[[], float]:
     time = asyncio.get_running_loop().time
     ends_s = time() + timeout
     return lambda: max(0.0, ends_s - time())
+
+
+def end_waiting(appending: asyncio.Future[Any]) -> None:
+    """End an append whose time is over: its waiter gets `TimeoutError`. A timer calls this, which costs a third of
+    `asyncio.timeout`.
+    """
+    if not appending.done():
+        appending.set_exception(TimeoutError())

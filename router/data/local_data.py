@@ -12,7 +12,7 @@ the replicas. Parts of one request fail by themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from copy import copy
 from operator import attrgetter
@@ -35,12 +35,11 @@ from log_tier.model.log import Appended, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
-from router.data.append_errors import behind_their_index, end_waiting, unanswered
 from router.data.catalog_tables import CatalogTables, without_absent
 from router.data.describe import describe_table
-from router.data.freshness import ReadDecision, decide, may_answer, needed_offset
-from router.data.in_time import in_time, time_left
-from router.data.outcomes import judged, outcome_unknown
+from router.data.fresh_replicas import FreshReplicas, answers_now
+from router.data.in_time import end_waiting, in_time, time_left
+from router.data.outcomes import behind_their_index, judged, outcome_unknown, unanswered
 from router.data.reply_budget import ReplyBudget, read_keys, read_many_keys
 from router.data.requests import (
     OutcomesPart,
@@ -58,8 +57,6 @@ from router.data.watch import watch_replicas
 from serving_tier.index.lmdb.index_file import OPENING_ITEMS
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.hosting import Hosting
-from serving_tier.replica.refusals import end_unknown
-from serving_tier.replica.replica import Replica
 
 __all__ = ["PARTS_MAX", "READ_KEYS_MAX", "LocalData"]
 
@@ -90,6 +87,7 @@ class LocalData:
         self.hosting = hosting
         self.node = hosting.node
         self.tables = CatalogTables(log, catalog)
+        self._fresh = FreshReplicas(log, self.node, self.tables)
 
     # --- reads
 
@@ -114,7 +112,7 @@ class LocalData:
                 replica = self.node.replica(part.partition)
                 if turn is not None and replica.index.is_at_rest and turn.is_full(OPENING_ITEMS):
                     await turn.end()
-                if not _answers(replica, part):
+                if not answers_now(replica, part):
                     waiting.append((place, part))
                     results.append(_UNANSWERED)
                 elif len(part.keys) <= AT_ONCE_ITEMS_MAX:
@@ -131,7 +129,7 @@ class LocalData:
         if waiting:
             left_s = time_left(min(timeout, patience) if patience else timeout)
             asked = waiting if len(waiting) == 1 else await without_absent(self.tables, waiting, results, left_s())
-            answers = await gather_some(asked, lambda each: self._read_when_fresh(each[1], left_s(), budget))
+            answers = await gather_some(asked, lambda each: self._read_when_fresh(each[1], left_s, budget))
             for (place, part), answer in zip(asked, answers, strict=True):
                 if patience and type(answer) is DeadlineExceeded:
                     # For the caller this part has to wait, whatever for: it sends the part again with more time.
@@ -140,43 +138,14 @@ class LocalData:
                     results[place] = answer
         return results
 
-    async def _read_when_fresh(self, part: ReadPart, timeout: float, budget: ReplyBudget) -> ReadResult | DuramenError:
+    async def _read_when_fresh(
+        self, part: ReadPart, left_s: Callable[[], float], budget: ReplyBudget
+    ) -> ReadResult | DuramenError:
         try:
-            replica = await self._fresh(part.partition, part.after, part.strong, timeout, part.lag_max_ms)
+            replica = await self._fresh.fresh(part.partition, part.after, part.strong, part.lag_max_ms, left_s=left_s)
             return await read_many_keys(replica, part.keys, budget)
         except DuramenError as error:
             return error.as_value()
-
-    async def _replica(self, partition: PartitionId, timeout: float) -> Replica:
-        """A replica of this process. Fetches the catalog's end before it reports a table as unknown."""
-        try:
-            return self.node.replica(partition)
-        except TableNotFound:
-            async with in_time(timeout, "the table was not looked up"):
-                await self.tables.known(partition.table)
-            return self.node.replica(partition)
-
-    async def _fresh(
-        self, partition: PartitionId, after: Offset, strong: bool, timeout: float, lag_max_ms: int = 0
-    ) -> Replica:
-        replica = await self._replica(partition, timeout)
-        needed = needed_offset(after, replica.floor, replica.lost, bounded=lag_max_ms > 0)
-        decision = _decide(replica, needed, strong, lag_max_ms)
-        if decision is ReadDecision.ASK_END:
-            # A replica that has not been level for too long is level again with what the log holds now.
-            try:
-                async with asyncio.timeout(timeout):
-                    bounds = await self.log.bounds(partition)
-            except DuramenError:
-                raise
-            except TimeoutError:
-                applied, latest = replica.index.applied, replica.progress.latest
-                raise end_unknown(replica.name, partition.partition, applied=applied, latest=latest) from None
-            needed = max(needed, Offset(bounds.latest + bounds.lost))
-        await replica.wait_applied(needed, timeout=timeout)
-        if decision is ReadDecision.ASK_END:
-            _decide(replica, needed, strong, lag_max_ms)
-        return replica
 
     # --- writes
 
@@ -187,6 +156,7 @@ class LocalData:
 
         Outcomes that the replica does not know within `patience` come as `pending`.
         """
+        left_s = time_left(timeout)
         _check_parts(parts)
         if self.node.refusals and (lost := behind_their_index(parts, self.node.refusals)):
             others = [part for part in parts if part.partition not in lost]
@@ -221,8 +191,9 @@ class LocalData:
             if turn is not None and turn.is_full():
                 await turn.end()
         if asked:
-            timeout = min(timeout, patience) if patience else timeout
-            verdicts = await self._judge_all(list(asked.values()), timeout, acknowledged=True)
+            if patience:
+                left_s = time_left(min(left_s(), patience))
+            verdicts = await self._judge_all(list(asked.values()), left_s, acknowledged=True)
             for (number, question), verdict in zip(asked.items(), verdicts, strict=True):
                 if isinstance(verdict, (WriteResult, WriteUnknown)):
                     results[number] = verdict
@@ -238,27 +209,28 @@ class LocalData:
         A part whose outcomes are not known here fails with the reason: it is in the log all the same.
         """
         _check_parts(parts)
-        return await self._judge_all(parts, timeout)
+        return await self._judge_all(parts, time_left(timeout))
 
     async def _judge_all(
-        self, parts: Sequence[OutcomesPart], timeout: float, *, acknowledged: bool = False
+        self, parts: Sequence[OutcomesPart], left_s: Callable[[], float], *, acknowledged: bool = False
     ) -> list[WriteResult | DuramenError]:
         if len(parts) == 1:
-            return [await self._judge(parts[0], timeout, acknowledged)]  # a lone write pays for nothing else
-        left_s = time_left(timeout)
-        return await gather_some(parts, lambda part: self._judge(part, left_s(), acknowledged))
+            return [await self._judge(parts[0], left_s, acknowledged)]  # a lone write pays for nothing else
+        return await gather_some(parts, lambda part: self._judge(part, left_s, acknowledged))
 
-    async def _judge(self, part: OutcomesPart, timeout: float, acknowledged: bool) -> WriteResult | DuramenError:
+    async def _judge(
+        self, part: OutcomesPart, left_s: Callable[[], float], acknowledged: bool
+    ) -> WriteResult | DuramenError:
         """Wait until a batch is applied, and return what became of its records. `acknowledged`: this process has
         appended it, so there is no need to ask the log for it.
         """
         try:
-            replica = await self._replica(part.partition, timeout)
+            replica = await self._fresh.replica(part.partition, left_s)
             if replica.failure is not None:
                 replica.check_open()
             if replica.index.applied < part.after:
                 wait = replica.progress.wait_written if acknowledged else replica.wait_applied
-                await wait(part.after, timeout=timeout)
+                await wait(part.after, timeout=left_s())
             if part.after - part.base_offset < AT_ONCE_ITEMS_MAX:
                 return judged(part, replica.index.outcomes(part.base_offset, part.after))
             with replica.reading() as index:
@@ -274,13 +246,13 @@ class LocalData:
         Every partition's state is at least as new as `after` says; the page names the offset at which each was read.
         """
         check_scan(request)
+        left_s = time_left(timeout)
         async with in_time(timeout, "the table was not looked up"):
             table = await self.tables.known(request.table_id)
-        left_s = time_left(timeout)
         after, strong, lag_max_ms = request.after, request.strong, request.lag_max_ms
         replicas = await gather_some(
             [table.partition(partition) for partition in request.partitions or _every(table)],
-            lambda each: self._fresh(each, after.get(each.partition, NOTHING), strong, left_s(), lag_max_ms),
+            lambda each: self._fresh.fresh(each, after.get(each.partition, NOTHING), strong, lag_max_ms, left_s=left_s),
         )
         return await scan_replicas(replicas, request)
 
@@ -298,12 +270,13 @@ class LocalData:
         self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
     ) -> dict[Partition, int]:
         """The last sequence of a producer in each partition that has one, at the log's end."""
+        left_s = time_left(timeout)
         found: dict[Partition, int] = {}
         async with in_time(timeout, "the table was not looked up"):
             table = await self.tables.known(table_id)
         turn = Turn()
         for partition in partitions or _every(table):
-            replica = await self._fresh(PartitionId(table_id, partition), NOTHING, True, timeout)
+            replica = await self._fresh.fresh(PartitionId(table_id, partition), NOTHING, True, left_s=left_s)
             if turn.is_full(OPENING_ITEMS if replica.index.is_at_rest else _PART_ITEMS):
                 await turn.end()
             state = replica.index.producer(producer_id)
@@ -362,29 +335,6 @@ class LocalData:
 
 def _judged_in(index: LmdbIndex, part: OutcomesPart) -> WriteResult | DuramenError:
     return judged(part, index.outcomes(part.base_offset, part.after))
-
-
-def _answers(replica: Replica, part: ReadPart) -> bool:
-    needed = needed_offset(part.after, replica.floor, replica.lost, bounded=part.lag_max_ms > 0)
-    if part.strong or part.lag_max_ms:
-        return _decide(replica, needed, part.strong, part.lag_max_ms) is ReadDecision.ANSWER
-    return may_answer(replica.index.applied, needed, replica.failure)
-
-
-def _decide(replica: Replica, needed: Offset, strong: bool, lag_max_ms: int) -> ReadDecision:
-    """Raises why the replica stopped where it refuses the read."""
-    decision = decide(
-        replica.index.applied,
-        needed,
-        replica.failure,
-        strong=strong,
-        lag_max_ms=lag_max_ms,
-        stale_ms=replica.progress.stale_s * 1000 if lag_max_ms else 0.0,
-    )
-    if decision is ReadDecision.REFUSE:
-        assert replica.failure is not None, f"{replica.name} refuses a read and has not failed"
-        raise copy(replica.failure)
-    return decision
 
 
 def _every(table: TableEntry) -> list[Partition]:

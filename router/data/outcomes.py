@@ -1,4 +1,4 @@
-"""What became of records that are in the log: the question, and the honest answer where nobody knows yet.
+"""What became of a write: of parts that the log did not take or did not answer, and of records that are in it.
 
 A batch is on stable storage as soon as it has its place. The fold decides what its conditions and updates came to,
 alike on every replica. So the question may go to any replica, and again to another.
@@ -6,14 +6,50 @@ alike on every replica. So the question may go to any replica, and again to anot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from log_tier.model.errors import DuramenError, WriteUnknown
-from log_tier.model.identifiers import NOTHING, Offset
-from router.data.requests import OutcomesPart, WriteOutcome, WriteResult
+from log_tier.model.errors import DuramenError, LogDamaged, WriteUnknown
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
+from router.data.requests import OutcomesPart, WriteOutcome, WritePart, WriteResult
 from serving_tier.fold.verdicts import Outcome, Verdict, rejection_of
 
-__all__ = ["judged", "outcome_forgotten", "outcome_unknown", "write_unknown"]
+__all__ = [
+    "behind_their_index",
+    "judged",
+    "outcome_forgotten",
+    "outcome_unknown",
+    "unanswered",
+    "write_unknown",
+]
+
+
+def behind_their_index(
+    parts: Sequence[WritePart], refusals: Mapping[PartitionId, DuramenError]
+) -> dict[PartitionId, LogDamaged]:
+    """The partitions whose log ends before what an index here has applied, as after a log was put back from an older
+    copy: an append would get an offset that was acknowledged for something else, and the index would never apply it.
+
+    `refusals`: why replicas could not be opened.
+    """
+    found = {part.partition: refusals.get(part.partition) for part in parts}
+    return {partition: refusal for partition, refusal in found.items() if isinstance(refusal, LogDamaged)}
+
+
+def unanswered(parts: Sequence[WritePart], error: DuramenError | TimeoutError, timeout: float) -> list[DuramenError]:
+    """A result for each part of an append that ended with `error`.
+
+    After a `TimeoutError`, `timeout` seconds long, each is a `WriteUnknown`: the log may have it, or may still take it.
+    """
+    if isinstance(error, DuramenError):
+        return [error] * len(parts)
+    return [
+        WriteUnknown(
+            f"no reply came from the log within {timeout:.3g} s: the batch is in the log or it is not; append "
+            "the same bytes again, a second copy is void",
+            partition=part.partition.partition,
+        )
+        for part in parts
+    ]
 
 
 def outcome_unknown(part: OutcomesPart, reason: DuramenError) -> WriteUnknown:

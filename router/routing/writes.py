@@ -8,8 +8,7 @@ from typing import Final
 
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError
 from log_tier.model.log import Appended, Log
-from router.data.append_errors import unanswered
-from router.data.outcomes import outcome_unknown
+from router.data.outcomes import outcome_unknown, unanswered
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.data.seam import DataPlane
 from router.routing.retry_policy import worth_failover

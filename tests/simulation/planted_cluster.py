@@ -11,7 +11,7 @@ from log_tier.model.batch_header import BatchHeader
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.remote import remote_log
-from router.data import local_data
+from router.data import fresh_replicas
 from router.data.gather import batch_progress
 from router.data.local_data import LocalData
 from router.data.outcomes import judged
@@ -47,7 +47,7 @@ def _repeated_batch_counts_twice() -> Patches:
 
 
 def _verdict_before_its_batch_is_applied() -> Patches:
-    async def judge(self: LocalData, part: OutcomesPart, timeout: float, acknowledged: bool) -> Any:
+    async def judge(self: LocalData, part: OutcomesPart, left_s: Callable[[], float], acknowledged: bool) -> Any:
         try:
             return judged(part, self.node.replica(part.partition).index.outcomes(part.base_offset, part.after))
         except DuramenError as error:
@@ -69,8 +69,8 @@ def _strong_read_does_not_ask() -> Patches:
     def decide(replica: Replica, needed: Offset, strong: bool, lag_max_ms: int) -> Any:
         return decided(replica, needed, False, lag_max_ms)
 
-    decided = local_data._decide
-    return [(local_data, "_decide", decide)]
+    decided = fresh_replicas._decide
+    return [(fresh_replicas, "_decide", decide)]
 
 
 def _lost_reply_is_a_refusal() -> Patches:

@@ -8,11 +8,13 @@ from typing import Final
 
 import pytest
 
-from kit.cluster.one_machine import DEADLINE_S, NO_TABLE, ONE, ZERO, puts
+from kit.cluster.one_machine import DEADLINE_S, NO_TABLE, ONE, ZERO, all_replicas, held, puts
 from kit.cluster.silent_log import TIMEOUT_S, check_ends_in_time, silent_log
+from kit.cluster.slow_log import CALL_S, check_time_is_shared, slow_log
 from kit.deadlines import within
 from log_tier.model.errors import DuramenError, TableNotFound
-from log_tier.model.identifiers import NOTHING, Offset, PartitionId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
+from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import OutcomesPart, ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
@@ -21,6 +23,31 @@ from router.data.seam import DataPlane
 __all__ = ["DataPlaneContract"]
 
 Call = Callable[[DataPlane], Awaitable[object]]
+
+_FLIGHTS: Final = TableSpec("flights", 3)
+
+SLOW_CALLS: Final[dict[str, Callable[[DataPlane, TableRef], Awaitable[object]]]] = {
+    "read": lambda it, table: it.read([ReadPart(each, [b"k"], strong=True) for each in _every(table)], timeout=CALL_S),
+    "read of what was not seen": lambda it, table: it.read(
+        [ReadPart(each, [b"k"], Offset(99), strong=True) for each in _every(table)], timeout=CALL_S
+    ),
+    "read of no table": lambda it, _: it.read(
+        [ReadPart(PartitionId(NO_TABLE, ZERO), [b"k"], strong=True)], timeout=CALL_S
+    ),
+    "judged write": lambda it, table: it.write(
+        [WritePart(each, puts((b"k", b"v")), outcomes=True) for each in _every(table)], timeout=CALL_S
+    ),
+    "judged write of no table": lambda it, _: it.write(
+        [WritePart(PartitionId(NO_TABLE, ZERO), puts((b"k", b"v")), outcomes=True)], timeout=CALL_S
+    ),
+    "outcomes": lambda it, table: it.outcomes(
+        [OutcomesPart(each, Offset(0), 1_000, Offset(0)) for each in _every(table)], timeout=CALL_S
+    ),
+    "scan": lambda it, table: it.scan(ScanRequest(table.id, strong=True), timeout=CALL_S),
+    "scan of no table": lambda it, _: it.scan(ScanRequest(NO_TABLE, strong=True), timeout=CALL_S),
+    "producer": lambda it, table: it.producer(table.id, 7, timeout=CALL_S),
+    "producer in no table": lambda it, _: it.producer(NO_TABLE, 7, timeout=CALL_S),
+}
 
 CALLS: Final[dict[str, Call]] = {
     "read": lambda it: it.read([ReadPart(PartitionId(NO_TABLE, ZERO), [b"k"], NOTHING)], timeout=TIMEOUT_S),
@@ -50,6 +77,17 @@ class DataPlaneContract:
         assert all(isinstance(result, DuramenError) for result in found), "it cannot know"
         (read,) = await connection.read([ReadPart(PartitionId(table.id, ZERO), [b"k"])], timeout=DEADLINE_S)
         assert isinstance(read, ReadResult), "and goes on when the log is back"
+
+    @pytest.mark.parametrize("name", SLOW_CALLS)
+    async def test_a_slow_first_half_leaves_the_rest(
+        self, connection: DataPlane, data_plane: LocalData, name: str
+    ) -> None:
+        """A call asks the log or the catalog several times. All of that together takes at most its timeout."""
+        table = await data_plane.create_table(_FLIGHTS, timeout=DEADLINE_S)
+        await connection.read([ReadPart(PartitionId(table.id, ZERO), [b"k"])], timeout=DEADLINE_S)
+        replicas = all_replicas(data_plane, table)
+        with slow_log(data_plane, replicas), held(*replicas):
+            await check_time_is_shared(lambda: SLOW_CALLS[name](connection, table))
 
     async def test_parts_succeed_and_fail_by_themselves(self, connection: DataPlane, data_plane: LocalData) -> None:
         table = await data_plane.create_table(TableSpec("flights", 2), timeout=DEADLINE_S)
@@ -103,3 +141,7 @@ class DataPlaneContract:
             event = await anext(events)
             assert (event.partition, event.latest) == (ZERO, 0)
             assert len(event.batches) == len(batch)
+
+
+def _every(table: TableRef) -> list[PartitionId]:
+    return [PartitionId(table.id, Partition(number)) for number in range(table.partitions)]

@@ -9,6 +9,7 @@ import pytest
 
 from kit.cluster.one_machine import DEADLINE_S
 from kit.cluster.silent_log import TIMEOUT_S, check_ends_in_time, silent_log
+from kit.cluster.slow_log import CALL_S, check_time_is_shared, slow_log
 from log_tier.model.errors import CommandRejected, DuramenError, InvalidRequest, TableExists, TableNotFound
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.retention import FOREVER, Retention
@@ -29,6 +30,17 @@ CALLS: Final[dict[str, Call]] = {
     "drop_table": lambda it: it.drop_table("missing", timeout=TIMEOUT_S),
 }
 
+SLOW_CALLS: Final[dict[str, Call]] = {
+    "create_table": lambda it: it.create_table(TableSpec("new", 1), timeout=CALL_S),
+    "find_table": lambda it: it.find_table("missing", timeout=CALL_S),
+    "list_tables": lambda it: it.list_tables(timeout=CALL_S),
+    "describe_table": lambda it: it.describe_table("flights", timeout=CALL_S),
+    "describe_table of no table": lambda it: it.describe_table("missing", timeout=CALL_S),
+    "set_retention": lambda it: it.set_retention("flights", ms=1000, size=None, timeout=CALL_S),
+    "drop_table": lambda it: it.drop_table("flights", timeout=CALL_S),
+    "drop_table of no table": lambda it: it.drop_table("missing", timeout=CALL_S),
+}
+
 
 class TableAdminContract:
     """Derive from it, with a fixture `connection` over the fixture `data_plane`."""
@@ -40,6 +52,15 @@ class TableAdminContract:
         async with silent_log(data_plane):
             assert isinstance(await check_ends_in_time(lambda: CALLS[name](connection)), DuramenError), "it cannot know"
         assert (await connection.find_table("flights", timeout=DEADLINE_S)).partitions == 1
+
+    @pytest.mark.parametrize("name", SLOW_CALLS)
+    async def test_a_slow_first_half_leaves_the_rest_of_a_change(
+        self, connection: TableAdmin, data_plane: LocalData, name: str
+    ) -> None:
+        """A change asks the log and the catalog several times. All of that together takes at most its timeout."""
+        await data_plane.create_table(TableSpec("flights", 1), timeout=DEADLINE_S)
+        with slow_log(data_plane):
+            await check_time_is_shared(lambda: SLOW_CALLS[name](connection))
 
     async def test_a_table_from_its_beginning_to_its_end(self, connection: TableAdmin) -> None:
         made = await connection.create_table(TableSpec("flights", 2, partitioner="murmur2"), timeout=DEADLINE_S)
