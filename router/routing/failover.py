@@ -7,11 +7,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, ReplicaBehind, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
+from router.data.in_time import time_left
 from router.data.requests import (
     OutcomesPart,
     ReadPart,
@@ -31,7 +33,8 @@ T = TypeVar("T")
 
 # A server that came back is found again by its channel within a second; where none answers for so long, none is there.
 _RETURN_S: Final = 2.0
-_PAUSE_S: Final = 0.1
+_PAUSE_FIRST_S: Final = 0.05
+_PAUSE_MAX_S: Final = 0.4
 
 
 class FailoverConnection:
@@ -48,15 +51,20 @@ class FailoverConnection:
         self._return_s = return_s
         self._at = 0
 
-    async def _ask(self, question: Callable[[Connection], Awaitable[T]], *, timeout: float, harmless: bool = True) -> T:
+    async def _ask(
+        self, question: Callable[[Connection, float], Awaitable[T]], *, timeout: float, harmless: bool = True
+    ) -> T:
+        """`question(server, seconds that are left)`, of one server after the other."""
         loop = asyncio.get_running_loop()
+        left_s = time_left(timeout)
         give_up = loop.time() + min(timeout, self._return_s)
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=give_up)
         turn = 0
         while True:
             turn += 1
             at = self._at
             try:
-                return await question(self._connections[at])
+                return await question(self._connections[at], left_s())
             except (Disconnected, ShuttingDown, DeadlineExceeded) as error:
                 if isinstance(error, ReplicaBehind):
                     raise  # it answers, and that well
@@ -64,8 +72,8 @@ class FailoverConnection:
                 again = harmless or isinstance(error, ShuttingDown) or error.fields.get("sent") == 0
                 if not again or isinstance(error, DeadlineExceeded) or loop.time() >= give_up:
                     raise
-            if turn % len(self._connections) == 0:
-                await asyncio.sleep(_PAUSE_S)
+                if turn % len(self._connections) == 0 and not await backoff.pause():
+                    raise
 
     def _next(self, at: int) -> None:
         if at == self._at:  # else another call has found out before
@@ -74,7 +82,9 @@ class FailoverConnection:
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
     ) -> Sequence[ReadResult | DuramenError]:
-        return await self._ask(lambda server: server.read(parts, timeout=timeout, patience=patience), timeout=timeout)
+        return await self._ask(
+            lambda server, left_s: server.read(parts, timeout=left_s, patience=patience), timeout=timeout
+        )
 
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
@@ -82,19 +92,19 @@ class FailoverConnection:
         """A second try asks for the outcomes: they name the offset of the copy that counts."""
         tries = 0
 
-        def write(server: Connection) -> Awaitable[Sequence[WriteResult | DuramenError]]:
+        def write(server: Connection, left_s: float) -> Awaitable[Sequence[WriteResult | DuramenError]]:
             nonlocal tries
             tries += 1
             sent = parts if tries == 1 else [part._replace(outcomes=True) for part in parts]
-            return server.write(sent, timeout=timeout, patience=patience)
+            return server.write(sent, timeout=left_s, patience=patience)
 
         return await self._ask(write, timeout=timeout, harmless=False)
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> Sequence[WriteResult | DuramenError]:
-        return await self._ask(lambda server: server.outcomes(parts, timeout=timeout), timeout=timeout)
+        return await self._ask(lambda server, left_s: server.outcomes(parts, timeout=left_s), timeout=timeout)
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
-        return await self._ask(lambda server: server.scan(request, timeout=timeout), timeout=timeout)
+        return await self._ask(lambda server, left_s: server.scan(request, timeout=left_s), timeout=timeout)
 
     async def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
@@ -114,35 +124,35 @@ class FailoverConnection:
         self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
     ) -> Mapping[Partition, int]:
         return await self._ask(
-            lambda server: server.producer(table_id, producer_id, timeout=timeout, partitions=partitions),
+            lambda server, left_s: server.producer(table_id, producer_id, timeout=left_s, partitions=partitions),
             timeout=timeout,
         )
 
     async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
         return await self._ask(
-            lambda server: server.create_table(spec, timeout=timeout),
+            lambda server, left_s: server.create_table(spec, timeout=left_s),
             timeout=timeout,
             harmless=False,
         )
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
-        return await self._ask(lambda server: server.find_table(name, timeout=timeout), timeout=timeout)
+        return await self._ask(lambda server, left_s: server.find_table(name, timeout=left_s), timeout=timeout)
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
-        return await self._ask(lambda server: server.list_tables(timeout=timeout), timeout=timeout)
+        return await self._ask(lambda server, left_s: server.list_tables(timeout=left_s), timeout=timeout)
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
-        return await self._ask(lambda server: server.describe_table(name, timeout=timeout), timeout=timeout)
+        return await self._ask(lambda server, left_s: server.describe_table(name, timeout=left_s), timeout=timeout)
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
         return await self._ask(
-            lambda server: server.set_retention(name, ms=ms, size=size, timeout=timeout),
+            lambda server, left_s: server.set_retention(name, ms=ms, size=size, timeout=left_s),
             timeout=timeout,
             harmless=False,
         )
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
-        await self._ask(lambda server: server.drop_table(name, timeout=timeout), timeout=timeout, harmless=False)
+        await self._ask(lambda server, left_s: server.drop_table(name, timeout=left_s), timeout=timeout, harmless=False)
 
     async def close(self) -> None:
         """Close them all."""

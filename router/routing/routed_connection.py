@@ -108,6 +108,7 @@ class RoutedConnection:
     async def producer(
         self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
     ) -> dict[Partition, int]:
+        deadline = self._loop.time() + timeout
         async with in_time(timeout, "the table was not looked up"):
             table = await self._routes.known(table_id)
         wanted = partitions or [Partition(number) for number in range(table.partitions)]
@@ -123,7 +124,7 @@ class RoutedConnection:
             )
             return {}
 
-        failed = await self._scatter.run(parts, ask, deadline=self._loop.time() + timeout)
+        failed = await self._scatter.run(parts, ask, deadline=deadline)
         for error in failed.values():
             raise error
         return found

@@ -29,6 +29,7 @@ class RoutedScans:
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
         """`Connection.scan` over all nodes. A page that comes from one node is passed on unchanged."""
+        deadline = self._loop.time() + timeout
         async with in_time(timeout, "the table was not looked up"):
             table = await self._routes.known(request.table_id)
         partitions = request.partitions or [Partition(number) for number in range(table.partitions)]
@@ -58,7 +59,7 @@ class RoutedScans:
             pages.append(await member.ask(lambda connection: connection.scan(asked, timeout=timeout)))
             return {}
 
-        failed = await self._scatter.run(parts, ask, deadline=self._loop.time() + timeout)
+        failed = await self._scatter.run(parts, ask, deadline=deadline)
         for error in failed.values():
             raise error
         return pages[0] if len(pages) == 1 else _merged(pages, request)

@@ -7,7 +7,6 @@ that the caller that made a table can use it at once.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol
@@ -20,7 +19,7 @@ from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.catalog_tables import CatalogTables
-from router.data.in_time import in_time
+from router.data.in_time import in_time, time_left
 from router.data.requests import PartitionDescription, TableDescription
 from router.data.seam import TableAdmin
 from router.membership.views import ReplicaView, ReportedState
@@ -134,39 +133,41 @@ class RoutedTables:
         self._changes = changes
         self._log = log
         self._fallback = fallback
-        self._loop = asyncio.get_running_loop()
 
     async def create(self, spec: TableSpec, *, timeout: float) -> TableRef:
         """Create a table; return when a replica of each partition can be read, within the timeout."""
-        deadline = self._loop.time() + timeout
+        left_s = time_left(timeout)
         ref = await self._changes.create(spec, timeout=timeout)
         self._routes.expect(ref.id)
         with suppress(DeadlineExceeded):  # it exists all the same; the first read waits a little longer
-            await self._shown(ref, there=True)
-            left = min(_OPENED_S, deadline - self._loop.time())
-            await self._routes.membership.wait_for(lambda: self._can_be_read(ref), timeout=max(0.0, left))
+            await self._shown(ref, there=True, left_s=left_s())
+            await self._routes.membership.wait_for(lambda: self._can_be_read(ref), timeout=min(_OPENED_S, left_s()))
         return ref
 
     async def drop(self, name: str, *, timeout: float) -> None:
         """Drop a table."""
+        left_s = time_left(timeout)
         ref = await self.find(name, timeout=timeout)
-        await self._changes.drop(name, timeout=timeout)
+        await self._changes.drop(name, timeout=left_s())
         with suppress(DeadlineExceeded):
-            await self._shown(ref, there=False)
+            await self._shown(ref, there=False, left_s=left_s())
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
         """Change how much of its log a table keeps; return when this process's own map shows it."""
+        left_s = time_left(timeout)
         ref = await self.find(name, timeout=timeout)
-        retention = await self._changes.set_retention(name, ms=ms, size=size, timeout=timeout)
+        retention = await self._changes.set_retention(name, ms=ms, size=size, timeout=left_s())
         with suppress(DeadlineExceeded):
             await self._routes.maps.wait_for(
                 lambda cluster: (table := cluster.tables.get(ref.id)) is None or table.retention == retention,
-                timeout=_SHOWN_S,
+                timeout=min(_SHOWN_S, left_s()),
             )
         return retention
 
-    async def _shown(self, ref: TableRef, *, there: bool) -> None:
-        await self._routes.maps.wait_for(lambda cluster: (ref.id in cluster.tables) == there, timeout=_SHOWN_S)
+    async def _shown(self, ref: TableRef, *, there: bool, left_s: float) -> None:
+        await self._routes.maps.wait_for(
+            lambda cluster: (ref.id in cluster.tables) == there, timeout=min(_SHOWN_S, left_s)
+        )
 
     def _can_be_read(self, ref: TableRef) -> bool:
         table = self._routes.maps.map.tables.get(ref.id)
@@ -206,9 +207,11 @@ class RoutedTables:
         if self._log is None:
             assert self._fallback is not None
             return await self._fallback.describe_table(name, timeout=timeout)
+        left_s = time_left(timeout)
         ref = await self.find(name, timeout=timeout)
-        table = await self._routes.known(ref.id)
-        async with in_time(timeout, f"the log of table {name!r} did not answer"):
+        async with in_time(left_s(), f"table {name!r} was not looked up"):
+            table = await self._routes.known(ref.id)
+        async with in_time(left_s(), f"the log of table {name!r} did not answer"):
             bounds = await self._log.all_bounds(table.id)
         if len(bounds) != table.partitions:
             raise TableNotFound(f"table {name} has {table.partitions} partitions, its log {len(bounds)}", table=name)

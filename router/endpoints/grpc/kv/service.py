@@ -181,16 +181,15 @@ class KVService(kv_pb2_grpc.KVServicer):
 
     async def _answer(self, name: str, context: _Context, call: Callable[[Plane, TableRef, float], Awaitable[T]]) -> T:
         """Find the table, make the call, and turn its error into a status."""
-        timeout = time_left_s(context)
-        deadline = self._loop.time() + timeout
+        deadline = self._loop.time() + time_left_s(context)
         try:
             plane = await self._plane()
-            table = await plane.connection.find_table(name, timeout=timeout)
+            table = await plane.connection.find_table(name, timeout=deadline - self._loop.time())
             try:
                 return await call(plane, table, deadline)
             except TableNotFound:
                 # Just dropped and made again: the name means the new table. Nothing was done to the old one.
-                found = await plane.connection.find_table(name, timeout=timeout)
+                found = await plane.connection.find_table(name, timeout=deadline - self._loop.time())
                 if found.id == table.id:
                     raise
                 return await call(plane, found, deadline)
@@ -201,11 +200,10 @@ class KVService(kv_pb2_grpc.KVServicer):
         self, name: str, context: _Context, stream: Callable[[Plane, TableRef, float], AsyncIterator[Any]]
     ) -> None:
         """`_answer` for a stream: its messages are sent as they come."""
-        timeout = time_left_s(context)
-        deadline = self._loop.time() + timeout
+        deadline = self._loop.time() + time_left_s(context)
         try:
             plane = await self._plane()
-            table = await plane.connection.find_table(name, timeout=timeout)
+            table = await plane.connection.find_table(name, timeout=deadline - self._loop.time())
             async with self._streams.served(context), aclosing(cast("Any", stream(plane, table, deadline))) as messages:
                 async for message in messages:
                     await context.write(message)

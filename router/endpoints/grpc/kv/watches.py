@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, cast
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.sized_work import each_sized
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
@@ -29,8 +30,9 @@ from router.proto import kv_pb2 as kv
 
 __all__ = ["watch_changes"]
 
-# About how long a node takes to report a replica that was opened.
-_PAUSE_S: Final = 0.05
+# A node takes about 50 ms to report a replica that was opened.
+_PAUSE_FIRST_S: Final = 0.05
+_PAUSE_MAX_S: Final = 0.4
 
 _SILENT: Final = frozenset({int(Operation.NOOP), int(Operation.VOID)})
 """Records that change nothing and say nothing to a subscriber."""
@@ -60,11 +62,10 @@ async def watch_changes(
     connection: Connection, table: TableRef, request: kv.KVWatchRequest, timeout: float
 ) -> AsyncIterator[kv.KVWatchResponse]:
     """Yield a message with the watch's place, then changes for ever. `timeout` in seconds is for finding its start."""
+    backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=asyncio.get_running_loop().time() + timeout)
     after = parse_token(request.after)
     start = await _start(connection, table, request, after, timeout)
     seen: dict[Partition, Offset] = {}
-    loop = asyncio.get_running_loop()
-    give_up = loop.time() + timeout
     while True:
         # A stream that ended goes on behind what was sent.
         begin = {partition: Offset(offset + 1) for partition, offset in seen.items()} or start
@@ -81,9 +82,10 @@ async def watch_changes(
                         yield message
         except Unavailable:
             # Of a table that was just made this server may not know yet who serves it.
-            if seen or loop.time() + _PAUSE_S >= give_up:
+            if seen or not await backoff.pause():
                 raise
-        await asyncio.sleep(_PAUSE_S)
+        else:
+            await asyncio.sleep(backoff.next_s())
 
 
 def _messages(
