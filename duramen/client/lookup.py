@@ -46,9 +46,13 @@ class TableLookup:
 
     async def describe(self, *, timeout: float | None = None) -> TableDescription:
         """The positions and replicas of each partition, as its replicas and the log report them."""
+        return await self.describe_by(self.context.deadline(timeout))
+
+    async def describe_by(self, deadline: float) -> TableDescription:
+        """`describe`, with a deadline on the event loop's clock."""
         context = self.context
         return await ask_until(
-            context.deadline(timeout),
+            deadline,
             lambda remaining: context.connection.describe_table(self.name, timeout=remaining),
         )
 

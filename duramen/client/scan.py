@@ -49,12 +49,13 @@ class ScanRange(NamedTuple):
 
 
 async def scan_table(
-    context: ClientContext, ref: TableRef, asked_range: ScanRange, asked: Asked, timeout: float
+    context: ClientContext, ref: TableRef, asked_range: ScanRange, asked: Asked, deadline: float, timeout: float
 ) -> AsyncGenerator[ScanResult, None]:
     """Yield pages until the range or the limit is exhausted; each page is at least as new as the one before it, and of
     the same version of the table as the first one, whatever is swapped in meanwhile.
 
-    Where a page is lost, the scan asks for it again, for `timeout` seconds per page.
+    Where a page is lost, the scan asks for it again: for the first one until `deadline`, which is on the event loop's
+    clock, for each other one for `timeout` seconds.
     """
     start, end, reverse, left = asked_range
     loop = asyncio.get_running_loop()
@@ -78,7 +79,7 @@ async def scan_table(
         async def ask(remaining: float, request: ScanRequest = request) -> ScanResult:
             return await context.connection.scan(request, timeout=remaining)
 
-        page = await ask_until(loop.time() + timeout, ask)
+        page = await ask_until(deadline, ask)
         if asked.seen:
             context.session.saw_all(ref, page.applied)
         seen.update(page.applied)
@@ -94,3 +95,4 @@ async def scan_table(
         else:
             start = page.keys[-1] + b"\x00"
         size = min(size * 4, _PAGE_MAX)
+        deadline = loop.time() + timeout

@@ -179,7 +179,7 @@ class Table:
         deadline = self._context.deadline(timeout)
         ref = self.lookup.ref or await self.lookup.resolve(deadline)
         ref, asked = await self.lookup.asked(ref, after, level, deadline)
-        pages = scan_table(self._context, ref, asked_range, asked, seconds)
+        pages = scan_table(self._context, ref, asked_range, asked, deadline, seconds)
         try:
             async for page in pages:
                 yield list(zip(page.keys, page.values, strict=True))
@@ -226,7 +226,7 @@ class Table:
         if after is not None:
             ref, asked = await self.lookup.asked(ref, after, "eventual", deadline)
             positions = asked.offsets
-        runs = watch_table(self.lookup, ref, positions, start, seconds)
+        runs = watch_table(self.lookup, ref, positions, start, deadline, seconds)
         try:
             async for run in runs:
                 yield run
@@ -354,11 +354,11 @@ class Table:
         offsets: dict[Partition, Offset] = {}
         records = 0
         while window := list(islice(stream, WINDOW_RECORDS)):
-            deadline = self._context.deadline(timeout)
             await self.lookup.noticing_drops(
                 put_window(self._context, ref, window, ttl, deadline, offsets, begin=records)
             )
             records += len(window)
+            deadline = self._context.deadline(timeout)
         return ManyDone(ref.id, records, offsets)
 
     def batch(self) -> AtomicBatch:

@@ -25,6 +25,7 @@ from duramen.client.context import ClientContext
 from duramen.client.lookup import TableLookup
 from duramen.client.model.call_records import check_key, check_value
 from duramen.client.model.results import ManyDone
+from duramen.client.retry import ask_until
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DatabaseForked, DuramenError, InvalidRequest, WriteUnknown
@@ -100,8 +101,12 @@ class TableWriter:
 
     async def __aenter__(self) -> TableWriter:
         lookup, context = self._lookup, self._lookup.context
-        self._ref = ref = lookup.ref or await lookup.resolve()
-        found = await context.connection.producer(ref.id, self._producer_id, timeout=context.timeout(None))
+        deadline = context.deadline(None)
+        self._ref = ref = lookup.ref or await lookup.resolve(deadline)
+        found = await ask_until(
+            deadline,
+            lambda remaining: context.connection.producer(ref.id, self._producer_id, timeout=remaining),
+        )
         self._next = [0] * ref.partitions
         self._resume = [found.get(Partition(number), -1) + 1 for number in range(ref.partitions)]
         self._keys = [[] for _ in range(ref.partitions)]
@@ -207,12 +212,13 @@ class TableWriter:
         parts = flight.parts
         failure: DuramenError | None = None
         unknown = False
-        deadline_s = asyncio.get_running_loop().time() + context.timeout(None)
+        loop = asyncio.get_running_loop()
+        deadline_s = context.deadline(None)
         backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline_s)
         while parts:
             try:
                 results = await context.connection.write(
-                    parts, timeout=context.timeout(None), patience=_OUTCOMES_PATIENCE_S
+                    parts, timeout=max(0.0, deadline_s - loop.time()), patience=_OUTCOMES_PATIENCE_S
                 )
             except DuramenError as error:
                 results = [error] * len(parts)

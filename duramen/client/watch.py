@@ -68,36 +68,39 @@ async def watch_table(
     ref: TableRef,
     after: Mapping[Partition, Offset] | None,
     start: Literal["now", "earliest"],
+    deadline: float,
     timeout: float,
 ) -> AsyncGenerator[list[Change], None]:
-    """Yield runs of changes for ever. A lost server is waited for up to `timeout` seconds, then `Disconnected`; so is
-    one that does not answer the first request, then `DeadlineExceeded`.
+    """Yield runs of changes for ever. A lost server is waited for up to `timeout` seconds, then `Disconnected`; one
+    that does not answer the first request until `deadline`, on the event loop's clock, then `DeadlineExceeded`.
 
     The first run is empty: it comes when the position of every partition is fixed. For "now" that is the log's end, as
     the log itself says it and not as a replica has applied it, so that everything that is acknowledged later is shown.
     The positions are kept here, and a new connection begins exactly there: no gap, no duplicate.
     """
     context, loop = lookup.context, asyncio.get_running_loop()
-    lost_at = loop.time()
     partitions = [Partition(number) for number in range(ref.partitions)]
     positions: dict[Partition, Offset] = {}
     if after is not None:
         positions = {partition: Offset(after.get(partition, NOTHING) + 1) for partition in partitions}
     elif start == "earliest":
-        description = await lookup.describe(timeout=timeout)
+        description = await lookup.describe_by(deadline)
         if description.table.id != ref.id:
             raise TableNotFound(f"table {ref.name} was dropped and made again; watch it anew", table=ref.name)
         positions = {part.partition: part.earliest for part in description.partitions}
-    backoff, begun = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S), False
+    begun = False
     lost: Unavailable | None = None
+    backoff: Backoff | None = _tries_until(deadline)
+    """None while the watch is followed."""
     while True:
-        lost_at = lost_at or loop.time()
+        if backoff is None:
+            deadline = loop.time() + timeout
+            backoff = _tries_until(deadline)
         try:
-            watch = _heard(context.connection.watch(ref.id, positions), lost_at + timeout)
+            watch = _heard(context.connection.watch(ref.id, positions), deadline)
             async with aclosing(watch) as events:
                 async for event in events:
-                    backoff.reset()
-                    lost, lost_at = None, 0.0
+                    lost = backoff = None
                     if event.positions is not None:
                         positions = dict(event.positions)
                         if not begun:
@@ -113,12 +116,18 @@ async def watch_table(
                     if changes:
                         yield changes
         except Unavailable as error:
-            lost, lost_at = error, lost_at or loop.time()
-            if loop.time() - lost_at > timeout:
+            lost = error
+            if backoff is None:
+                deadline = loop.time() + timeout
+                backoff = _tries_until(deadline)
+            if not await backoff.pause():
                 raise _given_up(lost, begun, timeout) from error
-            await backoff.pause()
         except TimeoutError as error:
             raise _given_up(lost, begun, timeout) from error
+
+
+def _tries_until(deadline: float) -> Backoff:
+    return Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline)
 
 
 async def _heard(watch: AsyncGenerator[WatchEvent, None], until_s: float) -> AsyncGenerator[WatchEvent, None]:

@@ -227,7 +227,9 @@ class _Client:
         pages: list[dict[str, Any]] = []
         lower = prefix.decode()
         try:
-            scanning: Any = scan_table(self.context, self.ref, wanted, asked, self.shape.timeout_s)
+            scanning: Any = scan_table(
+                self.context, self.ref, wanted, asked, self.context.deadline(None), self.shape.timeout_s
+            )
             async with aclosing(scanning) as found:
                 async for page in found:
                     entries = [
