@@ -25,10 +25,13 @@ class Moves:
     def take(self) -> list[PartitionId]:
         """The partitions that were noted since the last call, in no order. O(noted)."""
         taken: list[PartitionId] = []
-        # One by one: each step is atomic, and what is noted meanwhile is taken now or the next time.
-        while self._moved:
-            taken.append(self._moved.pop())
-        return taken
+        # One by one: each step is atomic, and what is noted meanwhile is taken now or the next time. Another taker may
+        # have the last one at any step.
+        try:
+            while True:
+                taken.append(self._moved.pop())
+        except KeyError:
+            return taken
 
 
 class MoveFeed:
@@ -37,19 +40,20 @@ class MoveFeed:
     __slots__ = ("_followers",)
 
     def __init__(self) -> None:
-        self._followers: tuple[Moves, ...] = ()
+        self._followers: dict[Moves, None] = {}
+        """Each step on it is atomic: two threads that follow and leave at once lose no follower."""
 
     def note(self, partition: PartitionId) -> None:
         """A partition has moved."""
-        for moves in self._followers:
+        for moves in tuple(self._followers):
             moves.note(partition)
 
     def follow(self) -> Moves:
         """A new follower: it holds the partitions that move from now on."""
         moves = Moves()
-        self._followers = (*self._followers, moves)
+        self._followers[moves] = None
         return moves
 
     def leave(self, moves: Moves) -> None:
         """End a follower: `moves` gets nothing more. Idempotent."""
-        self._followers = tuple(each for each in self._followers if each is not moves)
+        self._followers.pop(moves, None)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from types import FrameType
+from typing import Any
+
+import pytest
 
 from log_tier.model.identifiers import Partition, PartitionId, TableId
 from log_tier.model.moves import MoveFeed, Moves
@@ -50,3 +56,50 @@ def test_nothing_is_lost_between_a_note_and_a_taking() -> None:
         for _, number in moves.take():
             seen[number] = counts[number]
     assert seen == counts == [20_000] * 4
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_two_takers_share_what_moved(step: int) -> None:
+    """One takes all at some line of the other's taking: neither fails, and each move is taken once."""
+    moves, other, lines = Moves(), list[PartitionId](), 0
+    moves.note(part(0))
+    moves.note(part(1))
+
+    def at_each_line(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if frame.f_code is Moves.take.__code__ and event == "line":
+            if lines == step:
+                other.extend(moves.take())
+            lines += 1
+        return at_each_line
+
+    before = sys.gettrace()
+    sys.settrace(at_each_line)
+    try:
+        mine = moves.take()
+    finally:
+        sys.settrace(before)
+    assert sorted(mine + other) == [part(0), part(1)]
+
+
+def test_followers_that_come_and_go_at_once() -> None:
+    feed, rounds = MoveFeed(), 300
+    both = Barrier(2)
+
+    def come_and_go(stays: list[Moves]) -> None:
+        for _ in range(rounds):
+            both.wait()
+            stays.append(feed.follow())
+            feed.leave(feed.follow())
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    followers: list[list[Moves]] = [[], []]
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            for done in [threads.submit(come_and_go, stays) for stays in followers]:
+                done.result()
+    finally:
+        sys.setswitchinterval(interval)
+    feed.note(part(0))
+    assert all(moves.take() == [part(0)] for stays in followers for moves in stays)
