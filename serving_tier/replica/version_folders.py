@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from log_tier.concurrency.tasks import to_the_end
-from log_tier.model.errors import IndexDamaged
+from log_tier.model.errors import DuramenError, IndexDamaged
 from log_tier.model.identifiers import FIRST, Offset, PartitionId
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
@@ -102,8 +102,14 @@ async def close_indexes(indexes: Sequence[LmdbIndex], applier: Applier, *, clean
 
 
 async def _close(indexes: Sequence[LmdbIndex], applier: Applier, *, clean: bool = True) -> None:
+    failure: DuramenError | None = None
     for index in indexes:
-        await applier.run(lambda index=index: index.close(clean=clean))  # type: ignore[misc]
+        try:
+            await applier.run(lambda index=index: index.close(clean=clean))  # type: ignore[misc]
+        except DuramenError as error:
+            failure = failure or error  # the others are closed all the same
+    if failure is not None:
+        raise failure
 
 
 async def open_versions(first: LmdbIndex, folder: ReplicaFolder, applier: Applier) -> tuple[LmdbIndex, list[LmdbIndex]]:

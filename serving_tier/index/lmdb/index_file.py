@@ -93,6 +93,9 @@ class IndexFile(LmdbReads):
         self._summary: IndexSummary | None = None
         """What the file holds; None if the file was written since the last summary."""
         self._closed = False
+        """No transaction begins any more."""
+        self._ended = False
+        """`close` has closed the file, or found it closed."""
         self._next_expiry: int | None = None
         self._next_expiry_of: State | None = None
         """The state for which `_next_expiry` was read."""
@@ -272,20 +275,34 @@ class IndexFile(LmdbReads):
         """Does a clean close have something to sync?"""
         return self._unsynced
 
-    def close(self, *, clean: bool = True) -> None:
-        """Close the file; `clean` syncs it first and marks the folder. Idempotent. Nobody may hold `readers`. It waits
-        up to 1 s for reads that other threads have begun.
+    def _wait_unread(self) -> None:
+        """Wait until no transaction is under way. A poll: a read must not pay for an event."""
+        for _ in range(_READS_PAUSES_MAX):
+            if not self.pins and not self.readers:
+                return
+            time.sleep(_READS_PAUSE_S)
+        held = len(self.pins) + len(self.readers)
+        if held:
+            raise Overloaded(
+                f"{self._path} is not closed: {held} transaction(s) still read it; close it again when they have ended"
+            )
 
-        Not clean is what a killed process leaves: good in this boot of the machine, and discarded in the next.
+    def close(self, *, clean: bool = True) -> None:
+        """Close the file; `clean` syncs it first and marks the folder. Idempotent. It waits up to 1 s for reads that
+        other threads have begun.
+
+        Not clean is what a killed process leaves: good in this boot of the machine, and discarded in the next. Raises
+        `Overloaded` where a transaction is still under way: LMDB would end the process. The file then stays open and
+        begins no other transaction; another `close` tries again.
         """
         with self._opening:
-            if self._closed:
-                return
             self._closed, self._begin = True, closed
-            pauses = _READS_PAUSES_MAX
-            while self.pins and pauses:
-                time.sleep(_READS_PAUSE_S)
-                pauses -= 1
+        # Without the lock: a read that has its pin and wants to open the file gets `ShuttingDown` now.
+        self._wait_unread()
+        with self._opening:
+            if self._ended:
+                return
+            self._ended = True
             env, self._env = self._env, None
             clean, summary = clean and self._unsynced, self._summary
             try:

@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +156,46 @@ def test_closing_waits_for_reads_that_have_begun(tmp_path: Path) -> None:
     finally:
         index.pins.release()
         closing.join()
+    assert not is_open(index)
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_a_file_that_is_still_read_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long: bool) -> None:
+    """LMDB ends the process where an environment is closed under a transaction of another thread."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    index, log = opened(tmp_path / "index", OpenEnvironments(1)), StoredLog()
+    index.apply(log.append(put(b"a", b"1")))
+    pins = index.readers if long else index.pins
+    pins.acquire(PIN)
+    for _ in range(2):
+        with pytest.raises(Overloaded, match="1 transaction"):
+            index.close()
+        assert is_open(index)
+    with pytest.raises(ShuttingDown):
+        index.get_value(b"a")
+    pins.release()
+    index.close()
+    assert not is_open(index)
+    index = resting(tmp_path / "index", OpenEnvironments(1), boot="another")
+    assert index.get_value(b"a") == b"1", "and was closed cleanly"
+    index.close()
+
+
+def test_closing_waits_for_no_read_that_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read that has its pin and wants to open the file meanwhile hears that the index is closed."""
+    index, log = opened(tmp_path / "index", OpenEnvironments(1)), StoredLog()
+    index.apply(log.append(put(b"a", b"1")))
+    index.watch_use()
+    index.pins.acquire(PIN)
+    begin = index._begin
+    with ThreadPoolExecutor(1) as thread:
+
+        def meanwhile(_: float) -> None:
+            assert isinstance(thread.submit(begin).exception(), ShuttingDown)
+            index.pins.release()
+
+        monkeypatch.setattr(time, "sleep", meanwhile)
+        index.close()
     assert not is_open(index)
 
 
