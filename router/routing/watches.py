@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.batch_header import read_header, split_batches
 from log_tier.model.errors import Disconnected, DuramenError, InvalidRequest, NotHosted, OffsetTrimmed, Unavailable
@@ -29,7 +30,8 @@ _EVENTS_MAX: Final = 16
 
 # If no replica of a partition can be followed, the others' events wait so long for one.
 _MAP_WAIT_S: Final = 1.0
-_PAUSE_S: Final = 0.05
+_PAUSE_FIRST_S: Final = 0.05
+_PAUSE_MAX_S: Final = 0.2
 
 _FIRST: Final = WatchEvent(Partition(0), b"", (), Offset(-1))
 
@@ -85,6 +87,9 @@ class _Watch:
         self._tasks = TaskSet()
         self._tried: dict[Partition, dict[str, DuramenError]] = {}
         """Who could not be followed, and why, since the partition's last event."""
+        self._lost_s: dict[Partition, float] = {}
+        """When the partitions that no stream follows now lost theirs, on the event loop's clock."""
+        self._backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
 
     def place(self, partitions: Iterable[Partition]) -> None:
         """Follow these at replicas that were not tried. Raises where there is none left."""
@@ -107,17 +112,21 @@ class _Watch:
             )
 
     async def _place_again(self, partitions: Sequence[Partition]) -> None:
-        """`place`, repeated for some time: until the map shows where the replicas went, or a node comes back."""
+        """`place`, repeated for some time: until the map shows where the replicas went, or a node comes back.
+
+        The time is counted from when the partitions were last followed: nodes that take them and lose them at once do
+        not begin it anew.
+        """
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + _MAP_WAIT_S
+        lost_s = min(self._lost_s.setdefault(partition, loop.time()) for partition in partitions)
         while True:
             try:
                 self.place(partitions)
                 return
             except Unavailable:
-                if loop.time() >= give_up:
+                if loop.time() >= lost_s + _MAP_WAIT_S:
                     raise
-            await self._routes.wait_for_change(_PAUSE_S)
+            await self._routes.wait_for_change(self._backoff.next_s())
             for partition in partitions:
                 self._tried.pop(partition, None)
 
@@ -163,6 +172,8 @@ class _Watch:
         if event.positions is not None:
             for partition, position in event.positions.items():
                 self.positions.setdefault(partition, position)
+                self._lost_s.pop(partition, None)
+            self._backoff.reset()
             return []
         last = _last_offset(event.batches)
         if last >= self.positions[event.partition]:
