@@ -10,6 +10,7 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks, going_on
 from log_tier.model.errors import CommandRejected, DeadlineExceeded, DuramenError, Unavailable
 from log_tier.model.identifiers import Offset
@@ -19,13 +20,18 @@ __all__ = ["clear_table"]
 
 _GIVE_UP_S: Final = 5.0
 
+# Several callers who wait for one table try again when it is free, and one of them is the first.
+_PAUSE_FIRST_S: Final = 0.02
+_PAUSE_MAX_S: Final = 0.5
+
 
 async def clear_table(admin: Admin, table: str, *, keep: int = 0, timeout: float) -> list[Offset]:
     """Let a table have no keys; returns, for each partition, an offset from which on it is cleared.
 
     `keep`: how many versions stay that it can be rolled back to. `timeout` in seconds. One job: some commits of the
     catalog's log and one of the table's. Raises `DeadlineExceeded` where not every replica got ready in time (then
-    nothing has changed, or it says so), `TableNotFound`, and `Unavailable` where the job failed, with its reason.
+    nothing has changed, or it says so), `TableNotFound`, `CommandRejected` where the catalog refuses the job for good,
+    and `Unavailable` where the job failed, with its reason.
     """
     clearing = _Clearing(admin, table, keep)
     try:
@@ -64,13 +70,20 @@ class _Clearing:
         self._beginning = None
 
     async def _begun(self) -> int:
+        """The job. Raises `CommandRejected` where the catalog refuses it twice for one reason: no job was in its way
+        meanwhile, and none is to be waited for.
+        """
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         while True:
             self._beginning = asyncio.create_task(self._admin.clear(self._table, keep=self._keep))
             try:
                 return await asyncio.shield(self._beginning)
             except CommandRejected as error:
+                if error.message == self._trouble:
+                    raise
                 self._trouble = error.message
                 await self._admin.until_free(self._table)
+                await backoff.pause()
 
     async def give_up(self) -> str:
         """Leave no job behind, where that can be: one that may have put barriers into the log is carried through.
