@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from duramen.verification.history import LogRecord
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed
@@ -28,7 +29,8 @@ SILENCE_S: Final = 20.0
 """A watch shows what is in the log within milliseconds. After so long without a word, what was acknowledged and is not
 shown is in no log, and the checker says so."""
 
-_PAUSE_S: Final = 0.1
+_PAUSE_FIRST_S: Final = 0.1
+_PAUSE_MAX_S: Final = 1.0
 
 # People read the first few, and one is enough.
 _DIFFERENCES_MAX: Final = 20
@@ -43,7 +45,7 @@ async def read_served_log(connection: DataPlane, ref: TableRef, end: Token) -> l
     wanted = dict(end.offsets(ref.id))
     found: list[LogRecord] = []
     positions = {partition: Offset(0) for partition in wanted}
-    deadline = asyncio.get_running_loop().time() + HEAL_S
+    backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=asyncio.get_running_loop().time() + HEAL_S)
     while any(positions[partition] <= offset for partition, offset in wanted.items()):
         try:
             events: Any = connection.watch(ref.id, positions)
@@ -65,9 +67,8 @@ async def read_served_log(connection: DataPlane, ref: TableRef, end: Token) -> l
             positions[partition] = earliest
             found = [record for record in found if record.partition != partition or record.offset >= earliest]
         except DuramenError as error:
-            if not error.retryable or asyncio.get_running_loop().time() > deadline:
+            if not error.retryable or not await backoff.pause():
                 raise
-            await asyncio.sleep(_PAUSE_S)
         except TimeoutError:
             break
     found.sort(key=lambda record: (record.partition, record.offset))
@@ -91,7 +92,7 @@ async def read_log(url: str, ref: TableRef, end: Token) -> list[LogRecord]:
 async def _read_partition(log: Any, partition: PartitionId, last: Offset) -> list[LogRecord]:
     found: list[LogRecord] = []
     position: Offset | None = None
-    deadline = asyncio.get_running_loop().time() + HEAL_S
+    backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=asyncio.get_running_loop().time() + HEAL_S)
     while True:
         try:
             if position is None:
@@ -104,9 +105,8 @@ async def _read_partition(log: Any, partition: PartitionId, last: Offset) -> lis
                         position = Offset(records[-1].offset + 1)
             return found  # where it ends too early, the checker says what is missing
         except DuramenError as error:
-            if not error.retryable or asyncio.get_running_loop().time() > deadline:
+            if not error.retryable or not await backoff.pause():
                 raise
-            await asyncio.sleep(_PAUSE_S)
 
 
 def join_dropped(dropped: Iterable[LogRecord], log: Iterable[LogRecord]) -> list[LogRecord]:

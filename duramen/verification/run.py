@@ -17,6 +17,7 @@ from duramen.verification.history import Call, History, LogRecord
 from duramen.verification.observations import HEAL_S, differences, join_dropped, read_log, read_served_log
 from duramen.verification.workload import Recorder, WorkloadShape, run_client, run_watcher
 from log_tier.catalog.remote import fetch_view
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.errors import Unavailable, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
@@ -29,7 +30,8 @@ __all__ = ["Connect", "connect_to", "run_check"]
 Connect = Callable[[], Awaitable[Database]]
 """Makes a new client, with a session of its own."""
 
-_PAUSE_S: Final = 0.1
+_PAUSE_FIRST_S: Final = 0.1
+_PAUSE_MAX_S: Final = 1.0
 
 _PAGE: Final = 2000
 
@@ -186,7 +188,7 @@ async def _mark_the_end(database: Database, table: Table, ref: TableRef, recorde
     token = Token({ref.id: {}})
     for number in range(ref.partitions):
         key = next(key for key in (b"end%d" % k for k in range(10_000)) if ref.partition_of(key) == number)
-        deadline = asyncio.get_running_loop().time() + HEAL_S
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=asyncio.get_running_loop().time() + HEAL_S)
         while True:
             value = secrets.token_hex(8).encode()
             operations = [{"operation": "put", "key": key.decode(), "value": value.decode(), "condition": ""}]
@@ -197,9 +199,8 @@ async def _mark_the_end(database: Database, table: Table, ref: TableRef, recorde
             except (Unavailable, WriteUnknown) as error:
                 unknown = isinstance(error, WriteUnknown)
                 recorder.end(call, "unknown" if unknown else "failed", error=error.code)
-                if asyncio.get_running_loop().time() > deadline:
+                if not await backoff.pause():
                     raise
-                await asyncio.sleep(_PAUSE_S)
             else:
                 recorder.end(call, "ok", offset=done.offset)
                 token = token.merge(Token.parse(done.token))

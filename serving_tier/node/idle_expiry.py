@@ -36,6 +36,7 @@ _LOOK_ITEMS: Final = 25
 _TICK_S: Final = 0.1
 
 # Where a no-op did not expire anything (the log's clock is behind ours) the next one waits twice as long, up to this.
+# This paces ticks that go on for ever, and is no retry of a call: a tick that comes too soon appends nothing.
 _BACKOFF_MAX_S: Final = 10.0
 
 # The replica of rank n waits n times this long: long enough that the ranks before it were there, if they are alive.

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.model.identifiers import PartitionId
 
@@ -15,6 +16,11 @@ __all__ = ["RestartPauses"]
 _STEADY_S: Final = 60.0
 
 
+def _at_least_half() -> float:
+    """The part of each pause that is drawn at random. Half of it stays, for an operator who reads the log."""
+    return random.uniform(0.5, 1.0)
+
+
 class RestartPauses:
     """The pauses grow where a replica stops again and again, so that each stop can be read in the process' log."""
 
@@ -22,8 +28,8 @@ class RestartPauses:
         """`clock`: monotonic seconds."""
         self._clock = clock
         self._first_s, self._max_s = first_s, max_s
-        self._stops: dict[PartitionId, tuple[float, float]] = {}
-        """When a replica stopped last, on `clock`, and the pause after it."""
+        self._stops: dict[PartitionId, tuple[float, float, Backoff]] = {}
+        """When a replica stopped last, on `clock`, the pause after it, and the pauses that follow."""
         self._causes: dict[PartitionId, tuple[str, int]] = {}
         """Why a replica stopped last, and how often in a row."""
 
@@ -35,17 +41,22 @@ class RestartPauses:
         return count
 
     def _was_steady(self, name: PartitionId) -> bool:
-        last, pause = self._stops.get(name, (-_STEADY_S, 0.0))
+        stop = self._stops.get(name)
+        if stop is None:
+            return True
+        last, pause, _ = stop
         return self._clock() - last > _STEADY_S + pause
 
     def after_stop(self, name: PartitionId) -> float:
-        """The pause after a stop that happens now, in seconds; shortened at random, so that replicas do not come up
+        """The pause after a stop that happens now, in seconds; drawn at random, so that replicas do not come up
         together."""
-        now = self._clock()
-        _, pause = self._stops.get(name, (now, 0.0))
-        pause = 0.0 if self._was_steady(name) else min(max(pause * 2, self._first_s), self._max_s)
-        self._stops[name] = now, pause
-        return pause * random.uniform(0.5, 1.0)
+        if self._was_steady(name):
+            backoff, pause = Backoff(self._first_s, self._max_s, chance=_at_least_half), 0.0
+        else:
+            backoff = self._stops[name][2]
+            pause = backoff.next_s()
+        self._stops[name] = self._clock(), pause, backoff
+        return pause
 
     def forget(self, name: PartitionId) -> None:
         """Forget a replica that this node does not host any more."""

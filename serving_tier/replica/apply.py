@@ -17,11 +17,11 @@ Invariant: between two pieces nothing writes to the live index, and every level 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final, NamedTuple
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.barrier import Barrier
 from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import split_batches
@@ -49,8 +49,9 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# A full disk, or a process without descriptors, is looked at again this often; each look is one failed transaction.
-_NO_ROOM_PAUSE_S: Final = 1.0
+# A full disk, or a process without descriptors, is looked at again within this time, on average after half of it; each
+# look is one failed transaction. The replicas of a node, which stop together, look one after the other.
+_NO_ROOM_PAUSE_S: Final = 2.0
 
 # A warning with every try would be 86,400 lines a day for each replica, on a disk that is full.
 _TRIES_A_LINE: Final = 60
@@ -182,6 +183,7 @@ class Applying:
             before = self._progress.index.applied
             self.under_way = True
             tries = 0
+            backoff = Backoff(_NO_ROOM_PAUSE_S, _NO_ROOM_PAUSE_S)
             try:
                 while True:
                     try:
@@ -192,9 +194,13 @@ class Applying:
                         tries += 1
                         if tries % _TRIES_A_LINE == 1:
                             logger.warning(
-                                "%s: %s; trying again every %g s (try %s)", self._name, error, _NO_ROOM_PAUSE_S, tries
+                                "%s: %s; trying again within %g s (try %s)",
+                                self._name,
+                                error,
+                                backoff.max_s,
+                                tries,
                             )
-                        await asyncio.sleep(_NO_ROOM_PAUSE_S)
+                        await backoff.pause()
             finally:
                 self.under_way, self._progress.obstacle = False, ""
         if effects.void:

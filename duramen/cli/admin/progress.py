@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from duramen.cli.admin.figures import place
 from duramen.cli.terminal.console import console
 from duramen.cli.terminal.output import say
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.errors import DeadlineExceeded, DuramenError
 from router.admin.client import AdminConnection
 from router.proto.admin_pb2 import AdminJob, AdminTask
@@ -19,7 +20,8 @@ __all__ = ["follow", "say_job_end"]
 
 # A server that restarts, or a router that is replaced, is back within this; the job goes on anyway.
 _LOST_S: Final = 30.0
-_PAUSE_S: Final = 0.3
+_PAUSE_FIRST_S: Final = 0.3
+_PAUSE_MAX_S: Final = 2.0
 
 
 async def follow(admin: AdminConnection, job_id: int, *, timeout: float | None, bar: bool) -> AdminJob:
@@ -42,19 +44,21 @@ async def follow(admin: AdminConnection, job_id: int, *, timeout: float | None, 
 async def _ended(admin: AdminConnection, job_id: int, tell: Callable[[AdminJob], None]) -> AdminJob:
     loop = asyncio.get_running_loop()
     heard = loop.time()
+    backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
     job: AdminJob
     while True:
         try:
             async with aclosing(cast("Any", admin.follow_job(job_id))) as answers:
                 async for job in answers:
                     heard = loop.time()
+                    backoff.reset()
                     tell(job)
                     if job.state != "running":
                         return job
         except DuramenError as error:
             if not error.retryable or loop.time() - heard > _LOST_S:
                 raise
-        await asyncio.sleep(_PAUSE_S)
+        await backoff.pause()
 
 
 def _bar(shown: ExitStack, job_id: int) -> Callable[[AdminJob], None]:

@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.errors import DeadlineExceeded, DuramenError, OffsetPassed, Overloaded
 from log_tier.model.identifiers import Offset, PartitionId, table_id_to_bytes
 from log_tier.model.log import Log
@@ -31,7 +32,8 @@ DIFFERENCES_MAX: Final = 100
 
 # Attempts at a common offset. Each one is a little further ahead, so the second one usually holds.
 _TRIES: Final = 8
-_PAUSE_S: Final = 0.2
+_PAUSE_FIRST_S: Final = 0.2
+_PAUSE_MAX_S: Final = 2.0
 
 # How far ahead of a replica that passed the offset the next one lies at first, in offsets; doubled with each try.
 _AHEAD: Final = 64
@@ -188,6 +190,7 @@ class _Asking:
     async def at_one_offset(self, nodes: Sequence[str], listed: Sequence[int]) -> dict[str, DigestReply]:
         """Every replica's digest at one offset. Raises `_Uneven`, and what an answer cannot be got for."""
         ahead = 0
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         errors: dict[str, DuramenError] = {}
         for _ in range(_TRIES):
             latest = (await self._log.bounds(self._partition)).latest
@@ -205,7 +208,7 @@ class _Asking:
                     raise _Uneven(errors)  # it had all the time that there is
                 ahead = 0  # the writes that should have reached it have stopped
             else:
-                await asyncio.sleep(_PAUSE_S)  # digests of others are under way
+                await backoff.pause()  # digests of others are under way
         raise _Uneven(errors)
 
     async def _ask(

@@ -30,6 +30,7 @@ from typing import Any, Final, Protocol, cast
 
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
@@ -62,8 +63,10 @@ _COMPARE_STEPS: Final = 100
 _CHANGE_STEPS: Final = 200
 _SEND_STEPS: Final = 200
 
-# After a watch has ended by an error, the next one begins from where it was.
-_PAUSE_S: Final = 0.2
+# After a watch has ended by an error, the next one begins from where it was. Where its table is not there, or the error
+# lasts, a listener costs one look a second.
+_PAUSE_FIRST_S: Final = 0.2
+_PAUSE_MAX_S: Final = 2.0
 
 numbered_table: Final = re.compile(rb"__key(?:space|event)@(\d{1,4})__:").match
 """The number of the table that a channel or a pattern means, as group 1; None: it names none."""
@@ -255,6 +258,7 @@ class Notifications:
 
     async def _watch(self, watch: _Watch) -> None:
         table_id = ""
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         while True:
             try:
                 table = await self._tables.open(watch.name)
@@ -269,6 +273,7 @@ class Notifications:
                             for partition, position in event.positions.items():
                                 watch.positions.setdefault(partition, position)
                             watch.positioned.set()
+                            backoff.reset()
                             continue
                         await self._pass_on(watch.number, table.ref.id, event, watch.positions)
             except TableNotFound as error:
@@ -276,16 +281,17 @@ class Notifications:
                 if found is not None and found.ref.id == table_id:
                     found.gone = True
                 logger.info("notifications of %s begin again: %s", watch.name, error)
-                await asyncio.sleep(_PAUSE_S)
+                await backoff.pause()
             except OffsetTrimmed as error:
                 earliest, partition = error.fields.get("earliest"), error.fields.get("partition")
                 logger.warning("notifications of %s go on behind a gap: %s", watch.name, error)
                 if isinstance(earliest, int) and isinstance(partition, int):
                     watch.positions[Partition(partition)] = Offset(earliest)
-                await asyncio.sleep(_PAUSE_S)
+                    backoff.reset()  # partition by partition, the watch gets behind all gaps
+                await backoff.pause()
             except DuramenError as error:
                 logger.info("notifications of %s begin again: %s", watch.name, error)
-                await asyncio.sleep(_PAUSE_S)
+                await backoff.pause()
 
     async def _pass_on(
         self, number: int, table: TableId, event: WatchEvent, positions: dict[Partition, Offset]
