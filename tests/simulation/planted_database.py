@@ -9,7 +9,7 @@ from duramen.client.model.session import Session
 from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import split_batches
 from log_tier.model.identifiers import NOTHING, Offset
-from router.data import local_data
+from router.data import fresh_replicas
 from serving_tier.fold.verdicts import Outcome, outcomes_between
 from serving_tier.index.lmdb import bookkeeping
 from serving_tier.replica import apply
@@ -23,7 +23,7 @@ def _session_forgets() -> Patches:
 
 
 def _read_does_not_wait() -> Patches:
-    return [(local_data, "needed_offset", lambda after, floor, lost=0, *, bounded=False: NOTHING)]
+    return [(fresh_replicas, "needed_offset", lambda after, floor, lost=0, *, bounded=False: NOTHING)]
 
 
 def _verdict_of_the_second_copy() -> Patches:
