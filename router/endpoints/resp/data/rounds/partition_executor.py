@@ -33,8 +33,8 @@ __all__ = ["PartitionExecutor", "execute"]
 
 logger = logging.getLogger(__name__)
 
-# Commands of one round: some 5 ms of the event loop, and how much runs again where a group is rejected. Each round waits
-# for a sync and an apply, so a pipeline of thousands is quicker in few rounds.
+# Commands of one round: some 5 ms of the event loop, and how much runs again where a group is rejected. Each round
+# waits for a sync and an apply, so a pipeline of thousands is quicker in few rounds.
 _ROUND_MAX: Final = 1536
 
 # And their keys, but for a command that has more by itself. Those of a run count half, as its commands do.
