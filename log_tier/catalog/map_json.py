@@ -1,10 +1,15 @@
-"""The map as JSON, for followers over a wire and for people: encoder and decoder."""
+"""The map as JSON, for followers over a wire and for people: encoder and decoder.
+
+A follower may be older than the server that it follows, so the decoder ignores fields that it does not know. What an
+older follower must not ignore gets a new format version, which the encoder writes only for a map that has such a thing.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, NodeEntry, SnapshotEntry, TableEntry, VersionEntry
 from log_tier.catalog.jobs import Job, JobTasks, Task
@@ -18,6 +23,11 @@ __all__ = ["map_from_json", "map_to_json"]
 _FORMAT_VERSION: Final = 1
 
 _FIELDS: Final = {each: fields(each) for each in (NodeEntry, TableEntry, VersionEntry, SnapshotEntry, Job, Task)}
+_NAMES: Final[dict[type[Any], frozenset[str]]] = {
+    kind: frozenset(each.name for each in known) for kind, known in _FIELDS.items()
+}
+
+_Entry = TypeVar("_Entry")
 
 
 def map_to_json(cluster: ClusterMap) -> bytes:
@@ -43,12 +53,12 @@ def map_from_json(text: bytes) -> ClusterMap:
         )
     snapshots: dict[Any, tuple[SnapshotEntry, ...]] = {}
     for row in document["snapshots"]:
-        entry = SnapshotEntry(**row)
+        entry = _entry(SnapshotEntry, row)
         place = entry.partition_id
         snapshots[place] = (*snapshots.get(place, ()), entry)
     return ClusterMap(
         version=Offset(document["version"]),
-        nodes={node["id"]: NodeEntry(**node) for node in document["nodes"]},
+        nodes={node["id"]: _entry(NodeEntry, node) for node in document["nodes"]},
         tables=PersistentMap((table["id"], _table(table)) for table in document["tables"]),
         jobs={job["id"]: _job(job) for job in document["jobs"]},
         snapshots=PersistentMap(snapshots),
@@ -57,9 +67,7 @@ def map_from_json(text: bytes) -> ClusterMap:
 
 
 def usual_left_out(entry: TableEntry | SnapshotEntry) -> dict[str, Any]:
-    """The entry's fields without those that have their default. Fields with defaults were added later; an older
-    process, which does not know them, can read the map as long as no table uses them.
-    """
+    """The entry's fields without those that have their default, which were added later."""
     document = _row(entry)
     for each in _FIELDS[type(entry)]:
         if each.default is not MISSING and document[each.name] == each.default:
@@ -74,20 +82,26 @@ def _row(entry: Any) -> dict[str, Any]:
     return {each.name: getattr(entry, each.name) for each in _FIELDS[type(entry)]}
 
 
+def _entry(kind: type[_Entry], row: Mapping[str, Any], **read: Any) -> _Entry:
+    """An entry of the fields that this process knows; `read`: those that are more than JSON's values."""
+    known = _NAMES[kind]
+    return kind(**{**{name: value for name, value in row.items() if name in known}, **read})
+
+
 def _table(row: dict[str, Any]) -> TableEntry:
     if row.get("partitioner", "slot") not in PARTITIONERS:
         raise UnknownFormat(
             f"table {row['name']} has the partitioner {row['partitioner']!r}, this process knows "
             f"{', '.join(PARTITIONERS)}: update it"
         )
-    assignments = tuple(tuple(Assignment(*replica) for replica in assigned) for assigned in row["assignments"])
+    assignments = tuple(tuple(Assignment(*replica[:2]) for replica in assigned) for assigned in row["assignments"])
     versions = tuple(_version(version) for version in row.get("versions", ()))
     starts = tuple(row.get("starts", ()))
-    return TableEntry(**{**row, "assignments": assignments, "starts": starts, "versions": versions})
+    return _entry(TableEntry, row, assignments=assignments, starts=starts, versions=versions)
 
 
 def _version(row: dict[str, Any]) -> VersionEntry:
-    return VersionEntry(**{**row, "holders": tuple(tuple(nodes) for nodes in row["holders"])})
+    return _entry(VersionEntry, row, holders=tuple(tuple(nodes) for nodes in row["holders"]))
 
 
 def _job_row(job: Job) -> dict[str, Any]:
@@ -95,4 +109,4 @@ def _job_row(job: Job) -> dict[str, Any]:
 
 
 def _job(row: dict[str, Any]) -> Job:
-    return Job(**{**row, "tasks": JobTasks(Task(**task) for task in row["tasks"])})
+    return _entry(Job, row, tasks=JobTasks(_entry(Task, task) for task in row["tasks"]))

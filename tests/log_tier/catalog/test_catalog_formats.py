@@ -184,6 +184,31 @@ def test_the_map_of_format_1_stays_readable() -> None:
         map_from_json(text.replace(b'"v":1', b'"v":2'))
 
 
+@pytest.mark.parametrize("name", sorted(path.name for path in FIXTURES.glob("map-1*.json")))
+def test_a_map_of_a_newer_server_with_fields_that_are_unknown_here(name: str) -> None:
+    """In every object and every replica of it: the follower of an older client goes on with what it knows."""
+
+    def newer(value: object) -> object:
+        if isinstance(value, dict):
+            return {**{key: newer(each) for key, each in value.items()}, "later": {"than": ["this"]}}
+        if isinstance(value, list):
+            return [newer(each) for each in value]
+        return value
+
+    text = (FIXTURES / name).read_bytes()
+    document = newer(json.loads(text))
+    assert isinstance(document, dict)
+    document["tables"] = [
+        {**table, "assignments": [[[*replica, "later"] for replica in each] for each in table["assignments"]]}
+        for table in document["tables"]
+    ]
+    for job in document["jobs"]:
+        job["arguments"].pop("later")
+        for task in job["tasks"]:
+            task["arguments"].pop("later")
+    assert map_from_json(json.dumps(document).encode()) == map_from_json(text)
+
+
 def test_the_batch_of_a_command_is_one_record() -> None:
     assert command_batch(RegisterNode("n1", "", "a"), "id")[56:60] == (1).to_bytes(4, "little")
     assert CATALOG_TOPIC == "_duramen_catalog"
