@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import shutil
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
+from log_tier.concurrency.disk_errors import disk_refusal
 from log_tier.concurrency.tasks import going_on
-from log_tier.model.errors import DiskFailed, DiskFull, Overloaded
+from log_tier.model.errors import Overloaded
 from serving_tier.replica.replica import Replica
 from serving_tier.snapshots.peer_copy import CopyPart, send_copy
 
@@ -52,14 +52,13 @@ class Copies:
             self._under_way -= 1
 
     async def _empty(self) -> None:
-        """Empty the folder, once. Raises `DiskFull`, `DiskFailed`; then the next copy tries it again."""
+        """Empty the folder, once. Raises as `disk_refusal` says; then the next copy tries it again."""
         try:
             await asyncio.to_thread(_emptied, self._folder)
         except OSError as error:
             self._tidied = None
-            kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DiskFailed
-            message = f"the folder {self._folder} for copies cannot be emptied: {error}. Ask another node, or later"
-            raise kind(message, file=str(self._folder)) from error
+            what = f"the folder {self._folder} for copies cannot be emptied"
+            raise disk_refusal(error, what, path=self._folder, effect="ask another node, or later") from error
 
 
 def _emptied(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -10,15 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
-from log_tier.model.errors import DiskFailed, DiskFull, FolderReadOnly
+from log_tier.concurrency.disk_errors import disk_refusal
 
 __all__ = ["Folders", "begin_writing", "linked", "local_troubles", "replace_file", "sync_folder"]
 
 _PART: Final = ".part"
-
-_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_READ_ONLY: Final = (errno.EACCES, errno.EROFS, errno.EPERM)
 
 
 def sync_folder(path: str | Path) -> None:
@@ -93,18 +88,6 @@ def local_troubles(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in OUT_OF_DESCRIPTORS:
-            raise out_of_descriptors(f"{folder} cannot be written", error) from error
-        if error.errno in _NO_ROOM:
-            raise DiskFull(
-                f"{folder} cannot be written: {error.strerror}: make room; what was there is untouched"
-            ) from error
-        if error.errno in _READ_ONLY:
-            raise FolderReadOnly(
-                f"{folder} cannot be written: {error.strerror}: make {error.filename or folder} writable for this user"
-            ) from error
-        raise DiskFailed(
-            f"the disk refused an operation on {error.filename or folder}: {error.strerror or error}; what was there "
-            "is untouched: look at the disk, then try again",
-            file=str(error.filename or folder),
+        raise disk_refusal(
+            error, f"{folder} cannot be written", path=folder, effect="what was there is untouched"
         ) from error

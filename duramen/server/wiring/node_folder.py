@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from duramen.server.wiring.foreign_names import refuse_foreign
+from log_tier.concurrency.disk_errors import disk_refusal
 from log_tier.concurrency.forking import on_fork
-from log_tier.model.errors import FolderInUse, FolderReadOnly, ForeignFolder, UnknownFormat
+from log_tier.model.errors import FolderInUse, ForeignFolder, UnknownFormat
 from serving_tier.names import NODE_FILE, NODE_FOLDERS, NODE_LOCK, new_file
 
 __all__ = ["NodeFolder"]
@@ -43,7 +44,8 @@ class NodeFolder:
     def open(cls, path: Path, *, node_id: str) -> NodeFolder:
         """Own the folder of the node `node_id`; make it where it is missing or empty. Blocks for two small syncs.
 
-        Raises `FolderInUse`, `ForeignFolder` (another program's, or another node's), `FolderReadOnly`, `UnknownFormat`.
+        Raises `FolderInUse`, `ForeignFolder` (another program's, or another node's), `UnknownFormat`, and as
+        `disk_refusal` says.
         """
         try:
             refuse_foreign(path, (NODE_FILE, new_file(path / NODE_FILE).name, NODE_LOCK, *NODE_FOLDERS))
@@ -52,7 +54,7 @@ class NodeFolder:
         except OSError as error:
             if isinstance(error, NotADirectoryError):
                 raise ForeignFolder(f"{path} is below a file, a node's data is a folder: name another one") from error
-            raise FolderReadOnly(f"{path} cannot be used: {error.strerror}: make it writable for this user") from error
+            raise disk_refusal(error, f"{path} cannot be used", path=path, effect="the node did not start") from error
         try:
             _take(lock, path)
             return cls(path, _identity(path, node_id), lock)

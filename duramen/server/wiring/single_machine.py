@@ -21,7 +21,8 @@ from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotP
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import RegisterNode
-from log_tier.model.errors import FolderReadOnly, InvalidRequest, NodeIdTaken
+from log_tier.concurrency.disk_errors import disk_refusal
+from log_tier.model.errors import InvalidRequest, NodeIdTaken
 from log_tier.model.log import Log
 from log_tier.open import LOG_FOLDER, open_log
 from router.data.catalog_tables import CatalogTables
@@ -94,10 +95,8 @@ async def open_single_machine(
                 )
                 opened.push_async_callback(node.close)
             except OSError as error:
-                raise FolderReadOnly(
-                    f"the data folder {data} cannot be used: {error.strerror or error}; make it readable and writable "
-                    "for this user, or name another one"
-                ) from error
+                what = f"the data folder {data} cannot be used"
+                raise disk_refusal(error, what, path=data, effect="the database was not opened") from error
             await node.hosting.settled()
             return SingleMachine(LocalData(log, catalog, node.hosting, resources=opened.pop_all()), node)
     raise AssertionError("not reached")

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
+from log_tier.concurrency.disk_errors import NO_SPACE
 from log_tier.concurrency.workers import Workers
 from log_tier.embedded.segments.partition_log import PartitionLog
-from log_tier.embedded.storage.disk import NO_SPACE, SyncFailed
+from log_tier.embedded.storage.disk import SyncFailed
 from log_tier.model.errors import DuramenError
 
 __all__ = ["SHARED_OUT", "CommitRoom"]

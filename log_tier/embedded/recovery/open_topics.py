@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from log_tier.concurrency.descriptors import descriptor_shares
+from log_tier.concurrency.disk_errors import NO_SPACE
 from log_tier.embedded.commit.journal import Journal
 from log_tier.embedded.recovery.data_folder import DataFolder
 from log_tier.embedded.recovery.log_summary import LogSummary, PartitionSummary, TopicSummary
@@ -18,7 +19,7 @@ from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.partition_state import PartitionState
 from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage import names
-from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
+from log_tier.embedded.storage.disk import Disk, SyncFailed
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.identifiers import Offset, PartitionId, TableId, table_id_to_bytes
 from log_tier.model.log import Topic

@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from log_tier.concurrency.disk_errors import NO_SPACE
 from log_tier.embedded.segments.open_files import OpenFiles
-from log_tier.embedded.storage.disk import NO_SPACE, Disk, File, SyncFailed
+from log_tier.embedded.storage.disk import Disk, File, SyncFailed
 from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN, PREALLOCATION_FACTOR
 from log_tier.model.errors import LogStopped
 

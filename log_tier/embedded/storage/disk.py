@@ -8,7 +8,6 @@ the caller knows what was lost.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 from collections.abc import Callable, Sequence
@@ -19,7 +18,6 @@ from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import FolderInUse
 
 __all__ = [
-    "NO_SPACE",
     "Disk",
     "File",
     "FileIdentity",
@@ -29,11 +27,6 @@ __all__ = [
     "named",
     "replace_file",
 ]
-
-NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""A file cannot grow: the disk is full, or a quota or the limit of the process on a file's size (`ulimit -f`) is met.
-What was written stands, and the next try may fit.
-"""
 
 # What writev takes in one call (IOV_MAX of Linux).
 _BUFFERS_MAX: Final = 1024

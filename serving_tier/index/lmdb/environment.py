@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 
 import lmdb
 
-from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
+from log_tier.concurrency.disk_errors import NO_SPACE, READ_ONLY, disk_refusal
 from log_tier.model.errors import (
     DiskFailed,
     DiskFull,
     DuramenError,
     FolderInUse,
-    FolderReadOnly,
     IndexDamaged,
     InvalidKey,
     Overloaded,
@@ -43,9 +43,9 @@ _READERS_MAX: Final = 512
 # Read transactions kept for reuse. More concurrent readers than this pay an allocation each.
 _SPARE_READS: Final = 32
 
-_NO_SPACE: Final = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-_NO_DESCRIPTOR: Final = {os.strerror(code): code for code in OUT_OF_DESCRIPTORS}
-_READ_ONLY: Final = tuple(os.strerror(code) for code in (errno.EACCES, errno.EPERM, errno.EROFS))
+_NO_DESCRIPTOR: Final = tuple(os.strerror(code) for code in OUT_OF_DESCRIPTORS)
+_READ_ONLY: Final = tuple(os.strerror(code) for code in READ_ONLY)
+_CODES: Final = {os.strerror(code): code for code in (*OUT_OF_DESCRIPTORS, *NO_SPACE, *READ_ONLY)}
 _NO_ADDRESSES: Final = os.strerror(errno.ENOMEM)
 _CUT_SHORT: Final = os.strerror(errno.EIO)
 _DAMAGE: Final = (
@@ -165,9 +165,6 @@ def _trouble_of(error: lmdb.Error, path: Path, map_bytes: int) -> DuramenError |
     if isinstance(error, _DAMAGE):
         return IndexDamaged(f"{path}: {error}: discard it and fold the log again", file=str(path))
     text = str(error)
-    code = next((code for words, code in _NO_DESCRIPTOR.items() if text.endswith(words)), None)
-    if code is not None:
-        return out_of_descriptors(f"the index {path} cannot be opened", OSError(code, os.strerror(code)))
     if text.endswith(_NO_ADDRESSES):
         return Overloaded(
             f"the index {path} cannot be opened: {text}: this process has no addresses left for the {map_bytes} bytes "
@@ -175,8 +172,6 @@ def _trouble_of(error: lmdb.Error, path: Path, map_bytes: int) -> DuramenError |
             "memory (ulimit -v)",
             limit=map_bytes,
         )
-    if text.endswith(_NO_SPACE):
-        return DiskFull(f"the index {path} cannot grow: {text}: make room; nothing was applied")
     if text.endswith(_CUT_SHORT):
         # LMDB's name for a write of which the disk took a part, which is how most disks become full.
         return DiskFull(
@@ -185,12 +180,12 @@ def _trouble_of(error: lmdb.Error, path: Path, map_bytes: int) -> DuramenError |
         )
     if "already open" in text:
         return FolderInUse(f"{path} is open in this process: close that index first")
-    if text.endswith(_READ_ONLY):
-        return FolderReadOnly(f"the index {path} cannot be opened or written: {text}: make it writable for this user")
-    if type(error) is lmdb.Error or isinstance(error, _OF_THE_SYSTEM):
-        return DiskFailed(
-            f"the system refused an operation on the index {path}: {text}. The log has everything that was "
-            "acknowledged; look at the disk, then try again",
-            file=str(path),
-        )
-    return None
+    code = next((code for words, code in _CODES.items() if text.endswith(words)), None)
+    if code is None and type(error) is not lmdb.Error and not isinstance(error, _OF_THE_SYSTEM):
+        return None
+    return disk_refusal(
+        OSError(code or 0, text),
+        f"the index {path} cannot be opened or written",
+        path=path,
+        effect="nothing was applied, and the log has everything that was acknowledged",
+    )

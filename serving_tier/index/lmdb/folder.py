@@ -33,8 +33,8 @@ from typing import Any, Final, NamedTuple
 
 from lmdb.verify import VerifyError, verify
 
-from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
-from log_tier.model.errors import DiskFailed, DiskFull, DuramenError, FolderReadOnly, IndexDamaged, UnknownFormat
+from log_tier.concurrency.disk_errors import disk_refusal
+from log_tier.model.errors import DuramenError, IndexDamaged, UnknownFormat
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.sealed_json import SealedKind
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, READABLE_VERSIONS
@@ -63,9 +63,6 @@ _FORMAT: Final = "duramen index"
 # A marker has some 450 bytes. Of a longer file only so much is read: it is something else.
 _MARKER_BYTES_MAX: Final = 4096
 
-# The errno values of a full disk, and of one that is read-only.
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 # A file where a folder has to be, or the other way round: something else took the index's place.
 _MISPLACED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP})
 
@@ -164,21 +161,17 @@ def folder_trouble(error: OSError, folder: Path) -> DuramenError:
     """The typed error for an index's folder that cannot be opened. Only a known fault of the folder is damage: a disk
     that fails once would otherwise cost a fold of the whole log.
     """
-    if error.errno in OUT_OF_DESCRIPTORS:
-        return out_of_descriptors(f"the index {folder} cannot be opened", error)
-    if error.errno in _NO_ROOM:
-        return DiskFull(f"the index {folder} cannot be opened: {error.strerror}: make room, and it is opened again")
-    if error.errno in _READ_ONLY:
-        return FolderReadOnly(f"the index {folder} cannot be opened: {error.strerror}: make it writable for this user")
     if error.errno in _MISPLACED:
         return IndexDamaged(
             f"the index {folder} cannot be opened: {error}: discard it and fold the log again", file=str(folder)
         )
-    return DiskFailed(
-        f"the disk refused the index {folder}: {error}. The log has everything that was acknowledged, and the index is "
-        "opened again. If the disk goes on refusing, stop the process, remove that folder and start again: it is "
-        "folded from the log",
-        file=str(folder),
+    return disk_refusal(
+        error,
+        f"the index {folder} cannot be opened",
+        path=folder,
+        effect="the log has everything that was acknowledged, and the index is opened again. If the disk goes on "
+        "refusing, stop the process, remove that folder and start again: it is folded from the log",
+        room="make room, and it is opened again",
     )
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from duramen.server.wiring.foreign_names import DATA_NAMES, refuse_foreign
 from duramen.server.wiring.node_folder import NodeFolder
-from log_tier.model.errors import ForeignFolder
+from duramen.server.wiring.single_machine import open_local_data
+from log_tier.model.errors import DiskFailed, ForeignFolder
 
 
 def test_a_missing_an_empty_and_an_own_folder_are_fine(tmp_path: Path) -> None:
@@ -45,6 +46,17 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ForeignFolder, match="is below a file"):
         NodeFolder.open(file / "node", node_id="n1")
     assert file.read_text() == "x"
+
+
+def test_only_a_folder_without_rights_is_called_read_only(tmp_path: Path) -> None:
+    (tmp_path / "node.lock").mkdir()
+    with pytest.raises(DiskFailed, match="Is a directory"):
+        NodeFolder.open(tmp_path, node_id="n1")
+
+
+async def test_a_database_names_what_the_disk_refused(tmp_path: Path) -> None:
+    with pytest.raises(DiskFailed, match="File name too long"):
+        await open_local_data(tmp_path / ("d" * 300))
 
 
 def test_a_node_refuses_names_that_no_node_makes(tmp_path: Path) -> None:
