@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from duramen.client.lookup import TableLookup
-from duramen.client.model.call_records import joined, number_of, record_of, update_of
+from duramen.client.model.call_records import number_of, record_of, update_of
 from duramen.client.model.results import Done, Number
 from log_tier.model.batch import Columns
 from log_tier.model.errors import InvalidRequest, LimitExceeded, PartitionMismatch
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import Operation
+from router.data.gather.columns_builder import joined
 
 __all__ = ["ATOMIC_RECORDS_MAX", "AtomicBatch"]
 

@@ -57,7 +57,7 @@ from log_tier.model.batch_header import (
     pack_batch,
     read_header,
 )
-from log_tier.model.errors import BatchRefused, InvalidKey, InvalidValue, LimitExceeded
+from log_tier.model.errors import BatchRefused, LimitExceeded
 from log_tier.model.record import (
     CONDITION_SHIFT,
     EXPIRY_SHIFT,
@@ -68,7 +68,9 @@ from log_tier.model.record import (
     Condition,
     Expiry,
     Operation,
+    key_refusal,
     unknown_attribute,
+    value_refusal,
 )
 
 __all__ = [
@@ -210,24 +212,13 @@ def _refuse_lengths(columns: Columns, key_lengths: list[int], value_lengths: lis
     for index, length in enumerate(key_lengths):
         is_noop = attributes is not None and attributes[index] & OPERATION_MASK in _KEYLESS
         if length == 0 and not is_noop:
-            raise InvalidKey(f"the key of record {index} is empty; keys have 1 to {KEY_BYTES_MAX} bytes", record=index)
+            raise key_refusal(b"", f"the key of record {index}", record=index)
         if length > KEY_BYTES_MAX:
-            raise InvalidKey(
-                f"the key of record {index} has {length} bytes ({columns.keys[index][:24]!r}…); "
-                f"keys have 1 to {KEY_BYTES_MAX}: hash what is longer",
-                record=index,
-                size=length,
-                limit=KEY_BYTES_MAX,
-            )
+            raise key_refusal(columns.keys[index], f"the key of record {index}", record=index)
     for index, length in enumerate(value_lengths):
         if length > VALUE_BYTES_MAX:
-            raise InvalidValue(
-                f"the value of record {index} (key {columns.keys[index][:24]!r}) has {length} bytes; "
-                f"values have at most {VALUE_BYTES_MAX}: cut it in pieces, or store its address",
-                record=index,
-                size=length,
-                limit=VALUE_BYTES_MAX,
-            )
+            named = f"the value of record {index} (key {columns.keys[index][:24]!r})"
+            raise value_refusal(columns.values[index], named, record=index)
 
 
 def check_batch(batch: bytes) -> BatchHeader:

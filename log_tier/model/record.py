@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
+
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
 
 __all__ = [
     "CONDITION_SHIFT",
@@ -27,12 +29,17 @@ __all__ = [
     "PLAIN_PUT",
     "TTL_MS_MAX",
     "UPDATES",
+    "UPDATES_BY_NAME",
     "VALUE_BYTES_MAX",
     "Condition",
     "Expiry",
     "Operation",
     "attribute_of",
+    "check_key",
+    "condition_of",
+    "key_refusal",
     "unknown_attribute",
+    "value_refusal",
 ]
 
 # LMDB's limit for keys (mdb_env_get_maxkeysize of the stock build).
@@ -100,6 +107,9 @@ UPDATES: Final = frozenset(
 )
 """Operations whose result depends on what is there."""
 
+UPDATES_BY_NAME: Final = {operation.name.lower(): operation for operation in sorted(UPDATES)}
+"""The same by the names that calls have for them: `add`, `multiply`, `min`, `max`, `append`."""
+
 
 def attribute_of(
     operation: Operation,
@@ -110,6 +120,46 @@ def attribute_of(
 ) -> int:
     """Pack an attribute."""
     return operation | condition << CONDITION_SHIFT | expiry << EXPIRY_SHIFT | (GROUPED if grouped else 0)
+
+
+def check_key(key: bytes) -> bytes:
+    """Return `key`, or raise `InvalidKey` with its size and the limit."""
+    if not 0 < len(key) <= KEY_BYTES_MAX:
+        raise key_refusal(key)
+    return key
+
+
+def key_refusal(key: bytes, named: str = "the key", **fields: Any) -> InvalidKey:
+    """The error for a key that is empty or too long."""
+    size = len(key)
+    text = (
+        f"{named} {key[:24]!r}… has {size} bytes; keys have 1 to {KEY_BYTES_MAX}: hash what is longer"
+        if key
+        else f"{named} is empty; keys have 1 to {KEY_BYTES_MAX} bytes"
+    )
+    return InvalidKey(text, size=size, limit=KEY_BYTES_MAX, **fields)
+
+
+def value_refusal(value: bytes, named: str = "the value", **fields: Any) -> InvalidValue:
+    """The error for a value that is too long."""
+    size = len(value)
+    return InvalidValue(
+        f"{named} has {size} bytes; values have at most {VALUE_BYTES_MAX}: cut it in pieces, or store its address",
+        size=size,
+        limit=VALUE_BYTES_MAX,
+        **fields,
+    )
+
+
+def condition_of(*, absent: bool, present: bool, version: int | None) -> Condition:
+    """The condition that a call names. Raises `InvalidRequest` for two at once, or a version that no entry has."""
+    if absent + present + (version is not None) > 1:
+        raise InvalidRequest("give one of if_absent, if_present and if_version")
+    if version is not None:
+        if type(version) is not int or not -1 <= version < 1 << 63:
+            raise InvalidRequest(f"if_version is an entry's version, or -1 for an absent key, not {version!r}")
+        return Condition.VERSION
+    return Condition.ABSENT if absent else Condition.PRESENT if present else Condition.NONE
 
 
 _KNOWN_OPERATIONS: Final = frozenset(int(operation) for operation in Operation)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from log_tier.model.batch import Columns, SealedBatch, seal_batch
-from log_tier.model.record import PLAIN_PUT
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.record import (
+    PLAIN_PUT,
+    VALUE_BYTES_MAX,
+    Condition,
+    Expiry,
+    Operation,
+    attribute_of,
+    check_key,
+    value_refusal,
+)
 
-__all__ = ["ColumnsBuilder"]
+__all__ = ["ColumnsBuilder", "joined", "one_record"]
 
 
 @dataclass(slots=True)
@@ -63,8 +73,50 @@ class ColumnsBuilder:
 
     def encode(self, *, producer_id: int, sequence: int, compress: bool) -> SealedBatch:
         """The bytes of a batch of these records. Raises what `seal_batch` does."""
-        columns = Columns(self.keys, self.values, self.attributes, self.versions, self.expiries)
-        return seal_batch(columns, producer_id=producer_id, sequence=sequence, compress=compress)
+        return seal_batch(self.columns(), producer_id=producer_id, sequence=sequence, compress=compress)
+
+    def columns(self) -> Columns:
+        """The records as they are now; the lists are the builder's own."""
+        return Columns(self.keys, self.values, self.attributes, self.versions, self.expiries)
+
+
+def one_record(
+    operation: Operation,
+    key: bytes,
+    value: bytes,
+    *,
+    condition: Condition = Condition.NONE,
+    version: int = 0,
+    ttl_ms: int = 0,
+    keep_ttl: bool = False,
+    grouped: bool = False,
+) -> Columns:
+    """One record as columns of length one, with those columns only that it needs; `ttl_ms` 0: without.
+
+    Raises `InvalidKey`, `InvalidValue`, `InvalidRequest`.
+    """
+    check_key(key)
+    if len(value) > VALUE_BYTES_MAX:
+        raise value_refusal(value)
+    if ttl_ms and keep_ttl:
+        raise InvalidRequest("give a TTL or keep_ttl, not both")
+    expiry = Expiry.TTL if ttl_ms else Expiry.KEEP if keep_ttl else Expiry.NONE
+    attribute = attribute_of(operation, condition=condition, expiry=expiry, grouped=grouped)
+    return Columns(
+        (key,),
+        (value,),
+        None if attribute == PLAIN_PUT else (attribute,),
+        (version,) if condition is Condition.VERSION else None,
+        (ttl_ms,) if ttl_ms else None,
+    )
+
+
+def joined(records: Iterable[Columns]) -> Columns:
+    """Several records as one set of columns, with those columns only that some record needs."""
+    builder = ColumnsBuilder()
+    for record in records:
+        builder.add(record)
+    return builder.columns()
 
 
 def _with_tail(column: list[int] | None, tail: Sequence[int], start: int, count: int, default: int) -> list[int]:

@@ -7,24 +7,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from log_tier.model.batch import Columns
-from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue, LimitExceeded, PartitionMismatch
+from log_tier.model.errors import InvalidRequest, InvalidValue, LimitExceeded, PartitionMismatch
 from log_tier.model.identifiers import Partition
-from log_tier.model.record import (
-    KEY_BYTES_MAX,
-    PLAIN_PUT,
-    TTL_MS_MAX,
-    VALUE_BYTES_MAX,
-    Condition,
-    Expiry,
-    Operation,
-    attribute_of,
-)
+from log_tier.model.record import TTL_MS_MAX, UPDATES_BY_NAME, Condition, Operation, condition_of
 from log_tier.model.table_ref import TableRef
+from router.data.gather.columns_builder import joined, one_record
 from router.proto import kv_pb2 as kv
 
 __all__ = [
     "GROUP_WRITES_MAX",
-    "check_key",
     "delete_record",
     "group_of",
     "partition_of_group",
@@ -34,26 +25,6 @@ __all__ = [
 
 # A group is folded in one piece, and its effects are held until its last record is judged.
 GROUP_WRITES_MAX: Final = 10_000
-
-_UPDATES: Final = {
-    "add": Operation.ADD,
-    "multiply": Operation.MULTIPLY,
-    "min": Operation.MIN,
-    "max": Operation.MAX,
-    "append": Operation.APPEND,
-}
-
-
-def check_key(key: bytes) -> bytes:
-    """Return `key`, or raise `InvalidKey` with its size and the limit."""
-    if not 0 < len(key) <= KEY_BYTES_MAX:
-        shown = f"{key[:24]!r}… has {len(key)} bytes" if key else "is empty"
-        raise InvalidKey(
-            f"the key {shown}; keys have 1 to {KEY_BYTES_MAX} bytes: hash what is longer",
-            size=len(key),
-            limit=KEY_BYTES_MAX,
-        )
-    return key
 
 
 def put_record(request: kv.KVPutRequest) -> tuple[Columns, bool]:
@@ -99,18 +70,7 @@ def group_of(writes: Sequence[kv.KVWrite]) -> Columns:
             limit=GROUP_WRITES_MAX,
             size=len(writes),
         )
-    records = [_grouped(write, first=not number) for number, write in enumerate(writes)]
-
-    def column(name: str, default: int) -> list[int]:
-        return [cells[0] if (cells := getattr(record, name)) else default for record in records]
-
-    return Columns(
-        [record.keys[0] for record in records],
-        [record.values[0] for record in records],
-        column("attributes", PLAIN_PUT),
-        column("versions", 0),
-        column("expiries", 0),
-    )
+    return joined(_grouped(write, first=not number) for number, write in enumerate(writes))
 
 
 def partition_of_group(table: TableRef, keys: Sequence[bytes]) -> Partition:
@@ -158,27 +118,18 @@ def _grouped(write: kv.KVWrite, *, first: bool) -> Columns:
 
 
 def _condition(request: kv.KVPutRequest | kv.KVDeleteRequest | kv.KVUpdateRequest | kv.KVWrite) -> Condition:
-    given = []
-    if not isinstance(request, kv.KVDeleteRequest) and request.if_absent:
-        given.append(Condition.ABSENT)
-    if request.if_present:
-        given.append(Condition.PRESENT)
-    if request.HasField("if_version"):
-        if request.if_version < -1:
-            raise InvalidRequest(
-                f"if_version is the version of a reply, or -1 for an absent key, not {request.if_version}"
-            )
-        given.append(Condition.VERSION)
-    if len(given) > 1:
-        raise InvalidRequest(f"give one of if_absent, if_present and if_version; here are {len(given)}")
-    return given[0] if given else Condition.NONE
+    return condition_of(
+        absent=not isinstance(request, kv.KVDeleteRequest) and request.if_absent,
+        present=request.if_present,
+        version=request.if_version if request.HasField("if_version") else None,
+    )
 
 
 def _update(request: kv.KVUpdateRequest | kv.KVWrite, named: str | None) -> tuple[Operation, bytes]:
     """The operation and the operand's bytes."""
     if named is None:
         raise InvalidRequest("the operation is missing: give one, with its operand")
-    operation = _UPDATES[named]
+    operation = UPDATES_BY_NAME[named]
     if operation is Operation.APPEND:
         return operation, request.append
     number: kv.KVNumber = getattr(request, named)
@@ -204,25 +155,16 @@ def _record(
     grouped: bool = False,
 ) -> tuple[Columns, bool]:
     """One record as columns of length one, with those columns only that it needs; and whether it is conditional."""
-    check_key(key)
-    if len(value) > VALUE_BYTES_MAX:
-        raise InvalidValue(
-            f"the value has {len(value)} bytes; values have at most {VALUE_BYTES_MAX}: cut it in pieces, or store its "
-            "address",
-            size=len(value),
-            limit=VALUE_BYTES_MAX,
-        )
     if not 0 <= ttl_ms <= TTL_MS_MAX:
         raise InvalidRequest(f"ttl_ms is 0 (none) to {TTL_MS_MAX} milliseconds, not {ttl_ms}")
-    if ttl_ms and keep_ttl:
-        raise InvalidRequest("give one of ttl_ms and keep_ttl")
-    expiry = Expiry.TTL if ttl_ms else Expiry.KEEP if keep_ttl else Expiry.NONE
-    attribute = attribute_of(operation, condition=condition, expiry=expiry, grouped=grouped)
-    columns = Columns(
-        (key,),
-        (value,),
-        None if attribute == PLAIN_PUT else (attribute,),
-        (version,) if condition is Condition.VERSION else None,
-        (ttl_ms,) if ttl_ms else None,
+    columns = one_record(
+        operation,
+        key,
+        value,
+        condition=condition,
+        version=version,
+        ttl_ms=ttl_ms,
+        keep_ttl=keep_ttl,
+        grouped=grouped,
     )
     return columns, condition is not Condition.NONE

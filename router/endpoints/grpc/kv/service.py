@@ -13,6 +13,7 @@ from log_tier.concurrency.sized_work import Turn, run_sized
 from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, partition_id
+from log_tier.model.record import check_key
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rpc.open_streams import OpenStreams
@@ -24,7 +25,6 @@ from router.data.requests import READ_REPLY_BYTES_MAX, ReadResult
 from router.endpoints.grpc.kv.freshness import check_token, freshness_of, parse_token
 from router.endpoints.grpc.kv.plane import OpenPlane, Plane
 from router.endpoints.grpc.kv.records import (
-    check_key,
     delete_record,
     group_of,
     partition_of_group,
