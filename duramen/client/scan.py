@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from duramen.client.context import ClientContext
 from duramen.client.model.consistency import Asked
 from duramen.client.retry import ask_until
 from log_tier.model.errors import InvalidKey, InvalidRequest
-from log_tier.model.identifiers import Partition
 from log_tier.model.table_ref import TableRef
-from router.data.requests import ScanRequest, ScanResult
+from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
 from serving_tier.index.scan import prefix_range
 
 __all__ = ["ScanRange", "scan_table"]
-
-# A first page that comes fast, then larger ones.
-_PAGE_FIRST: Final = 200
-_PAGE_MAX: Final = 4000
 
 
 class ScanRange(NamedTuple):
@@ -57,24 +52,20 @@ async def scan_table(
     Where a page is lost, the scan asks for it again: for the first one until `deadline`, which is on the event loop's
     clock, for each other one for `timeout` seconds.
     """
-    start, end, reverse, left = asked_range
+    start, end, reverse, limit = asked_range
     loop = asyncio.get_running_loop()
-    size = _PAGE_FIRST
-    strong = asked.strong
-    versions: dict[Partition, int] = {}
-    seen = asked.named(context.session, ref)
-    while (left is None or left > 0) and (end is None or start < end):
-        request = ScanRequest(
-            ref.id,
-            start,
-            end,
-            reverse,
-            size if left is None else min(size, left),
-            after=seen,
-            strong=strong,
-            lag_max_ms=asked.lag_max_ms,
-            table_versions=versions,
-        )
+    first = ScanRequest(
+        ref.id,
+        start,
+        end,
+        reverse,
+        SCAN_PAGE_FIRST,
+        after=asked.named(context.session, ref),
+        strong=asked.strong,
+        lag_max_ms=asked.lag_max_ms,
+    )
+    walk = ScanWalk(first, limit)
+    while (request := walk.request()) is not None:
 
         async def ask(remaining: float, request: ScanRequest = request) -> ScanResult:
             return await context.connection.scan(request, timeout=remaining)
@@ -82,17 +73,6 @@ async def scan_table(
         page = await ask_until(deadline, ask)
         if asked.seen:
             context.session.saw_all(ref, page.applied)
-        seen.update(page.applied)
-        versions = versions or dict(page.table_versions)
+        walk.took(page)
         yield page
-        if not page.more or not page.keys:
-            return
-        if left is not None:
-            left -= len(page.keys)
-        strong = False  # the first page has waited for the log's end
-        if reverse:
-            end = page.keys[-1]
-        else:
-            start = page.keys[-1] + b"\x00"
-        size = min(size * 4, _PAGE_MAX)
         deadline = loop.time() + timeout

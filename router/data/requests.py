@@ -8,7 +8,7 @@ holds, in the same order, a result or the error of that part.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -19,12 +19,15 @@ from log_tier.model.table_ref import TableRef
 
 __all__ = [
     "READ_REPLY_BYTES_MAX",
+    "SCAN_PAGE_FIRST",
+    "SCAN_PAGE_MAX",
     "OutcomesPart",
     "PartitionDescription",
     "ReadPart",
     "ReadResult",
     "ScanRequest",
     "ScanResult",
+    "ScanWalk",
     "TableDescription",
     "WatchEvent",
     "WriteOutcome",
@@ -34,6 +37,10 @@ __all__ = [
 
 READ_REPLY_BYTES_MAX: Final = 32 * 1024 * 1024
 """What one reply may carry; both endpoints and their clients hold it whole. The largest value fits eight times."""
+
+SCAN_PAGE_FIRST: Final = 200
+SCAN_PAGE_MAX: Final = 4000
+"""Entries of a scan's first page, which comes fast, and of its largest."""
 
 
 class ReadPart(NamedTuple):
@@ -142,6 +149,46 @@ class ScanResult(NamedTuple):
     applied: Mapping[Partition, Offset]
     table_versions: Mapping[Partition, int] = MappingProxyType({})
     """Which version of the table each partition was read in."""
+
+
+class ScanWalk:
+    """The requests for a scan's pages, one after the other: each page is at least as new as the one before it, and of
+    the version of the table in which the first one was read.
+    """
+
+    __slots__ = ("_left", "_next")
+
+    def __init__(self, first: ScanRequest, limit: int | None = None) -> None:
+        """`first`: the whole range, its `limit` the size of the first page, which comes fast; later pages are larger.
+        `limit`: of the whole scan; None: to the end of the range.
+        """
+        self._next, self._left = first, limit
+
+    def request(self) -> ScanRequest | None:
+        """The request for the next page; None where the range or the limit is exhausted."""
+        asked = self._next
+        if self._left == 0 or (asked.end is not None and asked.start >= asked.end):
+            return None
+        return asked if self._left is None else replace(asked, limit=min(asked.limit, self._left))
+
+    def took(self, page: ScanResult) -> None:
+        """Go on behind `page`, the answer to `request()`."""
+        asked = self._next
+        if self._left is not None:
+            self._left -= len(page.keys)
+        if not page.more or not page.keys:
+            self._left = 0
+            return
+        last = page.keys[-1]
+        self._next = replace(
+            asked,
+            start=asked.start if asked.reverse else last + b"\x00",
+            end=last if asked.reverse else asked.end,
+            limit=min(asked.limit * 4, SCAN_PAGE_MAX),
+            after={**asked.after, **page.applied},
+            strong=False,  # the first page has waited for the log's end
+            table_versions=asked.table_versions or dict(page.table_versions),
+        )
 
 
 class WatchEvent(NamedTuple):

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from duramen import aio
-from duramen.client import scan as module
 from duramen.client.table import Table
 from log_tier.model.record import VALUE_BYTES_MAX
+from router.data.requests import SCAN_PAGE_FIRST
 
 keys = st.binary(min_size=1, max_size=3) | st.sampled_from(
     [
@@ -41,13 +41,13 @@ bounds = st.none() | st.binary(max_size=3) | keys
     scans=st.lists(
         st.tuples(bounds, bounds, st.booleans(), st.none() | st.integers(0, 12), st.booleans()), min_size=1, max_size=12
     ),
-    page=st.integers(1, 7),
+    more=st.sampled_from([0, 190, 200, 210]),
 )
 def test_every_scan_is_a_slice_of_the_model(
-    monkeypatch: pytest.MonkeyPatch, found: dict[bytes, bytes], partitions: int, scans: list[Any], page: int
+    found: dict[bytes, bytes], partitions: int, scans: list[Any], more: int
 ) -> None:
-    monkeypatch.setattr(module, "_PAGE_FIRST", page)
-    monkeypatch.setattr(module, "_PAGE_MAX", page)
+    """With so many `more` keys in the middle that pages end before, at and behind the interesting ones."""
+    found = {b"a\x01%d" % number: b"" for number in range(more)} | found
 
     async def scenario(folder: str) -> None:
         db = await aio.open(Path(folder) / "db")
@@ -95,15 +95,18 @@ async def check_scan(
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-async def test_neighbours_on_both_sides_of_a_pages_end(
-    flights: Table, monkeypatch: pytest.MonkeyPatch, reverse: bool
-) -> None:
-    """Nothing lies between `a` and `a` + 0x00, and nothing may get lost there."""
-    monkeypatch.setattr(module, "_PAGE_FIRST", 1)
-    monkeypatch.setattr(module, "_PAGE_MAX", 1)
+async def test_neighbours_on_both_sides_of_a_pages_end(flights: Table, reverse: bool) -> None:
+    """Nothing lies between `a` and `a` + 0x00, and nothing may get lost there: the first page ends at each of them."""
     found = [b"a", b"a\x00", b"a\x00\x00", b"a\x00\x01", b"a\x01", b"b", b"\xff", b"\xff\x00", b"\xff\xff"]
+    found += [b"%s%03d" % (b"\xff\xff" if reverse else b"A", number) for number in range(SCAN_PAGE_FIRST - 1)]
     await flights.put_many([(key, b"v") for key in found])
-    assert [key async for key, _ in flights.scan(reverse=reverse)] == sorted(found, reverse=reverse)
+    expected = sorted(found, reverse=reverse)
+    for left_out in range(9):
+        bound = expected[left_out]
+        wanted = [key async for key, _ in flights.scan(end=bound + b"\x00" if reverse else None, reverse=reverse)]
+        assert wanted == (expected[left_out:] if reverse else expected)
+        if not reverse:
+            assert [key async for key, _ in flights.scan(start=bound)] == expected[left_out:]
 
 
 async def test_a_page_always_makes_progress(flights: Table) -> None:

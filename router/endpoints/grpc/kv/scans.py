@@ -8,10 +8,9 @@ from typing import Final
 
 from log_tier.concurrency.sized_work import each_sized
 from log_tier.model.errors import InvalidKey, InvalidRequest
-from log_tier.model.identifiers import Partition
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
-from router.data.requests import ScanRequest, ScanResult
+from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
 from router.data.seam import DataPlane
 from router.endpoints.grpc.kv.freshness import freshness_of, parse_token
 from router.endpoints.grpc.kv.results import token_text
@@ -19,10 +18,6 @@ from router.proto import kv_pb2 as kv
 from serving_tier.index.scan import prefix_range
 
 __all__ = ["MESSAGE_BYTES_MAX", "MESSAGE_ENTRIES_MAX", "scan_pages"]
-
-# A first page that comes soon, then larger ones.
-_PAGE_FIRST: Final = 200
-_PAGE_MAX: Final = 4000
 
 MESSAGE_BYTES_MAX: Final = 1024 * 1024
 """Content of one message of a stream, give or take its last entry: gRPC clients take messages of 4 MiB unless they are
@@ -62,43 +57,26 @@ async def scan_pages(
     asked = parse_token(request.after)
     freshness = freshness_of(table, asked, request)
     start, end = _range(request)
-    left = request.limit or None
-    size, strong = _PAGE_FIRST, freshness.strong
-    after, seen = freshness.named(table.partitions), dict(freshness.offsets)
-    versions: dict[Partition, int] = {}
-    empty = True
-    while end is None or start < end:
-        page = await connection.scan(
-            ScanRequest(
-                table.id,
-                start,
-                end,
-                request.reverse,
-                size if left is None else min(size, left),
-                after=after,
-                strong=strong,
-                lag_max_ms=freshness.lag_max_ms,
-                table_versions=versions,
-            ),
-            timeout=max(0.0, deadline - loop.time()),
-        )
-        after.update(page.applied)
+    seen, empty = dict(freshness.offsets), True
+    first = ScanRequest(
+        table.id,
+        start,
+        end,
+        request.reverse,
+        SCAN_PAGE_FIRST,
+        after=freshness.named(table.partitions),
+        strong=freshness.strong,
+        lag_max_ms=freshness.lag_max_ms,
+    )
+    walk = ScanWalk(first, request.limit or None)
+    while (wanted := walk.request()) is not None:
+        page = await connection.scan(wanted, timeout=max(0.0, deadline - loop.time()))
         seen.update(page.applied)
-        versions = versions or dict(page.table_versions)
+        walk.took(page)
         token = token_text(table, seen, asked)
         async for message in each_sized(len(page.keys), _messages(page, token)):
             empty = False
             yield message
-        if left is not None:
-            left -= len(page.keys)
-        if not page.more or not page.keys or left == 0:
-            break
-        strong = False  # the first page has waited for the log's end
-        if request.reverse:
-            end = page.keys[-1]
-        else:
-            start = page.keys[-1] + b"\x00"
-        size = min(size * 4, _PAGE_MAX)
     if empty:
         yield kv.KVScanResponse(token=token_text(table, seen, asked))
 
