@@ -10,9 +10,10 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["Progress", "Stop", "Stopped", "in_thread"]
+__all__ = ["Progress", "Stop", "Stopped", "in_own_thread", "in_thread"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,18 @@ class Stop:
         """Raise `Stopped` after `set`."""
         if self._event.is_set():
             raise Stopped
+
+
+def in_own_thread(work: Callable[[], T], *, name: str) -> asyncio.Future[T]:
+    """Start `work` in a thread that is made for it and ends with it; the future of its result. Waits for nothing.
+
+    For work that must not queue behind others: the loop's own threads may all be taken by calls that wait for this one.
+    """
+    thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+    running = asyncio.get_running_loop().run_in_executor(thread, work)
+    # Not `with`: leaving it would wait for the thread, on the loop.
+    running.add_done_callback(lambda _: thread.shutdown(wait=False))
+    return running
 
 
 async def in_thread(work: Callable[[Stop], T]) -> T:

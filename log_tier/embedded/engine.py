@@ -15,7 +15,8 @@ from typing import Final, Self, TypeVar
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
-from log_tier.concurrency.tasks import going_on
+from log_tier.concurrency.tasks import going_on, to_the_end
+from log_tier.concurrency.threads import in_own_thread
 from log_tier.embedded.closing import close_files
 from log_tier.embedded.commit.committer import Committer, tell, with_refused
 from log_tier.embedded.recovery.data_folder import DataFolder
@@ -97,25 +98,23 @@ class EmbeddedLog:
         """
         keep_freed_blocks()
         disk, settings = disk or LocalDisk(), settings or EngineSettings()
-        opened: list[EmbeddedLog] = []
 
-        def work() -> None:
+        def work() -> EmbeddedLog:
             folder = DataFolder.open(disk, Path(path).absolute(), random_bytes=settings.random_bytes)
             log = cls(folder, disk, clock, settings)
-            opened.append(log)
-            log._load()
-
-        # A thread of its own: the log's threads exist only once the folder is ours.
-        with ThreadPoolExecutor(1, thread_name_prefix="duramen-log-open") as thread:
             try:
-                await asyncio.get_running_loop().run_in_executor(thread, work)
+                log._load()
             except BaseException:
-                thread.shutdown(wait=True)
-                for log in opened:
-                    log._abandon()
+                log._abandon()
                 raise
-        opened[0]._committer.start()
-        return opened[0]
+            return log
+
+        # A thread of its own: the log's threads exist only once the folder is ours. A cancelled caller gets its error
+        # when the folder is free again.
+        name = "duramen-log-open"
+        log = await to_the_end(in_own_thread(work, name=name), undo=lambda log: in_own_thread(log._abandon, name=name))
+        log._committer.start()
+        return log
 
     def _load(self) -> None:
         try:
@@ -138,14 +137,14 @@ class EmbeddedLog:
         await self.close()
 
     async def close(self) -> None:
-        """Commit what was accepted, end all readers with `ShuttingDown`, leave the folder clean. Idempotent."""
+        """Commit what was accepted, end all readers with `ShuttingDown`, leave the folder clean. Idempotent. A caller
+        that is cancelled gets its error when the log is closed."""
         with self._closing:
             if self._refusal is not None:
                 return
-            self._refusal = ShuttingDown("the log is closed; open it again, or use another replica")
+            refusal = self._refusal = ShuttingDown("the log is closed; open it again, or use another replica")
         # A thread of its own again: this one outlives the log's threads.
-        with ThreadPoolExecutor(1, thread_name_prefix="duramen-log-close") as thread:
-            await going_on(asyncio.get_running_loop().run_in_executor(thread, self._close, self._refusal))
+        await to_the_end(in_own_thread(lambda: self._close(refusal), name="duramen-log-close"))
 
     def _close(self, refusal: ShuttingDown) -> None:
         try:
@@ -171,7 +170,7 @@ class EmbeddedLog:
                 _logger.warning("%s: the next open looks at all partitions", error)
 
     def _abandon(self) -> None:
-        """Let go of everything: the log could not be opened."""
+        """Let go of everything: the log was not opened. Blocks."""
         if self._committer.journal is not None:
             self._committer.journal.close(settle=False)
         self._folder.close()

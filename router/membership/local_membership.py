@@ -100,4 +100,4 @@ class LocalMembership:
 
     async def close(self) -> None:
         """End what is under way. Idempotent."""
-        self._digests.close()
+        await self._digests.close()

@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from log_tier.concurrency.tasks import to_the_end
 from log_tier.model.errors import Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from serving_tier.node.node import Node
@@ -68,10 +69,13 @@ class Digests:
         finally:
             self._under_way -= 1
 
-    def close(self) -> None:
-        """End what is under way, within some ms, and compute no more. Idempotent."""
+    async def close(self) -> None:
+        """Compute no more, and end what is under way: within some ms, on a disk that answers. Idempotent.
+
+        A caller that is cancelled gets its `CancelledError` when the thread has ended: it may be in an index.
+        """
         self._closed = True
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        await to_the_end(asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True))
 
 
 async def digest_reply(

@@ -89,7 +89,7 @@ class NodeService(node_pb2_grpc.NodeServicer):
     async def close(self) -> None:
         """End what is under way. Idempotent."""
         await self._feed.close()
-        self._digests.close()
+        await self._digests.close()
 
 
 async def _within_patience(writing: Coroutine[Any, Any, None]) -> None:
