@@ -12,6 +12,8 @@ were under way get `WriteUnknown`, later ones `LogStopped`.
   a quick disk a caller that has gathered everything (`commit/committer.py`).
 - Segments of a partition tile its offsets: each one's `end` is the next one's `base`. Only the newest is written to.
 - What readers may see moves in one place, `PartitionLog._publish`, after the sync.
+- No lock that an append takes is held during a read, an open or a rename: a slow disk holds up who uses it. Files are
+  opened by name, replaced and given up under a lock of their own (`PartitionLog.naming`).
 - A sparse index is never trusted: an entry is used only if the batch at its position agrees.
 - Open files are bounded: the most recently written segments stay open, the others are opened for a commit. A process
   that is out of descriptors refuses the call before anything is written (`Overloaded`), and the log goes on.

@@ -98,21 +98,14 @@ class ColdReader:
         """Open the segment that holds `offset` and step to the batch that does."""
         partition = self._partition
         self._close_file()
-        with partition.lock:
-            segments = partition.segments
-            number = bisect_right(segments, offset, key=lambda segment: segment.base) - 1
-            if number < 0:
-                if partition.damage is not None and offset >= partition.checkpoint.earliest:
-                    raise partition.damage  # nobody trimmed it: its file is missing
-                earliest = segments[0].base if segments else Offset(0)
-                raise trimmed(partition, offset, earliest)
-            segment = segments[number]
+        with partition.naming:
+            with partition.lock:
+                segment = self._holding(offset)
+                entry = segment.index.at_or_before(offset) if segment.index else None
             try:
-                # Under the lock, so that file and segment belong together: compaction replaces both under it.
                 self._file = partition.disk.open(segment.path)
             except FileNotFoundError as error:
-                raise damaged(segment.path, 0, segment.base, "the file is missing") from error
-            entry = segment.index.at_or_before(offset) if segment.index else None
+                raise partition.refusal or damaged(segment.path, 0, segment.base, "the file is missing") from error
         self._segment, self._position, self._expected = segment, 0, segment.base
         rebuilt: SparseIndex | None = None
         if entry is not None:
@@ -125,6 +118,16 @@ class ColdReader:
             with partition.lock:
                 if segment is not partition.segments[-1]:
                     segment.index = rebuilt
+
+    def _holding(self, offset: Offset) -> Segment:
+        """The segment that holds `offset`; under the partition's lock."""
+        partition, segments = self._partition, self._partition.segments
+        number = bisect_right(segments, offset, key=lambda segment: segment.base) - 1
+        if number >= 0:
+            return segments[number]
+        if partition.damage is not None and offset >= partition.checkpoint.earliest:
+            raise partition.damage  # nobody trimmed it: its file is missing
+        raise trimmed(partition, offset, segments[0].base if segments else Offset(0))
 
     def _step_to(self, offset: Offset, file: File, segment: Segment, rebuilt: SparseIndex | None) -> None:
         every_bytes = self._partition.settings.index_every_bytes

@@ -2,6 +2,10 @@
 
 Who may do what: only the writer thread writes (`stage`, `settle`, `seal`, `finish`, `abandon`). Other threads read the
 fields under `lock`. What readers see moves once per commit, after the sync, in `_publish`.
+
+A reader that opens a segment holds `naming` from the look at `segments` to the end of the open. Compaction holds it
+from the rename to the change of `segments`, and trimming for that change. So a file that a reader has found is there,
+with the bytes that `segments` says; an open file keeps its bytes, whatever happens to its name.
 """
 
 from __future__ import annotations
@@ -57,6 +61,10 @@ class PartitionLog:
         disk, settings, memory, files, self._moves = resources
         self.disk, self.settings = disk, settings
         self.lock = threading.Lock()
+        """Guards what is known of the files. Never held during a call of the disk: appends take it."""
+        self.naming = threading.Lock()
+        """Held while a segment is opened for reading, and while one is replaced or given up: so an open file and
+        its `Segment` belong together. Appends never take it. A thread that takes both locks takes this one first."""
         self.segments = state.segments
         """Oldest first. Only the last one may still grow. Invariant: each one's `end` is the next one's `base`."""
         self.checkpoint = state.checkpoint

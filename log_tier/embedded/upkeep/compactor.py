@@ -82,10 +82,10 @@ def _rewrite(partition: PartitionLog, segment: Segment, plan: CompactionPlan) ->
         raise
     if disk.exists(segment.index_path):
         disk.unlink(segment.index_path)
-    with partition.lock:
-        # Under the lock, so that who opens the file by its name has the facts that go with it.
+    with partition.naming:  # a reader that opens the file by its name has the facts that go with it
         disk.rename(part, segment.path)
-        partition.segments[partition.segments.index(segment)] = smaller
+        with partition.lock:
+            partition.segments[partition.segments.index(segment)] = smaller
     disk.sync_folder(partition.folder)
     partition.index_writer.rewrite(smaller)
     return dropped

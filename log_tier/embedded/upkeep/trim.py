@@ -49,7 +49,7 @@ def trim_partition(
         earliest = segments[keep].base
     # The writer thread writes checkpoints too, when it begins a segment.
     in_writer(lambda: partition.save_checkpoint(earliest=earliest))
-    with partition.lock:
+    with partition.naming, partition.lock:  # a reader that has found one of them has opened it
         given_up = partition.segments[:keep]
         del partition.segments[:keep]
     for segment in given_up:

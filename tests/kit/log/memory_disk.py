@@ -195,7 +195,10 @@ class MemoryDisk:
                 self._changed()
         else:
             self.look("open", path)
-        return MemoryFile(self, self.files[path], path)
+        inode = self.files.get(path)
+        if inode is None:  # removed during the look
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return MemoryFile(self, inode, path)
 
     def exists(self, path: Path) -> bool:
         return path in self.files or path in self.folders
