@@ -155,7 +155,6 @@ def _copied(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Sto
     partition = index.identity()
     claim_folder(folder, partition=partition)
     source, sink = os.pipe()
-    fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, PIECE_BYTES)
 
     def write() -> None:
         try:
@@ -164,7 +163,14 @@ def _copied(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Sto
             os.close(sink)
 
     with ThreadPoolExecutor(1, "duramen-copy") as lmdb_side:
-        writing = lmdb_side.submit(write)
+        try:
+            with suppress(PermissionError):  # of a user who has many pipes: a small one only takes more turns
+                fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, PIECE_BYTES)
+            writing = lmdb_side.submit(write)
+        except BaseException:
+            os.close(source)
+            os.close(sink)  # no thread has it
+            raise
         try:
             # Left with an error this closes the pipe, and that ends LMDB's side.
             with open(source, "rb", buffering=0) as pipe, open(folder / DATA_FILE, "wb", buffering=0) as out:

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.deadlines import patience_s, within
@@ -207,3 +211,42 @@ async def test_a_full_disk_is_named_and_ends_lmdbs_side_too(
     assert list((tmp_path / "work").iterdir()) == []
     assert live.readers == 0
     live.fill(10)
+
+
+def open_descriptors() -> set[str]:
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the listing's own
+            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
+    return {each for each in found if "pipe:" in each}
+
+
+async def test_a_pipe_that_may_not_grow_is_as_good(
+    live: LiveIndex, store: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel refuses larger pipes to a user who has many."""
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    before = open_descriptors()
+    monkeypatch.setattr("serving_tier.snapshots.take.fcntl.fcntl", refuse)
+    await take_snapshot(live.reading, store, table_name="flights", work_folder=tmp_path / "work")
+    assert open_descriptors() == before
+    assert len(await store.snapshots(PartitionId(TABLE, PARTITION))) == 1
+
+
+async def test_a_process_that_gets_no_thread_keeps_no_pipe(
+    live: LiveIndex, store: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoThread(ThreadPoolExecutor):
+        def submit(self, *_: object) -> Any:  # type: ignore[override]
+            raise RuntimeError("can't start new thread")
+
+    before = open_descriptors()
+    monkeypatch.setattr("serving_tier.snapshots.take.ThreadPoolExecutor", NoThread)
+    with pytest.raises(RuntimeError, match="new thread"):
+        await take_snapshot(live.reading, store, table_name="flights", work_folder=tmp_path / "work")
+    assert open_descriptors() == before
+    assert list((tmp_path / "work").iterdir()) == []
+    assert live.readers == 0
