@@ -48,6 +48,7 @@ Exit codes:
   3    not found: the key or the table
   4    rejected: a condition did not hold, or the value is no number
   5    a retry can help: no server, too slow, disk full, or no reply
+  6    another process has the data folder open
   130  interrupted
 """
 

@@ -24,11 +24,13 @@ def verify(
 
     Every batch of the log is checked against its checksums, its place and its order, with the code by which a start
     recovers. So are the small files next to them, the structure of each index, and each snapshot in the folder. Notes
-    are what a crash leaves and the next start puts right. The exit code is 1 if something is damaged.
+    are what a crash leaves and the next start puts right. The exit code is 1 if something is damaged, and 6, without a
+    look at anything, while a process has the folder open: stop it, or verify a snapshot of the file system. Files that
+    are copied one after the other while a server writes are of different times, and look damaged.
 
     \b
       duramen log verify duramen-data
-      duramen log verify /backup/duramen-data --json       # of a copy, while the server runs
+      duramen log verify /backup/duramen-data --json       # a copy of a stopped server's folder
     """
     from duramen.server.wiring.folder_verification import FolderVerification
 

@@ -5,9 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from log_tier.model.errors import DuramenError, InvalidRequest, Rejected, TableNotFound, Unavailable, WriteUnknown
+from log_tier.model.errors import (
+    DuramenError,
+    FolderInUse,
+    InvalidRequest,
+    Rejected,
+    TableNotFound,
+    Unavailable,
+    WriteUnknown,
+)
 
-__all__ = ["ERROR", "EXIT_CODES", "INTERRUPTED", "NOT_FOUND", "OK", "REJECTED", "RETRY", "USAGE", "exit_code_of"]
+__all__ = [
+    "ERROR",
+    "EXIT_CODES",
+    "INTERRUPTED",
+    "IN_USE",
+    "NOT_FOUND",
+    "OK",
+    "REJECTED",
+    "RETRY",
+    "USAGE",
+    "exit_code_of",
+]
 
 OK: Final = 0
 ERROR: Final = 1
@@ -15,6 +34,7 @@ USAGE: Final = 2
 NOT_FOUND: Final = 3
 REJECTED: Final = 4
 RETRY: Final = 5
+IN_USE: Final = 6
 INTERRUPTED: Final = 130
 """What shells give to a command that Ctrl-C ended: 128 + SIGINT."""
 
@@ -25,6 +45,7 @@ EXIT_CODES: Final[Mapping[type[DuramenError], int]] = {
     Rejected: REJECTED,
     Unavailable: RETRY,
     WriteUnknown: RETRY,
+    FolderInUse: IN_USE,
 }
 
 

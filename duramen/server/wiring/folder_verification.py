@@ -10,7 +10,7 @@ from pathlib import Path
 from log_tier.embedded.storage.disk import hold_lock
 from log_tier.embedded.storage.names import MARKER
 from log_tier.embedded.verification import LogVerification, verify_log
-from log_tier.model.errors import InvalidRequest
+from log_tier.model.errors import FolderInUse, InvalidRequest
 from log_tier.model.finding import FileFinding
 from log_tier.open import LOG_FOLDER
 from serving_tier.names import INDEX_FOLDER, NODE_LOCK, SNAPSHOTS_FOLDER
@@ -39,6 +39,17 @@ class FolderVerification:
         Raises `FolderInUse` while a process has the folder, `InvalidRequest` for one in which nothing is Duramen's, and
         what the disk refuses.
         """
+        try:
+            yield from self._findings()
+        except FolderInUse as error:
+            process = f", process {error.fields['pid']}" if "pid" in error.fields else ""
+            raise FolderInUse(
+                f"{self._data} is open in another Duramen{process}, and nothing was verified: stop that process, or "
+                "verify a snapshot of the file system; files that are copied while it writes are of different times",
+                **error.fields,
+            ) from error
+
+    def _findings(self) -> Iterator[FileFinding]:
         log = self._data if (self._data / MARKER).exists() else self._data / LOG_FOLDER
         index, snapshots = self._data / INDEX_FOLDER, self._data / SNAPSHOTS_FOLDER
         if not any(folder.is_dir() for folder in (log, index, snapshots)):

@@ -15,7 +15,7 @@ from log_tier.model.errors import ERRORS, DuramenError, PortInUse
 @pytest.mark.parametrize("kind", ERRORS.values(), ids=ERRORS.keys())
 def test_every_class_has_a_code(kind: type[DuramenError]) -> None:
     code = exit_code_of(kind("message"))
-    assert 0 < code <= exits.RETRY
+    assert 0 < code <= exits.IN_USE
     if kind.retryable:
         assert code == exits.RETRY
 
@@ -37,6 +37,7 @@ def test_every_class_has_a_code(kind: type[DuramenError]) -> None:
         (errors.Disconnected("x"), 5),
         (errors.DiskFull("x"), 5),
         (errors.WriteUnknown("x"), 5),
+        (errors.FolderInUse("x"), 6),
     ],
     ids=lambda value: value.code if isinstance(value, DuramenError) else str(value),
 )

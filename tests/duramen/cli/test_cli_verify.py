@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,8 +103,51 @@ def test_what_is_damaged(data: Path, capsys: pytest.CaptureFixture[str], what: s
 
 def test_a_folder_that_is_open(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with duramen.open(data):
-        assert run(["log", "verify", str(data)]) == 1
-    assert "is open in another Duramen" in capsys.readouterr().err
+        assert run(["log", "verify", str(data)]) == 6
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert (
+            f"{data} is open in another Duramen, process {os.getpid()}, and nothing was verified: stop that" in said.err
+        )
+        assert "or verify a snapshot of the file system" in said.err
+        assert run(["log", "verify", str(data / "log"), "--json"]) == 6
+        assert json.loads(capsys.readouterr().err)["error"] == "folder_in_use"
+    assert run(["log", "verify", str(data)]) == 0
+
+
+WRITER = """
+import sys, duramen
+with duramen.open(sys.argv[1]) as database:
+    table = database.table("flights")
+    for number in range(1_000_000):
+        table.put(b"k%d" % (number % 500), b"x" * 300)
+        print(number, flush=True)
+"""
+
+
+def test_files_of_one_point_in_time_are_whole_while_a_process_writes(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A snapshot of the file system, as far as the files go: the writer stands still while they are copied."""
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(data)], stdout=subprocess.PIPE, text=True) as writer:
+        try:
+            assert writer.stdout is not None
+            last = 0
+            for turn in range(3):
+                while last < 200 * (turn + 1):
+                    last = int(writer.stdout.readline())
+                writer.send_signal(signal.SIGSTOP)
+                wait_until(lambda: Path(f"/proc/{writer.pid}/stat").read_text().rpartition(") ")[2][0] == "T")
+                copy = shutil.copytree(data, data.parent / f"copy{turn}")
+                writer.send_signal(signal.SIGCONT)
+                findings, summary = verify(capsys, copy, code=0)
+                assert summary["damaged"] == 0
+                assert {finding["kind"] for finding in findings} <= {"note"}
+                assert summary["bytes"] > last * 300
+                with duramen.open(copy) as database:
+                    assert database.table("flights").get(b"k%d" % (last % 500)) is not None
+        finally:
+            writer.kill()
 
 
 def test_a_folder_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
