@@ -122,22 +122,27 @@ class Catalog:
         self.topic = topic
         self._feed = MapFeed()
         self._follower: asyncio.Task[None] | None = None
+        self._opening = True
+        """The caller of `open` gets the error that ends the follower, and says it."""
 
     @classmethod
     async def open(cls, log: Log) -> Catalog:
         """Follow the log's catalog (made where it is missing), from its beginning to its present end.
 
-        Returns when the map holds everything that had been written. Some 20 µs a command.
+        Returns when the map holds everything that had been written. Some 20 µs a command. Raises `LogDamaged` where a
+        part of it cannot be read, also where that is the end.
         """
         topic = await _topic_of(log)
         catalog = cls(log, topic)
         bounds = await log.bounds(topic.partition(_PARTITION))
         catalog._follower = asyncio.create_task(catalog._follow(bounds.earliest), name="follow catalog")
         try:
-            await catalog.wait_for(lambda cluster: cluster.version >= bounds.latest)
+            # Where the log has lost its end, the follower's error says so.
+            await catalog.wait_for(lambda cluster: cluster.version >= bounds.latest + bounds.lost)
         except BaseException:
             await catalog.close()
             raise
+        catalog._opening = False
         return catalog
 
     @property
@@ -193,7 +198,7 @@ class Catalog:
             raise AssertionError("the log ended a read that follows it")
         except DuramenError as error:
             logger.log(
-                logging.INFO if isinstance(error, ShuttingDown) else logging.ERROR,
+                logging.INFO if self._opening or isinstance(error, ShuttingDown) else logging.ERROR,
                 "the catalog cannot be followed any more: %s",
                 error,
             )

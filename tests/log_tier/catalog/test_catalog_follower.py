@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from log_tier.model.errors import (
     Disconnected,
     DuramenError,
     InvalidRequest,
+    LogDamaged,
     ShuttingDown,
     UnknownFormat,
     WriteUnknown,
@@ -183,6 +185,43 @@ async def test_a_command_with_a_wrong_field_is_not_written(log: EmbeddedLog, com
         await catalog.submit(command)
     assert (await log.bounds(catalog.topic.partition(ZERO))).latest == -1
     await catalog.close()
+
+
+async def test_a_start_on_a_catalog_that_cannot_be_read_raises_and_logs_nothing(
+    log: EmbeddedLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The caller says it. A catalog that stops later has no caller, and is logged once."""
+    catalog = await Catalog.open(log)
+    caplog.clear()
+    await log.append(catalog.topic.partition(Partition(0)), encode_batch(Columns([b"k"], [b"not JSON"])))
+    with pytest.raises(DuramenError):
+        await catalog.refresh()
+    (line,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
+    assert "the catalog cannot be followed any more: " in line.getMessage()
+    await catalog.close()
+    caplog.clear()
+    with pytest.raises(DuramenError):
+        await Catalog.open(log)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_a_start_on_a_catalog_that_lost_its_end_raises_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with await EmbeddedLog.open(tmp_path) as log:
+        catalog = await Catalog.open(log)
+        await catalog.submit(RegisterNode("n1", "host:1", "a"))
+        await catalog.close()
+        topic = catalog.topic
+    (segment,) = tmp_path.glob(f"topics/{topic.id}/0/*.log")
+    data = bytearray(segment.read_bytes())
+    data[90] ^= 4
+    segment.write_bytes(data)
+    caplog.clear()
+    async with await EmbeddedLog.open(tmp_path) as log:
+        with pytest.raises(LogDamaged, match="is known to have been on stable storage"):
+            await Catalog.open(log)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_waiters_get_an_error_when_the_log_ends(tmp_path: Path) -> None:
