@@ -9,6 +9,14 @@ import pytest
 from kit.client.checked import checked
 from kit.client.planted_bugs import BUGS, Patch, loses_replies, slow_applies
 
+RUN_S = 1.0
+
+KINDS = {
+    *(("write", "ok"), ("write", "rejected"), ("batch", "ok"), ("read", "ok"), ("scan", "ok")),
+    *(("watch", "ok"), ("replica", "ok")),
+}
+"""What has to happen before it counts that nothing was found."""
+
 
 @pytest.mark.parametrize(("plant", "broken"), BUGS, ids=[plant.__name__ for plant, _ in BUGS])
 async def test_a_planted_bug_is_found_and_named(
@@ -26,11 +34,14 @@ async def test_a_planted_bug_is_found_and_named(
 
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
 async def test_what_is_not_broken_is_not_named(seed: str, tmp_path: Path) -> None:
-    history, violations = await checked(tmp_path / "data", seed=seed, seconds=1.0)
-    assert violations == []
-    kinds = {(call.kind, call.outcome) for call in history.calls}
-    assert {("write", "ok"), ("write", "rejected"), ("batch", "ok"), ("read", "ok"), ("scan", "ok")} <= kinds
-    assert {("watch", "ok"), ("replica", "ok")} <= kinds
+    missing = KINDS
+    for turn in range(15):  # a run has its time, in which a busy machine may do a few calls, or none
+        history, violations = await checked(tmp_path / str(turn), seed=f"{seed}.{turn}", seconds=RUN_S)
+        assert violations == []
+        missing = missing - {(call.kind, call.outcome) for call in history.calls}
+        if not missing:
+            return
+    raise AssertionError(f"fifteen runs had no {missing}")
 
 
 async def test_lost_replies_are_not_broken(tmp_path: Path, monkeypatch: Patch) -> None:
