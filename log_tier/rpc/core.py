@@ -20,6 +20,8 @@ import shutil
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 from typing import Any, Final
@@ -80,30 +82,33 @@ def _load_again() -> ModuleType:
     first = {name: module for name, module in sys.modules.items() if name == "grpc" or name.startswith("grpc.")}
     file = sys.modules[_EXTENSION].__file__
     assert file is not None, "an extension module is a file"
-    descriptor, copy = _copied(file)
-    finder = _CopyFinder(copy)
-    for name in first:
-        del sys.modules[name]
-    sys.meta_path.insert(0, finder)
-    try:
-        return importlib.import_module("grpc")
-    finally:
-        sys.meta_path.remove(finder)
-        for name in [name for name in sys.modules if name == "grpc" or name.startswith("grpc.")]:
+    with _copied(file) as copy:
+        finder = _CopyFinder(copy)
+        for name in first:
             del sys.modules[name]
-        sys.modules.update(first)
-        os.close(descriptor)
-        if not copy.startswith("/proc/"):
-            os.unlink(copy)
+        sys.meta_path.insert(0, finder)
+        try:
+            return importlib.import_module("grpc")
+        finally:
+            sys.meta_path.remove(finder)
+            for name in [name for name in sys.modules if name == "grpc" or name.startswith("grpc.")]:
+                del sys.modules[name]
+            sys.modules.update(first)
 
 
-def _copied(file: str) -> tuple[int, str]:
-    """A copy of a file that can be loaded once, and the descriptor that keeps it."""
+@contextmanager
+def _copied(file: str) -> Iterator[str]:
+    """The path of a copy of a file, which can be loaded once. The copy goes at the end; what was loaded stays."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("duramen-grpc", os.MFD_CLOEXEC)
         copy = f"/proc/self/fd/{descriptor}"
     else:
         descriptor, copy = tempfile.mkstemp(prefix="duramen-grpc-", suffix=".so")
-    with open(file, "rb") as source, open(descriptor, "wb", closefd=False) as sink:
-        shutil.copyfileobj(source, sink, 1 << 20)
-    return descriptor, copy
+    try:
+        with open(file, "rb") as source, open(descriptor, "wb", closefd=False) as sink:
+            shutil.copyfileobj(source, sink, 1 << 20)
+        yield copy
+    finally:
+        os.close(descriptor)
+        if not copy.startswith("/proc/"):
+            os.unlink(copy)
