@@ -262,9 +262,13 @@ class LocalDisk:
 
     def lock(self, path: Path) -> Callable[[], None]:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        _take_lock(fd, path)
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode("ascii"), 0)
+        try:
+            _take_lock(fd, path)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode("ascii"), 0)
+        except BaseException:
+            os.close(fd)  # and with it the lock
+            raise
         return _Lock(fd).release
 
 
@@ -276,7 +280,11 @@ def hold_lock(path: Path) -> Callable[[], None]:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return lambda: None
-    _take_lock(fd, path)
+    try:
+        _take_lock(fd, path)
+    except BaseException:
+        os.close(fd)
+        raise
     return _Lock(fd).release
 
 
@@ -285,7 +293,6 @@ def _take_lock(fd: int, path: Path) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-        os.close(fd)
         raise FolderInUse(
             f"{path.parent} is open in another Duramen"
             + (f", process {owner}" if owner else "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,21 @@ def test_a_lock_is_held_once(disk: Disk, tmp_path: Path) -> None:
         disk.lock(tmp_path / "lock")
     release()
     disk.lock(tmp_path / "lock")()
+
+
+@pytest.mark.parametrize("refused", ["os.pwrite", "os.ftruncate", "fcntl.flock"])
+def test_a_lock_that_cannot_be_taken_whole_is_given_back(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk takes no process id, and some network file systems know no locks: the next try meets no lock."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch:
+        patch.setattr(f"log_tier.embedded.storage.disk.{refused}", refuse)
+        with pytest.raises(OSError, match="No space left"):
+            LocalDisk().lock(tmp_path / "lock")
+    assert len(os.listdir("/proc/self/fd")) == before
+    LocalDisk().lock(tmp_path / "lock")()
