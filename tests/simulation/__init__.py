@@ -59,13 +59,18 @@ jobs have made.
 
 **Versions.** In a third of the runs of a cluster a second operator stages empty versions of the table that the clients
 use, swaps, rolls back, discards and clears, at any node, while everything else goes on. The checker follows every
-version from its base on, by the barriers that it finds in the log.
+version from its base on, by the barriers that it finds in the log. Where the log gets shorter there is such an operator
+in most runs, who also builds versions of the table's snapshots, and deletes what was built when no restore needs it any
+more. The checker takes a build for what the table holds, so one that was overtaken by a swap is not swapped in. Many of
+these runs begin with a rehearsal: a build is swapped in, rolled back from, discarded and deleted, the log is trimmed,
+and in every second one all indexes are lost.
 
 **Trims.** In a third of the runs of a cluster the log gets shorter: an operator takes snapshots and trims, and gives
 the table bounds by age and size, which the nodes keep to in rounds of virtual time. The nodes share a snapshot store.
 What a trim takes is read and kept before it goes, so the checker folds the log from its first record (`kept_log.py`).
 When everything is level, every node is killed and loses its indexes: all that is left are the snapshots and the rest of
-the log, and from them every replica must be again what the whole log says.
+the log, and from them every replica must be again what the whole log says. Before that, the operator takes the
+snapshots that a rollback asks for.
 
 **A log that is put back.** In a tenth of the runs a first workload runs without faults, and the log's disk is copied
 meanwhile. Everything is stopped, the log gets the copy, the nodes keep their indexes, and other clients write on with
@@ -75,8 +80,8 @@ node says that its index is ahead of the log, the operator removes it, as the no
 **What nobody retrieves.** Garbage is collected at the end of a run and not within it. A task or a future that ends with
 an error of which only the loop's exception handler hears breaks the run, in every world.
 
-**What it does not do yet.** Versions with a content of their own, compaction and restores to a point are not in it, and
-the Redis endpoint is not in the cluster. LMDB is real and has no crash points: an index is
+**What it does not do yet.** Compaction and restores to a point are not in it, a version never holds anything else than
+the table, and the Redis endpoint is not in the cluster. LMDB is real and has no crash points: an index is
 closed cleanly, and in half of the restarts it is gone. The disk does not flip bits or misdirect writes
 (`tests/log_tier/embedded/recovery` does), and a commit is one step of the simulated thread: a reader never runs
 between its write and its sync.
@@ -84,8 +89,8 @@ between its write and its sync.
 **Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_clock.py`, `simulated_disk.py`, `book.py`,
 `log_world.py`, `simulated_machine.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`, `judging.py`,
 `api_traffic.py`, `resp_ledger.py`, `resp_traffic.py`, `simulated_network.py`, `simulated_grpc.py`,
-`simulated_process.py`, `kept_log.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `cluster_versions.py`,
-`cluster_trims.py`, `cluster_put_back.py`, `cluster_incidents.py`, `cluster_traffic.py`, `planted.py`,
-`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `worlds.py`,
-`run.py`, `__main__.py`.
+`simulated_process.py`, `kept_log.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `cluster_trims.py`,
+`cluster_builds.py`, `cluster_versions.py`, `cluster_put_back.py`, `cluster_incidents.py`, `cluster_traffic.py`,
+`planted.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
+`worlds.py`, `run.py`, `__main__.py`.
 """

@@ -9,7 +9,7 @@ from typing import Final
 from simulation.book import Broken
 from simulation.cluster_jobs import bugs, maps_differ, meets_jobs, under_way, unfinished, work
 from simulation.cluster_put_back import accept_loss
-from simulation.cluster_trims import change_logs, lose_indexes
+from simulation.cluster_trims import change_logs, lose_indexes, secure_rollbacks
 from simulation.cluster_versions import change_versions
 from simulation.cluster_world import ClusterWorld
 from simulation.plan import TASK, Incident
@@ -59,6 +59,8 @@ async def happen(world: ClusterWorld, stop: asyncio.Event) -> None:
     world.story.tell("world", "the faults are over")
     await level(world)
     if world.plan.trims is not None:
+        await secure_rollbacks(world)
+        await level(world)
         lose_indexes(world)
         await level(world)
     for bug in bugs(world):

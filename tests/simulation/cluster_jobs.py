@@ -24,6 +24,7 @@ __all__ = [
     "maps_differ",
     "meets_jobs",
     "never_met",
+    "newest_map",
     "under_way",
     "unfinished",
     "work",
@@ -95,6 +96,11 @@ def checked_table(world: ClusterWorld) -> TableEntry | None:
 def _maps(world: ClusterWorld) -> list[ClusterMap]:
     """The maps of the nodes and the router that live, the newest first."""
     return sorted((each.map for each in world.catalogs.values()), key=lambda each: -each.version)
+
+
+def newest_map(world: ClusterWorld) -> ClusterMap:
+    """The newest map that anybody has; an empty one where nobody lives."""
+    return next(iter(_maps(world)), ClusterMap())
 
 
 def failed_version_job(world: ClusterWorld, table: TableEntry) -> int | None:

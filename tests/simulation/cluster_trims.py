@@ -6,13 +6,14 @@ import asyncio
 import random
 from typing import Final
 
+from log_tier.catalog.actions import JobKind
 from router.admin.client import AdminConnection
 from router.admin.verbs import TakeSnapshots, Trim
-from simulation.cluster_jobs import checked_table
+from simulation.cluster_jobs import checked_table, newest_map
 from simulation.cluster_turns import ASK_S, begin, take_turn
 from simulation.cluster_world import NODES, ClusterWorld
 
-__all__ = ["change_logs", "lose_indexes"]
+__all__ = ["change_logs", "lose_indexes", "secure_rollbacks"]
 
 _VERBS: Final = ("snapshots", "snapshots", "trim", "trim", "retention")
 
@@ -41,6 +42,19 @@ async def _retain(target: str, table: str, ms: int, size: int) -> str:
     async with AdminConnection(target, timeout=ASK_S) as admin:
         await admin.set_retention(table, ms=ms, size=size)
         return f"{ms} ms, {size} bytes"
+
+
+async def secure_rollbacks(world: ClusterWorld) -> None:
+    """Begin to take the snapshots that a rollback asks for: what it brought back may be in the replicas alone, as the
+    log was trimmed since. Nothing is begun in a run without rollbacks, whose table can be restored as it is.
+    """
+    cluster, table = newest_map(world), checked_table(world)
+    if table is None or not any(job.kind == JobKind.ROLLBACK for job in cluster.jobs.values()):
+        return
+    if any(cluster.covering(place) is None for place in table.partition_ids()):
+        target = f"{NODES[0]}:7070"
+        begun = begin(target, TakeSnapshots(table.name))
+        await take_turn(world, "operator of logs", "snapshots of a rollback", target, begun)
 
 
 def lose_indexes(world: ClusterWorld) -> None:

@@ -27,6 +27,7 @@ FOUND_WITHIN = 60
 SOON_FOUND_FROM = {
     "a repeated batch takes effect twice": 12,
     "an empty version begins behind the place that its clearing names": 14,
+    "a snapshot of before a swap and its rollback covers the log": 4,
     "a standby applies what the live version rejected": 2,
     "a trim goes past the verified snapshot": 24,
     "an index of another history than its log is believed": 10,
