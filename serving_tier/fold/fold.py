@@ -105,6 +105,8 @@ class Effects:
     """Rejected records that no table can hold; `rejected` counts them too."""
     live: LiveVersion | None = None
     """The live version after the last barrier that took effect; None: no barrier did."""
+    went_live: tuple[LiveVersion, ...] = ()
+    """The live version after each barrier that took effect, in their order."""
     last: LastBatch | None = None
     """The batch with the applied offset; None: nothing was folded."""
 
@@ -236,7 +238,9 @@ def _pass_barrier(record: Record, effects: Effects, live: LiveVersion) -> bool:
     barrier = parse_barrier(record.value)
     if barrier is None:
         return False
-    effects.live = (effects.live or live).after(barrier, record.offset) or effects.live
+    after = (effects.live or live).after(barrier, record.offset)
+    if after is not None:
+        effects.live, effects.went_live = after, (*effects.went_live, after)
     effects.records += 1
     return True
 

@@ -88,13 +88,14 @@ class MemoryIndex:
             producers_max=self._limits.producers,
             live=self.live,
         )
-        if effects.live is not None and effects.live.version != ORIGINAL.version:
-            raise VersionMissing(
-                f"an index in memory has one version, and the log goes on with version {effects.live.version} at "
-                f"offset {effects.live.since}",
-                version=effects.live.version,
-                offset=effects.live.since,
-            )
+        for live in effects.went_live:
+            if live.version != ORIGINAL.version:
+                raise VersionMissing(
+                    f"an index in memory has one version, and the log goes on with version {live.version} at offset "
+                    f"{live.since}",
+                    version=live.version,
+                    offset=live.since,
+                )
         with self._lock:
             self._carry_out(effects)
         return Applied(

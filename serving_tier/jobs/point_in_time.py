@@ -7,6 +7,8 @@ table is one like any other: its replicas fold it from its own log, and what is 
 The puts carry a producer id made from the job and the task, and sequences that count the records. If the node dies in
 between, the next attempt writes the same records with the same numbers, and what was there already is void (J1).
 
+A barrier is not passed: what lies behind it was decided by another version, so the snapshot must be of since then.
+
 What is not carried over: versions (the new table's offsets are its own) and who had written what. Expiries are.
 """
 
@@ -23,7 +25,7 @@ from typing import Any, Final
 from log_tier.concurrency.tasks import to_the_end
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_cut import cut_run
-from log_tier.model.errors import DuramenError, OffsetTrimmed, TokenAhead
+from log_tier.model.errors import DuramenError, OffsetTrimmed, TokenAhead, VersionMissing
 from log_tier.model.identifiers import Offset, PartitionId, TableId
 from log_tier.model.log import Log
 from log_tier.model.record import Expiry, Operation, attribute_of
@@ -45,7 +47,9 @@ _BATCH_BYTES: Final = 2 * 1024 * 1024
 
 
 async def copy_partition(run: TaskRun, log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) -> str:
-    """Do one `copy` task. Raises `OffsetTrimmed` where the past is gone, `TokenAhead` where it is yet to come."""
+    """Do one `copy` task. Raises `OffsetTrimmed` where the past is gone, or lies behind a barrier without a snapshot in
+    between, and `TokenAhead` where it is yet to come.
+    """
     arguments = run.task.arguments
     table = run.cluster.table(TableId(str(arguments["source_table"])))
     partition = table.partition(int(arguments["source_partition"]))
@@ -61,7 +65,18 @@ async def copy_partition(run: TaskRun, log: Log, hosting: Hosting, snapshots: No
             undo=lambda opened: asyncio.to_thread(opened.close, clean=False),
         )
         try:
-            await _replay(run, log, partition, index, until)
+            try:
+                await _replay(run, log, partition, index, until)
+            except VersionMissing as error:
+                name, version, since = run.cluster.name_of(partition), error.fields["version"], error.fields["offset"]
+                raise OffsetTrimmed(
+                    f"{name} cannot be restored at offset {until}: version {version} of it went live at offset "
+                    f"{since}, and no good snapshot lies between: choose another point; from "
+                    f"the next snapshot on (`duramen admin snapshot {table.name}`) every one can be restored",
+                    partition=partition.partition,
+                    asked=until,
+                    earliest=since,
+                ) from error
             return await _write(run, log, index)
         finally:
             await to_the_end(asyncio.to_thread(index.close, clean=False))

@@ -190,8 +190,11 @@ class LmdbIndex(IndexFile):
                 if carried is not None:
                     effects.producers, effects.live, effects.void = carried.producers, carried.live, carried.void
                     effects.judgements, effects.results = carried.judgements, carried.results
-                elif effects.live is not None and effects.live.version != self.version:
-                    raise _other_version(self._path, self.version, effects.live)
+                else:
+                    # Also where the log comes back to this version: what lies between was decided by another one.
+                    for live in effects.went_live:
+                        if live.version != self.version:
+                            raise _other_version(self._path, self.version, live)
                 after = before
                 if effects.applied != before.applied:
                     after = carry_out(effects, txn, self._databases, before=before, limits=self._limits)

@@ -12,7 +12,7 @@ from kit.index.version_building import build_version
 
 from duramen.aio import Table
 from log_tier.model.errors import CommandRejected
-from router.admin.verbs import Compact, Discard, Rollback, Stage, Swap, TakeSnapshots, Trim
+from router.admin.verbs import Compact, Discard, RestoreTable, Rollback, Stage, Swap, TakeSnapshots, Trim
 
 KEYS = [b"k%03d" % number for number in range(50)]
 
@@ -110,3 +110,19 @@ async def test_a_live_peer_is_better_than_a_snapshot_of_before_the_last_barrier(
     await lose_index(cluster, tmp_path, holders.split()[0])
     await cluster.until_level("flights")
     assert await values(table) == WANTED
+
+
+async def test_a_past_behind_a_barrier_needs_a_snapshot_of_since(cluster: Operated, tmp_path: Path) -> None:
+    table = await table_of(cluster, KEYS, partitions=1, replicas=1)
+    await cluster.done(TakeSnapshots("flights"))
+    await over_and_back(cluster, table, tmp_path)
+    token = await table.end_token()
+    plan = await cluster.admin.start(RestoreTable("flights", "past", token=token))
+    job = await cluster.ended(plan.job)
+    assert job.state == "failed"
+    assert "version 2 of it went live at" in job.task_list[0].note, "though version 1 is live again"
+    assert "no good snapshot lies between" in job.task_list[0].note
+    await cluster.done(TakeSnapshots("flights"))
+    await table.put(KEYS[2], b"too late")
+    await cluster.done(RestoreTable("flights", "later", token=await table.end_token()))
+    assert await values(cluster.database.table("later")) == {*WANTED, b"too late"}
