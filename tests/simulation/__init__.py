@@ -72,6 +72,10 @@ When everything is level, every node is killed and loses its indexes: all that i
 the log, and from them every replica must be again what the whole log says. Before that, the operator takes the
 snapshots that a rollback asks for.
 
+**The past.** In some runs of a cluster an operator notes tokens, and has tables restored as they were then, while
+everything else goes on. When everything is level, each of them is compared with a fold of the whole log of its source
+up to that offset.
+
 **A log that is put back.** In a tenth of the runs a first workload runs without faults, and the log's disk is copied
 meanwhile. Everything is stopped, the log gets the copy, the nodes keep their indexes, and other clients write on with
 all faults. Of what the first clients wrote, anything may be gone; what is read must be in the log as it is now. Where a
@@ -80,17 +84,16 @@ node says that its index is ahead of the log, the operator removes it, as the no
 **What nobody retrieves.** Garbage is collected at the end of a run and not within it. A task or a future that ends with
 an error of which only the loop's exception handler hears breaks the run, in every world.
 
-**What it does not do yet.** Compaction and restores to a point are not in it, a version never holds anything else than
-the table, and the Redis endpoint is not in the cluster. LMDB is real and has no crash points: an index is
-closed cleanly, and in half of the restarts it is gone. The disk does not flip bits or misdirect writes
-(`tests/log_tier/embedded/recovery` does), and a commit is one step of the simulated thread: a reader never runs
-between its write and its sync.
+**What it does not do yet.** Compaction is not in it, a version never holds anything else than the table, and the Redis
+endpoint is not in the cluster. LMDB is real and has no crash points: an index is closed cleanly, and in half of the
+restarts it is gone. The disk does not flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a
+commit is one step of the simulated thread: a reader never runs between its write and its sync.
 
 **Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_clock.py`, `simulated_disk.py`, `book.py`,
 `log_world.py`, `simulated_machine.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`, `judging.py`,
 `api_traffic.py`, `resp_ledger.py`, `resp_traffic.py`, `simulated_network.py`, `simulated_grpc.py`,
 `simulated_process.py`, `kept_log.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `cluster_trims.py`,
-`cluster_builds.py`, `cluster_versions.py`, `cluster_put_back.py`, `cluster_incidents.py`, `cluster_traffic.py`,
-`planted.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
-`worlds.py`, `run.py`, `__main__.py`.
+`cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`, `cluster_put_back.py`, `cluster_incidents.py`,
+`cluster_traffic.py`, `planted.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`,
+`planted_versions.py`, `planted_trims.py`, `worlds.py`, `run.py`, `__main__.py`.
 """

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from simulation.book import Broken
-from simulation.cluster_jobs import bugs, maps_differ, meets_jobs, under_way, unfinished, work
+from simulation.cluster_jobs import bugs, finish_drops, maps_differ, meets_jobs, under_way, unfinished, work
+from simulation.cluster_past import check_pasts, restore_pasts
 from simulation.cluster_put_back import accept_loss
 from simulation.cluster_trims import change_logs, lose_indexes, secure_rollbacks
 from simulation.cluster_versions import change_versions
@@ -16,6 +17,7 @@ from simulation.plan import TASK, Incident
 
 __all__ = ["disk_operator", "happen", "level"]
 
+_OPERATORS: Final = (work, change_versions, change_logs, restore_pasts)
 _PACE: Final = 0.6
 """What the times of a plan are multiplied by."""
 _OPERATOR_S: Final = 1.0
@@ -46,7 +48,7 @@ def _disk_failures(world: ClusterWorld) -> int:
 async def happen(world: ClusterWorld, stop: asyncio.Event) -> None:
     """Let the plan's faults and incidents happen; when `stop` is set and they are over, wait until all is level."""
     happening = [asyncio.create_task(_meet_at(world, each)) for each in world.plan.incidents if not each.aimed]
-    happening += [asyncio.create_task(each(world, stop)) for each in (_aim, work, change_versions, change_logs)]
+    happening += [asyncio.create_task(each(world, stop)) for each in (_aim, *_OPERATORS)]
     try:
         await world.machine.faults(_PACE)
         await stop.wait()
@@ -57,7 +59,11 @@ async def happen(world: ClusterWorld, stop: asyncio.Event) -> None:
     world.disk.calm()
     world.network.calm()
     world.story.tell("world", "the faults are over")
+    if world.drops:
+        await world.processes["router"].up.wait()
+        await finish_drops(world)
     await level(world)
+    await check_pasts(world)
     if world.plan.trims is not None:
         await secure_rollbacks(world)
         await level(world)

@@ -68,6 +68,10 @@ class ClusterWorld:
         """Failures of the log's disk after which its server was started again."""
         self.kept = KeptRecords(self.story)
         """What the log held before it was trimmed, and perhaps more."""
+        self.drops: set[str] = set()
+        """Tables of which a drop was begun and not answered."""
+        self.log: KeepingLog | None = None
+        """The log of the server's last life."""
         self._snapshots, self._retention_round_s = ON_DEMAND, ROUND_S
         if plan.trims is not None:
             # A log is only as safe to trim as its snapshots are: all nodes share a store.
@@ -129,7 +133,8 @@ class ClusterWorld:
         log = await self.machine.open_log()
         opened.push_async_callback(log.close)
         server = process.new_server()
-        log_pb2_grpc.add_LogServicer_to_server(LogService(KeepingLog(log, self.kept), server.streams), server.registry)  # type: ignore[no-untyped-call]
+        self.log = KeepingLog(log, self.kept)
+        log_pb2_grpc.add_LogServicer_to_server(LogService(self.log, server.streams), server.registry)  # type: ignore[no-untyped-call]
         server.listen()
 
     async def _node_life(self, name: str, process: SimulatedProcess, opened: AsyncExitStack) -> None:

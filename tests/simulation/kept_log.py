@@ -68,16 +68,17 @@ class KeepingLog:
 
     async def trim(self, partition: PartitionId, before: Offset) -> Offset:
         """As the log's."""
-        await self._keep(partition)
+        await self.keep(partition)
         return self._kept.begins(partition, await self._log.trim(partition, before), "trim")
 
     async def retain(self, partition: PartitionId, retention: Retention, *, below: Offset) -> Offset:
         """As the log's."""
         if below > 0:
-            await self._keep(partition)
+            await self.keep(partition)
         return self._kept.begins(partition, await self._log.retain(partition, retention, below=below), "retention")
 
-    async def _keep(self, partition: PartitionId) -> None:
+    async def keep(self, partition: PartitionId) -> None:
+        """Read and keep what the log holds of a partition now."""
         async with self._kept.reading[partition]:
             start = self._kept.next_offset(partition)
             if start > (await self._log.bounds(partition)).latest:

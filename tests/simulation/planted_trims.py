@@ -1,5 +1,5 @@
-"""Bugs to plant where the log of a table gets shorter, or older: what a trim may take, what a snapshot holds, and what
-an index believes.
+"""Bugs to plant where the log of a table gets shorter, or older, or is read up to a point: what a trim may take, what a
+snapshot holds, what an index believes, and what a restored table holds.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import lmdb
 
+from log_tier.model import batch_cut
 from log_tier.model.identifiers import Offset
 from router.admin.planners import upkeep
 from serving_tier.fold.entry import version_of
 from serving_tier.fold.last_batch import LastBatch
 from serving_tier.index.lmdb.environment import Databases
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
-from serving_tier.jobs import actions
+from serving_tier.jobs import actions, point_in_time
 from serving_tier.names import DATA_FILE
 from serving_tier.snapshots import take
 from serving_tier.snapshots.manifest import SnapshotManifest
@@ -69,9 +70,15 @@ def _index_and_log_are_not_compared() -> Patches:
     return [(LastBatch, "differs", lambda self, other: False)]
 
 
+def _past_with_one_record_more() -> Patches:
+    cut = batch_cut.cut_run
+    return [(point_in_time, "cut_run", lambda data, last, place: cut(data, Offset(last + 1), place))]
+
+
 PLANTED_IN_TRIMS: Final[dict[str, Callable[[], Patches]]] = {
     "a trim goes past the verified snapshot": _trim_past_the_snapshot,
     "a snapshot mixes two offsets": _snapshot_of_two_offsets,
     "a snapshot's manifest names a later offset than its data": _manifest_ahead_of_its_data,
     "an index of another history than its log is believed": _index_and_log_are_not_compared,
+    "a restore to a point in time holds a record more": _past_with_one_record_more,
 }
