@@ -26,10 +26,10 @@ FOUND_WITHIN = 60
 """Seeds after which each planted bug is found."""
 SOON_FOUND_FROM = {
     "a repeated batch takes effect twice": 12,
-    "an empty version begins behind the place that its clearing names": 14,
+    "an empty version begins behind the place that its clearing names": 41,
     "a snapshot of before a swap and its rollback covers the log": 4,
     "a standby applies what the live version rejected": 2,
-    "a trim goes past the verified snapshot": 24,
+    "a trim goes past the verified snapshot": 41,
     "an index of another history than its log is believed": 10,
 }
 """Seeds to begin with where none before them finds a bug; else the first."""
