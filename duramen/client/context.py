@@ -72,6 +72,7 @@ class ClientContext:
         self._closed = False
         self._direct = direct
         self._direct_reads: dict[str, DirectReads] = {}
+        """By name of a table that the caller has used: as many as its program names."""
         self.fast_path: RespFastPath | None = None
         """The fast path of blocking callers to a server that is the whole cluster."""
         self.compress = compress

@@ -41,7 +41,7 @@ class LogTrimmer:
     def __init__(self, log: Log, catalog: Catalog, hosting: Hosting, store: SnapshotStore, ask: AskApplied) -> None:
         self._log, self._catalog, self._hosting, self._store, self._ask = log, catalog, hosting, store, ask
         self._held: dict[PartitionId, str] = {}
-        """By partition: why its log keeps everything, as it was last logged."""
+        """By partition of the last round: why its log keeps everything, as it was last logged."""
         self._ticker: asyncio.Task[None] | None = None
 
     @classmethod
@@ -75,6 +75,8 @@ class LogTrimmer:
             for partition in held
             if (table := cluster.tables.get(partition.table)) is not None and table.retention.is_bounded
         ]
+        looked_at = {partition for _, partition in bounded}
+        self._held = {partition: why for partition, why in self._held.items() if partition in looked_at}
         if not bounded:
             return
         on_others = await self._applied_on_others(cluster, bounded)

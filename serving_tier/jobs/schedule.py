@@ -13,6 +13,7 @@ takes its snapshots at the right distance all the same; one that was just starte
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
@@ -24,7 +25,7 @@ _RANK_SHARE: Final = 0.25
 
 
 class SnapshotSchedule:
-    """Remembers when each partition's newest snapshot was first seen. One for each node."""
+    """Remembers when each partition's newest snapshot was first seen. One for each node, which calls `keep`."""
 
     def __init__(self, every_s: float) -> None:
         assert every_s > 0, f"a snapshot every {every_s} s"
@@ -57,3 +58,8 @@ class SnapshotSchedule:
     def taken(self, name: PartitionId) -> None:
         """This node has taken a snapshot of a partition."""
         self._failed.discard(name)
+
+    def keep(self, hosted: Container[PartitionId]) -> None:
+        """Forget the partitions that are not among `hosted`: tables come and go. O(partitions)."""
+        self._seen = {name: seen for name, seen in self._seen.items() if name in hosted}
+        self._failed = {name for name in self._failed if name in hosted}

@@ -133,7 +133,9 @@ class NodeSnapshots:
     async def _tick(self, schedule: SnapshotSchedule) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
-            for partition, replica in list(self._hosting.node.hosted().items()):
+            hosted = self._hosting.node.hosted()
+            schedule.keep(hosted)
+            for partition, replica in list(hosted.items()):
                 if replica.state != "ready":
                     continue
                 known = self._catalog.map.snapshots_of(partition)

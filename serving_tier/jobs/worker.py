@@ -96,7 +96,7 @@ class JobWorker:
         self._runs: dict[TaskKey, TaskRun] = {}
         self._wanted = WantedTasks(node_id)
         self._ended_runs: list[TaskKey] = []
-        """The runs that ended since the last map."""
+        """The runs that ended since the last map. A run begins only with a map: at most one entry for each task."""
         self._room = asyncio.Semaphore(_RUNNING_MAX)
         self._leave: Leave | None = None
 

@@ -62,6 +62,10 @@ _NEAR_GROWTH: Final = 2
 # How often it is looked whether the last reader has left an index that is to be closed; a page of a scan takes 10 ms.
 _READERS_PAUSE_S: Final = 0.001
 
+# Of versions that are gone so many are remembered. A table that is cleared again and again makes a version each time; a
+# caller that waits for one hears of its end in the next turn of the loop.
+_PAST_MAX: Final = 64
+
 
 class StandbyVersions:
     """The standby versions of one replica, on its event loop: opened, kept level with the live one, and closed."""
@@ -75,9 +79,10 @@ class StandbyVersions:
         self.level: dict[int, LmdbIndex] = {}
         self.behind: dict[int, LmdbIndex] = {}
         self.lost: dict[int, DuramenError] = {}
-        """By version: the error for which it was closed."""
+        """By version: the error for which it was closed. At most `_PAST_MAX`, those that were lost last."""
         self.ended: set[int] = set()
-        """Versions that the log has left for good: the live index has passed the barrier that says so."""
+        """Versions that the log has left for good: the live index has passed the barrier that says so. Of those that
+        are not here at most `_PAST_MAX`, the newest: of an older one the log is asked."""
         self._topic, self._log, self._applier = topic, log, applier
         self._progress = progress
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -202,6 +207,8 @@ class StandbyVersions:
         `ended`: the versions that no later barrier names.
         """
         self.ended.update(ended)
+        past = sorted(self.ended - self.here() - {self.live.version})
+        self.ended.difference_update(past[:-_PAST_MAX])
         del self.level[new.version]
         self.level[self.live.version] = self.live
         self._progress.index = new
@@ -222,8 +229,7 @@ class StandbyVersions:
                 self._closed(index, error), name=f"{self._name(number)} is closed"
             )
         elif number not in self._closings:
-            self.lost[number] = error
-            self._move()
+            self._lose(number, error)
         if number in self._closings:
             await asyncio.wait([self._closings[number]])
 
@@ -235,8 +241,7 @@ class StandbyVersions:
             logger.warning("%s could not be closed cleanly: %s", self._name(number), trouble)
         finally:
             del self._closings[number]
-            self.lost[number] = error
-            self._move()
+            self._lose(number, error)
 
     async def close_index(self, index: LmdbIndex) -> None:
         """Close an index cleanly when nobody reads in it any more."""
@@ -276,6 +281,13 @@ class StandbyVersions:
         assert not self.lost.keys() & self.here(), (
             f"{self._progress.name}: lost and here: {self.lost.keys() & self.here()}"
         )
+
+    def _lose(self, number: int, error: DuramenError) -> None:
+        self.lost.pop(number, None)
+        self.lost[number] = error
+        if len(self.lost) > _PAST_MAX:
+            del self.lost[next(iter(self.lost))]
+        self._move()
 
     def _name(self, number: int) -> str:
         return f"version {number} of {self._progress.name}"

@@ -81,6 +81,8 @@ class WriteGatherer(Generic[T, C]):
         self._compress = compress
         self._closed_error = closed
         self._sequences: dict[PartitionId, int] = {}
+        """The next sequence of each partition that was written: some 150 bytes each, for as long as the gatherer lives,
+        also of dropped tables. None may be forgotten: the fold voids a sequence that begins again."""
 
     def send_again(self, batch: BatchBuilder[C]) -> None:
         """Send a batch that was encoded and sent over another path, ahead of its partition's other batches. Raises as

@@ -183,6 +183,17 @@ async def test_nothing_goes_without_a_bound_or_without_a_snapshot(
     assert warning.startswith("the log of flights/0 keeps everything: no verified snapshot of it is known")
 
 
+async def test_the_reason_is_logged_again_for_a_log_that_was_not_bounded_in_between(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was logged of partitions that are bounded here no more is not kept: tables come and go."""
+    await machine.write(10)
+    for ms in (MINUTE_MS, 0, MINUTE_MS):
+        await machine.retain(ms=ms)
+        await machine.trimmer.trim()
+    assert len([record for record in caplog.records if "keeps everything" in record.message]) == 2
+
+
 async def test_old_segments_go_below_the_snapshot(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "serving_tier.jobs.log_trimmer")
     last = await machine.write(120)

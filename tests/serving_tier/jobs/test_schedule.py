@@ -75,3 +75,13 @@ def test_a_replica_that_left_and_came_back_begins_anew() -> None:
     schedule.forget(NAME)
     assert not asked(schedule, 100)
     assert asked(schedule, 200)
+
+
+def test_partitions_that_left_the_node_are_forgotten() -> None:
+    schedule = SnapshotSchedule(100)
+    assert not asked(schedule, 0)
+    schedule.keep({NAME: None})
+    assert asked(schedule, 100)
+    schedule.keep({})
+    assert not asked(schedule, 101), "it has come back, and its interval begins"
+    assert asked(schedule, 201)

@@ -21,6 +21,7 @@ from log_tier.model.errors import (
     DiskFull,
     DuramenError,
     IndexDamaged,
+    InvalidRequest,
     OffsetTrimmed,
     ShuttingDown,
     TokenAhead,
@@ -238,3 +239,13 @@ async def test_one_whose_opening_is_cancelled_is_not_left_open(
             opened[0].become(2)
         monkeypatch.undo()
         await replica.versions.add(2)
+
+
+async def test_a_table_that_is_cleared_again_and_again_keeps_no_more_of_its_versions(setting: VersionSetting) -> None:
+    async with setting.replica("a") as replica:
+        versions = replica.versions
+        for number in range(2, 1000):
+            await versions.drop(number, InvalidRequest(f"version {number} was deleted"))
+        assert len(versions.lost) < 100
+        with pytest.raises(InvalidRequest, match="version 999 was deleted"):
+            await versions.wait_level(999)
