@@ -16,6 +16,7 @@ from kit.deadlines import patience_s, until
 
 from duramen.aio import Table
 from duramen.server.roles.router_role import RouterRole
+from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.jobs import Job
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.version_fold import versions_job
@@ -75,11 +76,15 @@ async def content(table: Table) -> dict[bytes, bytes]:
     return {key: value async for key, value in table.scan(level="strong")}
 
 
-async def job_under_way(cluster: Operated) -> Job:
+async def job_under_way(cluster: Operated, *, action: str = "") -> Job:
+    """The job, as the router's map shows it: with a task of `action`, of which a node may have heard earlier."""
+
+    def is_shown(now: ClusterMap) -> bool:
+        shown = versions_job(now, now.find("flights").id)
+        return shown is not None and (not action or any(task.action == action for task in shown.tasks))
+
     catalog = cluster.router.catalog
-    found = await catalog.wait_for(
-        lambda now: versions_job(now, now.find("flights").id) is not None, timeout=patience_s(DEADLINE_S)
-    )
+    found = await catalog.wait_for(is_shown, timeout=patience_s(DEADLINE_S))
     job = versions_job(found, found.find("flights").id)
     assert job is not None
     return job
@@ -229,7 +234,7 @@ async def test_the_node_with_the_barriers_is_lost(
     table = await table_of(cluster, KEYS, replicas=3)
     clearing = asyncio.create_task(clear_table(admin, "flights", timeout=patience_s(DEADLINE_S)))
     await gate.reached.wait()
-    job = await job_under_way(cluster)
+    job = await job_under_way(cluster, action="swap")
     (swap,) = [task for task in job.tasks if task.action == "swap"]
     await cluster.stop_node(swap.node)
     await cluster.admin.resume(job.id)
