@@ -314,6 +314,7 @@ class RespServer:
         await self.notifications.close()
         await self.changes.close()
         await self.writer.close()
+        await self.batches.close()
         await self._tasks.close(patience_s=_CLOSE_PATIENCE_S)
         self._answer()
         for client in list(self.clients.values()):
