@@ -10,13 +10,10 @@ from duramen.client.model.results import Done, Number
 from log_tier.model.batch import Columns
 from log_tier.model.errors import InvalidRequest, LimitExceeded, PartitionMismatch
 from log_tier.model.identifiers import Offset
-from log_tier.model.record import Operation
+from log_tier.model.record import GROUP_RECORDS_MAX, Operation
 from router.data.gather.columns_builder import joined
 
-__all__ = ["ATOMIC_RECORDS_MAX", "AtomicBatch"]
-
-# A group is folded in one piece and its effects are held until its last record is judged.
-ATOMIC_RECORDS_MAX: Final = 10_000
+__all__ = ["AtomicBatch"]
 
 _HOW_TOGETHER: Final = {
     "slot": "give its keys a common {tag}",
@@ -94,8 +91,8 @@ class AtomicBatch:
     def _add(self, record: Columns) -> AtomicBatch:
         if self._committed:
             raise InvalidRequest("this batch was committed; begin another one")
-        if len(self._records) >= ATOMIC_RECORDS_MAX:
-            raise LimitExceeded(f"an atomic batch has at most {ATOMIC_RECORDS_MAX} records", limit=ATOMIC_RECORDS_MAX)
+        if len(self._records) >= GROUP_RECORDS_MAX:
+            raise LimitExceeded(f"an atomic batch has at most {GROUP_RECORDS_MAX} records", limit=GROUP_RECORDS_MAX)
         self._records.append(record)
         return self
 

@@ -24,6 +24,7 @@ __all__ = [
     "CONDITION_SHIFT",
     "EXPIRY_SHIFT",
     "GROUPED",
+    "GROUP_RECORDS_MAX",
     "KEY_BYTES_MAX",
     "OPERATION_MASK",
     "PLAIN_PUT",
@@ -48,6 +49,9 @@ KEY_BYTES_MAX: Final = 511
 # One value must fit in a batch, and a batch in a message of both endpoints. etcd stops at 1.5 MiB, Kafka at 1 MiB;
 # larger things belong in an object store with their address here.
 VALUE_BYTES_MAX: Final = 4 * 1024 * 1024
+
+# A group is folded in one piece, and its effects are held until its last record is judged.
+GROUP_RECORDS_MAX: Final = 10_000
 
 # A thousand years: beyond it the caller has mistaken the unit.
 TTL_MS_MAX: Final = 1000 * 365 * 86_400_000

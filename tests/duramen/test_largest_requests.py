@@ -13,11 +13,11 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import FieldDescriptor
 
 from log_tier.model.identifiers import PARTITIONS_MAX
+from log_tier.model.record import GROUP_RECORDS_MAX
 from log_tier.proto import cluster_pb2, log_pb2
 from log_tier.rpc.checked import FIELDS_MAX
 from log_tier.rpc.message_fields import count_fields
 from router.data.local_data import PARTS_MAX, READ_KEYS_MAX
-from router.endpoints.grpc.kv.records import GROUP_WRITES_MAX
 from router.endpoints.grpc.kv.service import GET_MANY_KEYS_MAX
 from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, resp_endpoint_pb2, tables_pb2
 from serving_tier.proto import node_pb2
@@ -40,7 +40,7 @@ MOST: Final = {
     "OutcomesRequest.parts": PARTS_MAX,
     "AppendManyRequest.parts": PARTS_MAX,
     "KVGetManyRequest.keys": GET_MANY_KEYS_MAX,
-    "KVWriteRequest.writes": GROUP_WRITES_MAX,
+    "KVWriteRequest.writes": GROUP_RECORDS_MAX,
     "DigestRequest.list_buckets": BUCKETS_MAX,
     "ScanRequest.after": PARTITIONS_MAX,
     "ScanRequest.partitions": PARTITIONS_MAX,

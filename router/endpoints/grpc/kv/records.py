@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
 from log_tier.model.batch import Columns
 from log_tier.model.errors import InvalidRequest, InvalidValue, LimitExceeded, PartitionMismatch
 from log_tier.model.identifiers import Partition
-from log_tier.model.record import TTL_MS_MAX, UPDATES_BY_NAME, Condition, Operation, condition_of
+from log_tier.model.record import GROUP_RECORDS_MAX, TTL_MS_MAX, UPDATES_BY_NAME, Condition, Operation, condition_of
 from log_tier.model.table_ref import TableRef
 from router.data.gather.columns_builder import joined, one_record
 from router.proto import kv_pb2 as kv
 
 __all__ = [
-    "GROUP_WRITES_MAX",
     "delete_record",
     "group_of",
     "partition_of_group",
     "put_record",
     "update_record",
 ]
-
-# A group is folded in one piece, and its effects are held until its last record is judged.
-GROUP_WRITES_MAX: Final = 10_000
 
 
 def put_record(request: kv.KVPutRequest) -> tuple[Columns, bool]:
@@ -64,10 +59,10 @@ def group_of(writes: Sequence[kv.KVWrite]) -> Columns:
     """The records of an atomic group, in its order. Raises `InvalidRequest` with what is wrong."""
     if not writes:
         raise InvalidRequest("a group has at least one write, this one has none")
-    if len(writes) > GROUP_WRITES_MAX:
+    if len(writes) > GROUP_RECORDS_MAX:
         raise LimitExceeded(
-            f"a group has at most {GROUP_WRITES_MAX} writes, this one {len(writes)}: split it",
-            limit=GROUP_WRITES_MAX,
+            f"a group has at most {GROUP_RECORDS_MAX} writes, this one {len(writes)}: split it",
+            limit=GROUP_RECORDS_MAX,
             size=len(writes),
         )
     return joined(_grouped(write, first=not number) for number, write in enumerate(writes))
