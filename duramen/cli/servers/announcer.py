@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from duramen.cli.terminal.output import say, say_json
+from duramen.cli.terminal.output import say, say_end, say_json
 from duramen.server.roles.all_in_one import SingleServer
 
 __all__ = ["Announcer"]
@@ -62,15 +62,8 @@ class Announcer:
 
     def stopping(self, signal: str) -> None:
         """The signal that ends the server."""
-        if self._json:
-            say_json({"event": "stopping", "signal": signal}, flush=True)
-        else:
-            say(f"{signal}: stopping")
-            sys.stdout.flush()
+        say_end({"event": "stopping", "signal": signal}, as_json=self._json)
 
     def stopped(self) -> None:
         """The server has ended."""
-        if self._json:
-            say_json({"event": "stopped"}, flush=True)
-        else:
-            say("stopped cleanly")
+        say_end({"event": "stopped"}, as_json=self._json)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from duramen.cli.terminal.options import Json
-from duramen.cli.terminal.output import say, say_json
+from duramen.cli.terminal.output import say, say_end, say_json
 from duramen.server.supervisor.parent import end_with_parent
 
 __all__ = ["app"]
@@ -224,14 +224,7 @@ class _Announcer:
         sys.stdout.flush()
 
     def stopping(self, reason: str) -> None:
-        if self._as_json:
-            say_json({"event": "stopping", "signal": reason}, flush=True)
-        else:
-            say(f"{reason}: stopping")
-            sys.stdout.flush()
+        say_end({"event": "stopping", "signal": reason}, as_json=self._as_json)
 
     def stopped(self) -> None:
-        if self._as_json:
-            say_json({"event": "stopped"}, flush=True)
-        else:
-            say("stopped cleanly")
+        say_end({"event": "stopped"}, as_json=self._as_json)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from duramen.cli.terminal.options import Json
-from duramen.cli.terminal.output import say, say_json
+from duramen.cli.terminal.output import say, say_end, say_json
 from log_tier.model.errors import InvalidRequest
 
 __all__ = ["up"]
@@ -164,8 +164,6 @@ def _tell_people(event: dict[str, Any]) -> None:
         if event.get("resp_port"):
             say(f"  redis     redis-cli -p {event['resp_port']}, or any client of Redis")
         say("  stop      Ctrl-C, or SIGTERM")
-    elif kind == "stopping":
-        say(f"{event['signal']}: stopping")
     else:
-        say("stopped cleanly")
+        say_end(event, as_json=False)
     sys.stdout.flush()

@@ -9,7 +9,7 @@ from typing import Any
 
 from log_tier.model.errors import DuramenError
 
-__all__ = ["say", "say_error", "say_failure", "say_json", "say_note", "say_table"]
+__all__ = ["say", "say_end", "say_error", "say_failure", "say_json", "say_note", "say_table"]
 
 
 def say(text: str) -> None:
@@ -22,6 +22,15 @@ def say_json(fields: Mapping[str, Any], *, flush: bool = False) -> None:
     sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")
     if flush:
         sys.stdout.flush()
+
+
+def say_end(event: Mapping[str, Any], *, as_json: bool) -> None:
+    """The event `stopping`, with the `signal` that ends a server, or `stopped`. Flushed: programs wait for it."""
+    if as_json:
+        say_json(event, flush=True)
+        return
+    say(f"{event['signal']}: stopping" if event["event"] == "stopping" else "stopped cleanly")
+    sys.stdout.flush()
 
 
 def say_note(text: str) -> None:
