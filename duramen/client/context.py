@@ -143,12 +143,12 @@ class ClientContext:
 
     @property
     def reads(self) -> ReadCoalescer:
-        """The reads that leave together."""
+        """The gatherer of reads: concurrent calls leave in one request."""
         return (self._links or self._link_again()).reads
 
     @property
     def writes(self) -> WriteCoalescer:
-        """The writes that leave together."""
+        """The gatherer of writes: concurrent calls leave in one request."""
         return (self._links or self._link_again()).writes
 
     def direct_reads(self, name: str) -> DirectReads | None:

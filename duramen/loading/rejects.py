@@ -31,7 +31,7 @@ class RejectsFile:
             self._file.close()
 
     def add(self, rejects: Sequence[Reject]) -> None:
-        """Note some rows."""
+        """Write rejected rows to the file, which the first of them creates, and count them."""
         if not rejects:
             return
         if self._file is None:

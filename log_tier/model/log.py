@@ -43,7 +43,7 @@ class Topic:
 
 
 class Appended(NamedTuple):
-    """The place a batch got."""
+    """The place that the log gave a batch: its first offset, its time and its last offset."""
 
     base_offset: Offset
     timestamp_ms: int

@@ -64,7 +64,9 @@ class DataPlane(Protocol):
         ...
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
-        """One page in key order."""
+        """One page of a table in key order, read at the offsets that the result names. It may hold fewer entries than
+        `limit`; `more` says whether others follow. Raises `LimitExceeded` for a page of a size that is not served.
+        """
         ...
 
     def watch(
@@ -84,7 +86,7 @@ class DataPlane(Protocol):
 
 
 class TableAdmin(Protocol):
-    """Makes, finds and drops tables."""
+    """Creates, finds, describes and drops tables, and sets how much of their logs they keep."""
 
     async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
         """Create a table. Raises `TableExists`, `CommandRejected` where there are too few nodes for its replicas; with
@@ -98,7 +100,7 @@ class TableAdmin(Protocol):
         ...
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
-        """All tables, by name."""
+        """All tables, in the order of their names."""
         ...
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
@@ -123,5 +125,5 @@ class Connection(DataPlane, TableAdmin, Protocol):
     """A way to all of a database, which its owner closes."""
 
     async def close(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Close what the connection owns: channels, replicas, the log. Calls under way end. Idempotent."""
         ...

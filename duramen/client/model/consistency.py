@@ -17,7 +17,7 @@ __all__ = ["SESSION", "Asked", "Bounded", "Level", "asked_of", "bounded", "check
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """The level that `bounded` makes."""
+    """A read level that `bounded(seconds)` makes: a replica may lag by that much."""
 
     max_lag: float
     """Seconds."""

@@ -61,7 +61,7 @@ class Session:
                     offsets[partition] = offset
 
     def saw_all(self, table: TableRef, seen: Mapping[Partition, Offset]) -> None:
-        """`saw`, for several partitions."""
+        """Note the offsets of several partitions that a reply showed. O(partitions)."""
         for partition, offset in seen.items():
             self.saw(table, partition, offset)
 

@@ -163,7 +163,7 @@ class RespFastPath:
             self._own.line = None
 
     def close(self) -> None:
-        """Take nothing more. Idempotent."""
+        """Close all connections; later calls take the way over gRPC. Idempotent."""
         with self._lock:
             self._closed = True
             lines, self._lines = self._lines, set()
