@@ -13,7 +13,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parents[1]
 
 REMAINING: dict[str, int] = {
-    "duramen/client/test_coalescing.py": 4,
+    "duramen/client/test_coalescing.py": 3,
     "duramen/client/test_connecting.py": 1,
     "duramen/client/test_interrupts.py": 2,
     "duramen/client/test_pending_outcomes.py": 1,

@@ -17,9 +17,11 @@ from duramen.client.table import Table
 from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.partitioner import partition_of
 from router.data.gather import read_coalescer as reads_module
+from router.data.gather.read_coalescer import ReadCoalescer
 from router.data.gather.read_rounds import ReadRules
 from router.data.gather.write_coalescer import WRITE_RULES
 from router.data.local_data import LocalData
+from router.data.requests import ReadResult
 
 DEADLINE_S = 20
 
@@ -251,19 +253,25 @@ async def test_a_reply_without_room_is_asked_for_in_pieces(
     assert await flights.get_many(list(pairs)[:50]) == list(pairs.values())[:50]
 
 
-async def test_more_reads_than_may_wait(between: InBetween, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = Database(between)
-    monkeypatch.setattr(database.context.reads._rounds, "_rules", ReadRules(pending_keys_max=5))
-    flights = await database.create_table("flights", partitions=4)
+async def test_more_reads_than_may_wait(between: InBetween, flights: Table) -> None:
+    ref, loop = flights.lookup.ref, asyncio.get_running_loop()
+    assert ref is not None
+    reads = ReadCoalescer(between, flights.lookup.context.session, rules=ReadRules(pending_keys_max=5))
+
+    def ask(*keys: bytes, strong: bool = False) -> asyncio.Future[ReadResult]:
+        partition, deadline = ref.partition(Partition(0)), loop.time() + DEADLINE_S
+        return reads.submit(ref, partition, keys, after=None, strong=strong, seen=True, deadline=deadline)
+
     between.gate = asyncio.Event()
-    waiting = [asyncio.ensure_future(flights.get(b"k", level="strong")) for _ in range(3)]
+    waiting = [ask(b"k", strong=True) for _ in range(3)]
     await rounds()
     with pytest.raises(duramen.Overloaded, match="keys wait to be read"):
-        await flights.get_many([b"a", b"b", b"c", b"d"])
+        ask(b"a", b"b", b"c", b"d")
     between.gate.set()
     await asyncio.gather(*waiting)
     between.gate = None
-    assert await flights.get_many([b"a", b"b", b"c"]) == [None] * 3
+    assert (await ask(b"a", b"b", b"c")).values == [None] * 3
+    await reads.close()
 
 
 async def test_closing_ends_every_call(
