@@ -81,6 +81,9 @@ class Hosting:
         """The tables that were compared last."""
         self._versioned: set[TableId] = set()
         """The compared tables that have versions."""
+        self._opening_resting = asyncio.Lock()
+        """Held while replicas are opened without a look at their files: between the look at who has a lock, and the
+        hosting, the log is asked."""
         self._listed: dict[TableId, set[str]] = {}
         """The names in the tables' folders, until the first comparison."""
         self._leave: Leave | None = None
@@ -164,17 +167,18 @@ class Hosting:
 
     async def _open_resting(self, names: Sequence[PartitionId]) -> None:
         """Open in one go what needs no look at a file: nearly everything, after a restart."""
-        missing: dict[TableId, list[PartitionId]] = {}
-        for name in names:
-            if not self._bring_up.is_locked(name):
-                missing.setdefault(name[0], []).append(name)
-        found: list[RestingReplica] = []
-        for table_id, bounds in (await self.node.bounds_of(list(missing))).items():
-            for name in missing[table_id]:
-                table, rank = self._wanted[name]
-                found.append(RestingReplica(table.topic, name, table.start(name[1]), rank, bounds[name[1]]))
-        listed, self._listed = self._listed, {}
-        await self.node.host_resting(found, listed)
+        async with self._opening_resting:
+            missing: dict[TableId, list[PartitionId]] = {}
+            for name in names:
+                if not self._bring_up.is_locked(name):
+                    missing.setdefault(name[0], []).append(name)
+            found: list[RestingReplica] = []
+            for table_id, bounds in (await self.node.bounds_of(list(missing))).items():
+                for name in missing[table_id]:
+                    table, rank = self._wanted[name]
+                    found.append(RestingReplica(table.topic, name, table.start(name[1]), rank, bounds[name[1]]))
+            listed, self._listed = self._listed, {}
+            await self.node.host_resting(found, listed)
 
     async def _compare_table(
         self, table: TableEntry, before: TableEntry | None, cluster: ClusterMap
@@ -233,6 +237,8 @@ class Hosting:
         """
         table = self.maps.map.table(name[0])
         async with self._bring_up.lock(name):
+            async with self._opening_resting:
+                pass  # a replica that is being opened at rest was looked at before this took its lock
             rebuilding = Rebuilding(
                 self.node, self.staging, self._bring_up.fetched, table, name, rank=lambda: self._rank(name)
             )

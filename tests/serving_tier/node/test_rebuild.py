@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from kit.cluster.hosted_node import DEADLINE_S, ZERO, Sources, append, make_table
@@ -15,7 +16,8 @@ from log_tier.model.errors import (
     InvalidRequest,
     OffsetTrimmed,
 )
-from log_tier.model.identifiers import PartitionId
+from log_tier.model.identifiers import PartitionId, TableId
+from log_tier.model.log import Bounds
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.hosting import Hosting
 
@@ -44,6 +46,31 @@ async def test_a_rebuild_is_put_in_place_when_it_is_level(
     assert after is not before
     assert after.index.digest() == digest
     assert sorted(path.name for path in (hosting.node.folder / topic.id).iterdir()) == ["0"]
+
+
+async def test_a_rebuild_waits_for_the_replica_that_is_being_opened(
+    hosting: Hosting, log: EmbeddedLog, catalog: Catalog, sources: Sources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else both would host it: the replica was looked at before the rebuild took its lock."""
+    opening, inner = asyncio.Event(), hosting.node.bounds_of
+    fetched: list[int] = []
+
+    async def bounds_of(tables: Sequence[TableId]) -> dict[TableId, list[Bounds]]:
+        opening.set()
+        for _ in range(200):  # the rebuild has time to begin
+            await asyncio.to_thread(bool)
+        fetched.append(len(sources.asked))
+        return await inner(tables)
+
+    monkeypatch.setattr(hosting.node, "bounds_of", bounds_of)
+    topic = await make_table(log, catalog, partitions=1, replicas=2)
+    name = PartitionId(topic.id, ZERO)
+    async with within(DEADLINE_S):
+        await opening.wait()
+        await until(lambda: name[0] in catalog.map.tables)
+        assert await hosting.rebuild(name, source="log", progress=lambda *_: None) == "log"
+        await hosting.wait_ready(name, lambda *_: None)
+    assert fetched[:1] == [0], "the rebuild had begun before the replica was open"
 
 
 async def test_a_rebuild_that_fails_leaves_the_old_one(
