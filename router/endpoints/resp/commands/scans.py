@@ -21,7 +21,7 @@ from router.endpoints.resp.command_spec import async_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.wire.arguments import SYNTAX, check_options, integer, text_of
-from router.endpoints.resp.wire.limits import KEYS_REPLY_MAX, REQUEST_TIMEOUT_S
+from router.endpoints.resp.wire.limits import KEYS_BYTES_MAX, KEYS_REPLY_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.patterns import Glob
 from router.endpoints.resp.wire.replies import Problem
 from serving_tier.index.scan import prefix_range
@@ -151,10 +151,15 @@ async def keys(client: CommandContext, args: Sequence[bytes]) -> list[bytes]:
     """KEYS pattern: everything at once, so for small tables; like SCAN, it is not one consistent read."""
     pattern = Glob(args[0])
     found: list[bytes] = []
+    size = 0
     async for some in _pages(client, await client.current_table(), pattern.prefix[:KEY_BYTES_MAX]):
-        found += await _matching(pattern, some)
+        more = await _matching(pattern, some)
+        found += more
+        size += sum(map(len, more))
         if len(found) > KEYS_REPLY_MAX:
             raise Problem(f"ERR more than {KEYS_REPLY_MAX} keys match: use SCAN")
+        if size > KEYS_BYTES_MAX:
+            raise Problem(f"ERR the keys that match have more than {KEYS_BYTES_MAX} bytes: use SCAN")
     return found
 
 

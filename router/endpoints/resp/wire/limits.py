@@ -20,6 +20,7 @@ __all__ = [
     "CONNECTIONS_MAX",
     "CURSORS_MAX",
     "INLINE_BYTES_MAX",
+    "KEYS_BYTES_MAX",
     "KEYS_REPLY_MAX",
     "LISTEN_BACKLOG",
     "MGET_BYTES_MAX",
@@ -80,7 +81,7 @@ UNANSWERED_MAX: Final = 16_384
 
 # Commands of one connection that run in rounds; the next ones wait in the queue above. Two rounds: one is handed over
 # while the other is written.
-RUNNING_MAX: Final = 4096
+RUNNING_MAX: Final = 6144
 
 # And the bytes of their arguments: as much as one batch of the log takes.
 RUNNING_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -123,6 +124,9 @@ WATCHED_KEYS_MAX: Final = 10_000
 
 # KEYS answers with everything at once, from one node; beyond this SCAN is the way.
 KEYS_REPLY_MAX: Final = 1_000_000
+
+# And what they have in bytes: as much as every other reply.
+KEYS_BYTES_MAX: Final = READ_REPLY_BYTES_MAX
 
 # A cursor names a key of up to 511 bytes, which does not fit in the 64 bits that clients send back.
 CURSORS_MAX: Final = 10_000

@@ -234,3 +234,18 @@ def test_the_limits_fit_together() -> None:
     assert limits.BULK_BYTES_MAX < limits.COMMAND_BYTES_MAX <= limits.OUTPUT_BYTES_MAX
     assert limits.OUTPUT_PAUSE_BYTES < limits.OUTPUT_BYTES_MAX
     assert served_tables.NUMBERS == 16
+
+
+def test_keys_answers_with_so_many_bytes(server: ServerThread, key: str) -> None:
+    """Half a gigabyte of long keys would be gathered for one reply."""
+    count = limits.KEYS_BYTES_MAX // 500 + 2000
+    names = [f"{key}:{number:06d}".ljust(500, "x") for number in range(count)]
+    with server.connect() as raw:
+        for at in range(0, count, 2000):
+            words = [word for name in names[at : at + 2000] for word in (name, "")]
+            assert raw.call("MSET", *words) == OK
+        refused = RawError(f"ERR the keys that match have more than {limits.KEYS_BYTES_MAX} bytes: use SCAN")
+        assert raw.call("KEYS", f"{key}:*") == refused
+        assert len(raw.call("KEYS", f"{key}:0000*")) == 100
+        for at in range(0, count, 2000):
+            assert raw.call("DEL", *names[at : at + 2000]) == len(names[at : at + 2000])
