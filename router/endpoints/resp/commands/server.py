@@ -6,13 +6,13 @@ import asyncio
 import os
 import platform
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.sized_work import Turn
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from router.data.requests import PartitionDescription
 from router.endpoints.resp.command_spec import CommandSpec, async_command, sync_command
@@ -23,6 +23,7 @@ from router.endpoints.resp.data.served_tables import DEFAULT_TABLE, NUMBERS, Ser
 from router.endpoints.resp.wire.arguments import SYNTAX, check_options, integer, text_of
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import Problem
+from router.membership.member import Member
 
 __all__ = ["SPECS", "command", "dbsize", "info", "wait"]
 
@@ -42,8 +43,8 @@ _COUNT_PAUSE_MAX_S: Final = 0.25
 _COUNT_ITEMS: Final = 5
 _STATISTICS_ITEMS: Final = 20
 
-# How often WAIT looks at what the nodes say; they say it every 250 ms, and at once where something changes.
-_WAIT_PAUSE_S: Final = 0.005
+# How often a WAIT that has nobody to hear from looks whether its connection has ended.
+_ALONE_PAUSE_S: Final = 0.05
 
 
 async def info(client: CommandContext, args: Sequence[bytes]) -> str:
@@ -191,30 +192,64 @@ async def wait(client: CommandContext, args: Sequence[bytes]) -> int:
     if timeout_ms < 0:
         raise Problem("ERR timeout is negative")
     table = await client.current_table()
-    loop = client.server.loop
-    deadline = loop.time() + (timeout_ms / 1000 if timeout_ms else REQUEST_TIMEOUT_S)
-    seen = tuple(table.seen)  # of now: WAIT ignores what other clients write meanwhile
-    while True:
-        reached = _reached(client, table, seen)
-        if reached >= wanted or loop.time() >= deadline or client.closing:
-            return reached
-        await asyncio.sleep(_WAIT_PAUSE_S)
+    timeout = timeout_ms / 1000 if timeout_ms else REQUEST_TIMEOUT_S
+    waiting = _Waiting(client, table, tuple(table.seen))  # of now: WAIT ignores what other clients write meanwhile
+    with suppress(DeadlineExceeded):
+        await waiting.until(wanted, timeout=timeout)
+    return waiting.reached()
 
 
-def _reached(client: CommandContext, table: ServedTable, offsets: Sequence[Offset]) -> int:
-    """The fewest further replicas that have applied these offsets, over all partitions that were written."""
-    membership = client.server.membership
-    if membership is None:
-        return 0
-    counts: list[int] = []
-    for partition in map(Partition, range(table.partitions)):
-        seen = offsets[partition]
-        if seen != NOTHING:
-            views = (
-                member.view.replicas.get(PartitionId(table.ref.id, partition)) for member in membership.members.values()
-            )
-            counts.append(sum(view is not None and view.applied >= seen for view in views))
-    return max(0, min(counts, default=len(membership.members)) - 1)
+class _Waiting:
+    """How many further replicas have applied the offsets of a table."""
+
+    def __init__(self, client: CommandContext, table: ServedTable, offsets: Sequence[Offset]) -> None:
+        self._client = client
+        self._membership = client.server.membership
+        self._sought = [
+            (PartitionId(table.ref.id, Partition(number)), offset)
+            for number, offset in enumerate(offsets)
+            if offset != NOTHING
+        ]
+
+    def reached(self) -> int:
+        """The fewest of all partitions that were written. O(partitions × nodes)."""
+        if self._membership is None:
+            return 0
+        members = self._membership.members.values()
+        counts = [_applied_by(members, *sought) for sought in self._sought]
+        return max(0, min(counts, default=len(members)) - 1)
+
+    async def until(self, wanted: int, *, timeout: float) -> None:
+        """Return when `wanted` have, or the connection has ended. Raises `DeadlineExceeded`.
+
+        Each report of a node is looked at. What was reached is not looked at again, so a look costs what is new.
+        """
+        if wanted <= 0:
+            return
+        if self._membership is None:
+            await self._alone(timeout)
+            return
+        membership, left = self._membership, list(self._sought)
+
+        def done() -> bool:
+            members = membership.members.values()
+            while left and _applied_by(members, *left[-1]) > wanted:
+                left.pop()
+            return self._client.closing or not (left or (not self._sought and len(members) <= wanted))
+
+        await membership.wait_for(done, timeout=timeout)
+
+    async def _alone(self, timeout: float) -> None:
+        """There is no other replica, and none will come."""
+        loop = self._client.server.loop
+        ends_s = loop.time() + timeout
+        while not self._client.closing and (left_s := ends_s - loop.time()) > 0:  # noqa: ASYNC110 - closing is a plain flag
+            await asyncio.sleep(min(left_s, _ALONE_PAUSE_S))
+
+
+def _applied_by(members: Collection[Member], partition: PartitionId, offset: Offset) -> int:
+    views = (member.view.replicas.get(partition) for member in members)
+    return sum(view is not None and view.applied >= offset for view in views)
 
 
 # --- COMMAND

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Maps
@@ -13,6 +14,7 @@ from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.concurrency.tasks import TaskSet
+from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import slot_of
 from router.admin.admin import OpenAdmin
@@ -39,6 +41,7 @@ from router.endpoints.resp.server.sockets import RespSettings, RespSockets, tls_
 from router.endpoints.resp.wire.limits import CONNECTIONS_MAX, LISTEN_BACKLOG
 from router.endpoints.resp.wire.replies import Problem
 from router.membership.live_membership import LiveMembership
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.node import Node
 
 __all__ = ["RespServer"]
@@ -190,11 +193,12 @@ class RespServer:
         return [ReaderTask(self.pages.folder, number, readers, self.stall_s) for number in range(readers)]
 
     def reader_died(self) -> None:
-        """A reader process ended by itself: give back the pages of indexes that it may have held."""
-        for table in self.tables.served():
-            for replica in table.replicas:
-                if replica is not None and replica.failure is None:
-                    replica.index.forget_dead_readers()
+        """A reader process ended by itself: give back the pages of indexes that it may have held. In a thread: a server
+        may have thousands of indexes.
+        """
+        replicas = [replica for table in self.tables.served() for replica in table.replicas if replica is not None]
+        indexes = [replica.index for replica in replicas if replica.failure is None]
+        self._tasks.start(asyncio.to_thread(_forget_dead_readers, indexes))
 
     def _partitions(self) -> int:
         return _PARTITIONS_CLUSTER if len(self.maps.map.nodes) > 1 else _PARTITIONS_ALONE
@@ -323,3 +327,9 @@ class RespServer:
         if self.pages is not None:
             self.pages.close()
         self._sockets.close()
+
+
+def _forget_dead_readers(indexes: Sequence[LmdbIndex]) -> None:
+    for index in indexes:
+        with suppress(DuramenError):  # what is wrong with it stops its replica
+            index.forget_dead_readers()

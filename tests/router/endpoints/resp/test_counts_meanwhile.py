@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -48,6 +49,10 @@ class BusyTable:
             f"n{number}": SimpleNamespace(view=SimpleNamespace(replicas={PartitionId(REF.id, ZERO): view}))
             for number, view in enumerate(views)
         }
+
+    async def wait_for(self, predicate: Callable[[], bool], *, timeout: float) -> None:
+        while not predicate():  # noqa: ASYNC110 - each look is a report
+            await asyncio.sleep(0)
 
     async def current_table(self) -> ServedTable:
         return self.table

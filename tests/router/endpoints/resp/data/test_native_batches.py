@@ -16,7 +16,7 @@ PLACE = PartitionId(TableId("uz7PoMe1SsyzElQe1u4IvA"), Partition(0))
 MIB = 1 << 20
 
 
-class HeldLog:
+class HeldWrites:
     """Keeps each request until the test answers it."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ def places(*offsets: int) -> list[WriteResult | DuramenError]:
 
 
 async def test_what_comes_in_one_turn_leaves_together_up_to_a_request() -> None:
-    log = HeldLog()
+    log = HeldWrites()
     batches = NativeBatches(log)  # type: ignore[arg-type]
     futures = [batches.append(batch(size)) for size in (9 * MIB, 7 * MIB, 1, 16 * MIB - 1, 2)]
     await log.after(2)
@@ -65,7 +65,7 @@ async def test_what_comes_in_one_turn_leaves_together_up_to_a_request() -> None:
 
 
 async def test_what_waits_and_is_under_way_is_bounded_in_bytes() -> None:
-    log = HeldLog()
+    log = HeldWrites()
     batches = NativeBatches(log, pending_bytes_max=100)  # type: ignore[arg-type]
     first = batches.append(batch(60))
     with pytest.raises(Overloaded, match="batches of 60 bytes wait for the log, with this one 101; at most 100"):
@@ -84,7 +84,7 @@ async def test_what_waits_and_is_under_way_is_bounded_in_bytes() -> None:
 
 
 async def test_a_server_that_stops_says_what_became_of_each_batch() -> None:
-    log = HeldLog()
+    log = HeldWrites()
     batches = NativeBatches(log)  # type: ignore[arg-type]
     under_way = [batches.append(batch(16 * MIB)) for _ in range(2)]
     waiting = batches.append(batch(1))
