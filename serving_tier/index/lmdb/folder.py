@@ -45,6 +45,7 @@ from serving_tier.names import DATA_FILE, MARKER_FILE, new_file
 __all__ = [
     "BootId",
     "check_folder",
+    "check_length",
     "claim_folder",
     "folder_trouble",
     "read_boot_id",
@@ -284,6 +285,26 @@ def _identity(path: Path) -> list[int] | None:
 
 def _check_data(path: Path) -> None:
     """Check the two meta pages as LMDB would, before LMDB maps the file."""
+    end, size = _ends_of_data(path)
+    if end > size:
+        # Either the file was cut short, or the last pages were freed by the transaction that had taken them and so were
+        # never written. The first would crash this process at a read, so it is worth the walk that distinguishes them.
+        verify_index(path)
+
+
+def check_length(path: Path) -> None:
+    """Check that LMDB's file has all of its pages: a read behind its end kills the process. Two reads, never a walk.
+
+    Raises `IndexDamaged`, also for the rare whole file that ends before pages which were taken and freed again in one
+    transaction: `check_folder` distinguishes them. Raises `OSError` where the file cannot be read.
+    """
+    end, size = _ends_of_data(path)
+    if end > size:
+        raise IndexDamaged(f"{path / DATA_FILE} has {size} bytes, its pages end at {end}", file=str(path))
+
+
+def _ends_of_data(path: Path) -> tuple[int, int]:
+    """Where the pages of LMDB's file end according to its newest meta page, and how many bytes it has."""
     file = f"{path}/{DATA_FILE}"
     try:
         metas, size = _beginning(file, METAS_BYTES_MAX)
@@ -292,10 +313,7 @@ def _check_data(path: Path) -> None:
         raise IndexDamaged(f"{file} is missing: discard the folder", file=file) from error
     except NoMetaPage as error:
         raise IndexDamaged(f"{file} {error}; discard it", file=file) from error
-    if (meta.last_page + 1) * meta.page_bytes > size:
-        # Either the file was cut short, or the last pages were freed by the transaction that had taken them and so were
-        # never written. The first would crash this process at a read, so it is worth the walk that distinguishes them.
-        verify_index(path)
+    return (meta.last_page + 1) * meta.page_bytes, size
 
 
 def _beginning(file: str, bytes_max: int) -> tuple[bytes, int]:

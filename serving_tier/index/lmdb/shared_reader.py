@@ -22,6 +22,7 @@ import lmdb
 from log_tier.model.errors import IndexDamaged
 from log_tier.model.identifiers import Offset, PartitionId
 from serving_tier.index.lmdb.environment import MAP_BYTES_MAX, open_environment
+from serving_tier.index.lmdb.folder import check_length
 from serving_tier.index.lmdb.format import APPLIED_OF, STATE, State
 from serving_tier.index.lmdb.lmdb_reads import LmdbReads, closed
 from serving_tier.names import DATA_FILE
@@ -34,12 +35,13 @@ class IndexReader(LmdbReads):
 
     @classmethod
     def open(cls, path: Path, *, partition: PartitionId, map_bytes: int = MAP_BYTES_MAX) -> Self:
-        """Open the index in the folder `path`, which its writer has open. A few ms, whatever its size.
+        """Open the index in the folder `path`, open at its writer or at rest. Up to 1 ms, whatever its size.
 
-        Raises `IndexDamaged` where there is none, or another one.
+        Raises `IndexDamaged` where there is none, or another one, `OSError` where the disk refuses a read.
         """
         if not (path / DATA_FILE).exists():
             raise IndexDamaged(f"{path} holds no index", file=str(path))
+        check_length(path)
         try:
             env, databases = open_environment(path, map_bytes=map_bytes, reads_only=True)
         except lmdb.Error as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -113,6 +114,19 @@ def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data.mdb").write_bytes(b"something else" * 1000)
     with pytest.raises(IndexDamaged):
         IndexReader.open(tmp_path, partition=PartitionId(TABLE, PARTITION))
+
+
+def test_a_file_that_was_cut_is_refused(tmp_path: Path) -> None:
+    """Its server has it at rest and may not have looked at it; a read behind its end kills the process."""
+    folder = tmp_path / "index"
+    index = LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION))
+    log = StoredLog()
+    for number in range(50):
+        index.apply(log.append(put(b"k%d" % number, bytes(1000))))
+    index.close()
+    os.truncate(folder / "data.mdb", 16384)
+    with pytest.raises(IndexDamaged, match="its pages end"):
+        IndexReader.open(folder, partition=PartitionId(TABLE, PARTITION))
 
 
 def test_another_partitions_index_is_refused(tmp_path: Path) -> None:
