@@ -271,6 +271,11 @@ class IndexFile(LmdbReads):
         return self._env is None
 
     @property
+    def is_closed(self) -> bool:
+        """Has `close` been called?"""
+        return self._closed
+
+    @property
     def is_unsynced(self) -> bool:
         """Does a clean close have something to sync?"""
         return self._unsynced

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-__all__ = ["TURN_S", "SharedTurns"]
+__all__ = ["TURN_S", "Loop", "SharedTurns"]
 
 TURN_S: Final = 0.004
 """Others get their turn after this time, whatever was done in it: commands differ a thousandfold in what they cost."""

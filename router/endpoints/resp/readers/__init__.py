@@ -29,8 +29,12 @@ What holds:
 - Q5 The server keeps no values in memory for its endpoint while it has readers: after the commit of a batch and before
      the cache hears of it, a reader may have shown what the cache does not know.
 
-Reading order: `reader_table.py` (a table as a reader sees it), `reader_state.py` (what connections share), `proxy.py`
-(a connection), `upstream.py` (its other half, at the server), `reader_process.py`. The fences between the two
-processes are in `router/endpoints/resp/wire/fence.py`, the shared memory in
-`router/endpoints/resp/data/freshness_page.py`.
+- Q6 Neither the server nor a reader opens the files of a whole table at once, which would take a second with 1,024
+     partitions. The server publishes where its indexes lie, those at rest included; a reader opens one when it reads a
+     key of it, and a few in a turn. What it has not opened it leaves to the server.
+
+Reading order: `lazy_replicas.py` (the indexes that a reader opens), `reader_table.py` (a table as a reader sees it),
+`reader_state.py` (what connections share), `proxy.py` (a connection), `upstream.py` (its other half, at the server),
+`reader_process.py`. The fences between the two processes are in `router/endpoints/resp/wire/fence.py`, the shared
+memory in `router/endpoints/resp/data/freshness_page.py`.
 """

@@ -44,7 +44,7 @@ class ReaderState:
     def __init__(self, task: ReaderTask) -> None:
         self.loop = asyncio.get_running_loop()
         self.upstream_path = task.folder / UPSTREAM_SOCKET
-        self.tables = ReaderTables(task.folder)
+        self.tables = ReaderTables(task.folder, self.loop)
         self.reads = LocalReads(self.clock_ms)
         self.connections: set[_Closable] = set()
         self.lingering: set[LingeringClose] = set()

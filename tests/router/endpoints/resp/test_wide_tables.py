@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from kit.deadlines import wait_until
 from kit.resp.loop_turns import LoopTurns
 from kit.resp.server_thread import ServerThread
 
@@ -29,6 +30,27 @@ def test_the_first_command_opens_the_file_of_its_key_alone(tmp_path: Path) -> No
             assert raw.call("MGET", *keys) == [None] * 20
             assert raw.call("MSET", *(word for key in keys for word in (key, key))).text == "OK"
             assert raw.call("MGET", *keys) == [key.encode() for key in keys]
+    finally:
+        server.close()
+
+
+def test_a_description_for_readers_opens_no_file(tmp_path: Path) -> None:
+    """To describe a table to its reader processes, the event loop opened the file of each partition in one turn."""
+    settings = RespSettings(port=0, table_partitions=PARTITIONS, readers=1)
+    server = ServerThread(tmp_path / "read", settings).start()
+    try:
+        with server.connect() as raw:
+            assert raw.call("SET", "key", "value").text == "OK"
+            assert raw.call("GET", "key") == b"value"
+            assert sum(not replica.index.is_at_rest for replica in server.data_plane.node) == 1
+            assert server.server.pages is not None
+            tally = server.server.pages.tally
+            before = tally.total()
+            wait_until(lambda: raw.call("GET", "key") == b"value" and tally.total() > before)
+            keys = [f"key:{number}" for number in range(40)]
+            assert raw.call("MSET", *(word for key in keys for word in (key, key))).text == "OK"
+            before = tally.total()
+            wait_until(lambda: raw.call("MGET", *keys) == [key.encode() for key in keys] and tally.total() > before)
     finally:
         server.close()
 

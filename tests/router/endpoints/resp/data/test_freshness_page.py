@@ -5,15 +5,19 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 from router.endpoints.resp.data.freshness_page import FreshnessPage, FreshnessPages
+from router.endpoints.resp.readers.lazy_replicas import OPENED_MAX
 from router.endpoints.resp.readers.reader_table import ReaderTable, ReaderTables
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.index.lmdb.shared_reader import IndexReader
 
 REF = TableRef(TableId("BBBBBBBBBBBBBBBBBBBBBA"), "flights", 4)
 
@@ -26,11 +30,27 @@ def pages() -> Iterator[FreshnessPages]:
     assert not made.folder.exists()
 
 
+class LaterTurns:
+    """An event loop that begins its next turn when it is asked to."""
+
+    def __init__(self) -> None:
+        self._scheduled: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None], /) -> object:
+        self._scheduled.append(callback)
+        return None
+
+    def turn(self) -> None:
+        scheduled, self._scheduled = self._scheduled, []
+        for callback in scheduled:
+            callback()
+
+
 def described(pages: FreshnessPages) -> tuple[FreshnessPage, ReaderTable]:
     page = pages.make(REF)
     assert page is not None
     page.describe([None] * 4)
-    table = ReaderTables(pages.folder).at(page.number)
+    table = ReaderTables(pages.folder, LaterTurns()).at(page.number)
     assert table is not None
     return page, table
 
@@ -38,7 +58,7 @@ def described(pages: FreshnessPages) -> tuple[FreshnessPage, ReaderTable]:
 def test_a_new_page_asks_for_nothing(pages: FreshnessPages) -> None:
     _, table = described(pages)
     assert table.is_current
-    assert (table.partitions, table.replicas) == (4, [None] * 4)
+    assert (table.partitions, list(table.replicas)) == (4, [None] * 4)
     assert table.needed(Partition(1), [b"a", b"b"]) == NOTHING
 
 
@@ -57,7 +77,7 @@ def test_what_was_acknowledged_is_needed(pages: FreshnessPages) -> None:
 
 def test_another_generation_ends_the_one_before(pages: FreshnessPages, tmp_path: Path) -> None:
     page, table = described(pages)
-    tables = ReaderTables(pages.folder)
+    tables = ReaderTables(pages.folder, LaterTurns())
     first = tables.at(page.number)
     assert first is tables.at(page.number)
     page.describe([tmp_path / "nowhere", None, None, None])
@@ -68,7 +88,7 @@ def test_another_generation_ends_the_one_before(pages: FreshnessPages, tmp_path:
     assert second is not None
     assert second is not first
     assert second.is_current
-    assert second.replicas == [None] * 4, "a folder that holds no index is not read"
+    assert list(second.replicas) == [None] * 4, "a folder that holds no index is not read"
     page.close()
     page.close()
     assert not second.is_current
@@ -77,11 +97,61 @@ def test_another_generation_ends_the_one_before(pages: FreshnessPages, tmp_path:
     page.raise_floor(Partition(0), Offset(1))
 
 
+def test_a_turn_opens_few_files(pages: FreshnessPages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader process opened the files of all partitions in the turn in which it met the table."""
+    opened: list[Path] = []
+    original = IndexReader.open
+
+    def counted(path: Path, **how: Any) -> IndexReader:
+        opened.append(path)
+        return original(path, **how)
+
+    monkeypatch.setattr(IndexReader, "open", counted)
+    ref = TableRef(REF.id, "flights", 12)
+    paths = [tmp_path / str(number) for number in range(ref.partitions)]
+    for number, path in enumerate(paths):
+        LmdbIndex.open(path, partition=ref.partition(number)).close()
+    page = pages.make(ref)
+    assert page is not None
+    page.describe(paths)
+    turns = LaterTurns()
+    tables = ReaderTables(pages.folder, turns)
+    table = tables.at(page.number)
+    assert table is not None
+    assert opened == [], "a file is opened when a key of its partition is read"
+    assert table.replicas[3] is not None
+    assert table.replicas[3] is table.replicas[3]
+    assert opened == [paths[3]]
+    for expected in (OPENED_MAX, 2 * OPENED_MAX, 3 * OPENED_MAX):
+        assert sum(replica is not None for replica in table.replicas) == len(opened) == expected
+        turns.turn()
+    tables.close()
+    assert list(table.replicas) == [None] * 12, "LMDB must not have a file open twice"
+
+
+def test_a_file_that_is_made_later_is_read_then(pages: FreshnessPages, tmp_path: Path) -> None:
+    """An index that nobody has used yet has no file; its path is known already."""
+    page = pages.make(REF)
+    assert page is not None
+    page.describe([tmp_path / "new", None, None, None])
+    turns = LaterTurns()
+    tables = ReaderTables(pages.folder, turns)
+    table = tables.at(page.number)
+    assert table is not None
+    assert table.replicas[0] is None
+    assert not (tmp_path / "new").exists()
+    LmdbIndex.open(tmp_path / "new", partition=REF.partition(0)).close()
+    turns.turn()
+    assert table.replicas[0] is not None
+    assert table.is_current
+    tables.close()
+
+
 def test_a_description_of_another_generation_is_not_believed(pages: FreshnessPages) -> None:
     """The server has raised the generation, and its new description is not there yet."""
     page, _ = described(pages)
     page._cells[1] += 1
-    assert ReaderTables(pages.folder).at(page.number) is None
+    assert ReaderTables(pages.folder, LaterTurns()).at(page.number) is None
 
 
 def test_tables_whose_partitions_follow_from_something_else(pages: FreshnessPages) -> None:
