@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.reading.partition_reader import PartitionReader
-from log_tier.kafka.reading.shared_consumer import SharedConsumer
+from log_tier.kafka.reading.shared_consumer import SharedConsumer, new_consumer
 from log_tier.model.batch_header import NOWHERE, Place
 from log_tier.model.errors import DuramenError, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
@@ -40,8 +41,9 @@ class Fetcher:
     loops.
     """
 
-    def __init__(self, address: KafkaAddress) -> None:
-        self._address = address
+    def __init__(self, address: KafkaAddress, connect: Callable[[KafkaAddress], Any] = new_consumer) -> None:
+        """`connect` makes a consumer; a test's may be its own."""
+        self._address, self._connect = address, connect
         self._lock = threading.Lock()
         self._shared: list[SharedConsumer] = []
         self._idle: list[SharedConsumer] = []
@@ -56,18 +58,13 @@ class Fetcher:
         with self._lock:
             if self._closed:
                 raise _closing()
-            consumer = (
-                self._consumer_for(topic, partition)
-                if follow
-                else self._idle.pop()
-                if self._idle
-                else self._new_consumer()
-            )
+            consumer = self._consumer_for(topic, partition) if follow else self._idle_consumer()
             self._of[reader] = (consumer, follow)
             consumer.start(reader)
         return reader
 
     def _consumer_for(self, topic: str, partition: Partition) -> SharedConsumer:
+        self._shared = [consumer for consumer in self._shared if not consumer.ended]
         for consumer in self._shared:
             if (topic, partition) not in consumer.taken:
                 return consumer
@@ -75,13 +72,17 @@ class Fetcher:
         self._shared.append(consumer)
         return consumer
 
+    def _idle_consumer(self) -> SharedConsumer:
+        self._idle = [consumer for consumer in self._idle if not consumer.ended]
+        return self._idle.pop() if self._idle else self._new_consumer()
+
     def _new_consumer(self) -> SharedConsumer:
         if len({id(consumer) for consumer, _ in self._of.values()}) >= _CONSUMERS_MAX:
             raise Overloaded(
                 f"{_CONSUMERS_MAX} readers of one partition are under way here: end some, or read at another router",
                 limit=_CONSUMERS_MAX,
             )
-        return SharedConsumer.open(self._address)
+        return SharedConsumer.open(self._connect(self._address))
 
     def resume(self, reader: PartitionReader) -> None:
         """The reader's queue has space again."""
@@ -97,7 +98,7 @@ class Fetcher:
                 return
             consumer, follow = found
             consumer.stop(reader)
-            if follow or self._closed:
+            if follow or self._closed or consumer.ended:
                 return
             if len(self._idle) < _IDLE_CONSUMERS_MAX:
                 self._idle.append(consumer)

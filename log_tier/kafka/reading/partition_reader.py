@@ -55,6 +55,11 @@ class PartitionReader:
         """Fetching more has to wait."""
         return self._bytes > _QUEUE_BYTES
 
+    @property
+    def failed(self) -> bool:
+        """The reader has ended by an error: it takes nothing more."""
+        return self._trouble is not None
+
     def put(self, batches: Sequence[bytes], latest: Offset) -> None:
         """Queue batches, and note the partition's end. Called from the consumer's thread; dropped after `fail`."""
         with self._lock:

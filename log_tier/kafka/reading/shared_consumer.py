@@ -17,7 +17,7 @@ from log_tier.kafka.reading.partition_reader import PartitionReader, ReadTrouble
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset
 
-__all__ = ["SharedConsumer"]
+__all__ = ["SharedConsumer", "new_consumer"]
 
 _logger = logging.getLogger(__name__)
 _logger.addFilter(CLIENT_LOG_FILTER)
@@ -58,30 +58,39 @@ class SharedConsumer:
 
     librdkafka would let other threads assign partitions; its Python binding waits for the answer without releasing the
     interpreter lock, which the polling thread may need to give it. So the consumer's thread does everything itself.
+
+    Invariant: every reader that was started and not stopped is fed, or has failed. An error in one reader's messages or
+    orders ends that reader alone. An error of the consumer itself ends all its readers and the thread; `ended` is True
+    then, and the fetcher starts another consumer for the next reader.
     """
 
-    def __init__(self, address: KafkaAddress) -> None:
+    def __init__(self, consumer: Any) -> None:
         self.taken: set[tuple[str, int]] = set()
         """The partitions that are read here, as the fetcher sees it."""
         self._readers: dict[tuple[str, int], PartitionReader] = {}
         """The readers by partition, as the consumer's thread sees it."""
-        self._consumer: Any = Consumer(
-            address.client({**_SETTINGS, "error_cb": _note}, defaults=_DEFAULTS), logger=_logger
-        )
+        self._consumer = consumer
         """None after the thread's end. That frees librdkafka's threads and its thread-local key, of some 1,000."""
         self._known: set[str] = set()
         """The topics that the consumer has heard of."""
         self._changed = threading.Condition()
         self._orders: deque[tuple[_Order, PartitionReader]] = deque()
         self._closing = False
+        self._error: Exception | None = None
+        """Why the thread ended by itself."""
         self._thread = threading.Thread(target=self._run, name="duramen-kafka-consumer", daemon=True)
 
     @classmethod
-    def open(cls, address: KafkaAddress) -> Self:
-        """A shared consumer whose thread runs; `close()` ends it."""
-        shared = cls(address)
+    def open(cls, consumer: Any) -> Self:
+        """A shared consumer whose thread runs; `close()` ends it, and closes `consumer`."""
+        shared = cls(consumer)
         shared._thread.start()
         return shared
+
+    @property
+    def ended(self) -> bool:
+        """The thread ended by an error: a reader that is started here fails at once."""
+        return self._error is not None
 
     def start(self, reader: PartitionReader) -> None:
         """Fetch for a reader, from its position on. Returns at once, as all orders do."""
@@ -109,12 +118,27 @@ class SharedConsumer:
 
     def _order(self, order: _Order, reader: PartitionReader) -> None:
         with self._changed:
-            self._orders.append((order, reader))
-            self._changed.notify()
+            error = self._error
+            if error is None:
+                self._orders.append((order, reader))
+                self._changed.notify()
+        if error is not None and order == "start":
+            reader.fail(_ending(error))
 
     # --- the consumer's thread
 
     def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:  # noqa: BLE001 - every reader hears of it
+            self._end(error)
+        finally:
+            consumer, self._consumer = self._consumer, None
+            with suppress(KafkaException, RuntimeError):  # a consumer that failed may refuse to be closed
+                consumer.close()
+
+    def _work(self) -> None:
+        """Carry out orders and feed readers, until the consumer is closed."""
         consumer = self._consumer
         while True:
             with self._changed:
@@ -123,7 +147,7 @@ class SharedConsumer:
                 orders = list(self._orders)
                 self._orders.clear()
                 if self._closing:
-                    break
+                    return
             for order, reader in orders:
                 self._carry_out(order, reader)
             first = consumer.poll(_POLL_S)
@@ -132,10 +156,19 @@ class SharedConsumer:
             messages = [first, *consumer.consume(_MESSAGES, 0)]
             for place, run in groupby(messages, _place_of):
                 found = self._readers.get(place)
-                if found is not None:  # else it has just ended
+                if found is not None and not found.failed:  # else it has just ended
                     self._feed_safely(found, list(run))
-        consumer.close()
-        self._consumer = None
+
+    def _end(self, error: Exception) -> None:
+        """The consumer cannot go on: end every reader, also those whose order to start still waits."""
+        with self._changed:
+            self._error = error
+            started = [reader for order, reader in self._orders if order == "start"]
+            self._orders.clear()
+        readers = {*self._readers.values(), *started}
+        _logger.error("a Kafka consumer ended, and with it its %d readers", len(readers), exc_info=error)
+        for reader in readers:
+            reader.fail(_ending(error))
 
     def _carry_out(self, order: _Order, reader: PartitionReader) -> None:
         place = (reader.topic, reader.partition)
@@ -152,6 +185,8 @@ class SharedConsumer:
                     self._consumer.resume([TopicPartition(*place)])
         except KafkaException as error:
             reader.fail(ReadTrouble(error.args[0]))
+        except Exception as error:  # noqa: BLE001 - this reader hears of it; the others go on
+            _fail_by_bug(reader, error)
 
     def _learn(self, topic: str) -> None:
         """Have the consumer ask for a topic that is new to it: by itself it looks for such ones once a second."""
@@ -166,9 +201,8 @@ class SharedConsumer:
             self._feed(reader, messages)
         except DuramenError as error:
             reader.fail(error)
-        except Exception as error:
-            reader.fail(DuramenError(f"reading {reader.topic}/{reader.partition} ended by a bug: {error!r}"))
-            raise
+        except Exception as error:  # noqa: BLE001 - this reader hears of it; the others go on
+            _fail_by_bug(reader, error)
 
     def _feed(self, reader: PartitionReader, messages: list[Any]) -> None:
         """Give a reader what its messages hold."""
@@ -196,6 +230,23 @@ class SharedConsumer:
             reader.fail(ReadTrouble(trouble))
         elif reader.is_full and reader.pause():
             self._consumer.pause([TopicPartition(reader.topic, reader.partition)])
+
+
+def new_consumer(address: KafkaAddress) -> Any:
+    """librdkafka's consumer, with the settings on which reading rests."""
+    return Consumer(address.client({**_SETTINGS, "error_cb": _note}, defaults=_DEFAULTS), logger=_logger)
+
+
+def _fail_by_bug(reader: PartitionReader, error: Exception) -> None:
+    _logger.error("reading %s/%d ended by a bug", reader.topic, reader.partition, exc_info=error)
+    reader.fail(DuramenError(f"reading {reader.topic}/{reader.partition} ended by a bug: {error!r}"))
+
+
+def _ending(error: Exception) -> Exception:
+    """What a reader raises whose consumer ended: what the engine tries again for an error of Kafka's, else a bug."""
+    if isinstance(error, KafkaException):
+        return ReadTrouble(error.args[0])
+    return DuramenError(f"the Kafka consumer of this reader ended by a bug: {error!r}; read again from your offset")
 
 
 def _place_of(message: Any) -> tuple[str, int]:
