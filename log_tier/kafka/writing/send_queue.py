@@ -44,7 +44,7 @@ class SetPlace(NamedTuple):
 class Item:
     """A set on its way, and who waits for it."""
 
-    __slots__ = ("first", "future", "line", "loop", "outcome", "records", "tries")
+    __slots__ = ("first", "future", "line", "loop", "outcome", "records")
 
     def __init__(
         self,
@@ -55,7 +55,6 @@ class Item:
     ) -> None:
         self.line, self.records, self.loop, self.future = line, records, loop, future
         self.first = -1
-        self.tries = 0
         self.outcome: SetPlace | DuramenError | None = None
 
 

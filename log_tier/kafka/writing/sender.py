@@ -7,7 +7,8 @@ linger time is set to (practically) for ever, and one thread works in rounds:
 
 While a round is under way, what comes waits for the next one: a group commit, as in the embedded log. A partition has
 one round under way at most. One whose leader is away keeps only its own callers waiting: the thread goes on with the
-others, and looks after it every few milliseconds.
+others, and looks after it every few milliseconds. The same holds for a topic that the producer does not know, or of
+which it knows another of the same name: other threads ask for it, and its items wait until the answer.
 
 Invariant: of every item, all records or none were handed over, and the offsets of the first and the last show whether
 Kafka kept them together.
@@ -18,10 +19,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -31,7 +33,7 @@ from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.records.encoding import RecordSet
 from log_tier.kafka.records.header import HEADER_NAME
 from log_tier.kafka.writing.send_queue import QUEUE_BYTES_MAX, Item, SendQueue, SetPlace, tell
-from log_tier.model.errors import DuramenError, WriteUnknown
+from log_tier.model.errors import DuramenError, Unavailable, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition
 
 __all__ = ["Sender"]
@@ -62,6 +64,9 @@ _LAST_WORDS: Final = 100
 _LEARN_S: Final = 0.5
 _LEARN_TRIES_MAX: Final = 20
 
+# Topics that are asked for at once: more than are created at a time.
+_LEARNERS_MAX: Final = 8
+
 # A close waits so long for what is under way.
 _CLOSE_S: Final = 10.0
 
@@ -69,13 +74,17 @@ _CLOSE_S: Final = 10.0
 class Sender:
     """Appends sets of records. Thread-safe; its thread runs until `close`."""
 
-    def __init__(self, address: KafkaAddress) -> None:
-        self._address = address
+    def __init__(self, address: KafkaAddress, connect: Callable[[dict[str, Any]], Any] | None = None) -> None:
+        """`connect` makes a producer of librdkafka's settings; a test's may be its own."""
+        self._address, self._connect = address, connect or _new_client
         self._send_queue = SendQueue()
         self._sent: set[Item] = set()
         """Items that librdkafka was given and that are not finished yet. Only the sender's thread uses them."""
         self._settled: list[Item] = []
         """Items of `_sent` that have an outcome."""
+        self._learning: dict[str, _Learning] = {}
+        """The topics that are being asked for. Only the sender's thread uses them."""
+        self._learners = ThreadPoolExecutor(_LEARNERS_MAX, thread_name_prefix="duramen-kafka-learner")
         self._fatal: KafkaError | None = None
         self.rounds = 0
         """Flushes that had something to send, for the benchmark."""
@@ -84,13 +93,13 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="duramen-kafka-sender", daemon=True)
 
     @classmethod
-    def open(cls, address: KafkaAddress) -> Self:
+    def open(cls, address: KafkaAddress, connect: Callable[[dict[str, Any]], Any] | None = None) -> Self:
         """A sender whose thread runs; `close()` ends it."""
-        sender = cls(address)
+        sender = cls(address, connect)
         sender._thread.start()
         return sender
 
-    def _new_producer(self) -> Producer:
+    def _new_producer(self) -> Any:
         named = self._address.properties
         patience_ms = int(named.get("delivery.timeout.ms", named.get("message.timeout.ms", _PATIENCE_MS)))
         ours = {
@@ -107,7 +116,7 @@ class Sender:
             "queue.buffering.max.kbytes": 2 * QUEUE_BYTES_MAX >> 10,
             "error_cb": self._on_error,
         }
-        return Producer(self._address.client(ours), logger=_logger)
+        return self._connect(self._address.client(ours))
 
     def append(
         self, topic: str, partition: Partition, sets: Sequence[RecordSet], *, size_max: int
@@ -141,14 +150,20 @@ class Sender:
             self._end(DuramenError(f"the Kafka sender ended by a bug: {error!r}; restart this process"))
             raise
         finally:
+            self._learning.clear()
+            self._learners.shutdown(cancel_futures=True)  # a question that is under way takes `_LEARN_S`
             self._producer = None  # it holds us, by `error_cb`: only this ends it before the collector of cycles does
 
     def _work(self) -> None:
         """Round after round, until the sender is closed."""
         patience = _CLOSE_S
         while True:
-            round_, closing = self._send_queue.gather(wait_s=0 if self._sent else _IDLE_S)
+            # While nothing but questions is under way, a flush returns at once.
+            held = sum(len(learning.items) for learning in self._learning.values())
+            wait_s = 0 if len(self._sent) > held else _FLUSH_S if held else _IDLE_S
+            round_, closing = self._send_queue.gather(wait_s=wait_s)
             self._sent.update(round_)
+            self._hand_over_learned()
             for item in round_:
                 self._hand_over(item)
             self.rounds += bool(round_)
@@ -175,7 +190,37 @@ class Sender:
             self._fatal = error.args[0]
 
     def _hand_over(self, item: Item) -> None:
-        """Give a set's records to librdkafka, which keeps them until the flush. About 0.5 µs a record."""
+        """Give an item to librdkafka; one of a topic that it does not know waits until that has been asked for."""
+        learning = self._learning.get(item.line.topic)
+        if learning is not None:
+            learning.items.append(item)
+        elif self._produce(item, settle_missing=False):
+            self._learn(item.line.topic, [item], tries=1)
+
+    def _hand_over_learned(self) -> None:
+        """Try the items of topics for which an answer has come again, in their order."""
+        for topic, learning in list(self._learning.items()):
+            if not learning.question.done():
+                continue
+            del self._learning[topic]
+            last = learning.tries >= _LEARN_TRIES_MAX
+            for number, item in enumerate(learning.items):
+                if self._produce(item, settle_missing=last):
+                    self._learn(topic, learning.items[number:], tries=learning.tries + 1)
+                    break
+
+    def _learn(self, topic: str, items: list[Item], *, tries: int) -> None:
+        """Have the producer ask for the topic, of which it knows another of the same name, or nothing.
+
+        The engine has seen this partition, so the cluster has it, or had it until just now.
+        """
+        self._learning[topic] = _Learning(items, tries, self._learners.submit(_ask, self._producer, topic))
+
+    def _produce(self, item: Item, *, settle_missing: bool) -> bool:
+        """Give a set's records to librdkafka, which keeps them until the flush. About 0.5 µs a record.
+
+        True where nothing was given because the topic is missing; `settle_missing` fails the item instead.
+        """
         line, records = item.line, item.records.records()
         topic, partition, produce, name = line.topic, line.partition, self._producer.produce, HEADER_NAME
         begun = False
@@ -193,22 +238,11 @@ class Sender:
             error = raised.args[0] if isinstance(raised, KafkaException) else KafkaError(KafkaError._QUEUE_FULL)
             if begun:
                 self._settle(item, _torn(item))
-            elif is_missing_topic(error) and self._learn(item):
-                self._hand_over(item)
+            elif is_missing_topic(error) and not settle_missing:
+                return True
             else:
                 self._settle(item, append_failure(error, f"writing to {topic}/{partition}"))
-
-    def _learn(self, item: Item) -> bool:
-        """Have the producer ask for the topic again, of which it knows another of the same name, or nothing.
-
-        The engine has seen this partition, so the cluster has it, or had it until just now.
-        """
-        item.tries += 1
-        if item.tries > _LEARN_TRIES_MAX:
-            return False
-        with suppress(KafkaException):
-            self._producer.list_topics(item.line.topic, timeout=_LEARN_S)
-        return True
+        return False
 
     def _on_first(self, item: Item, error: KafkaError | None, message: Any) -> None:
         item.first = -1 if error is not None else message.offset()
@@ -257,6 +291,10 @@ class Sender:
 
     def _give_up(self) -> None:
         """Give up what is under way: wait up to a second for last delivery reports; the rest ends as `WriteUnknown`."""
+        for topic, learning in self._learning.items():
+            for item in learning.items:
+                self._settle(item, Unavailable(f"{topic} was not written: the Kafka producer ended: try again"))
+        self._learning.clear()
         with suppress(KafkaException):
             self._producer.purge()
         for _ in range(_LAST_WORDS):
@@ -273,6 +311,24 @@ class Sender:
         for item in self._sent:
             item.outcome = item.outcome or _unheard(item)
         tell(list(self._sent))
+
+
+class _Learning(NamedTuple):
+    """The items of a topic that is being asked for, in order: librdkafka has got nothing of them."""
+
+    items: list[Item]
+    tries: int
+    question: Future[None]
+
+
+def _ask(producer: Any, topic: str) -> None:
+    """Have the producer hear of a topic. Blocks for up to `_LEARN_S`."""
+    with suppress(KafkaException):
+        producer.list_topics(topic, timeout=_LEARN_S)
+
+
+def _new_client(settings: dict[str, Any]) -> Any:
+    return Producer(settings, logger=_logger)
 
 
 def _unheard(item: Item) -> WriteUnknown:
