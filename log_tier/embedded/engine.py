@@ -14,11 +14,11 @@ from typing import Final, Self, TypeVar
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.persistent_map import PersistentMap
-from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
 from log_tier.concurrency.tasks import going_on, to_the_end
 from log_tier.concurrency.threads import in_own_thread
 from log_tier.embedded.closing import close_files
-from log_tier.embedded.commit.committer import Committer, tell, with_refused
+from log_tier.embedded.commit.batch_checks import BatchChecks
+from log_tier.embedded.commit.committer import Committer, tell
 from log_tier.embedded.recovery.data_folder import DataFolder
 from log_tier.embedded.recovery.open_topics import OpenTopic, TopicOpener
 from log_tier.embedded.segments.memory_blocks import keep_freed_blocks
@@ -50,9 +50,6 @@ __all__ = ["EmbeddedLog"]
 # and more would only take turns at the interpreter's lock.
 _READ_THREADS: Final = 2
 
-# Checking a batch costs as much as two of the items of `sized_work.py`, or as two records of a reply.
-_CHECK_ITEMS: Final = 2
-
 _T = TypeVar("_T")
 
 _logger = logging.getLogger(__name__)
@@ -70,6 +67,7 @@ class EmbeddedLog:
         self._opener = TopicOpener(folder, disk, settings)
         self.moves = self._opener.moves
         self._committer = Committer(settings, clock)
+        self._checks = BatchChecks(self._partition, self._committer)
         self._topics: PersistentMap[TableId, OpenTopic] = PersistentMap()
         self._names: set[str] = set()
         """The names of all topics. Only the keeper's thread uses them."""
@@ -149,6 +147,7 @@ class EmbeddedLog:
     def _close(self, refusal: ShuttingDown) -> None:
         try:
             self._keeper.shutdown(wait=True)
+            self._checks.close()
             self._committer.close()
             for opened in self._topics.values():
                 for partition in opened.partitions:
@@ -307,7 +306,10 @@ class EmbeddedLog:
     async def append(self, partition: PartitionId, batch: bytes) -> Appended:
         """Append a batch: one write and one sync, shared with whatever else waits."""
         log = self._partition(partition)
-        (result,) = await self._committer.submit([(log, batch, checked_span(batch))])
+        if self._checks.at_once([(partition, batch)]):
+            (result,) = await self._committer.submit([(log, batch, checked_span(batch))])
+        else:
+            (result,) = await self._checks.append([(partition, batch)], gathered=False)
         if isinstance(result, DuramenError):
             raise result
         return result
@@ -320,41 +322,7 @@ class EmbeddedLog:
         If they are `gathered`, the disk is quick and nothing else is being written, the call commits in its own thread
         and returns a future that is done.
         """
-        if _CHECK_ITEMS * len(parts) > AT_ONCE_ITEMS_MAX:
-            return self._append_large(parts, gathered)
-        checked, refused = self._checked(parts)
-        if checked:
-            try:
-                appended = self._committer.submit(checked, gathered=gathered)
-                return with_refused(appended, refused) if refused else appended
-            except DuramenError as error:
-                refused = {place: refused.get(place, error) for place in range(len(parts))}
-        answered: asyncio.Future[list[Appended | DuramenError]] = asyncio.get_running_loop().create_future()
-        answered.set_result([refused[place] for place in range(len(parts))])
-        return answered
-
-    async def _append_large(
-        self, parts: Sequence[tuple[PartitionId, bytes]], gathered: bool
-    ) -> list[Appended | DuramenError]:
-        checked, refused = await asyncio.to_thread(self._checked, parts)
-        try:
-            appended = self._committer.submit(checked, gathered=gathered)
-        except DuramenError as error:
-            return [refused.get(place, error) for place in range(len(parts))]
-        return await with_refused(appended, refused)
-
-    def _checked(
-        self, parts: Sequence[tuple[PartitionId, bytes]]
-    ) -> tuple[list[tuple[PartitionLog, bytes, int]], dict[int, DuramenError]]:
-        """The parts that can be written, and, by their places, why others cannot."""
-        checked: list[tuple[PartitionLog, bytes, int]] = []
-        refused: dict[int, DuramenError] = {}
-        for place, (partition, batch) in enumerate(parts):
-            try:
-                checked.append((self._partition(partition), batch, checked_span(batch)))
-            except DuramenError as error:
-                refused[place] = error.as_value()
-        return checked, refused
+        return self._checks.append(parts, gathered=gathered)
 
     async def read(
         self, partition: PartitionId, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20

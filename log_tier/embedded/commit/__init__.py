@@ -5,5 +5,5 @@ commit that touches several syncs the journal instead, which holds their bytes u
 sync is final (I9): the log stops and says why.
 
 Reading order: `quick_disk.py`, `journal_format.py`, `journal.py`, `journal_replay.py`, `room.py`,
-`committer.py`.
+`committer.py`, `batch_checks.py` (what is checked before, and where).
 """

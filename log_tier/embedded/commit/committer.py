@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import repeat
 from pathlib import Path
@@ -37,7 +37,7 @@ from log_tier.embedded.storage.settings import ClockMs, EngineSettings
 from log_tier.model.errors import DuramenError, LogStopped, Overloaded, ShuttingDown, WriteUnknown
 from log_tier.model.log import Appended
 
-__all__ = ["Committer", "tell", "with_refused"]
+__all__ = ["Committer", "tell"]
 
 _logger = logging.getLogger(__name__)
 
@@ -359,12 +359,6 @@ def _unknown(stopped: LogStopped) -> WriteUnknown:
         f"{stopped.message}. This write was under way: after the restart it is in the log once or not at all; read the "
         "key, or append the same bytes again, a second copy is void"
     )
-
-
-async def with_refused(appended: asyncio.Future[_Results], refused: Mapping[int, DuramenError]) -> _Results:
-    """The outcomes of all parts, in their order. `refused`: the parts, by place, that never came to a commit."""
-    others = iter(await appended)
-    return [refused.get(place) or next(others) for place in range(len(refused) + len(appended.result()))]
 
 
 def _copied(error: DuramenError) -> DuramenError:
