@@ -319,7 +319,7 @@ def parse_command(key: bytes, value: bytes) -> tuple[str, Command]:
         document = json.loads(value)
         version = document.pop("v")
         command_id = str(document.pop("id"))
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise UnknownFormat(f"the catalog's record {name!r} is no command: {error!r}") from error
     kind = COMMANDS.get(name)
     if kind is None or version != COMMAND_FORMAT_VERSION or document.keys() - _FIELD_TYPES[kind].keys():

@@ -16,7 +16,7 @@ from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.sized_work import run_sized
 from log_tier.concurrency.tasks import end_tasks
-from log_tier.model.errors import DuramenError, ShuttingDown
+from log_tier.model.errors import DuramenError, ShuttingDown, UnknownFormat
 from log_tier.model.identifiers import Offset
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from log_tier.rpc.wire import Wire
@@ -97,9 +97,11 @@ class RemoteMaps:
                 replies: Any = wire.stream(stub.Follow, cluster_pb2.FollowRequest())
                 async with aclosing(replies) as views:
                     async for message in views:
-                        backoff.reset()
                         if Offset(message.version) > self.map.version:
                             self._feed.advance(await _read(message.map))
+                        backoff.reset()
+            except UnknownFormat as error:
+                logger.warning("the map at %s is not followed: %s", target, error)
             except DuramenError as error:
                 logger.info("the map at %s is lost: %s", target, error)
             finally:

@@ -9,10 +9,12 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import grpc
 import pytest
 from kit.held_port import HeldPort
+from kit.virtual_loop import run_virtually
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
@@ -319,3 +321,34 @@ async def test_a_follower_of_the_map_that_ends_by_a_bug_is_reported(monkeypatch:
     with pytest.raises(DuramenError, match=r"follow map at 127\.0\.0\.1:1 ended \(RuntimeError\('a bug'\)\)"):
         await maps.wait_for(lambda cluster: False, timeout=DEADLINE_S)
     await maps.close()
+
+
+def test_a_map_that_is_too_new_is_looked_for_elsewhere_at_a_pause_that_grows(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another server may be of our version. The follower keeps its map, says so, and asks a few times a minute."""
+    connected = 0
+
+    class Newer:
+        def __init__(self, target: str) -> None:
+            nonlocal connected
+            connected += 1
+            self.channel = MagicMock()
+
+        async def stream(self, call: Any, request: Any) -> AsyncIterator[cluster_pb2.ClusterView]:
+            yield cluster_pb2.ClusterView(version=9, map=b'{"v":2}')
+
+        async def close(self) -> None:
+            """There is nothing to close."""
+
+    async def follow() -> None:
+        first = ClusterView(cluster_pb2.ClusterView(map=map_to_json(ClusterMap())))
+        maps = await RemoteMaps.open("127.0.0.1:1", first)
+        await asyncio.sleep(60)
+        assert maps.map == first.map
+        await maps.close()
+
+    monkeypatch.setattr("log_tier.catalog.remote.Wire", Newer)
+    run_virtually(follow())
+    assert connected < 200
+    assert {each.levelname for each in caplog.records if "has format 2" in each.message} == {"WARNING"}

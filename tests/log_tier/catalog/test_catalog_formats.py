@@ -40,6 +40,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
         b'{"v": 1, "id": "x"}',
         b'{"v": 1, "id": "x", "table": 7}',
         b'{"v": 1, "id": "x", "table": "t", "more": 1}',
+        b"[" * 100_000,
     ],
 )
 def test_records_that_are_no_commands(value: bytes) -> None:
