@@ -45,12 +45,21 @@ def map_to_json(cluster: ClusterMap) -> bytes:
 
 
 def map_from_json(text: bytes) -> ClusterMap:
-    """Read a map. Raises `UnknownFormat` for one of another version."""
-    document: dict[str, Any] = json.loads(text)
-    if document.get("v") != _FORMAT_VERSION:
+    """Read a map. Raises `UnknownFormat` for one of another version, and for what is no map."""
+    try:
+        document: dict[str, Any] = json.loads(text)
+        if document.get("v") != _FORMAT_VERSION:
+            raise UnknownFormat(
+                f"the cluster map has format {document.get('v')}, this process reads {_FORMAT_VERSION}: update it"
+            )
+        return _map(document)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UnknownFormat(
-            f"the cluster map has format {document.get('v')}, this process reads {_FORMAT_VERSION}: update it"
-        )
+            f"the cluster map cannot be read ({error!r}): update this process to its server's version"
+        ) from error
+
+
+def _map(document: Mapping[str, Any]) -> ClusterMap:
     snapshots: dict[Any, tuple[SnapshotEntry, ...]] = {}
     for row in document["snapshots"]:
         entry = _entry(SnapshotEntry, row)

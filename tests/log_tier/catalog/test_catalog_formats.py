@@ -210,6 +210,27 @@ def test_a_map_of_a_newer_server_with_fields_that_are_unknown_here(name: str) ->
     assert map_from_json(json.dumps(document).encode()) == map_from_json(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"no JSON",
+        b'{"v":1}',
+        b'{"v":1,"version":0,"nodes":[{}],"tables":[],"jobs":[],"snapshots":[],"dropped":[]}',
+        b'{"v":1,"version":0,"nodes":[7],"tables":[],"jobs":[],"snapshots":[],"dropped":[]}',
+        b'{"v":1,"version":0,"nodes":[],"tables":[{"id":"t","assignments":[[["n1"]]]}],"jobs":[],"snapshots":[],"dropped":[]}',
+        b"[" * 100_000,
+    ],
+    ids=lambda text: text[:20].decode(),
+)
+def test_what_is_no_map(text: bytes) -> None:
+    """A follower goes on asking; it does not end by a bug."""
+    with pytest.raises(UnknownFormat):
+        map_from_json(text)
+
+
 def test_the_batch_of_a_command_is_one_record() -> None:
     assert command_batch(RegisterNode("n1", "", "a"), "id")[56:60] == (1).to_bytes(4, "little")
     assert CATALOG_TOPIC == "_duramen_catalog"
