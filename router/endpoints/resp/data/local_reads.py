@@ -6,13 +6,14 @@ it (`router/endpoints/resp/readers/reader_table.py`): both are a `ReadableTable`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
 from log_tier.model.errors import DuramenError, LimitExceeded
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
 from router.data.freshness import may_answer
+from router.endpoints.resp.data.openings import Openings
 from router.endpoints.resp.data.stored_entries import StoredEntries
 from router.endpoints.resp.data.value_cache import REPLY_BYTES_MAX, ValueCache
 from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, MGET_BYTES_MAX
@@ -22,9 +23,6 @@ from serving_tier.fold.entry import LiveEntry, entry_of, expiry_of, is_live, pla
 __all__ = ["LocalReads", "ReadableIndex", "ReadableTable", "bulks", "by_partition", "entries_of"]
 
 _ZERO: Final = Partition(0)
-
-# Files of indexes at rest that one turn of the loop opens: some 1 ms each.
-_OPENED_MAX: Final = 4
 
 # As many replies of the largest size that is kept are as much as one command may answer with.
 _KEYS_KNOWN_MAX: Final = MGET_BYTES_MAX // REPLY_BYTES_MAX
@@ -90,10 +88,13 @@ class ReadableTable(Protocol):
 
 
 class LocalReads:
-    """Reads that wait for nothing. `clock_ms`: expiries are judged by it and by the log's time."""
+    """Reads that wait for nothing. `clock_ms`: expiries are judged by it and by the log's time. `openings`: of this
+    event loop; a read for which no file may be opened in this turn is not to be had here and now.
+    """
 
-    def __init__(self, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, clock_ms: Callable[[], int], openings: Openings) -> None:
         self._clock_ms = clock_ms
+        self._openings = openings
 
     # --- at once, as the bytes of replies
 
@@ -121,6 +122,8 @@ class LocalReads:
             reply = known.young.get(key)
             if reply is not None or (known.old and (reply := known.again(key)) is not None):
                 return reply
+        if index.is_at_rest and not self._openings.take():
+            return None
         try:
             stored = index.stored(key)
         except DuramenError:
@@ -159,8 +162,6 @@ class LocalReads:
         found: dict[bytes, bytes] = {}
         room = bytes_max
         groups = by_partition(table, keys)
-        if _opens_many(table, groups):
-            return None
         for partition, mine in groups.items():
             some = self._replies(table, partition, mine, null, max(0, room))
             if some is None:
@@ -199,7 +200,7 @@ class LocalReads:
                     found = iter(rest)
                     return [next(found) if reply is None else reply for reply in remembered]
         replies = self._from_index(index, known, keys, null, bytes_max, None)
-        if cache is not None:
+        if cache is not None and replies is not None:
             cache.passed()
         return replies
 
@@ -214,6 +215,8 @@ class LocalReads:
     ) -> list[bytes] | None:
         """The replies from the index, in one read transaction: in this one, or None. Raises `LimitExceeded`."""
         if not (min(map(len, keys)) > 0 and max(map(len, keys)) <= KEY_BYTES_MAX):
+            return None
+        if index.is_at_rest and not self._openings.take():
             return None
         try:
             stored = index.stored_many(keys, bytes_max=bytes_max, transaction=transaction)
@@ -243,6 +246,8 @@ class LocalReads:
         needed = table.needed(partition, keys) if table.fresh[partition] else table.floor[partition]
         if not may_answer(index.applied, needed, replica.failure):
             return None
+        if index.is_at_rest and not self._openings.take():
+            return None
         try:
             found = index.stored_many(keys, bytes_max=AT_ONCE_BYTES_MAX)
         except DuramenError:
@@ -260,8 +265,6 @@ class LocalReads:
             return None
         found: dict[bytes, LiveEntry | None] = {}
         groups = by_partition(table, keys)
-        if _opens_many(table, groups):
-            return None
         for partition, mine in groups.items():
             stored, replica = self.stored(table, partition, mine), table.replicas[partition]
             if stored is None or replica is None:
@@ -273,14 +276,6 @@ class LocalReads:
         """`at_once` for the keys of a round, which are those of one partition; decoded as far as they are looked at."""
         stored, replica = self.stored(table, partition, keys), table.replicas[partition]
         return None if stored is None or replica is None else StoredEntries(keys, stored, replica.index.log_time_ms)
-
-
-def _opens_many(table: ReadableTable, partitions: Collection[Partition]) -> bool:
-    """Would a read of these partitions open more files than a turn of the event loop has time for?"""
-    if len(partitions) <= _OPENED_MAX:
-        return False
-    replicas = map(table.replicas.__getitem__, partitions)
-    return sum(replica is not None and replica.index.is_at_rest for replica in replicas) > _OPENED_MAX
 
 
 def entries_of(

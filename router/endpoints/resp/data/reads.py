@@ -14,11 +14,11 @@ from router.data.freshness import Freshness, ReadDecision, decide, may_answer
 from router.data.requests import ReadPart
 from router.data.seam import DataPlane
 from router.endpoints.resp.data.local_reads import LocalReads, by_partition, entries_of
+from router.endpoints.resp.data.openings import Openings
 from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.wire.error_replies import BAD_KEY
 from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, MGET_BYTES_MAX, REQUEST_TIMEOUT_S
 from serving_tier.fold.entry import LiveEntry
-from serving_tier.index.lmdb.index_file import OPENING_ITEMS
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.replica import Replica
 
@@ -35,10 +35,12 @@ def check_keys(keys: Sequence[bytes]) -> None:
 
 
 class Reads(LocalReads):
-    """The reads of all connections. `clock_ms`: expiries are judged by it and by the log's time."""
+    """The reads of all connections. Belongs to one event loop. `clock_ms`: expiries are judged by it and by the log's
+    time.
+    """
 
     def __init__(self, connection: DataPlane, clock_ms: Callable[[], int]) -> None:
-        super().__init__(clock_ms)
+        super().__init__(clock_ms, Openings(asyncio.get_running_loop().call_soon))
         self._connection = connection
 
     async def entries(
@@ -116,12 +118,12 @@ class Reads(LocalReads):
         """Entries from the replicas that are here and have waited; None if one of them cannot answer.
 
         Each partition's are read in one transaction, so they have one applied offset. A thread reads many, or large
-        ones; other clients are served meanwhile.
+        ones, and opens files; other clients are served meanwhile.
         """
         found: dict[bytes, LiveEntry | None] = {}
         turn = Turn()
         for partition, keys, replica, needed in shares:
-            if turn.is_full(OPENING_ITEMS if replica.index.is_at_rest else len(keys)):
+            if turn.is_full(len(keys)):
                 await turn.end()
             if table.replicas[partition] is not replica:
                 return None  # its successor must show what it has shown: more than `needed`, perhaps
@@ -129,7 +131,7 @@ class Reads(LocalReads):
                 with replica.reading() as index:
                     if not may_answer(index.applied, needed, replica.failure):
                         return None
-                    stored = None if many else _few(index, keys)
+                    stored = None if many or index.is_at_rest else _few(index, keys)
                     if stored is not None:
                         found |= entries_of(keys, stored, index)
                     else:

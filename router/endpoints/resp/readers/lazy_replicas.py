@@ -8,38 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, overload
+from typing import overload
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.table_ref import TableRef
-from router.endpoints.resp.connection.turns import Loop
+from router.endpoints.resp.data.openings import Openings
 from serving_tier.index.lmdb.shared_reader import IndexReader
 
-__all__ = ["OPENED_MAX", "LazyReplicas", "Openings", "SeenReplica"]
-
-OPENED_MAX: Final = 4
-"""Indexes that a reader process opens in one turn of its event loop: up to 1 ms each."""
-
-
-class Openings:
-    """How many indexes may still be opened in this turn, by all connections together. Belongs to one event loop."""
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self._left = OPENED_MAX
-
-    def take(self) -> bool:
-        """May one more be opened? Counts it."""
-        if self._left == OPENED_MAX:
-            self._loop.call_soon(self._refill)
-        elif not self._left:
-            return False
-        self._left -= 1
-        return True
-
-    def _refill(self) -> None:
-        self._left = OPENED_MAX
+__all__ = ["LazyReplicas", "SeenReplica"]
 
 
 class SeenReplica:

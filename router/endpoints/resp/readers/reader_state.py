@@ -11,6 +11,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.data.freshness_page import Tally
 from router.endpoints.resp.data.local_reads import LocalReads
+from router.endpoints.resp.data.openings import Openings
 from router.endpoints.resp.readers.reader_table import ReaderTables
 from router.endpoints.resp.wire.limits import OUTPUT_STALL_S
 
@@ -44,8 +45,9 @@ class ReaderState:
     def __init__(self, task: ReaderTask) -> None:
         self.loop = asyncio.get_running_loop()
         self.upstream_path = task.folder / UPSTREAM_SOCKET
-        self.tables = ReaderTables(task.folder, self.loop)
-        self.reads = LocalReads(self.clock_ms)
+        openings = Openings(self.loop.call_soon)
+        self.tables = ReaderTables(task.folder, openings)
+        self.reads = LocalReads(self.clock_ms, openings)
         self.connections: set[_Closable] = set()
         self.lingering: set[LingeringClose] = set()
         self.closing = False

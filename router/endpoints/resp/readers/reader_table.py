@@ -12,10 +12,10 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.partitioner import slot_of
 from log_tier.model.table_ref import TableRef
 from router.data.freshness import may_answer
-from router.endpoints.resp.connection.turns import Loop
 from router.endpoints.resp.data.freshness_page import FLOORS, GENERATION, PAGE_VERSION, description_of, page_path
+from router.endpoints.resp.data.openings import Openings
 from router.endpoints.resp.data.value_cache import ValueCache
-from router.endpoints.resp.readers.lazy_replicas import LazyReplicas, Openings
+from router.endpoints.resp.readers.lazy_replicas import LazyReplicas
 from router.endpoints.resp.wire.replies import bulk
 from serving_tier.fold.entry import expiry_of, value_of
 
@@ -102,9 +102,9 @@ class ReaderTable:
 class ReaderTables:
     """The tables of a reader process, by the number of their freshness page."""
 
-    def __init__(self, folder: Path, loop: Loop) -> None:
+    def __init__(self, folder: Path, openings: Openings) -> None:
         self._folder = folder
-        self._openings = Openings(loop)
+        self._openings = openings
         self._open: dict[int, ReaderTable] = {}
 
     def at(self, number: int) -> ReaderTable | None:

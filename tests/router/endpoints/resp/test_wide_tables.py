@@ -9,10 +9,13 @@ from typing import Final
 import pytest
 from kit.deadlines import wait_until
 from kit.resp.loop_turns import LoopTurns
+from kit.resp.raw_client import packed
 from kit.resp.server_thread import ServerThread
 
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
+from router.endpoints.resp.data.openings import OPENED_MAX
 from router.endpoints.resp.server.sockets import RespSettings
+from serving_tier.index.lmdb import index_file
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 PARTITIONS: Final = 300
@@ -30,6 +33,23 @@ def test_the_first_command_opens_the_file_of_its_key_alone(tmp_path: Path) -> No
             assert raw.call("MGET", *keys) == [None] * 20
             assert raw.call("MSET", *(word for key in keys for word in (key, key))).text == "OK"
             assert raw.call("MGET", *keys) == [key.encode() for key in keys]
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("kind", ["GET", "MGET", "INCR", "all"])
+def test_a_pipeline_opens_few_files_in_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """One command opened few, and a thousand of them opened all 300 in one turn of the event loop."""
+    server = ServerThread(tmp_path / "rest", RespSettings(port=0, table_partitions=PARTITIONS)).start()
+    try:
+        with server.connect() as raw, LoopTurns(server, monkeypatch, index_file, "open_environment") as counted:
+            keys = [f"key:{number}" for number in range(1000)]
+            commands = [(name, key) for key in keys for name in (("GET", "INCR", "MGET") if kind == "all" else (kind,))]
+            raw.send(b"".join(packed(*command) for command in commands))
+            replies = [raw.reply() for _ in commands]
+        assert replies[0] in ([None], None, 1)
+        assert len(set(map(repr, replies))) <= 4, "equal commands have equal replies"
+        assert counted.most_in_one_turn <= OPENED_MAX
     finally:
         server.close()
 

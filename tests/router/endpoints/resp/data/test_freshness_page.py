@@ -14,7 +14,7 @@ import pytest
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 from router.endpoints.resp.data.freshness_page import FreshnessPage, FreshnessPages
-from router.endpoints.resp.readers.lazy_replicas import OPENED_MAX
+from router.endpoints.resp.data.openings import OPENED_MAX, Openings
 from router.endpoints.resp.readers.reader_table import ReaderTable, ReaderTables
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.shared_reader import IndexReader
@@ -50,7 +50,7 @@ def described(pages: FreshnessPages) -> tuple[FreshnessPage, ReaderTable]:
     page = pages.make(REF)
     assert page is not None
     page.describe([None] * 4)
-    table = ReaderTables(pages.folder, LaterTurns()).at(page.number)
+    table = ReaderTables(pages.folder, Openings(LaterTurns().call_soon)).at(page.number)
     assert table is not None
     return page, table
 
@@ -77,7 +77,7 @@ def test_what_was_acknowledged_is_needed(pages: FreshnessPages) -> None:
 
 def test_another_generation_ends_the_one_before(pages: FreshnessPages, tmp_path: Path) -> None:
     page, table = described(pages)
-    tables = ReaderTables(pages.folder, LaterTurns())
+    tables = ReaderTables(pages.folder, Openings(LaterTurns().call_soon))
     first = tables.at(page.number)
     assert first is tables.at(page.number)
     page.describe([tmp_path / "nowhere", None, None, None])
@@ -115,7 +115,7 @@ def test_a_turn_opens_few_files(pages: FreshnessPages, tmp_path: Path, monkeypat
     assert page is not None
     page.describe(paths)
     turns = LaterTurns()
-    tables = ReaderTables(pages.folder, turns)
+    tables = ReaderTables(pages.folder, Openings(turns.call_soon))
     table = tables.at(page.number)
     assert table is not None
     assert opened == [], "a file is opened when a key of its partition is read"
@@ -135,7 +135,7 @@ def test_a_file_that_is_made_later_is_read_then(pages: FreshnessPages, tmp_path:
     assert page is not None
     page.describe([tmp_path / "new", None, None, None])
     turns = LaterTurns()
-    tables = ReaderTables(pages.folder, turns)
+    tables = ReaderTables(pages.folder, Openings(turns.call_soon))
     table = tables.at(page.number)
     assert table is not None
     assert table.replicas[0] is None
@@ -151,7 +151,7 @@ def test_a_description_of_another_generation_is_not_believed(pages: FreshnessPag
     """The server has raised the generation, and its new description is not there yet."""
     page, _ = described(pages)
     page._cells[1] += 1
-    assert ReaderTables(pages.folder, LaterTurns()).at(page.number) is None
+    assert ReaderTables(pages.folder, Openings(LaterTurns().call_soon)).at(page.number) is None
 
 
 def test_tables_whose_partitions_follow_from_something_else(pages: FreshnessPages) -> None:
