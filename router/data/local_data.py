@@ -110,12 +110,10 @@ class LocalData:
         for place, part in enumerate(parts):
             try:
                 replica = self.node.replica(part.partition)
-                if turn is not None and replica.index.is_at_rest and turn.is_full(OPENING_ITEMS):
-                    await turn.end()
                 if not answers_now(replica, part):
                     waiting.append((place, part))
                     results.append(_UNANSWERED)
-                elif len(part.keys) <= AT_ONCE_ITEMS_MAX:
+                elif len(part.keys) <= AT_ONCE_ITEMS_MAX and not replica.index.is_at_rest:
                     results.append(read_keys(replica, part.keys, budget))
                 else:
                     results.append(await read_many_keys(replica, part.keys, budget))

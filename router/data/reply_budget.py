@@ -47,8 +47,10 @@ def read_keys(replica: Replica, keys: Sequence[bytes], budget: ReplyBudget) -> R
 
 
 async def read_many_keys(replica: Replica, keys: Sequence[bytes], budget: ReplyBudget) -> ReadResult:
-    """The same; a thread reads more than `AT_ONCE_ITEMS_MAX` keys, and other callers are served meanwhile."""
-    if len(keys) <= AT_ONCE_ITEMS_MAX:
+    """The same; a thread reads more than `AT_ONCE_ITEMS_MAX` keys, and opens an index that is at rest. Other callers
+    are served meanwhile.
+    """
+    if len(keys) <= AT_ONCE_ITEMS_MAX and not replica.index.is_at_rest:
         return read_keys(replica, keys, budget)
     try:
         with replica.reading() as index:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from typing import Any
 
 import pytest
 from kit.cluster.one_machine import (
@@ -29,6 +31,8 @@ from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import OutcomesPart, ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
+from serving_tier.index.lmdb import index_file
+from serving_tier.index.lmdb.environment import open_environment
 
 ADD = operations((Operation.ADD, b"n", b"1"))
 
@@ -105,6 +109,32 @@ async def test_a_producer_s_places_in_partitions_at_rest_take_many_turns(data_pl
     await end_tasks(counting)
     assert places == {Partition(number): number for number in range(partitions)}
     assert turns >= partitions // 4, "an index that is at rest is opened on the loop, in some 1 ms"
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["one request", "many requests"])
+async def test_reads_of_partitions_at_rest_open_no_file_on_the_loop(
+    data_plane: LocalData, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    """A hundred calls that came together opened a hundred files in one turn, 1 ms each."""
+    partitions = 12
+    table = await data_plane.create_table(TableSpec("resting", partitions), timeout=DEADLINE_S)
+    for partition in range(partitions):
+        await write(data_plane, table, partition, puts((b"k", b"v")), outcomes=True)
+        assert data_plane.node.replica(PartitionId(table.id, Partition(partition))).index.rest()
+    opened: list[int] = []
+
+    def noted(*args: Any, **named: Any) -> Any:
+        opened.append(threading.get_ident())
+        return open_environment(*args, **named)
+
+    monkeypatch.setattr(index_file, "open_environment", noted)
+    parts = [ReadPart(PartitionId(table.id, Partition(partition)), [b"k"]) for partition in range(partitions)]
+    requests = [parts] if together else [[part] for part in parts]
+    answers = await asyncio.gather(*(data_plane.read(some, timeout=DEADLINE_S) for some in requests))
+    found = [result for answer in answers for result in answer]
+    assert [result.values for result in found if isinstance(result, ReadResult)] == [[b"v"]] * partitions
+    assert len(opened) == partitions
+    assert threading.get_ident() not in opened
 
 
 async def test_some_partitions_of_a_producer(data_plane: LocalData, table: TableRef) -> None:
