@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from copy import copy
@@ -20,17 +19,18 @@ from typing import Final, TypeVar
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicDescription
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
 from log_tier.kafka.cluster.cluster_client import ANSWER_S, ClusterClient
 from log_tier.kafka.cluster.durability import weaknesses
 from log_tier.kafka.cluster.failures import is_missing_topic
 from log_tier.kafka.cluster.kafka_address import KafkaAddress, check_kafka_name
 from log_tier.kafka.cluster.known_topic import MISSED_TIMES, KnownTopic, Looks, Sight
+from log_tier.kafka.cluster.topic_watcher import TopicWatcher
 from log_tier.model.errors import (
     DuramenError,
     InvalidRequest,
     LimitExceeded,
-    ShuttingDown,
     TableExists,
     TableNotFound,
     Unavailable,
@@ -47,10 +47,8 @@ _T = TypeVar("_T")
 
 # A topic that was made is usable when every partition has a leader: some 100 ms, some seconds on a busy cluster.
 _SETTLE_S: Final = 30.0
-_PAUSE_S: Final = 0.02
-
-# How often the topics in use are looked at.
-_LOOK_EVERY_S: Final = 1.0
+_PAUSE_FIRST_S: Final = 0.02
+_PAUSE_MAX_S: Final = 0.5
 
 # Pauses between looks for a topic that brokers may not know yet: they learn of it in 50 ms, some in a second.
 _HEARD_PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -78,20 +76,21 @@ _BROKERS_WANTED: Final = 3
 class Topics:
     """A cluster's topics. `open` makes one, `close` ends its thread. Callable from any event loop."""
 
-    def __init__(self, address: KafkaAddress, on_gone: Callable[[KnownTopic, DuramenError], None]) -> None:
+    def __init__(
+        self, address: KafkaAddress, on_gone: Callable[[KnownTopic, DuramenError], None], cluster: ClusterClient
+    ) -> None:
         self._address = address
         self._on_gone = on_gone
-        self._cluster = ClusterClient(address)
+        self._cluster = cluster
         self._known: dict[TableId, KnownTopic] = {}
         self._gone: dict[TableId, DuramenError] = {}
         self._looks = Looks()
-        self._closing = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="duramen-kafka-topics", daemon=True)
+        self._watcher = TopicWatcher(self.look)
 
     @classmethod
     async def open(cls, address: KafkaAddress, on_gone: Callable[[KnownTopic, DuramenError], None]) -> Topics:
         """Reach the cluster. Raises `Disconnected`, `AccessDenied`, or `InvalidRequest` for a property that is none."""
-        topics = cls(address, on_gone)
+        topics = cls(address, on_gone, ClusterClient(address))
         try:
             await asyncio.to_thread(topics._cluster.metadata)
         except BaseException:
@@ -102,9 +101,7 @@ class Topics:
 
     async def close(self) -> None:
         """Stop looking. Idempotent."""
-        self._closing.set()
-        if self._watcher.is_alive():
-            await asyncio.to_thread(self._watcher.join)
+        await asyncio.to_thread(self._watcher.close)
         self._cluster.close()
 
     # --- topics
@@ -155,11 +152,13 @@ class Topics:
             f"deleting the topic {known.kafka_name}",
         )
         self._lose(known, TableNotFound(f"the topic {known.topic.name} ({topic}) was deleted"), level=logging.INFO)
-        for _ in range(int(_SETTLE_S / _PAUSE_S)):
+        backoff = _settling()
+        while True:
             (found,) = await self._cluster.describe([known.kafka_name])
             if found is None or _id_of(found) != topic:
                 return
-            await asyncio.sleep(_PAUSE_S)
+            if not await backoff.pause():
+                break
         raise Unavailable(f"the topic {known.kafka_name} is marked for deletion, and {_SETTLE_S:g} s later still there")
 
     async def all(self) -> list[Topic]:
@@ -260,7 +259,8 @@ class Topics:
         return (await self._cluster.describe([name]))[0]
 
     async def _settled(self, name: str, partitions: int) -> TopicDescription:
-        for _ in range(int(_SETTLE_S / _PAUSE_S)):
+        backoff = _settling()
+        while True:
             (found,) = await self._cluster.describe([name])
             if (
                 found is not None
@@ -269,7 +269,8 @@ class Topics:
                 and _id_of(found) not in self._gone
             ):
                 return found
-            await asyncio.sleep(_PAUSE_S)
+            if not await backoff.pause():
+                break
         raise Unavailable(f"the topic {name} was made, and {_SETTLE_S:g} s later not every partition has a leader")
 
     async def _know(self, name: str, description: TopicDescription) -> KnownTopic:
@@ -301,22 +302,26 @@ class Topics:
 
     # --- noticing
 
-    def _watch(self) -> None:
-        while not self._closing.wait(_LOOK_EVERY_S):
-            known = list(self._known.values())
-            if not known:
-                continue
+    def look(self) -> None:
+        """Look once at each topic in use. Blocks for an answer. Raises `KafkaException` where one topic could not be
+        looked at, after it has looked at the others; `ShuttingDown`.
+        """
+        known = list(self._known.values())
+        if not known:
+            return
+        answers = self._cluster.admin.describe_topics(
+            TopicCollection([each.kafka_name for each in known]), request_timeout=ANSWER_S
+        )
+        trouble: KafkaException | None = None
+        for each in known:
             try:
-                answers = self._cluster.admin.describe_topics(
-                    TopicCollection([each.kafka_name for each in known]), request_timeout=ANSWER_S
-                )
-                for each in known:
-                    self._judge(each, _described(answers[each.kafka_name]), missed_times=MISSED_TIMES)
-            except ShuttingDown:
-                return
+                found = _described(answers[each.kafka_name])
             except KafkaException as error:
-                # The cluster does not answer; readers and writers find that out by themselves.
-                _logger.info("the topics could not be looked at: %s", error)
+                trouble = error
+            else:
+                self._judge(each, found, missed_times=MISSED_TIMES)
+        if trouble is not None:
+            raise trouble
 
     def _judge(self, known: KnownTopic, found: TopicDescription | None, *, missed_times: int) -> None:
         sight = None if found is None else Sight(_id_of(found), len(found.partitions))
@@ -332,6 +337,10 @@ class Topics:
         self._looks.forget(known.topic.id)
         _logger.log(level, "%s", error)
         self._on_gone(known, error)
+
+
+def _settling() -> Backoff:
+    return Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=asyncio.get_running_loop().time() + _SETTLE_S)
 
 
 def _described(answer: Future[TopicDescription]) -> TopicDescription | None:
