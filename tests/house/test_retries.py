@@ -16,7 +16,6 @@ PACKAGES = ("duramen", "log_tier", "router", "serving_tier", "spark_bulk")
 OTHERS: dict[str, str] = {
     "serving_tier/jobs/snapshotting.py": "ticks of a schedule; a snapshot that fails is taken at another tick",
     "log_tier/embedded/segments/reader.py": "a poll: a follower waits until the process has a descriptor again",
-    "router/endpoints/resp/readers/proxy.py": "a poll: the socket of the server that began this process appears soon",
 }
 
 

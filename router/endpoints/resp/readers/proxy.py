@@ -24,11 +24,12 @@ from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.connection.fast_path import TURN
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.runs import GetRuns
+from router.endpoints.resp.connection.turns import TURN_S
 from router.endpoints.resp.data.key_views import ReadOnlyView
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.readers.reader_state import ReaderState
 from router.endpoints.resp.readers.reader_table import ReaderTable
-from router.endpoints.resp.readers.upstream import UpstreamConnection, has_one_line, packed
+from router.endpoints.resp.readers.upstream import UpstreamConnection, connect_upstream, has_one_line, packed
 from router.endpoints.resp.wire.error_replies import problem_of
 from router.endpoints.resp.wire.fallback_parser import ProtocolError, RespCommand
 from router.endpoints.resp.wire.fence import ConnectionState, Fences, first_question, new_secret, next_question
@@ -43,10 +44,6 @@ logger = logging.getLogger(__name__)
 
 _SUBSCRIBING: Final = frozenset({"subscribe", "psubscribe"})
 
-# The server may be busy accepting many at once.
-_CONNECT_TIMEOUT_S: Final = 10.0
-_CONNECT_PAUSE_S: Final = 0.02
-
 # A MiB of replies costs as much of a turn as half of its commands: some 1 ms.
 _TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
 
@@ -59,6 +56,7 @@ class ProxyConnection(asyncio.Protocol):
         self._loop = process.loop
         self._reads = process.reads
         self._runs = GetRuns(process.reads)
+        self._now_s, self._turns = process.now_s, process.turns
         self._intake = RequestStream()
         self._turn_scheduled = False
         self._reads_on = True
@@ -107,20 +105,11 @@ class ProxyConnection(asyncio.Protocol):
         self._connecting = self._loop.create_task(self._connect_upstream())
 
     async def _connect_upstream(self) -> None:
-        deadline = self._loop.time() + _CONNECT_TIMEOUT_S
-        path = str(self._process.upstream_path)
-        while True:
-            try:
-                await self._loop.create_unix_connection(lambda: UpstreamConnection(self), path)
-            except OSError as error:
-                if self._loop.time() > deadline:
-                    logger.warning("the server cannot be reached: %s", error)
-                    self._replies.push(b"-TRYAGAIN the server does not answer this reader process\r\n")
-                    self.close()
-                    return
-                await asyncio.sleep(_CONNECT_PAUSE_S)
-            else:
-                return
+        error = await connect_upstream(self, self._process.upstream_path)
+        if error is not None:
+            logger.warning("the server cannot be reached: %s", error)
+            self._replies.push(b"-TRYAGAIN the server does not answer this reader process\r\n")
+            self.close()
 
     def _address(self) -> str:
         peer = self._transport.get_extra_info("peername")
@@ -137,6 +126,8 @@ class ProxyConnection(asyncio.Protocol):
                     return
         if self._error is not None:
             return
+        if self._turns.is_over(len(data)):
+            self._take_turns()
         if self._replies.stalled or self._turn_scheduled or self._intake.waiting_bytes or self._queue:
             self._intake.put(data)
             self._replies.heard()
@@ -159,7 +150,7 @@ class ProxyConnection(asyncio.Protocol):
     def _take_turns(self) -> None:
         if not self._turn_scheduled:
             self._turn_scheduled = True
-            self._loop.call_soon(self._turn)
+            self._turns.wait(self._turn)
 
     def _turn(self) -> None:
         self._turn_scheduled = False
@@ -256,7 +247,7 @@ class ProxyConnection(asyncio.Protocol):
         sent: list[RespCommand] = []
         lines = True
         here = self._settled and not self._raw
-        left = TURN
+        left, ends_s = TURN, self._now_s() + TURN_S
         while queue and not reply_queue.stalled:
             if left <= 0:
                 self._take_turns()
@@ -270,6 +261,7 @@ class ProxyConnection(asyncio.Protocol):
                     if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
                         left -= reply_queue.gathered_bytes // _TURN_SHARE_OF_BYTES
                         reply_queue.flush()
+                    left = left if self._now_s() < ends_s else 0
                     continue
                 if spec.name in _SUBSCRIBING:
                     if sent or not here:

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from router.endpoints.resp.connection.lingering_close import LingeringClose
+from router.endpoints.resp.connection.turns import SharedTurns
 from router.endpoints.resp.data.freshness_page import Tally
 from router.endpoints.resp.data.local_reads import LocalReads
 from router.endpoints.resp.data.openings import Openings
@@ -45,6 +46,9 @@ class ReaderState:
     def __init__(self, task: ReaderTask) -> None:
         self.loop = asyncio.get_running_loop()
         self.upstream_path = task.folder / UPSTREAM_SOCKET
+        self.now_s = SYSTEM_CLOCK.monotonic_s
+        self.turns = SharedTurns(self.loop, self.now_s)
+        """Of all connections: see there."""
         openings = Openings(self.loop.call_soon)
         self.tables = ReaderTables(task.folder, openings)
         self.reads = LocalReads(self.clock_ms, openings)

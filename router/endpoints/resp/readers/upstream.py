@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Final, Protocol, cast
 
+from log_tier.concurrency.backoff import Backoff
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
 
-__all__ = ["UpstreamConnection", "UpstreamOwner", "has_one_line", "packed"]
+__all__ = ["UpstreamConnection", "UpstreamOwner", "connect_upstream", "has_one_line", "packed"]
+
+# The server may be busy accepting many at once.
+_CONNECT_TIMEOUT_S: Final = 10.0
+_PAUSE_FIRST_S: Final = 0.02
+_PAUSE_MAX_S: Final = 0.5
 
 # Their replies have one line, whatever becomes of them.
 _LINES: Final = frozenset(
@@ -69,6 +76,20 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._owner.close()
+
+
+async def connect_upstream(owner: UpstreamOwner, path: Path) -> OSError | None:
+    """Connect to the server, which calls `owner.upstream_connected`; the last error, if it does not within 10 s."""
+    loop = asyncio.get_running_loop()
+    backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=loop.time() + _CONNECT_TIMEOUT_S)
+    while True:
+        try:
+            await loop.create_unix_connection(lambda: UpstreamConnection(owner), str(path))
+        except OSError as error:
+            if not await backoff.pause():
+                return error
+        else:
+            return None
 
 
 def has_one_line(spec: CommandSpec, command: RespCommand) -> bool:
