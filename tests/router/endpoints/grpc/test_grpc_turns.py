@@ -15,7 +15,7 @@ from kit.resp.loop_turns import LoopTurns
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX
-from log_tier.embedded import engine
+from log_tier.embedded.commit import batch_checks
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.record import Condition, Operation, attribute_of
 from log_tier.rpc import checked
@@ -130,7 +130,7 @@ IN_THREADS: Final[dict[str, tuple[Callable[[Stubs], None], ModuleType, str]]] = 
     "a read of many keys": (Stubs.read, reply_budget, "_read"),
     "a page of a scan": (Stubs.scan_page, merge, "merge_pages"),
     "a watch with a backlog": (Stubs.watch, watches, "decode_batch"),
-    "the checks of many parts": (Stubs.write_parts, engine, "checked_span"),
+    "the checks of many parts": (Stubs.write_parts, batch_checks, "checked_span"),
     "many questions about outcomes": (Stubs.ask_outcomes, messages, "outcomes_parts_from"),
     "the outcomes of many records": (Stubs.rejected, local_data, "_judged_in"),
     "what became of many records": (Stubs.rejected, outcomes, "_write_outcome"),
