@@ -14,6 +14,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.kafka.cluster.failures import failure, is_damage
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.cluster.known_topic import KnownTopic
+from log_tier.kafka.cluster.topic_watcher import LOOK_EVERY_S
 from log_tier.kafka.cluster.topics import Topics
 from log_tier.kafka.reading.fetcher import Fetcher
 from log_tier.kafka.reading.partition_reader import ReadTrouble
@@ -57,8 +58,11 @@ class KafkaLog:
         self._topics, self._sender, self._fetcher = topics, sender, fetcher
 
     @classmethod
-    async def open(cls, address: KafkaAddress | str) -> KafkaLog:
-        """Reach the cluster. Raises `Disconnected`, `AccessDenied`, `InvalidRequest`."""
+    async def open(cls, address: KafkaAddress | str, *, look_every_s: float = LOOK_EVERY_S) -> KafkaLog:
+        """Reach the cluster. `look_every_s`: how often the topics in use are looked at.
+
+        Raises `Disconnected`, `AccessDenied`, `InvalidRequest`.
+        """
         if isinstance(address, str):
             address = KafkaAddress.parse(address)
         fetcher = Fetcher(address)
@@ -69,7 +73,7 @@ class KafkaLog:
             for sender in senders:
                 sender.refuse(known.kafka_name, error)
 
-        topics = await Topics.open(address, on_gone)
+        topics = await Topics.open(address, on_gone, look_every_s)
         try:
             senders.append(Sender.open(address))
         except BaseException:

@@ -18,7 +18,7 @@ REMAINING: dict[str, int] = {
     "duramen/client/test_interrupts.py": 2,
     "duramen/client/test_pending_outcomes.py": 1,
     "duramen/client/test_resp_fast_path.py": 1,
-    "log_tier/kafka/test_kafka_engine.py": 2,
+    "log_tier/kafka/test_kafka_engine.py": 1,
     "log_tier/kafka/test_unknowing_brokers.py": 1,
     "log_tier/remote/test_remote_log.py": 1,
     "router/admin/test_clearing.py": 1,

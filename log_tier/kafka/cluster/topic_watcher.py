@@ -12,22 +12,22 @@ from confluent_kafka import KafkaException
 from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
 from log_tier.model.errors import ShuttingDown
 
-__all__ = ["TopicWatcher"]
+__all__ = ["LOOK_EVERY_S", "TopicWatcher"]
 
 _logger = logging.getLogger(__name__)
 _logger.addFilter(CLIENT_LOG_FILTER)
 
-# How often the topics in use are looked at.
-_LOOK_EVERY_S: Final = 1.0
+LOOK_EVERY_S: Final = 1.0
+"""How often the topics in use are looked at."""
 
 # And at most, after looks that ended by a bug: each of them is logged with its traceback.
 _LOOK_EVERY_MAX_S: Final = 60.0
 
 
 class TopicWatcher:
-    """Calls `look` once a second. A look that fails does not end the watch: topics that go away must be noticed."""
+    """Calls `look` again and again. A look that fails does not end the watch: topics that go away must be noticed."""
 
-    def __init__(self, look: Callable[[], None], *, every_s: float = _LOOK_EVERY_S) -> None:
+    def __init__(self, look: Callable[[], None], *, every_s: float = LOOK_EVERY_S) -> None:
         """`look` raises `KafkaException` where the cluster does not answer, and `ShuttingDown` to end the thread."""
         self._look = look
         self._every_s = every_s

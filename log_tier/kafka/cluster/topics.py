@@ -26,7 +26,7 @@ from log_tier.kafka.cluster.durability import weaknesses
 from log_tier.kafka.cluster.failures import is_missing_topic
 from log_tier.kafka.cluster.kafka_address import KafkaAddress, check_kafka_name
 from log_tier.kafka.cluster.known_topic import MISSED_TIMES, KnownTopic, Looks, Sight
-from log_tier.kafka.cluster.topic_watcher import TopicWatcher
+from log_tier.kafka.cluster.topic_watcher import LOOK_EVERY_S, TopicWatcher
 from log_tier.model.errors import (
     DuramenError,
     InvalidRequest,
@@ -77,7 +77,11 @@ class Topics:
     """A cluster's topics. `open` makes one, `close` ends its thread. Callable from any event loop."""
 
     def __init__(
-        self, address: KafkaAddress, on_gone: Callable[[KnownTopic, DuramenError], None], cluster: ClusterClient
+        self,
+        address: KafkaAddress,
+        on_gone: Callable[[KnownTopic, DuramenError], None],
+        cluster: ClusterClient,
+        look_every_s: float = LOOK_EVERY_S,
     ) -> None:
         self._address = address
         self._on_gone = on_gone
@@ -85,12 +89,17 @@ class Topics:
         self._known: dict[TableId, KnownTopic] = {}
         self._gone: dict[TableId, DuramenError] = {}
         self._looks = Looks()
-        self._watcher = TopicWatcher(self.look)
+        self._watcher = TopicWatcher(self.look, every_s=look_every_s)
 
     @classmethod
-    async def open(cls, address: KafkaAddress, on_gone: Callable[[KnownTopic, DuramenError], None]) -> Topics:
+    async def open(
+        cls,
+        address: KafkaAddress,
+        on_gone: Callable[[KnownTopic, DuramenError], None],
+        look_every_s: float = LOOK_EVERY_S,
+    ) -> Topics:
         """Reach the cluster. Raises `Disconnected`, `AccessDenied`, or `InvalidRequest` for a property that is none."""
-        topics = cls(address, on_gone, ClusterClient(address))
+        topics = cls(address, on_gone, ClusterClient(address), look_every_s)
         try:
             await asyncio.to_thread(topics._cluster.metadata)
         except BaseException:

@@ -14,7 +14,7 @@ from kit.deadlines import patience_s, within
 from kit.kafka.kafka_brokers import StartBrokers
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
-from log_tier.kafka.cluster import cluster_client, topics
+from log_tier.kafka.cluster import cluster_client
 from log_tier.kafka.engine import KafkaLog
 from log_tier.kafka.reading import partition_reader
 from log_tier.model.batch import Columns, encode_batch
@@ -95,12 +95,9 @@ async def _drain(chunks: AsyncIterator[object]) -> None:
         pass
 
 
-async def test_a_write_to_the_topic_made_again_is_noticed_by_its_offset(
-    log: KafkaLog, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_write_to_the_topic_made_again_is_noticed_by_its_offset(log: KafkaLog, admin: AdminClient) -> None:
     """Before anybody has looked: the first offset of the new topic lies below what was acknowledged."""
-    monkeypatch.setattr(topics, "_LOOK_EVERY_S", 1000.0)
-    async with await KafkaLog.open(log.address) as slow:
+    async with await KafkaLog.open(log.address, look_every_s=1000.0) as slow:
         topic = await slow.create_topic("flights", partitions=1)
         name = log.address.topic_name("flights")
         await slow.append(topic.partition(ZERO), plain_batch("a", "b", "c"))
