@@ -177,10 +177,11 @@ async def _awaited(work: Awaitable[None]) -> None:
 
 async def _until(seconds: float, stop: asyncio.Event, tasks: Sequence[asyncio.Task[None]]) -> None:
     """Let it run; a task that fails ends the check with its reason."""
-    done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+    await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
     stop.set()
-    for task in done:
-        task.result()
+    for task in tasks:
+        if task.done():
+            task.result()
 
 
 async def _mark_the_end(database: Database, table: Table, ref: TableRef, recorder: Recorder) -> Token:

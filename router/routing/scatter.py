@@ -221,8 +221,8 @@ class _Run:
         """Go on until every part was answered or has failed; return those that failed."""
         try:
             while self._tasks:
-                ended, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in ended:
+                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in [each for each in self._tasks if each.done()]:  # in the order in which they were asked
                     member = self._tasks.pop(task)
                     if member is None:
                         self.place(task.result())

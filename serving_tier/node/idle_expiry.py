@@ -58,7 +58,8 @@ class IdleExpiry:
         self._rank = rank
         self._clock_ms = clock_ms
         self._watched: dict[Replica, _Watch] = {}
-        self._touched: set[_Watch] = set()
+        self._touched: dict[_Watch, None] = {}
+        """In the order in which they were touched, and so they are looked at."""
         self._due_ms: dict[_Watch, int] = {}
         """The first expiry of each watched replica that has one, as it was when it was last looked at."""
         self._pauses: dict[_Watch, tuple[float, float]] = {}
@@ -76,14 +77,14 @@ class IdleExpiry:
     def watch(self, replica: Replica) -> None:
         """Look after a replica from the next tick on."""
         watch = self._watched[replica] = _Watch(replica, self._touched)
-        self._touched.add(watch)
+        self._touched[watch] = None
         replica.observers.append(watch)
 
     def forget(self, replica: Replica) -> None:
         """Look after a replica no longer. O(its observers)."""
         watch = self._watched.pop(replica)
         replica.observers.remove(watch)
-        self._touched.discard(watch)
+        self._touched.pop(watch, None)
         self._due_ms.pop(watch, None)
         self._pauses.pop(watch, None)
 
@@ -117,7 +118,7 @@ class IdleExpiry:
         except DuramenError as error:
             logger.warning("%s: when its keys expire cannot be read: %s", watch.replica.name, error)
             return  # it stays touched
-        self._touched.discard(watch)
+        self._touched.pop(watch, None)
         if due_ms is None:
             self._due_ms.pop(watch, None)
         else:
@@ -138,13 +139,13 @@ class IdleExpiry:
 class _Watch:
     """Observes one replica: notes that its next expiry may be another one now."""
 
-    def __init__(self, replica: Replica, touched: set[_Watch]) -> None:
+    def __init__(self, replica: Replica, touched: dict[_Watch, None]) -> None:
         self.replica = replica
         self.name = replica.id
         self._touched = touched
 
     def replica_applied(self, index: LmdbIndex, batches: Sequence[Batch]) -> None:
-        self._touched.add(self)
+        self._touched[self] = None
 
     def replica_left(self) -> None:
-        self._touched.add(self)
+        self._touched[self] = None

@@ -31,10 +31,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--bug", help="with --seed: plant this bug")
     parser.add_argument("--planted", action="store_true", help="after how many seeds each planted bug is found")
     parser.add_argument("--world", choices=WORLDS, default="log", help="what runs; the log alone if not given")
+    parser.add_argument("--digests", action="store_true", help="with --seeds: say of each run what it came to")
     asked = parser.parse_args(arguments)
     world: WorldName = asked.world
     if asked.planted:
         return _find_planted(asked.seeds, world)
+    if asked.digests:
+        for outcome in run_seeds(range(asked.first, asked.first + asked.seeds), asked.jobs, world):
+            print(outcome.seed, outcome.digest, outcome.broken, flush=True)
+        return 0
     if asked.seed is None:
         return _run_many(range(asked.first, asked.first + asked.seeds), asked.jobs, world)
     if asked.bug is not None:

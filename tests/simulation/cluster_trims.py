@@ -16,6 +16,10 @@ from simulation.cluster_world import NODES, ClusterWorld
 __all__ = ["change_logs", "lose_indexes", "secure_rollbacks"]
 
 _VERBS: Final = ("snapshots", "snapshots", "trim", "trim", "retention")
+_LOSS_CHANCE: Final = 0.4
+"""After a trim was begun, so often every index is lost a little later: later snapshots hide what it took too much."""
+_LOSS_AFTER_S: Final = 1.0
+"""At most."""
 
 
 async def change_logs(world: ClusterWorld, stop: asyncio.Event) -> None:
@@ -36,6 +40,15 @@ async def change_logs(world: ClusterWorld, stop: asyncio.Event) -> None:
         else:
             begun = begin(target, TakeSnapshots(table.name) if verb == "snapshots" else Trim(table.name))
         await take_turn(world, "operator of logs", verb, target, begun)
+        if verb == "trim" and chance.random() < _LOSS_CHANCE:
+            await asyncio.sleep(chance.random() * _LOSS_AFTER_S)
+            if _is_covered(world):
+                lose_indexes(world)
+
+
+def _is_covered(world: ClusterWorld) -> bool:
+    cluster, table = newest_map(world), checked_table(world)
+    return table is not None and all(cluster.covering(place) is not None for place in table.partition_ids())
 
 
 async def _retain(target: str, table: str, ms: int, size: int) -> str:
@@ -51,7 +64,7 @@ async def secure_rollbacks(world: ClusterWorld) -> None:
     cluster, table = newest_map(world), checked_table(world)
     if table is None or not any(job.kind == JobKind.ROLLBACK for job in cluster.jobs.values()):
         return
-    if any(cluster.covering(place) is None for place in table.partition_ids()):
+    if not _is_covered(world):
         target = f"{NODES[0]}:7070"
         begun = begin(target, TakeSnapshots(table.name))
         await take_turn(world, "operator of logs", "snapshots of a rollback", target, begun)

@@ -16,8 +16,9 @@ from simulation.cluster_jobs import checked_table, failed_version_job, newest_ma
 from simulation.cluster_trims import lose_indexes
 from simulation.cluster_turns import ASK_S, begin, take_turn
 from simulation.cluster_world import NODES, ClusterWorld
+from simulation.plan import Plan
 
-__all__ = ["change_versions"]
+__all__ = ["change_versions", "has_versions"]
 
 _BUILDS_CHANCE: Final = 0.3
 _REHEARSAL_CHANCE: Final = 0.6
@@ -30,12 +31,21 @@ _WORKS_WITH_TRIMS: Final = 0.7
 """In runs whose log gets shorter there is more that versions can lose, and snapshots to build some of."""
 
 
+def has_versions(plan: Plan) -> bool:
+    """Whether the versions of the table change in a plan's run."""
+    return _chance(plan).random() <= (_WORKS_CHANCE if plan.trims is None else _WORKS_WITH_TRIMS)
+
+
+def _chance(plan: Plan) -> random.Random:
+    return random.Random(f"versions {plan.seed}")
+
+
 async def change_versions(world: ClusterWorld, stop: asyncio.Event) -> None:
     """Stage, swap, roll back, discard and clear until `stop` is set, in some of the runs."""
-    chance = random.Random(f"versions {world.plan.seed}")
-    builds = None if world.plan.trims is None else Builds(world)
-    if chance.random() > (_WORKS_CHANCE if builds is None else _WORKS_WITH_TRIMS):
+    if not has_versions(world.plan):
         return
+    chance = _chance(world.plan)
+    builds = None if world.plan.trims is None else Builds(world)
     pause_s = chance.choice((0.1, 0.5, 1.0))
     clears = chance.choice((0.2, 0.8))
     if builds is not None and chance.random() < _REHEARSAL_CHANCE:

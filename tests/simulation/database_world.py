@@ -47,7 +47,7 @@ class DatabaseWorld:
         self._traffic, self._endpoints_wanted = traffic, endpoints
         self.endpoints: list[RespServer] = []
         """Of the life that goes on."""
-        self.wires: set[SimulatedWire] = set()
+        self.wires: dict[SimulatedWire, None] = {}
         """Connections to it."""
         self._machine = SimulatedMachine(plan, loop, "database", self.stop)
         self.story, self.disk = self._machine.story, self._machine.disk

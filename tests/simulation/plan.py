@@ -166,6 +166,11 @@ class Plan:
     copied_s: float | None = None
     """Of a cluster: when a copy of the log is made that is put back later, with everything stopped; None: never."""
 
+    @property
+    def is_uneven(self) -> bool:
+        """Whether, from the start, the node that has everything answers late, and the others have not all."""
+        return any(each.kind == "slow" and each.at_s == 0 for each in self.incidents)
+
 
 def plan_of(seed: int) -> Plan:
     """The plan of a seed. Which kinds of calls and faults there are is drawn first: some runs have few kinds."""

@@ -22,7 +22,7 @@ def _empty_from_the_first_record() -> Patches:
 
 def _empty_from_too_late() -> Patches:
     inner = empty.empty_offsets
-    return [(empty, "empty_offsets", lambda url, partitions: [Offset(each + 2) for each in inner(url, partitions)])]
+    return [(empty, "empty_offsets", lambda url, partitions: [Offset(each + 1) for each in inner(url, partitions)])]
 
 
 def _standby_judges_by_itself() -> Patches:

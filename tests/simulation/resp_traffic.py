@@ -79,7 +79,7 @@ async def _connected(world: DatabaseWorld, chance: random.Random) -> WireClient:
         await world.up.wait()
         if world.endpoints:
             client = WireClient.connect(world.loop, chance, Client(chance.choice(world.endpoints)))
-            world.wires.add(client.wire)
+            world.wires[client.wire] = None
             return client
         await asyncio.sleep(0.01)
 

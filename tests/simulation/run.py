@@ -37,6 +37,7 @@ class Outcome:
     virtual_s: float = 0.0
     processor_s: float = 0.0
     digest: str = ""
+    """Equal for equal runs: of the story, and of the loop on which it was played."""
     met: Counter[str] = field(default_factory=Counter)
     lines: list[str] = field(default_factory=list)
 
@@ -63,7 +64,7 @@ def run_plan(plan: Plan, world: WorldName = "log") -> Outcome:
             outcome.broken, outcome.words = "ends", str(error)
         except Exception as error:  # noqa: BLE001 - whatever ends a run is what the run has found
             outcome.broken, outcome.words = "typed", f"the run ended with {error!r}"
-        outcome.virtual_s, outcome.digest = loop.time(), running.story.digest()
+        outcome.virtual_s, outcome.digest = loop.time(), f"{running.story.digest()}-{loop.digest()}"
         outcome.met, outcome.lines = running.story.met, running.story.lines
         del running
         gc.collect()

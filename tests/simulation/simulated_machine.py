@@ -42,6 +42,7 @@ class SimulatedMachine:
         memory = Path("/dev/shm")
         self.folder = Path(tempfile.mkdtemp(prefix="duramen-simulation-", dir=memory if memory.is_dir() else None))
         """For LMDB and snapshots, which are real."""
+        self.story.folder = str(self.folder)
         self._settings = EngineSettings(
             segment_bytes=max(4096, plan.segment_bytes) if plan.trims is None else 1024,
             index_every_bytes=300,

@@ -15,11 +15,15 @@ class RunStory:
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self.lines: list[str] = []
+        self.folder = ""
+        """A path with a random name, of which no line speaks; empty: none."""
         self.met: Counter[str] = Counter()
         """Which faults met which steps of the disk, and which answers came."""
 
     def tell(self, who: str, what: str) -> None:
         """One event."""
+        if self.folder:
+            what = what.replace(self.folder, "FOLDER")
         self.lines.append(f"{self._now_s():12.6f} {who:<10} {what}")
 
     def digest(self) -> str:

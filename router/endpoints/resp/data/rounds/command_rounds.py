@@ -50,8 +50,8 @@ class CommandRounds:
         """By table and partition; each is made when it is needed first, and kept as long as its table is there."""
         self._ready: deque[PartitionExecutor] = deque()
         """Those whose next round may begin."""
-        self._held: set[PartitionExecutor] = set()
-        """Those whose commands wait for owners that do not read their replies."""
+        self._held: dict[PartitionExecutor, None] = {}
+        """Those whose commands wait for owners that do not read their replies, the longest first."""
         self._turn_scheduled = False
         self._closed = False
 
@@ -101,7 +101,7 @@ class CommandRounds:
 
     def resume(self) -> None:
         """An owner has read its replies: its commands may run again."""
-        held, self._held = self._held, set()
+        held, self._held = self._held, {}
         for executor in held:
             if not executor.busy:
                 self._set_ready(executor)
@@ -134,7 +134,7 @@ class CommandRounds:
                 if keys:
                     executor.round()
                 else:
-                    self._held.add(executor)
+                    self._held[executor] = None
         finally:
             self._turn_scheduled = bool(ready) and not self._closed
             if self._turn_scheduled:
