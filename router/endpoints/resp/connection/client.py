@@ -19,9 +19,9 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
@@ -29,13 +29,13 @@ from router.endpoints.resp.commands.command_table import BY_WORD, find_command, 
 from router.endpoints.resp.commands.transactions import begin, enqueue
 from router.endpoints.resp.connection.command_runs import drop
 from router.endpoints.resp.connection.connection_context import ConnectionOwner
-from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, FastPath
+from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, FastPath
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.pipeline import Pipeline, runs_in_a_round
 from router.endpoints.resp.connection.resp_session import RespSession
 from router.endpoints.resp.connection.slow_path import completed, encoded, perform, write_blind
 from router.endpoints.resp.connection.socket_input import SocketInput
-from router.endpoints.resp.connection.turns import TURN_S
+from router.endpoints.resp.connection.turns import TURN, TURN_S, TURN_SHARE_OF_BYTES, TURN_SHARE_OF_RUNS
 from router.endpoints.resp.data.key_views import ReadOnlyView
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.wire.arguments import text_of
@@ -54,12 +54,6 @@ from router.endpoints.resp.wire.reply_queue import ReplyQueue
 __all__ = ["Client"]
 
 logger = logging.getLogger(__name__)
-
-# A MiB of replies costs as much of a turn as half of its commands: some 1 ms.
-TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
-
-# The commands of a run cost a quarter of others.
-TURN_SHARE_OF_RUNS: Final = 4
 
 
 class Client(RespSession, asyncio.Protocol):
@@ -154,10 +148,10 @@ class Client(RespSession, asyncio.Protocol):
     def _take(self, data: bytes, command: RespCommand | None = None) -> None:
         """Parse what came, as far as one turn goes, and begin with it. `command`: what `data` is, where it is one."""
         try:
-            commands: Sequence[RespCommand] = [command] if command else self._intake.take(data)
+            self.queue.extend((command,) if command else self._intake.take(data))
         except ProtocolError as error:
-            commands, self._error = error.commands, error.text
-        self.queue.extend(commands)
+            self.queue.extend(error.commands)
+            self._error = error.text
         self._run()
 
     def eof_received(self) -> bool:
@@ -178,13 +172,7 @@ class Client(RespSession, asyncio.Protocol):
         """The client has read most of its replies."""
         self.reply_queue.resume()
         self.server.changes.resume()
-        if not self.closing:
-            self._run()
-            self._input_on_again()
-
-    def _input_on_again(self) -> None:
-        if not self.closing:
-            self._input.turn_on_again(stalled=self.reply_queue.stalled)
+        self._run()
 
     def close(self, reason: str) -> None:
         """Send what there is, then end the connection."""
@@ -223,48 +211,59 @@ class Client(RespSession, asyncio.Protocol):
 
     def _run(self) -> None:
         """Work off what is queued, as far as nothing has to wait."""
-        queue, reply_queue = self.queue, self.reply_queue
         if self._task is None and not self.closing and not self._turn_scheduled:
-            left, ends_s = TURN, 0.0
-            while queue:
-                if left <= 0:
-                    self._take_turns()
-                    break
-                command = queue[0]
-                name, done = command[0], self.commands
-                if self.plain:
-                    if name in GET_WORDS:
-                        if not reply_queue.unanswered and not reply_queue.stalled and self._fast_path.get(command):
-                            left -= 1 + (self.commands - done) // TURN_SHARE_OF_RUNS
-                            if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
-                                left -= reply_queue.gathered_bytes // TURN_SHARE_OF_BYTES
-                                reply_queue.flush()
-                            continue
-                    elif name in SET_WORDS and not self.pipeline.running and self._fast_path.set(command):
-                        left -= 1 + (self.commands - done) // TURN_SHARE_OF_RUNS
-                        continue
-                left -= 1
-                if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
-                    left -= reply_queue.gathered_bytes // TURN_SHARE_OF_BYTES
-                    reply_queue.flush()
-                    if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
-                        break  # they wait for a write; so do the commands
-                ends_s = ends_s or self._now_s() + TURN_S
-                if reply_queue.stalled or not self._start(name, command):
-                    break
-                left -= (self.commands - done) // TURN_SHARE_OF_RUNS
-                left = left if self._now_s() < ends_s else 0
-            if not queue and self._intake.more and not reply_queue.stalled and not self.closing:
-                self._take_turns()
-            elif self._error is not None and not queue and self._task is None and not reply_queue.waits:
-                if self._error:
-                    reply_queue.emit(b"-ERR Protocol error: %b\r\n" % self._error.encode())
-                self.close(self._error or "it has sent all that it wanted")
+            self._work_off()
+            if not self.queue and (self._intake.more or self._error is not None):
+                self._go_on_or_end()
         if not self.closing:
-            if reply_queue.gathered_bytes:
-                reply_queue.flush()
+            if self.reply_queue.gathered_bytes:
+                self.reply_queue.flush()
             if not self._input.on:
-                self._input_on_again()
+                self._input.turn_on_again(stalled=self.reply_queue.stalled)
+
+    def _work_off(self) -> None:
+        """Begin with queued commands until the queue is empty, a command has to wait, or the turn is over."""
+        queue, reply_queue = self.queue, self.reply_queue
+        left, ends_s = TURN, 0.0
+        while queue:
+            if left <= 0:
+                self._take_turns()
+                return
+            command, done = queue[0], self.commands
+            if not (self.plain and self._take_fast_path(command)):
+                ends_s = ends_s or self._now_s() + TURN_S
+                if not self._has_room() or not self._start(command[0], command):
+                    return
+                if self._now_s() >= ends_s:
+                    left = 0
+            left -= 1 + (self.commands - done) // TURN_SHARE_OF_RUNS
+            if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
+                left -= reply_queue.gathered_bytes // TURN_SHARE_OF_BYTES
+                reply_queue.flush()
+
+    def _take_fast_path(self, command: RespCommand) -> bool:
+        """Work off a GET or a SET, and those like it behind it; False where the slow path has to."""
+        name = command[0]
+        if name in GET_WORDS:
+            reply_queue = self.reply_queue
+            return not reply_queue.unanswered and not reply_queue.stalled and self._fast_path.get(command)
+        return name in SET_WORDS and not self.pipeline.running and self._fast_path.set(command)
+
+    def _has_room(self) -> bool:
+        """May another reply be gathered? If those that are there wait for a write, so do the commands."""
+        reply_queue = self.reply_queue
+        if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
+            reply_queue.flush()
+        return reply_queue.gathered_bytes <= OUTPUT_PAUSE_BYTES and not reply_queue.stalled
+
+    def _go_on_or_end(self) -> None:
+        """All queued commands have begun: parse what else has come, or end the connection where nothing can follow."""
+        if self._intake.more and not self.reply_queue.stalled and not self.closing:
+            self._take_turns()
+        elif self._error is not None and self._task is None and not self.reply_queue.waits:
+            if self._error:
+                self.reply_queue.emit(b"-ERR Protocol error: %b\r\n" % self._error.encode())
+            self.close(self._error or "it has sent all that it wanted")
 
     def _take_turns(self) -> None:
         if not self._turn_scheduled:

@@ -22,15 +22,13 @@ from router.endpoints.resp.connection.connection_context import ConnectionContex
 from router.endpoints.resp.connection.pipeline import runs_in_a_round
 from router.endpoints.resp.connection.runs import GetRuns
 from router.endpoints.resp.connection.slow_path import write_plain
+from router.endpoints.resp.connection.turns import TURN
 from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import UNANSWERED_MAX
 from router.endpoints.resp.wire.replies import OK
 
-__all__ = ["GET_WORDS", "SET_WORDS", "TURN", "FastPath"]
-
-TURN: Final = 1024
-"""Commands that are worked off before others get their turn at the event loop; some 5 ms."""
+__all__ = ["GET_WORDS", "SET_WORDS", "FastPath"]
 
 GET_WORDS: Final = frozenset({b"GET", b"get", b"Get"})
 SET_WORDS: Final = frozenset({b"SET", b"set", b"Set"})

@@ -11,11 +11,21 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-__all__ = ["TURN_S", "Loop", "SharedTurns"]
+from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
+
+__all__ = ["TURN", "TURN_S", "TURN_SHARE_OF_BYTES", "TURN_SHARE_OF_RUNS", "Loop", "SharedTurns"]
+
+TURN: Final = 1024
+"""Commands of a connection that are worked off before others get their turn at the event loop; some 5 ms."""
+
+TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
+"""Bytes of replies that count as one command: to send a MiB of them takes some 1 ms, half of such a turn."""
+
+TURN_SHARE_OF_RUNS: Final = 4
+"""Commands of a run that count as one: each costs a quarter of others."""
 
 TURN_S: Final = 0.004
 """Others get their turn after this time, whatever was done in it: commands differ a thousandfold in what they cost."""
-
 
 _LOOKED_S: Final = TURN_S / 4
 """A new turn is looked for so often: to be called in it costs the loop a round through the system."""

@@ -17,7 +17,7 @@ from kit.resp.server_thread import ServerThread
 from log_tier.model.errors import LimitExceeded
 from router.endpoints.resp.connection import pipeline
 from router.endpoints.resp.connection.client import Client
-from router.endpoints.resp.connection.fast_path import TURN
+from router.endpoints.resp.connection.turns import TURN
 from router.endpoints.resp.data.rounds.command_run import CommandRun
 from router.endpoints.resp.server.sockets import RespSettings
 from router.endpoints.resp.wire.fallback_parser import FallbackParser
