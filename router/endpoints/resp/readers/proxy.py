@@ -14,17 +14,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
 from itertools import islice
 from typing import Final, cast
 
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.commands.command_table import find_command
-from router.endpoints.resp.connection.fast_path import TURN
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.runs import GetRuns
-from router.endpoints.resp.connection.turns import TURN_S
+from router.endpoints.resp.connection.socket_input import SocketInput
+from router.endpoints.resp.connection.turns import TURN, TURN_S, TURN_SHARE_OF_BYTES
 from router.endpoints.resp.data.key_views import ReadOnlyView
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.readers.reader_state import ReaderState
@@ -34,7 +33,7 @@ from router.endpoints.resp.wire.error_replies import problem_of
 from router.endpoints.resp.wire.fallback_parser import ProtocolError, RespCommand
 from router.endpoints.resp.wire.fence import ConnectionState, Fences, first_question, new_secret, next_question
 from router.endpoints.resp.wire.framing import RequestStream, lone_get
-from router.endpoints.resp.wire.limits import BACKLOG_BYTES_MAX, OUTPUT_PAUSE_BYTES
+from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
 from router.endpoints.resp.wire.replies import NULL, Problem, encode
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
 
@@ -43,9 +42,6 @@ __all__ = ["ProxyConnection"]
 logger = logging.getLogger(__name__)
 
 _SUBSCRIBING: Final = frozenset({"subscribe", "psubscribe"})
-
-# A MiB of replies costs as much of a turn as half of its commands: some 1 ms.
-_TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
 
 
 class ProxyConnection(asyncio.Protocol):
@@ -59,8 +55,6 @@ class ProxyConnection(asyncio.Protocol):
         self._now_s, self._turns = process.now_s, process.turns
         self._intake = RequestStream()
         self._turn_scheduled = False
-        self._reads_on = True
-        """Is it read from the socket?"""
         self._queue: deque[RespCommand] = deque()
         self._table: ReaderTable | None = None
         """What is read here; None: nothing is."""
@@ -85,6 +79,7 @@ class ProxyConnection(asyncio.Protocol):
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport
+        self._input: SocketInput
         self._replies: ReplyQueue
 
     # --- the client
@@ -99,8 +94,8 @@ class ProxyConnection(asyncio.Protocol):
             drop=self._drop,
             stall_s=self._process.stall_s,
         )
-        self._reads_on = False
-        self._transport.pause_reading()
+        self._input = SocketInput(self._transport, self._intake, self._queue, lambda: f"a client at {self._address()}")
+        self._input.turn(False)
         self._process.connections.add(self)
         self._connecting = self._loop.create_task(self._connect_upstream())
 
@@ -139,12 +134,11 @@ class ProxyConnection(asyncio.Protocol):
         """Parse what came, as far as one turn goes, and begin with it."""
         intake = self._intake
         whole = not self._queue and not intake.held
-        commands: Sequence[RespCommand]
         try:
-            commands = intake.take(data)
+            self._queue.extend(intake.take(data))
         except ProtocolError as error:
-            commands, self._error = error.commands, error.text
-        self._queue.extend(commands)
+            self._queue.extend(error.commands)
+            self._error = error.text
         self._run(intake.taken if whole and not intake.held and self._error is None else None)
 
     def _take_turns(self) -> None:
@@ -198,22 +192,10 @@ class ProxyConnection(asyncio.Protocol):
         if self._closing:
             return
         if self._replies.stalled:
-            waiting = self._intake.waiting_bytes
-            on = waiting <= BACKLOG_BYTES_MAX
-            if self._reads_on and not on:
-                logger.warning(
-                    "a client at %s: %s bytes of commands wait until it reads its replies, more than %s: it is not "
-                    "read until then",
-                    *(self._address(), waiting, BACKLOG_BYTES_MAX),
-                )
+            on = self._input.has_room(stalled=True)
         else:
             on = self._upstream is not None and not self._upstream.full and not self._queue and not self._intake.more
-        if on is not self._reads_on:
-            self._reads_on = on
-            if on:
-                self._transport.resume_reading()
-            else:
-                self._transport.pause_reading()
+        self._input.turn(on)
 
     def _encode_error(self, error: DuramenError) -> bytes:
         return encode(problem_of(error), self._protocol)
@@ -241,51 +223,67 @@ class ProxyConnection(asyncio.Protocol):
 
     def _run(self, raw: bytes | None) -> None:
         """Work off what is queued. `raw`: the bytes of exactly that, where it came in one piece."""
-        queue, reply_queue, upstream = self._queue, self._replies, self._upstream
+        upstream = self._upstream
         if upstream is None or self._closing:
             return
-        sent: list[RespCommand] = []
-        lines = True
-        here = self._settled and not self._raw
+        left = self._answer_reads() if self._settled and not self._raw else TURN
+        commands, lines = self._take_for_upstream(left)
+        self._replies.flush()
+        if commands:
+            as_it_came = raw if left == TURN and not self._queue else None
+            self._send(upstream, as_it_came or b"".join(map(packed, commands)), len(commands), lines)
+        if not self._queue:
+            self._go_on_or_end(upstream)
+        self.read()
+
+    def _answer_reads(self) -> int:
+        """Answer the reads with which the queue begins; what is left of the turn."""
+        queue, reply_queue = self._queue, self._replies
         left, ends_s = TURN, self._now_s() + TURN_S
-        while queue and not reply_queue.stalled:
+        while queue and left > 0 and not reply_queue.stalled:
+            spec = find_command(queue[0][0])
+            if spec is None or spec.kind != "read" or not self._answered(spec, queue[0]):
+                break
+            left -= 1
+            if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
+                left -= reply_queue.gathered_bytes // TURN_SHARE_OF_BYTES
+                reply_queue.flush()
+            left = left if self._now_s() < ends_s else 0
+        return left
+
+    def _take_for_upstream(self, left: int) -> tuple[list[RespCommand], bool]:
+        """The queued commands that the server gets now, and whether the reply to each has one line.
+
+        A command that subscribes is taken when all before it is answered; then the client is handed over.
+        """
+        queue = self._queue
+        taken: list[RespCommand] = []
+        lines = True
+        while queue and not self._replies.stalled:
             if left <= 0:
                 self._take_turns()
                 break
-            command = queue[0]
             left -= 1
-            spec = find_command(command[0])
-            if spec is not None and not self._raw:
-                if here and not sent and spec.kind == "read" and self._answered(spec, command):
-                    raw = None
-                    if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
-                        left -= reply_queue.gathered_bytes // _TURN_SHARE_OF_BYTES
-                        reply_queue.flush()
-                    left = left if self._now_s() < ends_s else 0
-                    continue
-                if spec.name in _SUBSCRIBING:
-                    if sent or not here:
-                        break  # when all before it is answered
-                    self._raw, self._table = True, None
-            lines = lines and spec is not None and has_one_line(spec, command)
-            sent.append(queue.popleft())
-        reply_queue.flush()
-        if sent:
-            self._send(
-                upstream, raw if raw is not None and not queue else b"".join(map(packed, sent)), len(sent), lines
-            )
-        if not queue and self._intake.more:
-            if not reply_queue.stalled:
+            spec = find_command(queue[0][0])
+            if spec is not None and spec.name in _SUBSCRIBING and not self._raw:
+                if taken or not self._settled:
+                    break
+                self._raw, self._table = True, None
+            lines = lines and spec is not None and has_one_line(spec, queue[0])
+            taken.append(queue.popleft())
+        return taken, lines
+
+    def _go_on_or_end(self, upstream: UpstreamConnection) -> None:
+        """The queue is empty: parse what else has come, or end what the client has ended."""
+        if self._intake.more:
+            if not self._replies.stalled:
                 self._take_turns()
-        elif not queue:
-            if self._error is not None and (self._raw or self._settled):
-                reply_queue.push(b"-ERR Protocol error: %b\r\n" % self._error.encode())
-                self.close()
-                return
-            if self._ended:
-                self._ended = False
-                upstream.transport.write_eof()
-        self.read()
+        elif self._error is not None and (self._raw or self._settled):
+            self._replies.push(b"-ERR Protocol error: %b\r\n" % self._error.encode())
+            self.close()
+        elif self._ended:
+            self._ended = False
+            upstream.transport.write_eof()
 
     def _send(self, upstream: UpstreamConnection, data: bytes, commands: int, lines: bool) -> None:
         if not self._raw:
