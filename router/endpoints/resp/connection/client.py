@@ -8,7 +8,8 @@ Commands that arrive together are worked off together:
   `Slot` where their replies will be; the next write does not wait for it. A read does: it must see them.
 - **A pipeline** of commands that read and write runs in rounds (`pipeline.py`, `router/endpoints/resp/data/rounds/`).
   Each command leaves a `Slot`, too, and the next one does not wait for it.
-- **Everything else** runs by itself, in a task, when all before it has been answered.
+- **Everything else** runs by itself, in a task, when all before it has been answered. Reads that are not at hand share
+  one with those behind them (`read_runs.py`).
 
 Invariant: nothing is answered before everything that came earlier on this connection has taken effect.
 """
@@ -32,6 +33,7 @@ from router.endpoints.resp.connection.connection_context import ConnectionOwner
 from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, FastPath
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.pipeline import Pipeline, runs_in_a_round
+from router.endpoints.resp.connection.read_runs import ReadRuns
 from router.endpoints.resp.connection.resp_session import RespSession
 from router.endpoints.resp.connection.slow_path import completed, encoded, perform, write_blind
 from router.endpoints.resp.connection.socket_input import SocketInput
@@ -42,12 +44,7 @@ from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.fallback_parser import ProtocolError, RespCommand
 from router.endpoints.resp.wire.fence import STATE_COMMAND, encode_state
 from router.endpoints.resp.wire.framing import RequestStream, lone_command, lone_get, lone_set
-from router.endpoints.resp.wire.limits import (
-    AT_ONCE_WORDS_MAX,
-    OUTPUT_BYTES_MAX,
-    OUTPUT_PAUSE_BYTES,
-    UNANSWERED_MAX,
-)
+from router.endpoints.resp.wire.limits import AT_ONCE_WORDS_MAX, OUTPUT_BYTES_MAX, OUTPUT_PAUSE_BYTES, UNANSWERED_MAX
 from router.endpoints.resp.wire.replies import Problem, encode, is_large
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
 
@@ -82,6 +79,7 @@ class Client(RespSession, asyncio.Protocol):
         """The client sends no more."""
         self._turn_scheduled = False
         self._fast_path = FastPath(self)
+        self._read_runs = ReadRuns(self)
         self.pipeline: Pipeline
         """Commands that run in rounds."""
 
@@ -312,12 +310,14 @@ class Client(RespSession, asyncio.Protocol):
                 return done
         except Problem as problem:
             return self._answer(problem)
+        if spec.kind == "read" and len(self.queue) > 1 and (run := self._read_runs.gather()):
+            return self._begin(self._read_runs.perform(run), len(run))
         return self._begin(perform(self, spec, command) if spec.kind in DATA_KINDS else spec.run(self, command[1:]))
 
-    def _begin(self, work: Awaitable[Any]) -> bool:
-        """Run the first command of the queue in a task of its own; those behind it wait: False."""
-        self.queue.popleft()
-        self.commands += 1
+    def _begin(self, work: Awaitable[Any], count: int = 1) -> bool:
+        """Run the first commands of the queue in a task of their own; those behind them wait: False."""
+        drop(self.queue, count)
+        self.commands += count
         self.reply_queue.flush()
         self._task = self.server.start(self._perform(work))
         return False

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
+from log_tier.model.errors import DuramenError
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.turns import SharedTurns
 from router.endpoints.resp.context import CommandContext, ServerContext
 from router.endpoints.resp.wire.fallback_parser import RespCommand
+from router.endpoints.resp.wire.replies import Problem
 
 __all__ = ["AdmittedClient", "ConnectionContext", "ConnectionOwner"]
 
@@ -26,6 +28,7 @@ class ConnectionContext(CommandContext, Protocol):
     @property
     def idle(self) -> bool: ...
     def drop(self, reason: str) -> None: ...
+    def report(self, error: DuramenError) -> Problem: ...
 
 
 class AdmittedClient(CommandContext, Protocol):

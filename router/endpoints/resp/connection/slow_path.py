@@ -19,11 +19,12 @@ from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.wire.error_replies import CROSS_SLOT, wrong_arity
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
-from router.endpoints.resp.wire.replies import encode, encode_large, is_large
+from router.endpoints.resp.wire.replies import encode, encode_large, encode_many, is_large
 from router.endpoints.resp.wire.reply_queue import Slot
 
 __all__ = [
     "AT_ONCE_PARTITIONS_MAX",
+    "Replies",
     "completed",
     "encoded",
     "looks",
@@ -70,9 +71,21 @@ async def completed(reply: Any) -> Any:
     return reply
 
 
+class Replies(list[Any]):
+    """The replies of several commands that ran together."""
+
+
 async def encoded(reply: Any, protocol: int) -> list[bytes]:
-    """The bytes of a reply, in pieces; a thread makes those of a large one. Raises `OverflowError`."""
+    """The bytes of a reply, or of `Replies`, in pieces; a thread makes those of a large one. Raises `OverflowError`."""
+    if type(reply) is Replies:
+        return await _encoded_each(reply, protocol)
     return await asyncio.to_thread(encode_large, reply, protocol) if is_large(reply) else [encode(reply, protocol)]
+
+
+async def _encoded_each(replies: Replies, protocol: int) -> list[bytes]:
+    if is_large([*replies]):
+        return await asyncio.to_thread(encode_many, replies, protocol)
+    return [b"".join(encode_many(replies, protocol))]
 
 
 async def _change(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from log_tier.concurrency.sized_work import Turn
@@ -22,7 +22,7 @@ from serving_tier.fold.entry import LiveEntry
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.replica import Replica
 
-__all__ = ["Reads", "check_keys"]
+__all__ = ["Answers", "Reads", "check_keys"]
 
 # The core answers so many keys in one request.
 _KEYS_MAX: Final = 10_000
@@ -49,12 +49,18 @@ class Reads(LocalReads):
         """The entries of keys, after the waiting that `freshness` needs. Raises the data plane's error of the first
         part that fails.
         """
+        answers = await self.answers(table, keys, freshness)
+        for error in answers.failed.values():
+            raise error
+        return answers.found
+
+    async def answers(self, table: ServedTable, keys: Sequence[bytes], freshness: Freshness) -> Answers:
+        """The entries of keys, after the waiting that `freshness` needs, as far as their partitions answer."""
         if freshness.level == "session" and not freshness.offsets:
-            found = await self._here(table, keys)
-            if found is not None:
-                return found
+            here = await self._here(table, keys)
+            if here is not None:
+                return Answers(here, {})
         groups = by_partition(table, list(dict.fromkeys(keys)))
-        found = {}
         parts = [
             ReadPart(
                 table.ids[partition],
@@ -65,21 +71,27 @@ class Reads(LocalReads):
             for partition, mine in groups.items()
             for at in range(0, len(mine), _KEYS_MAX)
         ]
+        found: dict[bytes, LiveEntry | None] = {}
+        failed: dict[Partition, DuramenError] = {}
         for some in _portions(parts):
             results = await self._connection.read(some, timeout=REQUEST_TIMEOUT_S)
             for part, result in zip(some, results, strict=True):
+                partition = part.partition.partition
                 if isinstance(result, DuramenError):
                     if isinstance(result, TableNotFound):
                         table.gone = True
-                    raise result
+                    failed.setdefault(partition, result)
+                    continue
                 if freshness.level != "eventual":  # what that one shows is no promise to anybody
-                    table.raise_floor(part.partition.partition, result.applied)
+                    table.raise_floor(partition, result.applied)
                 expiries = result.expiries or [0] * len(part.keys)
                 for key, value, version, expiry in zip(
                     part.keys, result.values, result.versions, expiries, strict=True
                 ):
                     found[key] = None if value is None else LiveEntry(value, Offset(version), expiry)
-        return found
+            if failed:
+                break
+        return Answers(found, failed)
 
     async def _here(self, table: ServedTable, keys: Sequence[bytes]) -> dict[bytes, LiveEntry | None] | None:
         """The entries from the replicas that are here, after they have applied what was written; None without them.
@@ -142,6 +154,18 @@ class Reads(LocalReads):
             if cache is not None:
                 cache.passed()
         return found
+
+
+class Answers(NamedTuple):
+    """What a read of several keys found. The keys of a partition that failed may be missing."""
+
+    found: dict[bytes, LiveEntry | None]
+    failed: Mapping[Partition, DuramenError]
+    """In the order of the parts."""
+
+    def failure(self, table: ServedTable, keys: Sequence[bytes]) -> DuramenError | None:
+        """Why the entries of some keys are not known; None where they are."""
+        return next((error for key in keys if (error := self.failed.get(table.partition_of(key))) is not None), None)
 
 
 class _Share(NamedTuple):
