@@ -38,7 +38,7 @@ class ReplyBudget:
 def read_keys(replica: Replica, keys: Sequence[bytes], budget: ReplyBudget) -> ReadResult:
     """Read keys in one transaction. About 2 µs a key. Raises `InvalidKey`, `LimitExceeded`, `IndexDamaged`."""
     try:
-        result, size = _read(replica.index, keys)
+        result, size = _read(replica.index, keys, budget.left)
     except IndexDamaged as error:
         replica.damaged(error)  # it stops, and another index is brought up in its place
         raise
@@ -54,7 +54,7 @@ async def read_many_keys(replica: Replica, keys: Sequence[bytes], budget: ReplyB
         return read_keys(replica, keys, budget)
     try:
         with replica.reading() as index:
-            result, size = await asyncio.to_thread(_read, index, keys)
+            result, size = await asyncio.to_thread(_read, index, keys, budget.left)
     except IndexDamaged as error:
         replica.damaged(error)
         raise
@@ -62,9 +62,9 @@ async def read_many_keys(replica: Replica, keys: Sequence[bytes], budget: ReplyB
     return result
 
 
-def _read(index: LmdbIndex, keys: Sequence[bytes]) -> tuple[ReadResult, int]:
+def _read(index: LmdbIndex, keys: Sequence[bytes], bytes_max: int) -> tuple[ReadResult, int]:
     """What is stored under the keys, in one transaction, and the bytes of its values."""
     if keys and not 0 < len(longest := max(keys, key=len)) <= KEY_BYTES_MAX:
         raise InvalidKey(f"a key of this read has {len(longest)} bytes; keys have 1 to {KEY_BYTES_MAX}")
-    found = index.get_many(keys)
+    found = index.get_many(keys, bytes_max=bytes_max)
     return ReadResult(*found), sum(map(len, filter(None, found.values)))

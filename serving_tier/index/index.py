@@ -18,14 +18,18 @@ Contract (`tests/kit/index/index_contract.py` runs it against both):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from log_tier.model.identifiers import Offset
 from serving_tier.fold.entry import LiveEntry
 from serving_tier.fold.producers import PRODUCERS_MAX, ProducerState
 from serving_tier.fold.verdicts import RESULTS_MAX, VERDICTS_MAX, Outcome
 
-__all__ = ["Applied", "Found", "Index", "IndexLimits", "IndexStatistics", "ScanPage"]
+__all__ = ["FOUND_BYTES_MAX", "Applied", "Found", "Index", "IndexLimits", "IndexStatistics", "ScanPage"]
+
+
+FOUND_BYTES_MAX: Final = 32 * 1024 * 1024
+"""The bytes of the values that one read of several keys has, unless its caller names another limit."""
 
 
 class Applied(NamedTuple):
@@ -122,8 +126,12 @@ class Index(Protocol):
         """One entry's value: the shortest way there is."""
         ...
 
-    def get_many(self, keys: Sequence[bytes]) -> Found:
-        """Several entries, all read at one applied offset."""
+    def get_many(self, keys: Sequence[bytes], *, bytes_max: int = FOUND_BYTES_MAX) -> Found:
+        """Several entries, all read at one applied offset.
+
+        Raises `LimitExceeded` as soon as they have more than `bytes_max` bytes together, before the rest is read: a key
+        may be named any number of times.
+        """
         ...
 
     def scan(

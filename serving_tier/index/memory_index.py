@@ -16,13 +16,13 @@ from sortedcontainers import SortedDict, SortedSet
 from log_tier.model.barrier import ORIGINAL
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
-from log_tier.model.errors import InvalidKey, ShuttingDown, VersionMissing
+from log_tier.model.errors import InvalidKey, LimitExceeded, ShuttingDown, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
 from serving_tier.fold.entry import LiveEntry, columns_of_entries, entry_of, expiry_of, is_live, value_of
 from serving_tier.fold.fold import Effects, fold
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Outcome, Verdict, outcomes_between
-from serving_tier.index.index import Applied, Found, IndexLimits, IndexStatistics, ScanPage
+from serving_tier.index.index import FOUND_BYTES_MAX, Applied, Found, IndexLimits, IndexStatistics, ScanPage
 from serving_tier.index.scan import digest_of, take_page
 
 __all__ = ["MemoryIndex"]
@@ -153,10 +153,13 @@ class MemoryIndex:
         stored: bytes | None = self._entries.get(key)
         return stored if stored is not None and is_live(stored, self._log_time_ms) else None
 
-    def get_many(self, keys: Sequence[bytes]) -> Found:
+    def get_many(self, keys: Sequence[bytes], *, bytes_max: int = FOUND_BYTES_MAX) -> Found:
         """Several entries, all read at one applied offset."""
         with self._lock:
-            return Found(self._applied, *columns_of_entries([self._live(key) for key in keys], self._log_time_ms))
+            found = [self._live(key) for key in keys]
+            if sum(map(len, filter(None, found))) > bytes_max:
+                raise LimitExceeded(f"the values of these {len(keys)} keys have more than {bytes_max} bytes")
+            return Found(self._applied, *columns_of_entries(found, self._log_time_ms))
 
     def scan(
         self, start: bytes, end: bytes | None, *, reverse: bool = False, limit: int = 1000, bytes_max: int = 1 << 20

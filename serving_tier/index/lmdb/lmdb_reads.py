@@ -20,7 +20,7 @@ from log_tier.model.identifiers import Offset, PartitionId
 from serving_tier.fold.entry import LiveEntry, columns_of_entries, entry_of, is_live, value_of
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Outcome
-from serving_tier.index.index import Found, IndexStatistics, ScanPage
+from serving_tier.index.index import FOUND_BYTES_MAX, Found, IndexStatistics, ScanPage
 from serving_tier.index.lmdb.bookkeeping import judgements_between, outcomes_known, producer_known
 from serving_tier.index.lmdb.counts import count_live, first_expiry_ms, statistics_of
 from serving_tier.index.lmdb.environment import Databases, named_troubles
@@ -154,19 +154,7 @@ class LmdbReads:
             txn = self._begin(self._data)
             if transaction is not None and txn.id() != transaction:
                 return None
-            found: list[bytes | None] = []
-            room = bytes_max
-            add = found.append
-            for stored in map(txn.get, keys):
-                if stored is not None:
-                    room -= len(stored)
-                    if room < 0:
-                        raise LimitExceeded(
-                            f"the values of these {len(keys)} keys have more than {bytes_max} bytes: ask for fewer",
-                            limit=bytes_max,
-                            size=bytes_max - room,
-                        )
-                add(stored)
+            found = _within(txn.get, keys, bytes_max)
         except lmdb.Error as error:
             self._refuse_read(error)
         finally:
@@ -174,14 +162,14 @@ class LmdbReads:
             pins.release()
         return found
 
-    def get_many(self, keys: Sequence[bytes]) -> Found:
-        """Several entries, all read at one applied offset."""
+    def get_many(self, keys: Sequence[bytes], *, bytes_max: int = FOUND_BYTES_MAX) -> Found:
+        """Several entries, all read at one applied offset. Raises `LimitExceeded` as `stored_many`."""
         pins = self.pins
         pins.acquire(PIN)
         try:
             txn = self._begin(self._data)
             state = State.unpack(txn.get(STATE, db=self._meta))
-            found = list(map(txn.get, keys))
+            found = _within(txn.get, keys, bytes_max, 8)  # a version is no part of a value
         except lmdb.Error as error:
             self._refuse_read(error)
         finally:
@@ -270,6 +258,29 @@ class LmdbReads:
         """Raise our error for LMDB's. The reads call it in an `except`, which costs nothing until it happens."""
         with named_troubles(self._path, self._map_bytes):
             raise error
+
+
+def _within(
+    get: Callable[[bytes], bytes | None], keys: Sequence[bytes], bytes_max: int, header_bytes: int = 0
+) -> list[bytes | None]:
+    """The stored forms of keys. Raises `LimitExceeded` at the first with which they have more than so many bytes.
+
+    `header_bytes`: so many of each are not counted.
+    """
+    found: list[bytes | None] = []
+    room = bytes_max
+    add = found.append
+    for stored in map(get, keys):
+        if stored is not None:
+            room -= len(stored) - header_bytes
+            if room < 0:
+                raise LimitExceeded(
+                    f"the values of these {len(keys)} keys have more than {bytes_max} bytes: ask for fewer",
+                    limit=bytes_max,
+                    size=bytes_max - room,
+                )
+        add(stored)
+    return found
 
 
 def closed(*_: object, **__: object) -> NoReturn:

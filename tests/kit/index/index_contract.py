@@ -17,6 +17,7 @@ from log_tier.model.errors import (
     BatchRefused,
     ConditionFailed,
     InvalidKey,
+    LimitExceeded,
     NotANumber,
     ResultTooLarge,
     ShuttingDown,
@@ -325,6 +326,15 @@ class IndexContract:
         with pytest.raises(UnknownFormat, match=f"{attribute:#06x}.*upgrade"):
             index.apply(good + log.append(columns=columns))
         assert (index.applied, index.count()) == (NOTHING, 0)
+
+    def test_a_read_of_many_keys_ends_at_its_limit(self, index: Index, log: StoredLog) -> None:
+        """One key may be named any number of times: all its copies were made before their bytes were counted."""
+        index.apply(log.append(put(b"a", b"x" * 1000), put(b"b", b"y")))
+        assert index.get_many([b"a"] * 9 + [b"b"], bytes_max=10_000).values == [b"x" * 1000] * 9 + [b"y"]
+        with pytest.raises(LimitExceeded, match="these 100000 keys have more than 10000 bytes"):
+            index.get_many([b"a"] * 100_000, bytes_max=10_000)
+        with pytest.raises(LimitExceeded):
+            index.get_many([b"a"], bytes_max=999)
 
     def test_equal_logs_give_equal_digests(self, opened: Opened, index: Index, log: StoredLog) -> None:
         index.apply(log.append(put(b"a", b"1"), put(b"b", b"2")))
