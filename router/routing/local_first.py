@@ -1,6 +1,7 @@
 """A node's way to the data: its own replicas first, the other nodes for what it does not hold.
 
-Both ways are a `Connection`; this one chooses, part by part, and changes nothing else.
+Both ways are a `Connection`; this one chooses, part by part. What a replica of this node cannot answer, as it is put in
+place anew or lags, goes the other way, too.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from log_tier.concurrency.tasks import end_tasks
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DuramenError, InvalidRequest, ReplicaBehind
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
@@ -29,6 +30,8 @@ from router.data.requests import (
     WriteResult,
 )
 from router.data.seam import Connection, DataPlane
+from router.routing.retry_policy import worth_failover
+from router.routing.scatter import LAG_PATIENCE_S
 
 __all__ = ["LocalFirstConnection"]
 
@@ -42,6 +45,7 @@ class LocalFirstConnection:
     def __init__(self, data_plane: LocalData, others: Connection) -> None:
         self._data_plane = data_plane
         self._others = others
+        self._loop = asyncio.get_running_loop()
 
     def _is_here(self, partition: PartitionId) -> bool:
         try:
@@ -57,31 +61,58 @@ class LocalFirstConnection:
             (here if self._is_here(part.partition) else remote).append(number)
         return here, remote
 
-    async def _halves(
-        self, parts: Sequence[P], ask: Callable[[DataPlane, Sequence[P]], Awaitable[Sequence[R | DuramenError]]]
+    async def _asked(
+        self,
+        parts: Sequence[P],
+        ask: Callable[[DataPlane, Sequence[P], float], Awaitable[Sequence[R | DuramenError]]],
+        timeout: float,
+        *,
+        answered: Callable[[R | DuramenError], bool],
     ) -> list[R | DuramenError]:
         """Ask for the parts that are here and for the others at the same time: a part that waits takes no time from
-        those that are elsewhere.
+        those that are elsewhere. What was not `answered` here is then asked for elsewhere, in what is left of the time.
         """
+        deadline = self._loop.time() + timeout
         here, remote = self._split(parts)
-        if not remote:
-            return list(await ask(self._data_plane, parts))
-        if not here:
-            return list(await ask(self._others, parts))
-        elsewhere = asyncio.ensure_future(ask(self._others, [parts[number] for number in remote]))
+        results: list[R | DuramenError] = [_UNANSWERED] * len(parts)
+
+        async def ask_each(plane: DataPlane, numbers: Sequence[int]) -> None:
+            some = parts if len(numbers) == len(parts) else [parts[number] for number in numbers]
+            for number, result in zip(numbers, await ask(plane, some, deadline - self._loop.time()), strict=True):
+                results[number] = result
+
+        elsewhere = asyncio.ensure_future(ask_each(self._others, remote)) if here and remote else None
         try:
-            found = await ask(self._data_plane, [parts[number] for number in here])
-            asked = await elsewhere
+            if here:
+                await ask_each(self._data_plane, here)
+            again = [number for number in here if not answered(results[number])]
+            if elsewhere is not None:
+                await elsewhere
         finally:
             await end_tasks(elsewhere)
-        results = dict(zip(here, found, strict=True))
-        results.update(zip(remote, asked, strict=True))
-        return [results[number] for number in range(len(parts))]
+        if not here:
+            await ask_each(self._others, remote)
+        elif again and self._loop.time() < deadline:
+            await ask_each(self._others, again)
+        return results
 
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
     ) -> list[ReadResult | DuramenError]:
-        return await self._halves(parts, lambda plane, mine: plane.read(mine, timeout=timeout, patience=patience))
+        """A replica here that lags is not waited for where others may answer, unless the caller names a patience."""
+
+        def ask(
+            plane: DataPlane, some: Sequence[ReadPart], left_s: float
+        ) -> Awaitable[Sequence[ReadResult | DuramenError]]:
+            most_s = patience or (LAG_PATIENCE_S if plane is self._data_plane else 0.0)
+            return plane.read(some, timeout=left_s, patience=most_s)
+
+        return await self._asked(
+            parts,
+            ask,
+            timeout,
+            answered=lambda result: _is_final(result) or (patience > 0 and isinstance(result, ReplicaBehind)),
+        )
 
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
@@ -92,7 +123,9 @@ class LocalFirstConnection:
         return list(await self._others.write(parts, timeout=timeout, patience=patience))
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
-        return await self._halves(parts, lambda plane, mine: plane.outcomes(mine, timeout=timeout))
+        return await self._asked(
+            parts, lambda plane, some, left_s: plane.outcomes(some, timeout=left_s), timeout, answered=_is_final
+        )
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
         entry = self._data_plane.catalog.map.tables.get(request.table_id)
@@ -133,3 +166,11 @@ class LocalFirstConnection:
 
     async def close(self) -> None:
         """Close nothing: both connections belong to the caller."""
+
+
+def _is_final(result: ReadResult | WriteResult | DuramenError) -> bool:
+    """Would another replica say the same?"""
+    return not (isinstance(result, DuramenError) and worth_failover(result))
+
+
+_UNANSWERED: Final = InvalidRequest("a part was not answered: a bug of ours")

@@ -18,6 +18,7 @@ from router.endpoints.resp.data.openings import Openings
 from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.wire.error_replies import BAD_KEY
 from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, MGET_BYTES_MAX, REQUEST_TIMEOUT_S
+from router.routing.scatter import LAG_PATIENCE_S
 from serving_tier.fold.entry import LiveEntry
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.replica import Replica
@@ -40,7 +41,8 @@ class Reads(LocalReads):
     """
 
     def __init__(self, connection: DataPlane, clock_ms: Callable[[], int]) -> None:
-        super().__init__(clock_ms, Openings(asyncio.get_running_loop().call_soon))
+        self._loop = asyncio.get_running_loop()
+        super().__init__(clock_ms, Openings(self._loop.call_soon))
         self._connection = connection
 
     async def entries(
@@ -56,8 +58,10 @@ class Reads(LocalReads):
 
     async def answers(self, table: ServedTable, keys: Sequence[bytes], freshness: Freshness) -> Answers:
         """The entries of keys, after the waiting that `freshness` needs, as far as their partitions answer."""
+        table.look()
+        seen = tuple(table.seen)
         if freshness.level == "session" and not freshness.offsets:
-            here = await self._here(table, keys)
+            here = await self._here(table, keys, seen)
             if here is not None:
                 return Answers(here, {})
         groups = by_partition(table, list(dict.fromkeys(keys)))
@@ -65,7 +69,7 @@ class Reads(LocalReads):
             ReadPart(
                 table.ids[partition],
                 mine[at : at + _KEYS_MAX],
-                freshness.after(partition, table.seen[partition]),
+                freshness.after(partition, seen[partition]),
                 freshness.strong,
             )
             for partition, mine in groups.items()
@@ -93,18 +97,20 @@ class Reads(LocalReads):
                 break
         return Answers(found, failed)
 
-    async def _here(self, table: ServedTable, keys: Sequence[bytes]) -> dict[bytes, LiveEntry | None] | None:
-        """The entries from the replicas that are here, after they have applied what was written; None without them.
+    async def _here(
+        self, table: ServedTable, keys: Sequence[bytes], seen: Sequence[Offset]
+    ) -> dict[bytes, LiveEntry | None] | None:
+        """The entries from the replicas that are here, after they have applied what was written; None without them, and
+        where one of them lags: others may answer, or the data plane waits for it.
 
-        What they must have applied is decided once, before the first wait. Asked again later, it would be higher as
-        long as others write, and the read would wait again.
+        What they must have applied is decided once, before the first wait: `seen`, or less. Asked again later, it would
+        be higher as long as others write, and the read would wait again.
         """
-        table.look()
         found = self.at_once(table, keys)
         if found is not None:
             return found
         many = len(keys) > AT_ONCE_KEYS_MAX
-        seen, replicas = tuple(table.seen), tuple(table.replicas)
+        replicas = tuple(table.replicas)
         groups = await asyncio.to_thread(by_partition, table, keys) if many else by_partition(table, keys)
         shares: list[_Share] = []
         for partition, mine in groups.items():
@@ -114,6 +120,7 @@ class Reads(LocalReads):
             # To look at each of many keys would take as long as to read them.
             needed = seen[partition] if many else table.needed(partition, mine)
             shares.append(_Share(partition, mine, replica, needed))
+        until_s = self._loop.time() + LAG_PATIENCE_S
         for share in shares:
             replica = share.replica
             if decide(replica.index.applied, share.needed, replica.failure) not in (
@@ -121,7 +128,10 @@ class Reads(LocalReads):
                 ReadDecision.WAIT,
             ):
                 return None
-            await replica.wait_applied(share.needed, timeout=REQUEST_TIMEOUT_S)
+            try:
+                await replica.wait_applied(share.needed, timeout=max(0.0, until_s - self._loop.time()))
+            except DuramenError:
+                return None
         return await self._from_shares(table, shares, many=many)
 
     async def _from_shares(

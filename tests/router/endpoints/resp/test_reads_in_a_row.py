@@ -13,6 +13,8 @@ from typing import Any, Final, cast
 
 import pytest
 from kit.cluster.one_machine import one_machine
+from kit.deadlines import wait_until
+from kit.index.stepped import stepped
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
@@ -257,3 +259,26 @@ def test_a_client_that_leaves_meanwhile_holds_nothing(routed: RoutedThread, key:
             with routed.connect() as leaving:
                 leaving.send(b"".join(packed("GET", each) for each in keys))
         assert raw.call("GET", keys[0]) == keys[0].encode()
+
+
+def test_a_replica_that_lags_is_not_the_only_one_to_ask(tmp_path: Path) -> None:
+    """A node waited 15 s for its own replica, where another node could have answered."""
+    server = RoutedThread(tmp_path, holds_some=True)
+    server.start()
+    try:
+        with server.connect() as raw:
+            assert raw.call("SET", "key", "first") == Status("OK")
+            table = server.server.tables.at_hand("default")
+            assert table is not None
+            key = next(key for key in map(str, range(100)) if table.partition_of(key.encode()) == 0)
+            replica = server.data_plane.node.replica(table.ids[0])
+            wait_until(lambda: replica.applied == replica.progress.latest)
+            server.reads.asked.clear()
+            with stepped(replica) as steps:
+                assert raw.call("SET", key, "second") == Status("OK")
+                raw.send(packed("GET", key))
+                wait_until(lambda: server.reads.asked == [1])
+                steps.one()
+                assert raw.reply() == b"second"
+    finally:
+        server.close()
