@@ -7,6 +7,7 @@ python -m tests.simulation --seed 81733 --shrink      # the same, with as few fa
 python -m tests.simulation --world database --seeds 50   # a whole database in place of the log alone
 python -m tests.simulation --world resp --seeds 50    # the same, written and read by clients of the Redis protocol
 python -m tests.simulation --world cluster --seeds 50 # a log server, three nodes, a router and clients
+python -m tests.simulation --world cluster-resp --seeds 50    # the same cluster, and clients of the Redis protocol
 python -m tests.simulation --planted                  # after how many seeds each planted bug is found
 ```
 
@@ -81,19 +82,24 @@ meanwhile. Everything is stopped, the log gets the copy, the nodes keep their in
 all faults. Of what the first clients wrote, anything may be gone; what is read must be in the log as it is now. Where a
 node says that its index is ahead of the log, the operator removes it, as the node asks.
 
+**The Redis protocol at a cluster.** In the world `cluster-resp` the nodes and the router have endpoints, and the
+clients are those of the world `resp`: their connections go over the cluster's network, with its cuts, resets and
+kills. Jobs, trims and restores go on meanwhile; versions do not, as a swap leaves out what the ledger has seen. In
+the end the ledger is held against every endpoint, and replicas at equal offsets are equal.
+
 **What nobody retrieves.** Garbage is collected at the end of a run and not within it. A task or a future that ends with
 an error of which only the loop's exception handler hears breaks the run, in every world.
 
-**What it does not do yet.** Compaction is not in it, a version never holds anything else than the table, and the Redis
-endpoint is not in the cluster. LMDB is real and has no crash points: an index is closed cleanly, and in half of the
-restarts it is gone. The disk does not flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a
-commit is one step of the simulated thread: a reader never runs between its write and its sync.
+**What it does not do yet.** A cluster's log is not compacted, and a version never holds anything else than the table.
+LMDB is real and has no crash points: an index is closed cleanly, and in half of the restarts it is gone. The disk
+does not flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit is one step of the
+simulated thread: a reader never runs between its write and its sync.
 
 **Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_clock.py`, `simulated_disk.py`, `book.py`,
-`log_world.py`, `simulated_machine.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`, `judging.py`,
-`api_traffic.py`, `resp_ledger.py`, `resp_traffic.py`, `simulated_network.py`, `simulated_grpc.py`,
-`simulated_process.py`, `kept_log.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `cluster_trims.py`,
-`cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`, `cluster_put_back.py`, `cluster_incidents.py`,
-`cluster_traffic.py`, `planted.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`,
-`planted_versions.py`, `planted_trims.py`, `worlds.py`, `run.py`, `__main__.py`.
+`log_world.py`, `simulated_machine.py`, `simulated_network.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`,
+`judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_traffic.py`, `simulated_grpc.py`, `simulated_process.py`,
+`kept_log.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `cluster_trims.py`, `cluster_builds.py`,
+`cluster_versions.py`, `cluster_past.py`, `cluster_put_back.py`, `cluster_incidents.py`, `cluster_traffic.py`,
+`cluster_resp.py`, `planted.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`,
+`planted_versions.py`, `planted_trims.py`, `planted_cluster_resp.py`, `worlds.py`, `run.py`, `__main__.py`.
 """

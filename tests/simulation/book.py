@@ -26,6 +26,7 @@ PROPERTIES = {
     "atomic": "what a transaction writes is seen together",
     "retrieved": "no failure is lost: somebody retrieves what a task or a future ends with",
     "restored": "a table that was restored to a point in time holds what its source held at that offset",
+    "equal": "replicas that have applied the same offset hold the same",
     "level": "everything is alive, and every replica follows the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from simulation.book import Broken
 from simulation.cluster_jobs import bugs, finish_drops, maps_differ, meets_jobs, under_way, unfinished, work
@@ -15,9 +16,12 @@ from simulation.cluster_versions import change_versions
 from simulation.cluster_world import ClusterWorld
 from simulation.plan import TASK, Incident
 
-__all__ = ["disk_operator", "happen", "level"]
+__all__ = ["OPERATORS", "Operator", "disk_operator", "happen", "level"]
 
-_OPERATORS: Final = (work, change_versions, change_logs, restore_pasts)
+Operator = Callable[[ClusterWorld, asyncio.Event], Coroutine[Any, Any, None]]
+"""Works until the event is set."""
+
+OPERATORS: Final[tuple[Operator, ...]] = (work, change_versions, change_logs, restore_pasts)
 _PACE: Final = 0.6
 """What the times of a plan are multiplied by."""
 _OPERATOR_S: Final = 1.0
@@ -45,10 +49,10 @@ def _disk_failures(world: ClusterWorld) -> int:
     return sum(count for name, count in world.story.met.items() if "fails at" in name)
 
 
-async def happen(world: ClusterWorld, stop: asyncio.Event) -> None:
+async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[Operator] = OPERATORS) -> None:
     """Let the plan's faults and incidents happen; when `stop` is set and they are over, wait until all is level."""
     happening = [asyncio.create_task(_meet_at(world, each)) for each in world.plan.incidents if not each.aimed]
-    happening += [asyncio.create_task(each(world, stop)) for each in (_aim, *_OPERATORS)]
+    happening += [asyncio.create_task(each(world, stop)) for each in (_aim, *operators)]
     try:
         await world.machine.faults(_PACE)
         await stop.wait()

@@ -13,6 +13,7 @@ from log_tier.catalog.jobs import Job, Task
 from log_tier.catalog.version_fold import versions_job
 from log_tier.model.identifiers import Partition
 from router.admin.verbs import AdminChange, Move, Rebalance, RestoreNode, SetReplicas, TakeSnapshots
+from router.endpoints.resp.data.served_tables import DEFAULT_TABLE
 from simulation.cluster_turns import ASK_S, begin, take_turn
 from simulation.cluster_world import NODES, ClusterWorld
 
@@ -101,8 +102,12 @@ def _change(world: ClusterWorld, verb: str, chance: random.Random) -> AdminChang
 
 def checked_table(world: ClusterWorld) -> TableEntry | None:
     """The table that clients use, by the newest map that has it."""
-    found = [table for each in _maps(world) for table in each.tables.values() if table.name.startswith("check-")]
+    found = [table for each in _maps(world) for table in each.tables.values() if _is_checked(table.name)]
     return found[0] if found else None
+
+
+def _is_checked(name: str) -> bool:
+    return name == DEFAULT_TABLE or name.startswith("check-")
 
 
 def _maps(world: ClusterWorld) -> list[ClusterMap]:

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
+from duramen.server.roles.kv import nearest, others_on_demand
 from duramen.server.roles.node_role import add_node_services
 from duramen.server.wiring.register import register_node
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
@@ -23,20 +24,27 @@ from log_tier.proto import cluster_pb2_grpc, log_pb2_grpc
 from log_tier.remote.service import LogService
 from router.admin.lazy import admin_on_demand
 from router.data.local_data import LocalData
+from router.data.seam import Connection
 from router.endpoints.grpc.services import KeyValueService, TablesService
+from router.endpoints.resp.connection.client import Client
+from router.endpoints.resp.server.resp_server import RespServer
+from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.live_membership import LiveMembership
 from router.membership.membership_on_demand import membership_on_demand
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.routing.routed_connection import RoutedConnection
 from serving_tier.jobs.log_trimmer import ROUND_S
+from serving_tier.node.node import Node
 from simulation.book import Broken
 from simulation.kept_log import KeepingLog, KeptRecords
 from simulation.plan import Plan
 from simulation.seeded import seeded
+from simulation.simulated_clock import SlowTurnClock
 from simulation.simulated_loop import SimulatedLoop
 from simulation.simulated_machine import SimulatedMachine
-from simulation.simulated_network import Network
+from simulation.simulated_network import Connecting, Network
 from simulation.simulated_process import Life, SimulatedProcess
+from simulation.simulated_wire import WireClient
 
 __all__ = ["LOG_URL", "NODES", "ClusterWorld", "Part"]
 
@@ -50,9 +58,17 @@ Part = Callable[["ClusterWorld"], Coroutine[Any, Any, None]]
 class ClusterWorld:
     """One run of a plan; `run` raises `Broken`."""
 
-    def __init__(self, plan: Plan, loop: SimulatedLoop, traffic: Part, operator: Part) -> None:
-        """`traffic`: the clients, and the check of what they saw; a run ends with it. `operator`: works beside it."""
+    def __init__(
+        self, plan: Plan, loop: SimulatedLoop, traffic: Part, operator: Part, *, has_endpoints: bool = False
+    ) -> None:
+        """`traffic`: the clients, and the check of what they saw; a run ends with it. `operator`: works meanwhile.
+
+        `has_endpoints`: of the Redis protocol, at the nodes and the router.
+        """
         self.plan, self.loop = plan, loop
+        self._has_endpoints = has_endpoints
+        self.endpoints: dict[str, RespServer] = {}
+        """Of the processes that live."""
         self._traffic, self._operator = traffic, operator
         self.machine = SimulatedMachine(plan, loop, "cluster", self._log_died)
         self.story, self.disk = self.machine.story, self.machine.disk
@@ -124,6 +140,7 @@ class ClusterWorld:
         if process.name == "log":
             self.machine.end_of_life()
         self.nodes.pop(process.name, None)
+        self.endpoints.pop(process.name, None)
         self.catalogs.pop(process.name, None)
         if process.name in NODES and not self.keeps.pop(process.name, True):
             shutil.rmtree(self.machine.folder / process.name / "index", ignore_errors=True)
@@ -163,6 +180,11 @@ class ClusterWorld:
         opened.push_async_callback(admin.close)
         server: Any = process.new_server()
         opened.push_async_callback(add_node_services(server, plane, node, admin, role="node", log_url=LOG_URL))
+        if self._has_endpoints:
+            others = others_on_demand(plane, memberships)
+            opened.push_async_callback(others.close)
+            near = await nearest(plane, others)()
+            await self._open_endpoint(process, opened, near, node.follower, await memberships(), plane.node)
         node.ended.add_done_callback(partial(self._node_ended, process))
         self.nodes[name] = node, plane
         self.catalogs[name] = catalog
@@ -179,7 +201,8 @@ class ClusterWorld:
         opened.push_async_callback(log.close)
         catalog = await Catalog.open(log)
         opened.push_async_callback(catalog.close)
-        membership = await LiveMembership.open(MapFollower(catalog), clock=self.machine.clock)
+        follower = MapFollower(catalog)
+        membership = await LiveMembership.open(follower, clock=self.machine.clock)
         opened.push_async_callback(membership.close)
         connection = RoutedConnection.for_router(log, catalog, membership)
         opened.push_async_callback(connection.close)
@@ -188,5 +211,49 @@ class ClusterWorld:
         tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), server.registry)  # type: ignore[no-untyped-call]
         maps = ClusterService(catalog, server.streams, role="router", log_url=LOG_URL)
         cluster_pb2_grpc.add_ClusterServicer_to_server(maps, server.registry)  # type: ignore[no-untyped-call]
+        if self._has_endpoints:
+            await self._open_endpoint(process, opened, connection, follower, membership, None)
         self.catalogs[process.name] = catalog
         server.listen()
+
+    # --- the Redis protocol
+
+    async def _open_endpoint(
+        self,
+        process: SimulatedProcess,
+        opened: AsyncExitStack,
+        connection: Connection,
+        follower: MapFollower,
+        membership: LiveMembership,
+        node: Node | None,
+    ) -> None:
+        endpoint = await RespServer.open(
+            connection,
+            follower,
+            RespSettings(table_partitions=self.plan.partitions),
+            RespSockets(),
+            node=node,
+            node_id=process.name,
+            membership=membership,
+            clock=SlowTurnClock(self.loop.time, random.Random(f"turns {process.name} {self.plan.seed}")),
+        )
+        opened.push_async_callback(endpoint.close)
+        self.endpoints[process.name] = endpoint
+
+    async def connected(self, chance: random.Random, at: str = "") -> WireClient:
+        """A client of the Redis protocol: at any endpoint, or at that of one process."""
+        while True:
+            name = at or chance.choice([*NODES, "router"])
+            try:
+                connection = await self.network.connect("clients", name)
+            except Connecting:
+                await asyncio.sleep(0.05)
+                continue
+            if name in self.endpoints:
+                context, client = self.processes[name].context, Client(self.endpoints[name])
+                return context.copy().run(WireClient.connect, self.loop, chance, client, connection)
+            connection.reset("Connection refused")
+            await asyncio.sleep(0.05)
+
+    def stop(self) -> None:
+        """An endpoint has said that the log takes no writes: its operator looks at the log's disk."""

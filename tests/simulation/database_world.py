@@ -15,6 +15,7 @@ from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DuramenError
 from router.data.catalog_tables import CatalogTables
 from router.data.local_data import LocalData
+from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from serving_tier.node.hosting import Hosting
@@ -25,7 +26,7 @@ from simulation.seeded import seeded
 from simulation.simulated_clock import SlowTurnClock
 from simulation.simulated_loop import SimulatedLoop
 from simulation.simulated_machine import RESTART_S, SimulatedMachine
-from simulation.simulated_wire import SimulatedWire
+from simulation.simulated_wire import SimulatedWire, WireClient
 
 __all__ = ["DatabaseWorld", "Traffic"]
 
@@ -64,6 +65,16 @@ class DatabaseWorld:
         for wire in self.wires:
             wire.cut()
         self.wires.clear()
+
+    async def connected(self, chance: random.Random, at: str = "") -> WireClient:
+        """A client of the Redis protocol, at any endpoint, as soon as there is one. There is one process."""
+        while True:
+            await self.up.wait()
+            if self.endpoints:
+                client = WireClient.connect(self.loop, chance, Client(chance.choice(self.endpoints)))
+                self.wires[client.wire] = None
+                return client
+            await asyncio.sleep(0.01)
 
     async def run(self) -> None:
         """The workload under the plan's faults, then the checker."""

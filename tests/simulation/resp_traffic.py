@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, Protocol
 
 from kit.resp.raw_client import RawError
 
-from router.endpoints.resp.connection.client import Client
 from simulation.database_world import DatabaseWorld
+from simulation.plan import Plan
 from simulation.resp_ledger import Ledger
+from simulation.simulated_loop import SimulatedLoop
 from simulation.simulated_wire import WireClient, WireCut
+from simulation.story import RunStory
 
-__all__ = ["resp_traffic"]
+__all__ = ["RespWorld", "finals", "pipelines", "resp_traffic"]
 
 _SECONDS: Final = 6.0
 _CALM_S: Final = 60.0
@@ -36,11 +38,37 @@ class _Unheard:
 _UNHEARD: Final = _Unheard()
 
 
+class RespWorld(Protocol):
+    """What clients of the Redis protocol see of a world."""
+
+    plan: Plan
+    loop: SimulatedLoop
+    story: RunStory
+
+    async def connected(self, chance: random.Random, at: str = "") -> WireClient:
+        """A connection to one of its endpoints, or to that of one process."""
+        ...
+
+    def stop(self) -> None:
+        """An endpoint has said that its log takes no writes: its operator starts it again."""
+        ...
+
+
 async def resp_traffic(world: DatabaseWorld) -> None:
     """The clients, the plan's faults meanwhile, and the check at the end."""
     ledger = Ledger()
+    async with pipelines(world, ledger, world.faults, calm_s=_CALM_S) as chance:
+        await asyncio.sleep(_LEVEL_S)
+        ledger.check(await finals(world, ledger, chance))
+
+
+@asynccontextmanager
+async def pipelines(
+    world: RespWorld, ledger: Ledger, faults: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, calm_s: float
+) -> AsyncIterator[random.Random]:
+    """Clients and faults until both are over; then the block, `calm_s` at most after the last pipeline began."""
     stop = asyncio.Event()
-    faults = asyncio.create_task(world.faults(stop))
+    happening = asyncio.create_task(faults(stop))
     chance = random.Random(f"resp {world.plan.seed}")
     count, watches = chance.choice((1, 2, 4)), chance.choice((0.0, 0.2, 0.9))
     clients = [
@@ -52,20 +80,20 @@ async def resp_traffic(world: DatabaseWorld) -> None:
     try:
         await asyncio.sleep(_SECONDS)
         stop.set()
-        async with asyncio.timeout_at(world.loop.time() + _CALM_S):
-            await asyncio.gather(faults, *clients)
-            await asyncio.sleep(_LEVEL_S)
-            ledger.check(await _finals(world, ledger, chance))
+        async with asyncio.timeout_at(world.loop.time() + calm_s):
+            await asyncio.gather(happening, *clients)
+            yield chance
     finally:
-        for task in (faults, *clients):
+        for task in (happening, *clients):
             task.cancel()
-        await asyncio.gather(faults, *clients, return_exceptions=True)
+        await asyncio.gather(happening, *clients, return_exceptions=True)
 
 
-async def _finals(world: DatabaseWorld, ledger: Ledger, chance: random.Random) -> dict[bytes, bytes | None]:
+async def finals(world: RespWorld, ledger: Ledger, chance: random.Random, at: str = "") -> dict[bytes, bytes | None]:
+    """What the keys of the ledger hold, by one endpoint."""
     keys = ledger.keys()
     while True:
-        client = await _connected(world, chance)
+        client = await world.connected(chance, at)
         with suppress(WireCut):
             found = await client.call([(b"GET", key) for key in keys])
             client.close()
@@ -74,22 +102,10 @@ async def _finals(world: DatabaseWorld, ledger: Ledger, chance: random.Random) -
         await asyncio.sleep(0.1)
 
 
-async def _connected(world: DatabaseWorld, chance: random.Random) -> WireClient:
-    while True:
-        await world.up.wait()
-        if world.endpoints:
-            client = WireClient.connect(world.loop, chance, Client(chance.choice(world.endpoints)))
-            world.wires[client.wire] = None
-            return client
-        await asyncio.sleep(0.01)
-
-
 class _RespClient:
     """One program: it connects again when its connection ends, and writes keys of its own from then on."""
 
-    def __init__(
-        self, world: DatabaseWorld, ledger: Ledger, number: int, chance: random.Random, *, watches: float
-    ) -> None:
+    def __init__(self, world: RespWorld, ledger: Ledger, number: int, chance: random.Random, *, watches: float) -> None:
         """`watches`: how many of its calls are optimistic increments, of one."""
         self._world, self._ledger, self._number, self._chance = world, ledger, number, chance
         self._watches = watches
@@ -106,7 +122,7 @@ class _RespClient:
         """Pipelines until `stop`."""
         while not stop.is_set():
             self._connection += 1
-            client = await _connected(self._world, self._chance)
+            client = await self._world.connected(self._chance)
             try:
                 while not stop.is_set():
                     if self._chance.random() < self._watches:

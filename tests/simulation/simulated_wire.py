@@ -1,8 +1,12 @@
-"""One connection between a client and an endpoint: bytes arrive late and in other pieces, and may never arrive."""
+"""One connection between a client and an endpoint: bytes arrive late and in other pieces, and may never arrive.
+
+Between two processes of a cluster it goes over their network, with all that happens to their links.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from collections import deque
 from collections.abc import Callable
@@ -11,6 +15,7 @@ from typing import Any
 from kit.resp.raw_client import packed, read_reply
 
 from simulation.simulated_loop import SimulatedLoop
+from simulation.simulated_network import Direction, NetConnection
 
 __all__ = ["SimulatedWire", "WireClient", "WireCut"]
 
@@ -31,8 +36,11 @@ class WireCut(Exception):
 class _Direction:
     """Bytes one way: in order, in pieces that are drawn."""
 
-    def __init__(self, loop: SimulatedLoop, chance: random.Random, arrive: Callable[[bytes], None]) -> None:
-        self._loop, self._chance, self._arrive = loop, chance, arrive
+    def __init__(
+        self, loop: SimulatedLoop, chance: random.Random, arrive: Callable[[bytes], None], over: Direction | None
+    ) -> None:
+        """`over`: half of a connection of the network; None: a way of its own."""
+        self._loop, self._chance, self._arrive, self._over = loop, chance, arrive, over
         self._last_s = 0.0
         self.pending = 0
         self.is_cut = False
@@ -41,10 +49,13 @@ class _Direction:
         while data and not self.is_cut:
             size = self._chance.choice((len(data), len(data), self._chance.randrange(1, len(data) + 1)))
             piece, data = data[:size], data[size:]
+            self.pending += len(piece)
+            if self._over is not None:
+                self._over.send(self._pass, piece)
+                continue
             late = self._chance.random() < _LATE_CHANCE
             after_s = self._chance.random() * (_PASS_LATE_S if late else _PASS_S)
             self._last_s = max(self._last_s + 1e-9, self._loop.time() + after_s)
-            self.pending += len(piece)
             self._loop.call_at(self._last_s, self._pass, piece)
 
     def _pass(self, piece: bytes) -> None:
@@ -56,19 +67,33 @@ class _Direction:
 class SimulatedWire(asyncio.Transport):
     """The server's end of a connection, as an endpoint sees a socket."""
 
-    def __init__(self, loop: SimulatedLoop, chance: random.Random, protocol: Any, client: WireClient) -> None:
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        chance: random.Random,
+        protocol: Any,
+        client: WireClient,
+        over: NetConnection | None = None,
+    ) -> None:
         super().__init__()
-        self._loop, self._protocol, self._client = loop, protocol, client
-        self.to_server = _Direction(loop, chance, self._received)
-        self.to_client = _Direction(loop, chance, client.received)
+        self._loop, self._protocol, self._client, self._over = loop, protocol, client, over
+        self._context = contextvars.copy_context()
+        """The server's: what a client sends is worked off in it."""
+        self.to_server = _Direction(loop, chance, self._received, over.to_server if over is not None else None)
+        self.to_client = _Direction(loop, chance, client.received, over.to_client if over is not None else None)
+        if over is not None:
+            over.on_break[self._broke] = None
         self._reads = True
         self._unread: deque[bytes] = deque()
         self._high = 1 << 16
         self._is_full = self._is_lost = False
 
+    def _broke(self, why: str) -> None:
+        self.cut()
+
     def _received(self, data: bytes) -> None:
         self._unread.append(data)
-        self._hand_over()
+        self._context.run(self._hand_over)
 
     def _hand_over(self) -> None:
         while self._reads and self._unread and not self._is_lost:
@@ -135,7 +160,9 @@ class SimulatedWire(asyncio.Transport):
             return
         self._is_lost = self.to_server.is_cut = self.to_client.is_cut = True
         self._client.ended.set()
-        self._loop.call_soon(self._protocol.connection_lost, None)
+        self._loop.call_soon(self._protocol.connection_lost, None, context=self._context)
+        if self._over is not None:
+            self._over.reset("Socket closed")
 
 
 class WireClient:
@@ -150,10 +177,12 @@ class WireClient:
         self.wire: SimulatedWire
 
     @classmethod
-    def connect(cls, loop: SimulatedLoop, chance: random.Random, protocol: Any) -> WireClient:
-        """A connection to an endpoint, whose protocol for it is given."""
+    def connect(
+        cls, loop: SimulatedLoop, chance: random.Random, protocol: Any, over: NetConnection | None = None
+    ) -> WireClient:
+        """A connection to an endpoint, whose protocol for it is given. To be called in the context of its process."""
         client = cls(loop)
-        client.wire = SimulatedWire(loop, chance, protocol, client)
+        client.wire = SimulatedWire(loop, chance, protocol, client, over)
         protocol.connection_made(client.wire)
         return client
 

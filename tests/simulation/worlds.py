@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Protocol
 
 from simulation.api_traffic import api_traffic
 from simulation.cluster_incidents import disk_operator
+from simulation.cluster_resp import cluster_resp_traffic
 from simulation.cluster_traffic import cluster_traffic
 from simulation.cluster_world import ClusterWorld
 from simulation.database_world import DatabaseWorld
@@ -14,6 +16,7 @@ from simulation.log_world import LogWorld
 from simulation.plan import Plan
 from simulation.planted import PLANTED, Patches
 from simulation.planted_cluster import PLANTED_IN_CLUSTER
+from simulation.planted_cluster_resp import PLANTED_IN_CLUSTER_RESP
 from simulation.planted_database import PLANTED_IN_DATABASE
 from simulation.planted_resp import PLANTED_IN_RESP
 from simulation.planted_trims import PLANTED_IN_TRIMS
@@ -49,18 +52,26 @@ def _cluster(plan: Plan, loop: SimulatedLoop) -> World:
     return ClusterWorld(plan, loop, cluster_traffic, disk_operator)
 
 
+def _cluster_resp(plan: Plan, loop: SimulatedLoop) -> World:
+    plan = replace(plan, copied_s=None)  # its clients cannot tell what went with the end of the log
+    return ClusterWorld(plan, loop, cluster_resp_traffic, disk_operator, has_endpoints=True)
+
+
 WORLDS: Final[dict[WorldName, Callable[[Plan, SimulatedLoop], World]]] = {
     "log": LogWorld,
     "database": _database,
     "resp": _resp,
     "cluster": _cluster,
+    "cluster-resp": _cluster_resp,
 }
-"""The log alone; a database with clients of the Python API; one with clients of the Redis protocol; a cluster."""
+"""The log alone; a database with clients of the Python API; one with clients of the Redis protocol; a cluster with
+clients of the Python API; one with clients of the Redis protocol."""
 
 BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     "log": PLANTED,
     "database": PLANTED_IN_DATABASE,
     "resp": PLANTED_IN_RESP,
     "cluster": PLANTED_IN_CLUSTER | PLANTED_IN_VERSIONS | PLANTED_IN_TRIMS,
+    "cluster-resp": PLANTED_IN_CLUSTER_RESP,
 }
 """Where each planted bug is found."""

@@ -1,0 +1,33 @@
+"""Bugs to plant in the endpoints of the Redis protocol of a cluster: in reads that other nodes answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from log_tier.model.identifiers import NOTHING
+from router.data.freshness import Freshness
+from router.data.requests import ReadPart
+from router.routing.local_first import LocalFirstConnection
+from simulation.planted import Patches
+
+__all__ = ["PLANTED_IN_CLUSTER_RESP"]
+
+
+def _asked_elsewhere_without_floor() -> Patches:
+    return [(Freshness, "after", lambda self, partition, seen: self.offsets.get(partition, NOTHING))]
+
+
+def _nearest_answers_whatever_it_has() -> Patches:
+    read = LocalFirstConnection.read
+
+    async def careless(self: LocalFirstConnection, parts: Sequence[ReadPart], **how: Any) -> Any:
+        return await read(self, [part._replace(after=NOTHING) for part in parts], **how)
+
+    return [(LocalFirstConnection, "read", careless)]
+
+
+PLANTED_IN_CLUSTER_RESP: Final[dict[str, Callable[[], Patches]]] = {
+    "a read at another node forgets what the connection has written": _asked_elsewhere_without_floor,
+    "a node answers from its replicas without a floor": _nearest_answers_whatever_it_has,
+}
