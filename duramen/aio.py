@@ -13,8 +13,7 @@ from duramen.client.database import Database
 from duramen.client.model.session import Session
 from duramen.client.table import Table
 from log_tier.model.errors import InvalidRequest
-from router.data.direct_reads import DirectReads
-from router.data.local_data import LocalData
+from router.data.direct_reads import DirectReads, LocalTables
 
 __all__ = ["Database", "Table", "connect", "open"]
 
@@ -69,5 +68,5 @@ async def open(  # noqa: A001
     return Database(data_plane, timeout=timeout, compress=compress, direct=partial(_direct_reads, data_plane))
 
 
-def _direct_reads(data_plane: LocalData, name: str, session: Session) -> DirectReads:
+def _direct_reads(data_plane: LocalTables, name: str, session: Session) -> DirectReads:
     return DirectReads(data_plane, name, session.offsets, session.saw)

@@ -251,7 +251,7 @@ def test_stopping_ends_what_runs() -> None:
     assert [str(error) for error in endings] == ["this database was closed while the call was under way"]
 
 
-HEAVY = ("grpc", "lmdb", "pandas", "pyspark", "confluent_kafka", "pyarrow", "uvloop", "google.protobuf")
+HEAVY = ("grpc", "lmdb", "pandas", "pyspark", "confluent_kafka", "pyarrow", "uvloop", "google.protobuf", "fsspec")
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,8 @@ HEAVY = ("grpc", "lmdb", "pandas", "pyspark", "confluent_kafka", "pyarrow", "uvl
         ("import duramen", HEAVY),
         ("import duramen; duramen.TableNotFound, duramen.Token", HEAVY),
         ("import duramen, tempfile; duramen.open(tempfile.mkdtemp()).close()", ("grpc", *HEAVY[2:6])),
-        ("import duramen.aio", ("grpc", *HEAVY[2:7])),
+        ("import duramen.aio", HEAVY),
+        ("import duramen.client.transport.connect", (*HEAVY[1:7], "fsspec", "serving_tier.node")),
     ],
 )
 def test_imports_stay_light(program: str, heavy: tuple[str, ...]) -> None:
