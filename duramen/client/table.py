@@ -99,17 +99,19 @@ class Table:
         if after is not None or level != "session":
             ref, asked = await self.lookup.asked(ref, after, level, deadline)
         partition = ref.partition_of(key) if ref.partitions > 1 else Partition(0)
-        call = self._context.reads.submit(
-            ref,
-            partition_id(ref.id, partition),
-            (key,),
-            after=asked.after(partition),
-            strong=asked.strong,
-            seen=asked.seen,
-            lag_max_ms=asked.lag_max_ms,
-            deadline=deadline,
-        )
-        return await self.lookup.noticing_drops(call)
+        try:
+            return await self._context.reads.submit(
+                ref,
+                partition_id(ref.id, partition),
+                (key,),
+                after=asked.after(partition),
+                strong=asked.strong,
+                seen=asked.seen,
+                lag_max_ms=asked.lag_max_ms,
+                deadline=deadline,
+            )
+        except TableNotFound as error:
+            raise self.lookup.gone(error) from error
 
     async def get_many(
         self,
@@ -348,15 +350,13 @@ class Table:
         """
         deadline = self._context.deadline(timeout)
         ref = self.lookup.ref or await self.lookup.resolve(deadline)
-        stream = iterator_of(
-            pairs.items() if isinstance(pairs, Mapping) else pairs, "put_many takes pairs (key, value), or a mapping"
-        )
+        given = pairs.items() if isinstance(pairs, Mapping) else pairs
+        stream = iterator_of(given, "put_many takes pairs (key, value), or a mapping")
         offsets: dict[Partition, Offset] = {}
         records = 0
         while window := list(islice(stream, WINDOW_RECORDS)):
-            await self.lookup.noticing_drops(
-                put_window(self._context, ref, window, ttl, deadline, offsets, begin=records)
-            )
+            writing = put_window(self._context, ref, window, ttl, deadline, offsets, begin=records)
+            await self.lookup.noticing_drops(writing)
             records += len(window)
             deadline = self._context.deadline(timeout)
         return ManyDone(ref.id, records, offsets)

@@ -56,16 +56,12 @@ class _Call(NamedTuple):
 class _Group:
     """Calls for one partition that may share a part."""
 
-    __slots__ = ("callers", "count", "reason", "seen", "strong", "table", "wanted")
+    __slots__ = ("after", "callers", "count", "lag_max_ms", "partition", "reason", "seen", "strong", "table")
 
-    def __init__(
-        self, table: TableRef, wanted: ReadTerms, *, strong: bool, seen: bool, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, table: TableRef, wanted: ReadTerms, *, strong: bool, loop: asyncio.AbstractEventLoop) -> None:
         self.table = table
-        self.wanted = wanted
+        self.partition, self.after, self.lag_max_ms, self.seen = wanted
         self.strong = strong
-        self.seen = seen
-        """The session is to remember what was read."""
         self.callers: PendingCalls[_Call] = PendingCalls(loop, self._too_late)
         self.count = 0
         """Keys."""
@@ -77,16 +73,15 @@ class _Group:
         keys: Sequence[bytes] = calls[0].keys
         if len(calls) > 1:
             keys = [key for call in calls for key in call.keys]
-        partition, after, lag_max_ms = self.wanted
-        if after is None:
+        if self.after is None:
             # Decided once: a group that is sent again does not wait for what the session has seen meanwhile.
-            after = session.offsets(self.table)[partition.partition]
-            self.wanted = ReadTerms(partition, after, lag_max_ms)
-        return ReadPart(partition, keys, after, self.strong, lag_max_ms)
+            self.after = session.offsets(self.table)[self.partition.partition]
+        return ReadPart(self.partition, keys, self.after, self.strong, self.lag_max_ms)
 
     def piece(self, calls: Sequence[_Call], loop: asyncio.AbstractEventLoop) -> _Group:
         """A group like this one, for other calls."""
-        piece = _Group(self.table, self.wanted, strong=self.strong, seen=self.seen, loop=loop)
+        wanted = (self.partition, self.after, self.lag_max_ms, self.seen)
+        piece = _Group(self.table, wanted, strong=self.strong, loop=loop)
         for call in calls:
             piece.callers.add(call)
             piece.count += len(call.keys)
@@ -103,7 +98,7 @@ class ReadCoalescer:
         self._connection = connection
         self._session = session
         self._loop = asyncio.get_running_loop()
-        self._rounds: ReadRounds[_Group] = ReadRounds(rules)
+        self._rounds: ReadRounds[TableRef, _Group] = ReadRounds(rules, self._new_group)
         self._scheduled = False
         self._tasks = TaskSet()
 
@@ -123,24 +118,26 @@ class ReadCoalescer:
 
         The future holds one entry per key, or raises the typed error, and not later than at the deadline. Never waits.
         """
-        wanted = ReadTerms(partition, after, lag_max_ms)
+        wanted = (partition, after, lag_max_ms, seen)
         call = _Call(self._loop.create_future(), keys, deadline)
         if strong or (after is not None and after > NOTHING):
             self._rounds.leave_alone(len(keys))
-            group = _Group(table, wanted, strong=strong, seen=seen, loop=self._loop)
+            group = _Group(table, wanted, strong=strong, loop=self._loop)
             group.count = len(keys)
             group.callers.add(call)
             self._start([group], patience=0.0).add_done_callback(lambda _: self._rounds.ended(len(keys)))
-            return call.future
-        shared = self._rounds.group_for(
-            wanted, len(keys), lambda: _Group(table, wanted, strong=False, seen=seen, loop=self._loop)
-        )
-        shared.callers.add(call)
+        else:
+            self._rounds.group_for(wanted, table, len(keys)).callers.add(call)
+        return call.future
+
+    def _new_group(self, wanted: ReadTerms, table: TableRef) -> _Group:
+        """A group that waits. It leaves not at once but at the end of this round of the loop: callers of the same round
+        leave together.
+        """
         if not self._scheduled:
-            # Not at once but at the end of this round of the loop: callers of the same round leave together.
             self._scheduled = True
             self._loop.call_soon(self._flush)
-        return call.future
+        return _Group(table, wanted, strong=False, loop=self._loop)
 
     def _flush(self) -> None:
         self._scheduled = False
@@ -202,7 +199,7 @@ class ReadCoalescer:
 
     def _answer(self, group: _Group, result: ReadResult) -> None:
         if group.seen:
-            self._session.saw(group.table, group.wanted.partition.partition, result.applied)
+            self._session.saw(group.table, group.partition.partition, result.applied)
         group.callers.settle()
         calls = group.callers.calls
         if len(calls) == 1:

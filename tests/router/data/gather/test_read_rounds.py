@@ -63,16 +63,16 @@ class ReadGatherer:
 
     def __init__(self, rules: ReadRules) -> None:
         self.made = 0
-        self.rounds: ReadRounds[Group] = ReadRounds(rules)
+        self.rounds: ReadRounds[None, Group] = ReadRounds(rules, self._new)
 
-    def _new(self) -> Group:
+    def _new(self, _wanted: ReadTerms, _table: None) -> Group:
         self.made += 1
         return Group(self.made - 1)
 
     def call(self, partition: int, keys: int = 1, after: int | None = None, lag: int = 0) -> Group:
         place = PartitionId(TABLE, Partition(partition))
-        wanted = ReadTerms(place, None if after is None else Offset(after), lag)
-        return self.rounds.group_for(wanted, keys, self._new)
+        wanted = (place, None if after is None else Offset(after), lag, True)
+        return self.rounds.group_for(wanted, None, keys)
 
 
 def do(gatherer: ReadGatherer, line: str) -> str:
