@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
@@ -18,31 +18,17 @@ from log_tier.model.table_ref import TableRef
 from router.data.gather.seen_offsets import SeenOffsets
 from router.data.requests import WriteOutcome, WriteResult
 
-__all__ = ["CallOutcome", "FutureCalls", "PendingCall", "PendingCalls"]
+__all__ = ["CallOutcome", "FutureCalls", "PendingCalls"]
 
 # Event loops' clocks tick in milliseconds: a call that is due within two is due.
 _TICK_S: Final = 0.002
 
 
-class PendingCall(Protocol):
-    """One caller's part of a request."""
-
-    @property
-    def future(self) -> asyncio.Future[Any]:
-        """The future for which the caller waits."""
-        ...
-
-    @property
-    def deadline(self) -> float:
-        """On the event loop's clock."""
-        ...
-
-
-C = TypeVar("C", bound=PendingCall)
+C = TypeVar("C")
 
 
 class PendingCalls(Generic[C]):
-    """The calls of one request, in their order.
+    """The calls of one request, in their order. `C` is what a call asks for.
 
     `too_late(last_caller)` gives the error for calls whose time is over; `last_caller`: no other caller waits.
     """
@@ -50,17 +36,18 @@ class PendingCalls(Generic[C]):
     __slots__ = ("_loop", "_timer", "_too_late", "_wakes_at", "calls")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, too_late: Callable[[bool], DuramenError]) -> None:
-        self.calls: list[C] = []
+        self.calls: list[tuple[asyncio.Future[Any], float, C]] = []
+        """The future for which each caller waits, its deadline on the event loop's clock, and what it asks for."""
         self._loop = loop
         self._too_late = too_late
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = 0.0
 
-    def add(self, call: C) -> None:
+    def add(self, future: asyncio.Future[Any], deadline: float, asked: C) -> None:
         """One more call. O(1); a timer is set for the first, and for any that is due before it."""
-        self.calls.append(call)
-        if self._timer is None or call.deadline < self._wakes_at:
-            self._wake_at(call.deadline)
+        self.calls.append((future, deadline, asked))
+        if self._timer is None or deadline < self._wakes_at:
+            self._wake_at(deadline)
 
     def _wake_at(self, when: float) -> None:
         if self._timer is not None:
@@ -70,25 +57,25 @@ class PendingCalls(Generic[C]):
     def _wake(self) -> None:
         self._timer = None
         now = self._loop.time() + _TICK_S
-        waiting = [call for call in self.calls if not call.future.done()]
-        left = [call.deadline for call in waiting if call.deadline > now]
+        waiting = [(future, deadline) for future, deadline, _ in self.calls if not future.done()]
+        left = [deadline for _, deadline in waiting if deadline > now]
         if len(left) < len(waiting):
             error = self._too_late(not left)
-            for call in waiting:
-                if call.deadline <= now:
-                    call.future.set_exception(copy(error))
+            for future, deadline in waiting:
+                if deadline <= now:
+                    future.set_exception(copy(error))
         if left:
             self._wake_at(min(left))
 
     def last_deadline(self) -> float | None:
         """The last deadline of a waiting call; None if no call waits any more. O(calls)."""
-        return max((call.deadline for call in self.calls if not call.future.done()), default=None)
+        return max([deadline for future, deadline, _ in self.calls if not future.done()], default=None)
 
     def fail(self, error: DuramenError) -> None:
         """End every call that still waits with `error`; each caller gets a traceback of its own."""
-        for call in self.calls:
-            if not call.future.done():
-                call.future.set_exception(copy(error))
+        for future, _, _ in self.calls:
+            if not future.done():
+                future.set_exception(copy(error))
         self.settle()
 
     def settle(self) -> None:
@@ -109,14 +96,9 @@ class CallOutcome(NamedTuple):
     """What its updates gave, by record; None where there was none."""
 
 
-class _Write(NamedTuple):
-    future: asyncio.Future[CallOutcome]
-    start: int
-    """Its first record's place in the batch."""
-    records: int
-    deadline: float
-    outcomes: bool
-    """The call waits for what became of its records, and not only for their place."""
+_Write = tuple[int, int, bool]
+"""What one call has in a batch: its first record's place there, its records, and whether the call waits for what became
+of them and not only for their place."""
 
 
 class FutureCalls:
@@ -145,7 +127,7 @@ class FutureCalls:
         """One more call, whose first record has the place `start` in the batch. O(1)."""
         future: asyncio.Future[CallOutcome] = self._loop.create_future()
         self._outcomes |= outcomes
-        self._pending.add(_Write(future, start, records, deadline, outcomes))
+        self._pending.add(future, deadline, (start, records, outcomes))
         return future
 
     def want_verdict(self, *, repeated: bool) -> bool:
@@ -165,13 +147,13 @@ class FutureCalls:
         if repeated:
             return True
         last, waits = NOTHING, False
-        for call in self._pending.calls:
-            if call.outcomes:
+        for future, _, (start, records, outcomes) in self._pending.calls:
+            if outcomes:
                 waits = True
-            elif not call.future.done():
-                first = Offset(result.base_offset + call.start)
-                last = Offset(first + call.records - 1)
-                call.future.set_result(CallOutcome(first, last))
+            elif not future.done():
+                first = Offset(result.base_offset + start)
+                last = Offset(first + records - 1)
+                future.set_result(CallOutcome(first, last))
         if not waits:
             self._pending.settle()
         self._session.saw(self._table, self._partition.partition, last)
@@ -183,14 +165,14 @@ class FutureCalls:
         base = result.base_offset
         outcomes = {outcome.record: outcome for outcome in result.outcomes}
         last = NOTHING
-        for call in self._pending.calls:
-            last = Offset(base + call.start + call.records - 1)
-            if call.future.done():
+        for future, _, (start, records, _) in self._pending.calls:
+            last = Offset(base + start + records - 1)
+            if future.done():
                 continue  # its caller went away
             if not outcomes:
-                call.future.set_result(CallOutcome(Offset(base + call.start), last))
+                future.set_result(CallOutcome(Offset(base + start), last))
             else:
-                _answer_with_outcomes(call, base, outcomes)
+                _answer_with_outcomes(future, range(start, start + records), base, outcomes)
         self._session.saw(self._table, self._partition.partition, last)
 
     def fail(self, error: DuramenError) -> None:
@@ -198,18 +180,20 @@ class FutureCalls:
         self._pending.fail(error)
 
 
-def _answer_with_outcomes(call: _Write, base: Offset, outcomes: dict[int, WriteOutcome]) -> None:
+def _answer_with_outcomes(
+    future: asyncio.Future[CallOutcome], records: range, base: Offset, outcomes: dict[int, WriteOutcome]
+) -> None:
     places: list[Offset] = []
     results: list[bytes | None] = []
-    for record in range(call.start, call.start + call.records):
+    for record in records:
         outcome = outcomes.get(record)
         if outcome is None:
             places.append(Offset(base + record))
             results.append(None)
             continue
         if outcome.rejected is not None:
-            call.future.set_exception(outcome.rejected)
+            future.set_exception(outcome.rejected)
             return
         places.append(outcome.original if outcome.original > NOTHING else Offset(base + record))
         results.append(outcome.result)
-    call.future.set_result(CallOutcome(places[0], places[-1], results))
+    future.set_result(CallOutcome(places[0], places[-1], results))

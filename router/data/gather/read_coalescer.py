@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import TaskSet
@@ -47,10 +47,8 @@ _PAUSE_MAX_S: Final = 0.5
 _MARGIN_S: Final = 0.01
 
 
-class _Call(NamedTuple):
-    future: asyncio.Future[ReadResult]
-    keys: Sequence[bytes]
-    deadline: float
+_Call = tuple[asyncio.Future[ReadResult], float, Sequence[bytes]]
+"""A caller's future, its deadline, and the keys that it asks for: see `PendingCalls.calls`."""
 
 
 class _Group:
@@ -62,7 +60,7 @@ class _Group:
         self.table = table
         self.partition, self.after, self.lag_max_ms, self.seen = wanted
         self.strong = strong
-        self.callers: PendingCalls[_Call] = PendingCalls(loop, self._too_late)
+        self.callers: PendingCalls[Sequence[bytes]] = PendingCalls(loop, self._too_late)
         self.count = 0
         """Keys."""
         self.reason: DuramenError | None = None
@@ -70,9 +68,9 @@ class _Group:
 
     def part(self, session: SeenOffsets) -> ReadPart:
         calls = self.callers.calls
-        keys: Sequence[bytes] = calls[0].keys
+        _, _, keys = calls[0]
         if len(calls) > 1:
-            keys = [key for call in calls for key in call.keys]
+            keys = [key for _, _, wanted in calls for key in wanted]
         if self.after is None:
             # Decided once: a group that is sent again does not wait for what the session has seen meanwhile.
             self.after = session.offsets(self.table)[self.partition.partition]
@@ -82,9 +80,9 @@ class _Group:
         """A group like this one, for other calls."""
         wanted = (self.partition, self.after, self.lag_max_ms, self.seen)
         piece = _Group(self.table, wanted, strong=self.strong, loop=loop)
-        for call in calls:
-            piece.callers.add(call)
-            piece.count += len(call.keys)
+        for future, deadline, keys in calls:
+            piece.callers.add(future, deadline, keys)
+            piece.count += len(keys)
         return piece
 
     def _too_late(self, last_caller: bool) -> DuramenError:
@@ -119,16 +117,16 @@ class ReadCoalescer:
         The future holds one entry per key, or raises the typed error, and not later than at the deadline. Never waits.
         """
         wanted = (partition, after, lag_max_ms, seen)
-        call = _Call(self._loop.create_future(), keys, deadline)
+        future: asyncio.Future[ReadResult] = self._loop.create_future()
         if strong or (after is not None and after > NOTHING):
             self._rounds.leave_alone(len(keys))
             group = _Group(table, wanted, strong=strong, loop=self._loop)
             group.count = len(keys)
-            group.callers.add(call)
+            group.callers.add(future, deadline, keys)
             self._start([group], patience=0.0).add_done_callback(lambda _: self._rounds.ended(len(keys)))
         else:
-            self._rounds.group_for(wanted, table, len(keys)).callers.add(call)
-        return call.future
+            self._rounds.group_for(wanted, table, len(keys)).callers.add(future, deadline, keys)
+        return future
 
     def _new_group(self, wanted: ReadTerms, table: TableRef) -> _Group:
         """A group that waits. It leaves not at once but at the end of this round of the loop: callers of the same round
@@ -203,13 +201,13 @@ class ReadCoalescer:
         group.callers.settle()
         calls = group.callers.calls
         if len(calls) == 1:
-            future = calls[0].future
+            future, _, _ = calls[0]
             if not future.done():
                 future.set_result(result)
             return
         applied, values, versions, expiries = result
         at = 0
-        for future, keys, _ in calls:
+        for future, _, keys in calls:
             end = at + len(keys)
             if not future.done():
                 future.set_result(
@@ -229,22 +227,22 @@ class ReadCoalescer:
         self._tasks.start(self._read_halves(group, calls[0]))
 
     async def _read_halves(self, group: _Group, call: _Call) -> None:
-        middle = len(call.keys) // 2
-        halves = [
-            _Call(self._loop.create_future(), keys, call.deadline) for keys in (call.keys[:middle], call.keys[middle:])
-        ]
-        for half in halves:
-            self._start([group.piece([half], self._loop)], patience=0.0)
+        future, deadline, keys = call
+        middle = len(keys) // 2
+        halves: list[asyncio.Future[ReadResult]] = []
+        for half in (keys[:middle], keys[middle:]):
+            halves.append(self._loop.create_future())
+            self._start([group.piece([(halves[-1], deadline, half)], self._loop)], patience=0.0)
         try:
-            first, second = await asyncio.gather(*(half.future for half in halves))
+            first, second = await asyncio.gather(*halves)
         except DuramenError as error:
             group.callers.fail(error)
             return
         except asyncio.CancelledError:
             group.callers.fail(_closed())
             raise
-        if not call.future.done():
-            call.future.set_result(_joined(first, second))
+        if not future.done():
+            future.set_result(_joined(first, second))
 
     async def close(self) -> None:
         """End what is under way; its callers get `DatabaseClosed`."""
