@@ -67,18 +67,23 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What the simulation has run and met, over all workers."""
-    seeds, databases, clusters, met = 0, 0, 0, Counter[str]()
+    kinds = {
+        "": "of the log",
+        "database ": "of a database",
+        "cluster ": "of a cluster",
+        "cluster-resp ": "of its Redis",
+    }
+    seeds, met = Counter[str](), Counter[str]()
     for report in terminalreporter.stats.get("passed", []):
         noted = dict(report.user_properties)
-        seeds += noted.get("simulation seeds", 0)
-        databases += noted.get("simulation database seeds", 0)
-        clusters += noted.get("simulation cluster seeds", 0)
+        for kind in kinds:
+            seeds[kind] += noted.get(f"simulation {kind}seeds", 0)
         met += Counter(noted.get("simulation met", {}))
-    if seeds or databases or clusters:
+    if seeds.total():
         steps = {name: count for name, count in met.items() if not name.startswith("answer")}
+        run = ", ".join(f"{seeds[kind]} {what}" for kind, what in kinds.items())
         terminalreporter.write_line(
-            f"simulation: {seeds} seeds of the log, {databases} of a database, {clusters} of a cluster, "
-            f"{sum(steps.values())} faults at {len(steps)} kinds of steps"
+            f"simulation: seeds {run} endpoints; {sum(steps.values())} faults at {len(steps)} kinds of steps"
         )
 
 
