@@ -306,7 +306,7 @@ def _check_start(known: KnownTopic, partition: Partition, start: Offset, bounds:
 
 
 def _check_compactable(columns: Columns, known: KnownTopic) -> None:
-    for attribute in set(columns.attributes or ()):
+    for attribute in sorted(set(columns.attributes or ())):
         if attribute & ~OPERATION_MASK or attribute & OPERATION_MASK not in _UNCONDITIONAL or attribute & GROUPED:
             raise InvalidRequest(
                 f"Kafka compacts the topic {known.kafka_name}, so it takes plain puts and deletes only: what a "

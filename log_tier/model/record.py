@@ -172,7 +172,7 @@ _KNOWN_BITS: Final = OPERATION_MASK | 3 << CONDITION_SHIFT | 3 << EXPIRY_SHIFT |
 
 def unknown_attribute(attributes: Iterable[int]) -> int | None:
     """The first attribute that this version cannot understand, or None. O(distinct attributes)."""
-    for attribute in set(attributes):
+    for attribute in sorted(set(attributes)):
         if attribute & ~_KNOWN_BITS or attribute & OPERATION_MASK not in _KNOWN_OPERATIONS:
             return attribute
     return None

@@ -131,7 +131,7 @@ class Member:
         self.view = replace(self.view, alive=False, reason=reason)
         self.known = True
         self._closing.start(self._wire.close(), name=f"close the status stream of node {self.id}")
-        for connection in {self._connection, *self._asking}:
+        for connection in dict.fromkeys((self._connection, *self._asking)):
             self._closing.start(connection.close(), name=f"close a connection to node {self.id}")
         self._wire = Wire(self.entry.address)
         self._connection, self._refused = GrpcConnection(self.entry.address), False
@@ -215,6 +215,6 @@ class Member:
         """
         await end_tasks(self._follower)
         await self._wire.close()
-        for connection in {self._connection, *self._asking}:
+        for connection in dict.fromkeys((self._connection, *self._asking)):
             await connection.close()
         await self._closing.wait()

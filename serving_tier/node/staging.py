@@ -131,7 +131,7 @@ class Staging:
                 continue
             numbers = {version.number for version in table.versions} or {1}
             here = replica.versions.here() | {replica.index.version}
-            for number in here - numbers - {replica.index.version}:
+            for number in sorted(here - numbers - {replica.index.version}):
                 if (name, number) not in self._tasks:
                     self._start((name, number), self._remove(replica, number))
             for version in table.versions:

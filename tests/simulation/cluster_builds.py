@@ -68,7 +68,8 @@ class Builds:
         """Delete what was built of versions that are gone, as soon as no restore of the table needs them."""
         if any(cluster.covering(place) is None for place in table.partition_ids()):
             return
-        for url in self._places.keys() - {version.url for version in table.versions}:
+        kept = {version.url for version in table.versions}
+        for url in [url for url in self._places if url not in kept]:
             folder, _ = self._places.pop(url)
             shutil.rmtree(folder, ignore_errors=True)
             self._world.story.tell("operator of versions", f"deletes {folder.name}")

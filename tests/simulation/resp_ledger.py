@@ -111,7 +111,7 @@ class Ledger:
     @staticmethod
     def _check_log(key: bytes, tokens: Mapping[bytes, str], held: bytes) -> None:
         parts = held.split(b";")[:-1]
-        for token in {*parts, *tokens}:
+        for token in dict.fromkeys((*parts, *tokens)):
             outcome, count = tokens.get(token, "nobody's"), parts.count(token)
             allowed = {"granted": (1,), "unknown": (0, 1)}.get(outcome, (0,))
             if count not in allowed:

@@ -88,7 +88,7 @@ def check_write_schema(schema: pa.Schema, *, json_values: bool) -> None:
         raise InvalidRequest(f"the column `ttl_ms` is of type {kinds['ttl_ms']}: it is a whole number of milliseconds")
     if "ttl_ms" in kinds and "expires_at" in kinds:
         raise InvalidRequest("name the expiry by `expires_at` or by `ttl_ms`, and not by both")
-    for name in kinds.keys() - set(_OURS):
+    for name in sorted(kinds.keys() - set(_OURS)):
         if not json_values:
             raise InvalidRequest(
                 f"nothing is known of a column `{name}`: select those to be written ({', '.join(_OURS)}), or make "

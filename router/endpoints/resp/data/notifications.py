@@ -214,12 +214,12 @@ class Notifications:
         wanted.discard(_ANY_NUMBER)
         if self._any:
             wanted |= {0, *self._numbers_there()}
-        for number in wanted - self._watches.keys():
+        for number in sorted(wanted - self._watches.keys()):
             watch = self._watches[number] = _Watch(number)
             if made_since:
                 watch.positioned.set()
             watch.task = self._loop.create_task(self._watch(watch), name=f"notifications of db{number}")
-        for number in self._watches.keys() - wanted:
+        for number in sorted(self._watches.keys() - wanted):
             self._watches.pop(number).task.cancel()
 
     def _numbers(self, names: Sequence[bytes]) -> set[int]:
