@@ -3,8 +3,12 @@
     {"format": "duramen-snapshot", "version": 1, …, "check": "9a71c0f2"}
 
 `check` is the CRC-32C, in hex, of the same text without it. Where a file describes others, its text is exact as well:
-`SealedKind.read` accepts only the very bytes that were written for what it says, so that no flipped bit can pass as
-another way to write the same. `docs/FORMATS.md` has the fields of each kind.
+`SealedKind.read` accepts only the very bytes that `json.dumps` writes for what it says, so that no flipped bit can pass
+as another way to write the same. `docs/FORMATS.md` has the fields of each kind.
+
+**Other versions.** A field that this process does not know is ignored: a newer version added it, and kept the format
+version because a reader may do without it. A newer format version is `UnknownFormat`; the reader leaves the file, and
+what the file describes, as they are. Every format version keeps `format`, `version` and `check` as they are here.
 """
 
 from __future__ import annotations
@@ -40,6 +44,8 @@ class SealedKind:
     """The advice in the error for a file of a newer version."""
     indent: int | None = 1
     """None: all on one line."""
+    is_cache: bool = False
+    """Can it be made again? Then a file of a newer version whose checksum does not hold is damage, and no doubt."""
     foreign: Callable[[str], DuramenError] | None = None
     """The error for a file of another kind, by its name; None: that is damage."""
 
@@ -49,7 +55,8 @@ class SealedKind:
         return self._text({**document, "check": self._check(document)}) + b"\n"
 
     def parse(self, data: bytes, where: str) -> dict[str, Any]:
-        """The fields of a file whose checksum holds. `where`: which file, for people.
+        """The fields of a file whose checksum holds, those that this process does not know included. `where`: which
+        file, for people.
 
         Raises `UnknownFormat` for one of a newer version, `damage` or what `foreign` gives for whatever else.
         """
@@ -62,7 +69,7 @@ class SealedKind:
         version, check = document.get("version"), document.pop("check", None)
         found = check if self._is_as_written(data, check) else self._check(document)
         wrong = f"says its checksum is {check}, its text gives {found}"
-        if isinstance(version, int) and version > self.version:
+        if type(version) is int and version > self.version and (check == found or not self.is_cache):
             doubt = "" if check == found else f" (or it is damaged: it {wrong})"
             raise UnknownFormat(
                 f"{where} has format version {version}, this process reads version {self.version}: "
@@ -71,19 +78,30 @@ class SealedKind:
             )
         if check != found:
             raise self._damaged(where, wrong)
+        if type(version) is not int or version < 1:
+            raise self._damaged(where, f"has the format version {version!r}, which is none")
         return document
 
-    def read(self, data: bytes, where: str, made: Callable[[dict[str, Any]], T], text: Callable[[T], bytes]) -> T:
-        """The value that `made` builds of the fields. `text` must write it as `data` again. Raises as `parse` does.
+    def build(self, document: dict[str, Any], where: str, made: Callable[[dict[str, Any]], T]) -> T:
+        """The value that `made` builds of the fields. Raises `damage` where they do not fit.
 
-        `made` raises `KeyError`, `TypeError`, `ValueError` or `InvalidRequest` for fields that do not fit.
+        `made` raises `KeyError`, `TypeError`, `ValueError` or `InvalidRequest` for that, and ignores other fields.
+        """
+        try:
+            return made(document)
+        except (KeyError, TypeError, ValueError, InvalidRequest) as error:
+            version = document["version"]
+            raise self._damaged(where, f"does not have the fields of version {version} ({error!r})") from error
+
+    def read(self, data: bytes, where: str, made: Callable[[dict[str, Any]], T], text: Callable[[T], bytes]) -> T:
+        """The value that `made` builds of the fields of an exact text. `text` must write the same fields again, as far
+        as this process knows them. Raises as `parse` and `build` do.
         """
         document = self.parse(data, where)
-        try:
-            value = made(document)
-        except (KeyError, TypeError, ValueError, InvalidRequest) as error:
-            raise self._damaged(where, f"does not have the fields of version {self.version} ({error!r})") from error
-        if text(value) != data:
+        value = self.build(document, where, made)
+        exact = self._text({**document, "check": self._check(document)}) + b"\n" == data
+        known = {name: field for name, field in json.loads(text(value)).items() if name not in ("version", "check")}
+        if not exact or not _says_the_same(document, known):
             raise self._damaged(where, "is not written as manifests are")
         return value
 
@@ -105,3 +123,12 @@ class SealedKind:
 
     def _sum(self, text: bytes) -> str:
         return f"{google_crc32c.value(text):08x}"
+
+
+def _says_the_same(found: object, known: object) -> bool:
+    """Whether a document's value is the known one, apart from fields that only one of them has."""
+    if isinstance(found, dict) and isinstance(known, dict):
+        return all(_says_the_same(found[name], field) for name, field in known.items() if name in found)
+    if isinstance(found, list) and isinstance(known, list):
+        return len(found) == len(known) and all(map(_says_the_same, found, known))
+    return type(found) is type(known) and found == known

@@ -25,6 +25,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import google_crc32c
+
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable
 from log_tier.model.identifiers import Offset, PartitionId, TableId
@@ -167,7 +169,7 @@ class SnapshotStore:
         await in_thread(lambda stop: self._verify(manifest, progress, stop))
 
     def _verify(self, manifest: SnapshotManifest, progress: Progress | None, stop: Stop) -> None:
-        stored = self._read_manifest(manifest.path)
+        stored, _ = self._read_summed(manifest.path)
         if stored != manifest:
             raise SnapshotDamaged(f"{self._name(manifest.path)} has the manifest of another snapshot, {stored}")
         done = 0
@@ -202,9 +204,13 @@ class SnapshotStore:
         Raises `SnapshotDamaged` where there is none, where it is damaged, or where it is another snapshot's;
         `UnknownFormat` for a newer version's.
         """
-        return await in_thread(lambda _: self._read_manifest(path))
+        return (await self.read_summed(path))[0]
 
-    def _read_manifest(self, path: str) -> SnapshotManifest:
+    async def read_summed(self, path: str) -> tuple[SnapshotManifest, int]:
+        """`read_manifest`, and the CRC-32C of the manifest's whole text, also of fields that this process ignores."""
+        return await in_thread(lambda _: self._read_summed(path))
+
+    def _read_summed(self, path: str) -> tuple[SnapshotManifest, int]:
         file = f"{_check_path(path).path}/{MANIFEST_FILE}"
         with (
             self._named(file, missing="is missing: the snapshot was removed, or never finished; use another one"),
@@ -216,7 +222,7 @@ class SnapshotStore:
             raise SnapshotDamaged(
                 f"{self._name(file)} is the manifest of {manifest.path}: use another snapshot", file=self._name(file)
             )
-        return manifest
+        return manifest, google_crc32c.value(data)
 
     async def snapshots(self, of: TableId | PartitionId | None = None) -> list[StoredSnapshot]:
         """The finished snapshots: of everything, of a table, or of a partition; by path, so by offset at last.

@@ -14,15 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
-
 from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import InvalidRequest, SnapshotDamaged
 from log_tier.model.identifiers import Partition, PartitionId
 from serving_tier.names import VERSION_FILE
 from serving_tier.snapshots.install import check_identity, receiving
 from serving_tier.snapshots.local_disk import Folders
-from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
+from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.snapshot_store import SnapshotStore
 from serving_tier.versions.manifest import VERSION_BYTES_MAX, VersionManifest, format_version, parse_version
 
@@ -106,9 +104,8 @@ class VersionStore:
     async def _part(self, version: VersionManifest, partition: Partition) -> SnapshotManifest:
         """A part's own manifest, which is the one that the version means."""
         part = version.parts[partition]
-        manifest = await self.snapshots.read_manifest(part.path)
+        manifest, found = await self.snapshots.read_summed(part.path)
         check_identity(manifest, partition=PartitionId(version.table, partition))
-        found = google_crc32c.value(format_manifest(manifest))
         if found != part.check:
             raise SnapshotDamaged(
                 f"{self.url.partition('?')[0].rstrip('/')}/{part.path}: the manifest has the checksum {found:08x}, "

@@ -89,8 +89,9 @@ class Witness(NamedTuple):
         path = folder / names.JOURNAL_WITNESS
         if not disk.exists(path):
             return None
-        fields = read_document(disk, path, _KIND)
-        return cls(int(fields["generation"]), bool(int(fields["clean"])))
+        return read_document(
+            disk, path, _KIND, lambda fields: cls(int(fields["generation"]), bool(int(fields["clean"])))
+        )
 
 
 class _JournalFile(NamedTuple):

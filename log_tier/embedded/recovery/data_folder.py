@@ -6,10 +6,10 @@ time, by a lock on a file that the kernel releases when the process ends, howeve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from log_tier.embedded.recovery.open_partition import RecoveryReport
 from log_tier.embedded.storage import names
@@ -67,7 +67,9 @@ class DataFolder:
         release = disk.lock(path / names.LOCK)
         try:
             if disk.exists(path / names.MARKER):
-                identity = TableId(str(read_document(disk, path / names.MARKER, _FOLDER_KIND)["id"]))
+                identity = read_document(
+                    disk, path / names.MARKER, _FOLDER_KIND, lambda fields: TableId(str(fields["id"]))
+                )
             else:
                 disk.make_folder(path / names.TOPICS)
                 disk.sync_folder(path)
@@ -111,11 +113,11 @@ class DataFolder:
         if topic is None:
             raise ForeignFolder(f"{self._topics / name} is no topic: move it away; Duramen did not make it")
         path = self._topics.joinpath(name, names.TOPIC_FILE)
-        fields = read_document(self._disk, path, _TOPIC_KIND)
-        if fields["id"] != topic:
-            message = f"{path} is of topic {fields['id']}, and lies in {topic}; restore it from a copy"
+        found = read_document(self._disk, path, _TOPIC_KIND, _topic_of)
+        if found.id != topic:
+            message = f"{path} is of topic {found.id}, and lies in {topic}; restore it from a copy"
             raise LogDamaged(message, file=str(path))
-        return Topic(topic, str(fields["name"]), int(fields["partitions"]))
+        return found
 
     def create(self, name: str, partitions: int) -> Topic:
         """Make a topic's folders; it is there after the rename, and not at all before. Raises `OSError`."""
@@ -176,3 +178,7 @@ class DataFolder:
             else:
                 self._disk.unlink(inner)
         self._disk.remove_folder(folder)
+
+
+def _topic_of(fields: Mapping[str, Any]) -> Topic:
+    return Topic(TableId(str(fields["id"])), str(fields["name"]), int(fields["partitions"]))

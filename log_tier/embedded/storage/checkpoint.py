@@ -7,9 +7,10 @@ before old segments are removed. It never has to be taken back: what it says sta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from log_tier.embedded.storage.disk import Disk
 from log_tier.embedded.storage.documents import read_document, write_document
@@ -48,20 +49,26 @@ class Checkpoint:
         partition's checkpoint: what that partition trimmed was not trimmed here.
         """
         try:
-            fields = read_document(disk, path, _KIND)
+            owner, checkpoint = read_document(disk, path, _KIND, cls._of)
         except FileNotFoundError:
             return cls()
         here = _owner(path)
-        owner = fields.get("of", here)  # one of an earlier version does not say
-        if owner != here:
+        if owner not in ("", here):
             message = f"{path} is of partition {owner}, and lies in {here}; restore it from a copy"
             raise LogDamaged(message, file=str(path))
-        return cls(
+        return checkpoint
+
+    @classmethod
+    def _of(cls, fields: Mapping[str, Any]) -> tuple[str, Checkpoint]:
+        """The partition that a checkpoint names, and its content. One of an earlier version has neither its partition
+        nor `reserved_bytes`.
+        """
+        return str(fields.get("of", "")), cls(
             Offset(int(fields["earliest"])),
             Offset(int(fields["end"])),
             Offset(int(fields["newest_segment"])),
             int(fields["clean_bytes"]),
-            int(fields.get("reserved_bytes", 0)),  # one of an earlier version does not say
+            int(fields.get("reserved_bytes", 0)),
         )
 
 

@@ -7,10 +7,10 @@ They are sealed JSON (`log_tier.model.sealed_json`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, replace_file
@@ -26,6 +26,8 @@ DOCUMENT_BYTES_MAX: Final = 4096
 
 Field = int | str
 
+T = TypeVar("T")
+
 
 @cache
 def _sealed(kind: str) -> SealedKind:
@@ -35,7 +37,7 @@ def _sealed(kind: str) -> SealedKind:
         bytes_max=DOCUMENT_BYTES_MAX,
         damage=LogDamaged,
         remedy="restore it from a copy",
-        upgrade="open it with the Duramen that wrote it, or a newer one",
+        upgrade="update this process; nothing was changed",
         indent=None,
         foreign=lambda where: ForeignFolder(
             f"{where} is no {kind} file: it was made by something else; choose another folder"
@@ -48,15 +50,16 @@ def write_document(disk: Disk, path: Path, kind: str, fields: Mapping[str, Field
     replace_file(disk, path, _sealed(kind).write(fields), part=path.with_name(path.name + names.PART))
 
 
-def read_document(disk: Disk, path: Path, kind: str) -> dict[str, Field]:
-    """Read a document's fields.
+def read_document(disk: Disk, path: Path, kind: str, made: Callable[[dict[str, Any]], T]) -> T:
+    """The value that `made` builds of a document's fields; it ignores those that it does not know.
 
     Raises `ForeignFolder` for a file that is something else, `UnknownFormat` for a newer version, `LogDamaged` where
-    the checksum does not hold, and `FileNotFoundError`.
+    the checksum does not hold or a field is missing, and `FileNotFoundError`.
     """
     file = disk.open(path)
     try:
         data = file.pread(DOCUMENT_BYTES_MAX, 0)
     finally:
         file.close()
-    return _sealed(kind).parse(data, str(path))
+    sealed = _sealed(kind)
+    return sealed.build(sealed.parse(data, str(path)), str(path), made)

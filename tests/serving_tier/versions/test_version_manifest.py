@@ -167,7 +167,6 @@ def part_with(**change: object) -> dict[str, object]:
         {"parts": 7},
         {"parts": [7, 8]},
         {"source": 7},
-        {"extra": 1},
         {"format": "duramen-snapshot"},
         part_with(offset=-1),
         part_with(offset=1042),
@@ -181,7 +180,6 @@ def part_with(**change: object) -> dict[str, object]:
         part_with(path=f"{TABLE}/0/00000000000000001041-9f3c21d07b6a5e48/../x"),
         part_with(path="../../etc"),
         part_with(path=7),
-        part_with(more=1),
     ],
     ids=str,
 )

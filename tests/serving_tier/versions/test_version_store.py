@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import google_crc32c
 import pytest
 from kit.log.stored_log import TABLE, StoredLog, put
+from kit.storage.sealed_documents import sealed_again
 
 from log_tier.model.errors import InvalidRequest, SnapshotDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
@@ -16,7 +19,7 @@ from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.snapshots import take_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
 from serving_tier.versions import VersionManifest, VersionStore
-from serving_tier.versions.manifest import VersionPart, part_of
+from serving_tier.versions.manifest import VersionPart, format_version, part_of
 
 PARTITIONS = 2
 OTHER = table_id_from_bytes(b"another table ..")
@@ -103,6 +106,22 @@ async def test_a_snapshot_in_the_place_of_another_is_refused(any_place: VersionS
         await any_place.verify(version)
     assert not target.exists()
     await any_place.fetch(version, Partition(0), target)
+
+
+async def test_fields_that_a_newer_version_added_are_ignored(any_place: VersionStore, tmp_path: Path) -> None:
+    """In the manifests of both, and the version's checksum of a part is that of its whole text."""
+    version = await version_in(any_place, tmp_path)
+    document = json.loads(format_version(version))
+    for number, part in enumerate(version.parts):
+        path = f"{part.path}/manifest.json"
+        newer = sealed_again({**json.loads(await any_place.snapshots.read_document(path) or b""), "added": [1]})
+        await any_place.snapshots.write_document(path, newer)
+        document["parts"][number] |= {"check": f"{google_crc32c.value(newer):08x}", "added": 1}
+    await any_place.snapshots.write_document("version.json", sealed_again({**document, "added": {}}))
+    found = await any_place.get()
+    assert replace(found, parts=version.parts) == version
+    await any_place.verify(found)
+    await any_place.fetch(found, Partition(1), tmp_path / "fetched")
 
 
 async def test_a_file_that_changed_is_refused_and_leaves_what_was_there(

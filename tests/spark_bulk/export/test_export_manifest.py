@@ -131,7 +131,6 @@ def file_with(**change: object) -> dict[str, object]:
         {"columns": None},
         {"files": 7},
         {"version": 0},
-        {"extra": 1},
         {"format": "duramen-version"},
         file_with(path="partition=1/0a.parquet"),
         file_with(path="partition=0/../x"),
@@ -139,7 +138,6 @@ def file_with(**change: object) -> dict[str, object]:
         file_with(partition=2),
         file_with(rows=True),
         file_with(bytes=-1),
-        file_with(more=1),
     ],
     ids=str,
 )
