@@ -48,6 +48,7 @@ from log_tier.model.errors import (
     SnapshotStoreUnavailable,
     TableNotFound,
     Unavailable,
+    UnknownFormat,
 )
 from log_tier.model.identifiers import Offset, PartitionId
 from serving_tier.node.bug_lines import BugLines
@@ -233,7 +234,7 @@ class Staging:
                 backoff.max_s = _RETRY_AWAY_MAX_S if away else _RETRY_MAX_S
                 if isinstance(error, (IndexDamaged, OffsetTrimmed)):
                     await to_the_end(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
-                if needed and not error.retryable and not isinstance(error, DiskFailed):
+                if needed and not error.retryable and not isinstance(error, (DiskFailed, UnknownFormat)):
                     self._replace(replica)
                     return
             except Exception as error:  # noqa: BLE001 - the job that wants the version gets it

@@ -25,6 +25,7 @@ from serving_tier.index.lmdb.format import (
     unpack_live,
     unpack_version,
 )
+from serving_tier.index.lmdb.identity import check_format
 from serving_tier.index.scan import digest_of
 from serving_tier.names import DATA_FILE
 from serving_tier.snapshots.manifest import PIECE_BYTES, SnapshotFile, SnapshotManifest
@@ -109,7 +110,8 @@ def describe_file(name: str, pieces: Iterable[bytes], where: str) -> SnapshotFil
 def read_contents(folder: Path, *, digest: bool = False) -> Contents:
     """Open a copy, which must have been checked, and read its identity and state. A ms; with `digest` 1 µs a key.
 
-    Raises `SnapshotDamaged` where those cannot be read, and `refusal_of_system`'s error if the system refused.
+    Raises `SnapshotDamaged` where those cannot be read, `UnknownFormat` for an index of a newer format, and
+    `refusal_of_system`'s error if the system refused.
     """
     try:
         with lmdb.open(str(folder), max_dbs=_DATABASES_MAX, readonly=True, lock=False) as env:
@@ -117,6 +119,7 @@ def read_contents(folder: Path, *, digest: bool = False) -> Contents:
             data = env.open_db(b"data", create=False)
             with env.begin() as txn:
                 version, partition = unpack_identity(txn.get(IDENTITY, db=meta) or b"")
+                check_format(version, folder)
                 state = State.unpack(txn.get(STATE, db=meta) or b"")
                 keys = int(txn.stat(data)["entries"])
                 table_version, live = unpack_version(txn.get(VERSION, db=meta)), unpack_live(txn.get(LIVE, db=meta))

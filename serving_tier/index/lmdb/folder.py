@@ -19,6 +19,10 @@ The check of the two meta pages before LMDB maps the file costs one read and cat
 once: another kind of file, another version, a file that was cut. It does not walk the file; `verify_index` does. A
 summary is believed after the same check, or after less: it names the file by its inode, size and times, and one that is
 still the same is checked when it is opened.
+
+**Other versions.** Fields of a marker that this version does not know are ignored. They are not kept when the marker is
+written again: what they said of the file need not hold any more, and a newer version takes a missing field as unknown.
+An index of a newer format is `UnknownFormat`: the folder stays as it is for the version that can read it.
 """
 
 from __future__ import annotations
@@ -34,10 +38,10 @@ from typing import Any, Final, NamedTuple
 from lmdb.verify import VerifyError, verify
 
 from log_tier.concurrency.disk_errors import disk_refusal
-from log_tier.model.errors import DuramenError, IndexDamaged, UnknownFormat
+from log_tier.model.errors import DuramenError, IndexDamaged
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.sealed_json import SealedKind
-from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, READABLE_VERSIONS
+from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, NEWER_INDEX, READABLE_VERSIONS
 from serving_tier.index.lmdb.pages import METAS_BYTES_MAX, NoMetaPage, newest_meta
 from serving_tier.index.lmdb.summary import IndexSummary
 from serving_tier.names import DATA_FILE, MARKER_FILE, new_file
@@ -74,7 +78,8 @@ _KIND: Final = SealedKind(
     bytes_max=_MARKER_BYTES_MAX,
     damage=IndexDamaged,
     remedy="discard the folder and fold the log again",
-    upgrade="discard the folder and fold the log again",
+    upgrade=NEWER_INDEX,
+    is_cache=True,
 )
 
 
@@ -90,6 +95,9 @@ class _Marker(NamedTuple):
     summary: dict[str, Any] | None = None
 
 
+_FIELDS: Final = frozenset(_Marker._fields)
+
+
 @cache
 def read_boot_id() -> str:
     """The random id that the kernel drew when it started."""
@@ -101,7 +109,7 @@ def claim_folder(path: Path, *, partition: PartitionId, boot_id: BootId = read_b
 
     Two syncs where the marker said that it is clean; else a crash of the machine takes the folder back to a state that
     is discarded, with this marker or without it. Raises `IndexDamaged` where what is there cannot be trusted: discard
-    the folder and fold the log again.
+    the folder and fold the log again. Raises `UnknownFormat` for an index of a newer format: keep the folder.
     """
     boot = boot_id()
     path.mkdir(parents=True, exist_ok=True)
@@ -114,7 +122,7 @@ def claim_folder(path: Path, *, partition: PartitionId, boot_id: BootId = read_b
 
 
 def check_folder(path: Path, *, partition: PartitionId, boot_id: BootId = read_boot_id) -> _Marker:
-    """The marker of a folder whose file can be opened. Raises `IndexDamaged`."""
+    """The marker of a folder whose file can be opened. Raises `IndexDamaged`, and `UnknownFormat` for a newer index."""
     marker = _read_marker(path)
     _check_marker(marker, path, partition=partition, boot=boot_id())
     _check_data(path)
@@ -126,7 +134,8 @@ def summary_of_folder(path: Path, *, partition: PartitionId, boot: str) -> tuple
     that the marker means, or was changed since, the two meta pages are read as well.
 
     No summary where the file has to be looked at: it was in use when its process ended, or an earlier version closed
-    it. Raises `IndexDamaged` for a folder that cannot be trusted, and `FileNotFoundError` where there is none.
+    it. Raises `IndexDamaged` for a folder that cannot be trusted, `UnknownFormat` for an index of a newer format, and
+    `FileNotFoundError` where there is none.
     """
     try:
         marker = _read_marker(path)
@@ -205,19 +214,18 @@ def verify_index(path: Path) -> None:
 
 
 def _read_marker(path: Path) -> _Marker:
+    """The marker, without the fields that a newer version added. Raises `UnknownFormat` for one of a newer format."""
     file = f"{path}/{MARKER_FILE}"  # a `Path` costs as much as the read
     try:
         data, _ = _beginning(file, _MARKER_BYTES_MAX)
         fields = json.loads(data.decode())
-        if "check" in fields:  # earlier versions wrote none
-            fields = _KIND.parse(data, file)
+        if "check" in fields:  # earlier versions wrote none, and no field that is not known here
+            fields = {name: value for name, value in _KIND.parse(data, file).items() if name in _FIELDS}
         marker = _Marker(**fields)
     except FileNotFoundError as error:
         raise IndexDamaged(f"{path} holds files and no {MARKER_FILE}: discard it", file=file) from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise IndexDamaged(f"{file} cannot be read ({error}): discard the folder", file=file) from error
-    except UnknownFormat as error:
-        raise IndexDamaged(error.message, file=file) from error
     if marker.format != _FORMAT or marker.version not in READABLE_VERSIONS:
         raise IndexDamaged(
             f"{file} tells of {marker.format!r} version {marker.version}, this process has {_FORMAT!r} version "

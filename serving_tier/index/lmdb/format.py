@@ -43,6 +43,7 @@ __all__ = [
     "IDENTITY",
     "INDEX_FORMAT_VERSION",
     "LIVE",
+    "NEWER_INDEX",
     "READABLE_VERSIONS",
     "START",
     "STATE",
@@ -71,6 +72,12 @@ INDEX_FORMAT_VERSION: Final = 2
 """What is written. In version 1 the row `state` ended before the last batch."""
 
 READABLE_VERSIONS: Final = (1, INDEX_FORMAT_VERSION)
+
+NEWER_INDEX: Final = (
+    "update this process; the index is kept for a version that reads it. To have this version build it again instead, "
+    "stop this process, remove the index's folder, and start it again"
+)
+"""The advice about an index of a newer format version."""
 
 IDENTITY: Final = b"identity"
 STATE: Final = b"state"

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from log_tier.model.barrier import ORIGINAL, LiveVersion
-from log_tier.model.errors import IndexDamaged
+from log_tier.model.errors import IndexDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset, PartitionId
 from serving_tier.index.lmdb.environment import Databases
 from serving_tier.index.lmdb.format import (
     IDENTITY,
     INDEX_FORMAT_VERSION,
     LIVE,
+    NEWER_INDEX,
     READABLE_VERSIONS,
     START,
     STATE,
@@ -32,7 +33,7 @@ from serving_tier.index.lmdb.format import (
     unpack_version,
 )
 
-__all__ = ["IndexIdentity", "find_identity"]
+__all__ = ["IndexIdentity", "check_format", "find_identity"]
 
 
 class IndexIdentity(NamedTuple):
@@ -51,7 +52,8 @@ def find_identity(
 ) -> IndexIdentity:
     """Whose the index at `path` is, and its state; a new index is given these rows in this write transaction.
 
-    Raises `IndexDamaged` for rows that cannot be read, and for an index of another format, table, partition or start.
+    Raises `IndexDamaged` for rows that cannot be read, and for an index of another table, partition or start, and
+    `UnknownFormat` for one of a newer format.
     """
     meta = databases.meta
     identity, state, begun = (txn.get(row, db=meta) for row in (IDENTITY, STATE, START))
@@ -59,6 +61,7 @@ def find_identity(
         return _begun(txn, databases, partition, start)
     try:
         found = unpack_identity(identity or b"")
+        check_format(found[0], path)
         found_start = unpack_start(begun)
         identity_found = IndexIdentity(
             State.unpack(state or b""), unpack_version(txn.get(VERSION, db=meta)), unpack_live(txn.get(LIVE, db=meta))
@@ -80,6 +83,16 @@ def find_identity(
             file=str(path),
         )
     return identity_found
+
+
+def check_format(version: int, path: Path) -> None:
+    """Raise `UnknownFormat` if the rows of the index at `path` are of a newer format version."""
+    if version > INDEX_FORMAT_VERSION:
+        raise UnknownFormat(
+            f"{path} holds an index of format version {version}, this process reads up to version "
+            f"{INDEX_FORMAT_VERSION}: {NEWER_INDEX}",
+            file=str(path),
+        )
 
 
 def _begun(txn: Any, databases: Databases, partition: PartitionId, start: Offset) -> IndexIdentity:
