@@ -21,6 +21,7 @@ __all__ = [
     "COMPRESSION_MASK",
     "DELTAS",
     "EXPIRIES",
+    "EXTENT",
     "FORMAT_VERSION",
     "HEADER_BYTES",
     "MAGIC",
@@ -64,7 +65,8 @@ _MIDDLE: Final = struct.Struct("<BBHI")
 _STAMP: Final = struct.Struct("<QQI")
 _TAIL: Final = struct.Struct("<QQII")
 _U32: Final = struct.Struct("<I")
-_EXTENT: Final = struct.Struct("<4sB3xI")
+EXTENT: Final = struct.Struct("<4sB3xI")
+"""Magic, version, length: these lie at the same places in every format version."""
 assert _HEADER.size == HEADER_BYTES
 
 _crc = google_crc32c.value
@@ -226,7 +228,7 @@ def split_batches(data: bytes) -> Iterator[bytes]:
     while at < size:
         if size - at < HEADER_BYTES:
             raise _no_header(size - at)
-        magic, version, length = _EXTENT.unpack_from(data, at)
+        magic, version, length = EXTENT.unpack_from(data, at)
         _check_extent(magic, version, length)
         if at + length > size:
             raise BatchRefused(f"a batch of {length} bytes is cut short: {size - at} are here")

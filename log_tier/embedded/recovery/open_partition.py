@@ -17,7 +17,7 @@ from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import Disk
 from log_tier.embedded.storage.settings import EngineSettings
-from log_tier.model.errors import ForeignFolder, LogDamaged, UnknownFormat
+from log_tier.model.errors import ForeignFolder, LogDamaged
 from log_tier.model.identifiers import Offset, PartitionId
 
 _START: Final = Offset(0)
@@ -59,13 +59,15 @@ def look_at_partition(
 ) -> PartitionState:
     """Look at a partition's files, cut a torn tail, and add to the report. Damage does not raise.
 
+    Raises `UnknownFormat` for a checkpoint of a newer version, and then changes nothing: what it protects is not known.
+
     `proved_end` is an end that is known to have been on stable storage, by the journal or by the summary of a clean
     close. Reads one index and about 64 KiB per segment, and what the newest holds behind its last index entry.
     """
     bases = _segment_bases(disk, folder)
     try:
         checkpoint = Checkpoint.read(disk, folder / names.CHECKPOINT)
-    except (LogDamaged, ForeignFolder, UnknownFormat) as error:
+    except (LogDamaged, ForeignFolder) as error:
         report.notes.append(f"went on without a checkpoint, so losses at both ends go unnoticed: {error.message}")
         checkpoint = Checkpoint(earliest=bases[0] if bases else Offset(0))
     bases = _finish_trim(disk, folder, bases, checkpoint.earliest)

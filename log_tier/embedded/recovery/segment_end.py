@@ -13,6 +13,7 @@ Say the batches are whole up to position P, and the next offset would be E. Behi
       · the checkpoint, written when a segment is made, when its file grows and before it shrinks, names an end above E
       · a frame of the journal holds offset E
       · the file is shorter than the checkpoint says: files grow, on stable storage, before they are written to
+      · the bytes at P begin a batch of a newer format version: a crash leaves zeros or what this version writes
 
 So bits that flip in the middle of a log are damage, as is a file that was cut short, at whatever byte. With one copy,
 no log can distinguish a tear from damage to exactly the last commit before an unclean end. Nor can it recognise an
@@ -34,7 +35,14 @@ from log_tier.embedded.segments.segment import SCAN_BYTES, Run, Segment, damaged
 from log_tier.embedded.segments.sparse_index import SparseIndex
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, File
-from log_tier.model.batch_header import BATCH_BYTES_MAX, MAGIC, check_stored_at
+from log_tier.model.batch_header import (
+    BATCH_BYTES_MAX,
+    EXTENT,
+    FORMAT_VERSION,
+    HEADER_BYTES,
+    MAGIC,
+    check_stored_at,
+)
 from log_tier.model.errors import BatchRefused, LogDamaged, UnknownFormat
 from log_tier.model.identifiers import NOTHING, Offset
 
@@ -162,6 +170,8 @@ def recover_newest(
                     f"the file has {size} bytes, and {names.CHECKPOINT} says that {reserved_bytes} were reserved: one "
                     "of them was cut, or is an older copy"
                 )
+            if not why and _is_newer(file, position, size):
+                why = "no crash of this version leaves such a batch"
         if why:
             if run.damage is not None:
                 why = f"{run.damage.message.partition(' should be: ')[2].partition('. Nothing was cut')[0]}, and {why}"
@@ -175,6 +185,17 @@ def recover_newest(
         return NewestEnd(Cut(str(segment.path), position, torn, expected), None, position)
     finally:
         file.close()
+
+
+def _is_newer(file: File, position: int, size: int) -> bool:
+    """Does a batch of a newer format version lie there, and after it nothing or another batch? Every format version
+    has its magic, its version and its length at the same places.
+    """
+    magic, version, length = EXTENT.unpack(file.pread(EXTENT.size, position).ljust(EXTENT.size, b"\0"))
+    end = position + length
+    if magic != MAGIC or version <= FORMAT_VERSION or not HEADER_BYTES <= length <= BATCH_BYTES_MAX or end > size:
+        return False
+    return file.pread(len(MAGIC), end) in (MAGIC, bytes(min(len(MAGIC), size - end)))
 
 
 def find_proof(file: File, path: Path, position: int, size: int, expected: Offset) -> tuple[int, int] | None:

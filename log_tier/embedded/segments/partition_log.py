@@ -30,7 +30,7 @@ from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.refusal import no_room, refusal_of
 from log_tier.model.batch_header import place_of, stamp_batch
-from log_tier.model.errors import DuramenError, LogStopped
+from log_tier.model.errors import DuramenError, LogStopped, UnknownFormat
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.log import Appended, Bounds
 
@@ -103,7 +103,8 @@ class PartitionLog:
 
     def wake(self) -> None:
         """Look at the files of a partition at rest; what is wrong with them is found now. Blocks, some 0.3 ms a
-        segment. Raises `OSError`, and then it is still at rest; not for damage, which the partition remembers.
+        segment. Raises `OSError` and `UnknownFormat`, and then it is still at rest; not for damage, which the partition
+        remembers.
         """
         if self._look is None:
             return
@@ -134,6 +135,8 @@ class PartitionLog:
             if isinstance(refusal, LogStopped):
                 raise refusal from error
             return refusal
+        except UnknownFormat as error:
+            return error
         return None
 
     @property

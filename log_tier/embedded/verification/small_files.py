@@ -11,7 +11,7 @@ from log_tier.embedded.recovery.log_summary import LogSummary
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import Disk
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DuramenError, UnknownFormat
 from log_tier.model.finding import FileFinding
 from log_tier.model.identifiers import TableId, table_id_to_bytes
 
@@ -49,6 +49,9 @@ def check_checkpoint(disk: Disk, folder: Path) -> Iterator[FileFinding]:
     without = "The log goes on without it and writes a new one; until then a loss at either end of it is not seen"
     try:
         Checkpoint.read(disk, path)
+    except UnknownFormat as error:
+        yield FileFinding.of(error, path)
+        return
     except DuramenError as error:
         yield FileFinding.of(error, path)._replace(message=f"{error.message}. {without}")
         return

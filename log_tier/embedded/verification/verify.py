@@ -18,7 +18,7 @@ from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.embedded.verification.overlay_disk import OverlayDisk
 from log_tier.embedded.verification.segments import check_segment
 from log_tier.embedded.verification.small_files import check_checkpoint, check_log_files
-from log_tier.model.errors import DuramenError, InvalidRequest
+from log_tier.model.errors import DuramenError, InvalidRequest, UnknownFormat
 from log_tier.model.finding import FileFinding
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
@@ -139,7 +139,10 @@ class _Look:
         yield from check_checkpoint(self._local, folder)
         report = RecoveryReport()
         proved = self._opener.proved_end(topic, partition)
-        state = look_at_partition(folder, self._overlay, self._settings, report=report, proved_end=proved)
+        try:
+            state = look_at_partition(folder, self._overlay, self._settings, report=report, proved_end=proved)
+        except UnknownFormat:
+            return  # the finding about its checkpoint says so
         yield from (FileFinding.of(damage, folder) for damage in report.damages)
         yield from _notes(RecoveryReport(cuts=report.cuts), folder)
         known = {(damage.fields.get("file"), damage.fields.get("position")) for damage in report.damages}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from kit.log.engine_steps import (
     HOME,
     SMALL,
     ZERO,
+    change_content,
     open_log,
     overwrite,
     segment_files,
@@ -18,11 +20,12 @@ from kit.log.engine_steps import (
 from kit.log.filled_log import LARGE, filled, places, readable
 from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
+from kit.storage.versioned_document import sealed_json
 
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of
-from log_tier.model.errors import LogDamaged
+from log_tier.model.errors import LogDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset
 from log_tier.model.log import Topic
 
@@ -94,6 +97,45 @@ async def test_segments_of_batch_version_1_are_read_on() -> None:
         assert (await log.append(topic.partition(ZERO), plain_batch("new"))).base_offset == 3
     async with await open_log(disk, LARGE) as log:
         assert keys_of(await read_all(log, topic.id)) == {0: b"k0", 1: b"k1", 2: b"k2", 3: b"new"}
+
+
+async def test_a_batch_of_a_newer_format_is_never_cut() -> None:
+    """A newer version was killed, and this one is started on its log: the batch was acknowledged."""
+    disk, topic = await filled(3, LARGE, clean=False)
+    (path,) = segment_files(disk, topic)
+    disk.files.pop(path.with_suffix(".index"), None)
+    data = bytes(disk.files[path].content)
+    at = places(data)[-2]
+    newer = data[: at + 4] + b"\3" + data[at + 5 :]
+    change_content(disk, path, newer)
+    async with await open_log(disk, LARGE) as log:
+        (damage,) = log.recovery.damages
+        assert "version 3, this process reads up to version 2: upgrade Duramen here" in damage.message
+        assert not log.recovery.cuts
+        with pytest.raises(LogDamaged, match="version 3"):
+            await log.append(topic.partition(ZERO), plain_batch("new"))
+    assert bytes(disk.files[path].content).startswith(newer)
+
+
+@pytest.mark.parametrize("rests", [False, True], ids=["opened", "at rest"])
+async def test_a_checkpoint_of_a_newer_format_is_kept(rests: bool) -> None:
+    """What it protects is not known, so nothing is written to its partition, and it is not written over."""
+    settings = replace(LARGE, summary_partitions_min=1) if rests else LARGE
+    disk, topic = await filled(3, settings, clean=True)
+    path = HOME / "topics" / topic.id / "0" / "checkpoint.json"
+    newer = sealed_json(bytes(disk.files[path].content), lambda fields: fields.update(version=2))
+    if rests:  # as a newer version left all of it
+        disk.files[path].content[:] = newer
+        async with await open_log(disk, settings) as log:
+            with pytest.raises(UnknownFormat, match=r"checkpoint\.json has format version 2.*update this process"):
+                await log.append(topic.partition(ZERO), plain_batch("new"))
+            with pytest.raises(UnknownFormat, match="update this process"):
+                await read_all(log, topic.id)
+    else:
+        overwrite(disk, path, newer)
+        with pytest.raises(UnknownFormat, match=r"checkpoint\.json has format version 2.*update this process"):
+            await open_log(disk, settings)
+    assert bytes(disk.files[path].content) == newer
 
 
 def as_version_1(batch: bytes) -> bytes:
