@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from log_tier.model.errors import InvalidRequest
 
@@ -58,6 +58,9 @@ class LogRecord:
     """The server says that it changed nothing; None: no server was left that could say it."""
 
 
+_Line = TypeVar("_Line", Call, LogRecord)
+
+
 @dataclass(slots=True)
 class History:
     """Every call with its reply, and every record of the log."""
@@ -86,16 +89,28 @@ def _lines(history: History) -> Iterator[dict[str, Any]]:
 
 
 def read_history(lines: Iterable[str]) -> History:
-    """Read it again. Raises `InvalidRequest` for something else, or a newer version."""
+    """Read it again, without the fields that a newer version added. Raises `InvalidRequest` for something else, or a
+    newer version.
+    """
     source = iter(lines)
-    head = json.loads(next(source, "{}"))
-    if head.get("history") != HISTORY_VERSION:
-        raise InvalidRequest(f"this is no history of version {HISTORY_VERSION}: it begins with {str(head)[:80]}")
-    history = History(int(head["partitions"]), about=head["about"])
-    for line in source:
-        document = json.loads(line)
-        if "call" in document:
-            history.calls.append(Call(**document["call"]))
-        else:
-            history.log.append(LogRecord(**document["log"]))
+    try:
+        head = json.loads(next(source, "{}"))
+        if head.get("history") != HISTORY_VERSION:
+            raise InvalidRequest(f"this is no history of version {HISTORY_VERSION}: it begins with {str(head)[:80]}")
+        history = History(int(head["partitions"]), about=head["about"])
+        for line in source:
+            document = json.loads(line)
+            if "call" in document:
+                history.calls.append(_of(Call, document["call"]))
+            else:
+                history.log.append(_of(LogRecord, document["log"]))
+    except InvalidRequest:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidRequest(f"this history cannot be read ({error!r}): it was cut or changed") from error
     return history
+
+
+def _of(kind: type[_Line], row: dict[str, Any]) -> _Line:
+    known = {each.name for each in fields(kind)}
+    return kind(**{name: value for name, value in row.items() if name in known})

@@ -19,6 +19,7 @@ import json
 from typing import Final, NamedTuple
 
 from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import Operation
 
@@ -69,13 +70,25 @@ def barrier_batch(barrier: Barrier, *, producer_id: int, sequence: int) -> bytes
 
 
 def parse_barrier(value: bytes) -> Barrier | None:
-    """Read a barrier's value; None for what is none, which no Duramen wrote."""
+    """Read a barrier's value, without the fields that a newer version added; None for what is none, which no Duramen
+    wrote.
+
+    Raises `UnknownFormat` for one of a newer format: a replica that passed it would part from those that do not.
+    """
     try:
         document = json.loads(value)
+        later = type(document["v"]) is int and document["v"] > _FORMAT_VERSION
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if later:
+        raise UnknownFormat(
+            f"a barrier has format version {document['v']}, this process reads version {_FORMAT_VERSION}: update it"
+        )
+    try:
         fields = [document["version"], document["job"]]
         url, ended = document.get("url", ""), document.get("ended", [])
         known = document["v"] == _FORMAT_VERSION and all(type(field) is int for field in (*fields, *ended))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (KeyError, TypeError, AttributeError):
         return None
     barrier = Barrier(fields[0], fields[1], url, tuple(ended))
     if (

@@ -7,6 +7,7 @@ Text form: `d1.` + URL-safe base64 without padding of
 
     kind      1 byte: 0 a write's or a watch's token, 1 a whole session's
     tables    varint, then for each: table id (16 bytes), entries varint, then (partition varint, offset + 1 varint)*
+    more      what a newer version added, which this one ignores
     check     4 bytes: CRC-32 of all before, so that a token cut by a copy and paste is refused and not half believed
 
 A **session** token may cover many tables and says nothing about one that it does not name. Any other token names the
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -29,6 +31,12 @@ from log_tier.model.identifiers import Offset, Partition, TableId, table_id_from
 __all__ = ["TOKEN_TEXT_MAX", "Token"]
 
 _PREFIX: Final = "d1."
+
+_NEWER: Final = re.compile(r"d([2-9]|[1-9][0-9]+)\.")
+
+_POSITION: Final = 0
+_SESSION: Final = 1
+_KINDS: Final = (_POSITION, _SESSION)
 
 # 1024 partitions of one table are at most 13 KiB of entries; ten such tables still fit, and a header of a web request
 # does not want more.
@@ -105,7 +113,7 @@ class Token:
         return Token(merged, session=self.session or other.session)
 
     def __str__(self) -> str:
-        body = bytearray([1 if self.session else 0])
+        body = bytearray([_SESSION if self.session else _POSITION])
         _varint(len(self.tables), body)
         for table, offsets in sorted(self.tables.items()):
             body += table_id_to_bytes(table)
@@ -123,6 +131,10 @@ class Token:
             return text
         if not isinstance(text, str):
             raise InvalidToken(f"a token is text, this is {type(text).__name__}")
+        if _NEWER.match(text):
+            raise InvalidToken(
+                f"{text[:40]!r} is a token of a newer Duramen, this process reads {_PREFIX!r}: update it"
+            )
         if not text.startswith(_PREFIX) or len(text) > TOKEN_TEXT_MAX:
             raise InvalidToken(f"{text[:40]!r} is no token: tokens begin with {_PREFIX!r}")
         encoded = text[len(_PREFIX) :]
@@ -133,7 +145,10 @@ class Token:
         if len(raw) < 6 or crc32(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
             raise InvalidToken(f"{text[:40]!r} is no whole token: its check does not hold; was it cut while copying?")
         reader = _Reader(raw[:-4])
-        session = reader.take(1) == b"\x01"
+        kind = reader.take(1)[0]
+        if kind not in _KINDS:
+            raise InvalidToken(f"{text[:40]!r} is a token of kind {kind}, this process knows 0 and 1: update it")
+        session = kind == _SESSION
         tables: dict[TableId, dict[Partition, Offset]] = {}
         for _ in range(reader.varint()):
             table = table_id_from_bytes(reader.take(16))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from log_tier.model.barrier import ORIGINAL, Barrier, LiveVersion, barrier_batch, parse_barrier
 from log_tier.model.batch import check_batch, decode_batch
 from log_tier.model.batch_header import stamp_batch
+from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import Operation
 
@@ -63,7 +64,7 @@ def test_its_bytes_stay_what_they_are(barrier: Barrier, expected: bytes) -> None
         b"[]",
         b"1",
         b'{"v":1,"version":2}',
-        b'{"v":2,"version":2,"job":1}',
+        b'{"v":0,"version":2,"job":1}',
         b'{"v":1,"version":0,"job":1}',
         b'{"v":1,"version":true,"job":1}',
         b'{"v":1,"version":"2","job":1}',
@@ -77,6 +78,12 @@ def test_its_bytes_stay_what_they_are(barrier: Barrier, expected: bytes) -> None
 )
 def test_what_is_none(value: bytes) -> None:
     assert parse_barrier(value) is None
+
+
+def test_one_of_a_newer_format_is_not_passed() -> None:
+    """A replica that passed it would part from those that know it."""
+    with pytest.raises(UnknownFormat, match="format version 2, this process reads version 1: update it"):
+        parse_barrier(b'{"v":2,"version":2,"job":1}')
 
 
 @given(st.binary(max_size=60))
