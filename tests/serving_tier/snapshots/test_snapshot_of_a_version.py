@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kit.deadlines import until
 from kit.index.one_replica import replica_setting
 from kit.index.version_setting import VersionSetting, applied
 from kit.log.stored_log import put
@@ -54,6 +55,7 @@ async def test_a_version_that_stops_being_live_before_its_copy_begins(
         old = replica.index
         barrier = await setting.swap(2)
         await applied(replica, barrier)
+        await until(lambda: replica.index is not old)  # the old one has passed the barrier first
         turns = iter((old, replica.index))
 
         @contextmanager
