@@ -16,6 +16,7 @@ from kit.cluster.recipe_servers import LimitedServer, ShellAt
 from kit.deadlines import wait_until
 from kit.index.version_building import build_version
 from kit.storage.lost_end import lose_the_end
+from kit.storage.versioned_document import sealed_json
 
 from duramen.blocking import Database
 from log_tier.catalog.remote import fetch_view
@@ -212,6 +213,23 @@ def test_a_machine_is_replaced(cluster: ClusterProcess) -> None:
     assert any("n1" in each for each in holders(cluster))
 
 
+def test_an_update_was_taken_back(cluster: ClusterProcess) -> None:
+    index = cluster.folder / "nodes" / "n2" / "index"
+
+    def as_newer() -> None:
+        for marker in index.glob("*/*/index.json"):
+            marker.write_bytes(sealed_json(marker.read_bytes(), lambda fields: fields.update(version=9)))
+
+    cluster.kill9("n2", before_restart=as_newer)
+    wait_until(lambda: "format version 9" in cluster.run("admin", "lag", "flights", "--json"), "n2 has looked at them")
+    check_whole(cluster)
+    shown, _ = follow(cluster, "An update was taken back")
+    assert "format version 9" in shown
+    cluster.wait_ready("flights")
+    assert sum("n2" in each for each in holders(cluster)) == len(list(index.glob("*/*/index.json"))) > 0
+    check_whole(cluster)
+
+
 def test_wrong_keys_were_deleted(cluster: ClusterProcess) -> None:
     with cluster.connect() as database:
         token = database.table("flights").end_token()
@@ -376,7 +394,7 @@ def test_every_recipe_has_its_four_parts() -> None:
 
 def test_every_recipe_has_a_test() -> None:
     source = Path(__file__).read_text()
-    assert len(RECIPES) == 16
+    assert len(RECIPES) == 17
     for name, commands in RECIPES.items():
         assert commands, name
         assert f'follow(cluster, "{name}"' in source, f"no test follows the recipe {name!r}"
