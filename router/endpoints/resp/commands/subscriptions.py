@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from router.endpoints.resp.command_spec import async_command, sync_command
 from router.endpoints.resp.context import CommandContext
-from router.endpoints.resp.data.notifications import numbered_table
+from router.endpoints.resp.data.channels import numbered_table
 from router.endpoints.resp.wire.limits import CHANNEL_BYTES_MAX
 from router.endpoints.resp.wire.patterns import check_pattern
 from router.endpoints.resp.wire.replies import NO_REPLY, Problem, Push, encode

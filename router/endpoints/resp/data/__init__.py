@@ -6,5 +6,5 @@ what is stored, and the log decides whether what they read still held.
 
 Reading order: `stored_entries.py`, `key_views.py`, `value_cache.py`, `freshness_page.py`, `floors.py`,
 `served_tables.py`, `openings.py`, `local_reads.py`, `reads.py`, `shared_writer.py`, `rounds/` (commands that read and
-write), `native_batches.py`, `cursors.py`, `notifications.py` (who is sent which changes).
+write), `native_batches.py`, `cursors.py`, `channels.py`, `notifications.py` (who is sent which changes).
 """

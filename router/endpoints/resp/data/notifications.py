@@ -16,16 +16,18 @@ what happened meanwhile, as in Redis (a program that must not uses the change fe
     N2  A watch that breaks goes on where it was. Where its table was dropped and made again, the new one is watched
         from its first record: all of it is younger than the confirmation. So is a numbered table that is made while a
         client listens to patterns that name no number.
+    N3  Where a watch cannot go on (a damaged log, a record of a newer version), the connections that listen to its
+        table are closed, and new subscriptions get the error: no client waits for changes that will not come.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
 from typing import Any, Final, Protocol, cast
 
 from log_tier.catalog.catalog import Maps
@@ -34,18 +36,19 @@ from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
-from log_tier.model.errors import DuramenError, OffsetTrimmed, TableNotFound
+from log_tier.model.errors import DiskFailed, DuramenError, IndexDamaged, OffsetTrimmed, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
-from log_tier.model.record import EXPIRY_SHIFT, OPERATION_MASK, PLAIN_PUT, Expiry, Operation
+from log_tier.model.record import PLAIN_PUT
 from router.data.requests import WatchEvent
 from router.data.seam import DataPlane
+from router.endpoints.resp.data.channels import ANY_NUMBER, events_of, numbers_of
 from router.endpoints.resp.data.served_tables import DEFAULT_TABLE, NUMBERS, ServedTables
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.patterns import Glob
 from router.endpoints.resp.wire.replies import Problem, Push, encode
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
 
-__all__ = ["Listener", "Notifications", "numbered_table"]
+__all__ = ["Listener", "Notifications"]
 
 logger = logging.getLogger(__name__)
 
@@ -68,18 +71,8 @@ _SEND_STEPS: Final = 200
 _PAUSE_FIRST_S: Final = 0.2
 _PAUSE_MAX_S: Final = 2.0
 
-numbered_table: Final = re.compile(rb"__key(?:space|event)@(\d{1,4})__:").match
-"""The number of the table that a channel or a pattern means, as group 1; None: it names none."""
-
-_NAMES: Final = {
-    Operation.PUT: b"set",
-    Operation.DELETE: b"del",
-    Operation.ADD: b"incrby",
-    Operation.MULTIPLY: b"multiply",
-    Operation.MIN: b"min",
-    Operation.MAX: b"max",
-    Operation.APPEND: b"append",
-}
+# Errors that no retry of the call mends, and that pass by themselves: the index is built anew, the disk answers again.
+_PASSING: Final = (IndexDamaged, DiskFailed)
 
 
 class Listener(Protocol):
@@ -97,6 +90,8 @@ class Listener(Protocol):
     @property
     def reply_queue(self) -> ReplyQueue: ...
 
+    def close(self, reason: str) -> None: ...
+
 
 class _Watch:
     """The watch of one numbered table."""
@@ -108,6 +103,8 @@ class _Watch:
         """Set once its positions are fixed; they are kept whatever happens to the stream."""
         self.positions: dict[Partition, Offset] = {}
         """The next offset of each partition."""
+        self.failure: DuramenError | None = None
+        """Why it cannot go on."""
         self.task: asyncio.Task[None]
 
 
@@ -149,7 +146,7 @@ class Notifications:
         """Return when the positions of all watches that these channels or patterns need are fixed.
 
         Asks the log once for each partition of a table that nobody listened to before, and nothing else.
-        Raises `Problem` where a watch has no position in time.
+        Raises `Problem` where a watch has no position in time, and why one of them cannot go on.
         """
         if self._closed:
             raise Problem("LOADING this server is stopping; subscribe at another one")
@@ -161,6 +158,8 @@ class Notifications:
                 while waiting := self._unpositioned(names):
                     for watch in waiting:
                         await watch.positioned.wait()
+                        if watch.failure is not None:
+                            raise copy(watch.failure)
         except BaseException as error:
             self._subscribing.remove(names)
             self.compare()
@@ -175,6 +174,9 @@ class Notifications:
         """The watches that these channels or patterns need, and whose positions are not fixed yet."""
         self.compare()
         needed = [self._watches.get(number) for number in self._numbers(names)]
+        for watch in needed:
+            if watch is not None and watch.failure is not None:
+                raise copy(watch.failure)
         return [watch for watch in needed if watch is not None and not watch.positioned.is_set()]
 
     def check_room(self, patterns: Sequence[bytes]) -> None:
@@ -189,7 +191,7 @@ class Notifications:
         """A connection listens to a channel or a pattern, which it did not before. O(1)."""
         listeners = (self._patterns if pattern else self._channels).setdefault(name, {})
         if not listeners:
-            self._counts.update(_numbers_of(name))
+            self._counts.update(numbers_of(name))
         listeners[client.id] = client
 
     def remove(self, client: Listener, name: bytes, *, pattern: bool) -> None:
@@ -198,7 +200,7 @@ class Notifications:
         del names[name][client.id]
         if not names[name]:
             del names[name]
-            self._counts.subtract(_numbers_of(name))
+            self._counts.subtract(numbers_of(name))
             if pattern:
                 self._globs.pop(name, None)
 
@@ -207,11 +209,11 @@ class Notifications:
         if self._closed:
             return
         # Who listens to all databases was confirmed when all were watched that were there.
-        made_since = self._counts[_ANY_NUMBER] > 0
-        asked = {number for names in self._subscribing for name in names for number in _numbers_of(name)}
+        made_since = self._counts[ANY_NUMBER] > 0
+        asked = {number for names in self._subscribing for name in names for number in numbers_of(name)}
         wanted = asked | {number for number in range(NUMBERS) if self._counts[number] > 0}
-        self._any = made_since or _ANY_NUMBER in asked
-        wanted.discard(_ANY_NUMBER)
+        self._any = made_since or ANY_NUMBER in asked
+        wanted.discard(ANY_NUMBER)
         if self._any:
             wanted |= {0, *self._numbers_there()}
         for number in sorted(wanted - self._watches.keys()):
@@ -226,9 +228,9 @@ class Notifications:
         """The databases that channels or patterns may be about. One that names no number is about all that are
         there.
         """
-        numbers = {number for name in names for number in _numbers_of(name)}
-        if _ANY_NUMBER in numbers:
-            numbers.remove(_ANY_NUMBER)
+        numbers = {number for name in names for number in numbers_of(name)}
+        if ANY_NUMBER in numbers:
+            numbers.remove(ANY_NUMBER)
             numbers |= {0, *self._numbers_there()}
         return numbers
 
@@ -249,12 +251,15 @@ class Notifications:
     def forget(self, client: Listener) -> None:
         """A connection listens no more."""
         if client.channels or client.patterns:
-            for name in client.channels:
-                self.remove(client, name, pattern=False)
-            for name in client.patterns:
-                self.remove(client, name, pattern=True)
-            client.channels, client.patterns = set(), set()
+            self._remove_all(client)
             self.compare()
+
+    def _remove_all(self, client: Listener) -> None:
+        for name in client.channels:
+            self.remove(client, name, pattern=False)
+        for name in client.patterns:
+            self.remove(client, name, pattern=True)
+        client.channels, client.patterns = set(), set()
 
     async def _watch(self, watch: _Watch) -> None:
         table_id = ""
@@ -290,8 +295,34 @@ class Notifications:
                     backoff.reset()  # partition by partition, the watch gets behind all gaps
                 await backoff.pause()
             except DuramenError as error:
+                if not error.retryable and not isinstance(error, _PASSING):
+                    await self._end(watch, error)
+                    return
                 logger.info("notifications of %s begin again: %s", watch.name, error)
                 await backoff.pause()
+
+    async def _end(self, watch: _Watch, error: DuramenError) -> None:
+        """N3: close the connections that listen to a table whose watch cannot go on."""
+        watch.failure = error
+        watch.positioned.set()
+        logger.error("notifications of %s end, its listeners are disconnected: %s", watch.name, error)
+        while listeners := self._listeners(watch.number):
+            for client in listeners:
+                self._remove_all(client)
+                client.close(f"notifications of {watch.name} have ended")
+                await self._spend(_SEND_STEPS)
+        if self._watches.get(watch.number) is watch:
+            del self._watches[watch.number]
+        self.compare()
+
+    def _listeners(self, number: int) -> list[Listener]:
+        """The connections that listen to channels or patterns of a numbered table."""
+        found: dict[int, Listener] = {}
+        for names in (self._channels, self._patterns):
+            for name, listeners in names.items():
+                if {number, ANY_NUMBER}.intersection(numbers_of(name)):
+                    found |= listeners
+        return list(found.values())
 
     async def _pass_on(
         self, number: int, table: TableId, event: WatchEvent, positions: dict[Partition, Offset]
@@ -306,7 +337,7 @@ class Notifications:
             for offset, key, attribute in zip(batch.offsets(), columns.keys, attributes, strict=True):
                 if offset < start or offset in void:
                     continue
-                for name in _events(attribute):
+                for name in events_of(attribute):
                     await self._send(b"__keyspace@%d__:%b" % (number, key), name)
                     await self._send(b"__keyevent@%d__:%b" % (number, name), key)
             positions[event.partition] = Offset(batch.header.last_offset + 1)
@@ -349,24 +380,3 @@ class Notifications:
         tasks = [watch.task for watch in self._watches.values()]
         self._watches, self._closed = {}, True
         await end_tasks(*tasks)
-
-
-_ANY_NUMBER: Final = -1
-
-
-def _numbers_of(name: bytes) -> list[int]:
-    """Which numbered tables a channel or a pattern means; `_ANY_NUMBER`: it may be any."""
-    match = numbered_table(name)
-    if match is None:
-        return [_ANY_NUMBER]
-    return [int(match[1])] if int(match[1]) < NUMBERS else []
-
-
-def _events(attribute: int) -> list[bytes]:
-    """What happened, in Redis' words."""
-    name = _NAMES.get(Operation(attribute & OPERATION_MASK))
-    if name is None:
-        return []
-    if attribute >> EXPIRY_SHIFT & 3 in (Expiry.TTL, Expiry.AT):
-        return [name, b"expire"]
-    return [name]

@@ -12,10 +12,10 @@ import pytest
 from kit.cluster.in_process import TestCluster, cluster_of, written
 from kit.cluster.one_machine import puts
 from kit.deadlines import until, within
-from kit.resp.raw_client import packed, read_reply
+from kit.resp.raw_client import Status, packed, read_reply
 
 from log_tier.catalog.map_follower import MapFollower
-from log_tier.model.errors import TableExists
+from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, TableExists
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
@@ -54,6 +54,11 @@ class Listener:
         self.send(*words)
         return await self.reply()
 
+    async def ended(self) -> bool:
+        """Has the server ended the connection, with nothing more to read?"""
+        async with within(DEADLINE_S):
+            return await self._reader.read(1) == b""
+
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[TestCluster]:
@@ -61,13 +66,46 @@ async def cluster(tmp_path: Path) -> AsyncIterator[TestCluster]:
         yield made
 
 
+class FailingWatches:
+    """A connection whose watches end with `error` once it is set."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.error: DuramenError | None = None
+        self.fails = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def watch(self, *args: Any) -> AsyncIterator[Any]:
+        if self.error is not None:
+            raise self.error
+        events = self._inner.watch(*args)
+        try:
+            yield await anext(events)  # the positions
+            await self.fails.wait()
+            assert self.error is not None
+            raise self.error
+        finally:
+            await events.aclose()
+
+    def fail(self, error: DuramenError) -> None:
+        self.error = error
+        self.fails.set()
+
+
 @asynccontextmanager
-async def endpoint(cluster: TestCluster) -> AsyncIterator[RespServer]:
+async def endpoint(cluster: TestCluster, connection: Any = None) -> AsyncIterator[RespServer]:
     """The RESP endpoint of the cluster's router."""
     settings = RespSettings(port=0)
     router = cluster.routers[0]
     opened = await RespServer.open(
-        router.connection, MapFollower(router.catalog), settings, RespSockets.take(settings), node=None, node_id="r"
+        connection or router.connection,
+        MapFollower(router.catalog),
+        settings,
+        RespSockets.take(settings),
+        node=None,
+        node_id="r",
     )
     try:
         yield opened
@@ -153,3 +191,33 @@ async def test_a_table_that_is_dropped_and_made_again(cluster: TestCluster) -> N
             await put(cluster, "n1", table, b"{k}%d" % number)
         report = [(await mine.reply())[2] for _ in range(10)]
         assert report == [b"{k}%d" % number for number in range(10)]
+
+
+@pytest.mark.parametrize("kind", ["SUBSCRIBE", "PSUBSCRIBE"])
+async def test_a_watch_that_cannot_go_on_ends_the_connections_that_listen(
+    cluster: TestCluster, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was tried again for ever, and the clients waited for changes that never came."""
+    await make(cluster, "default")
+    await make(cluster, "db5")
+    watched = FailingWatches(cluster.routers[0].connection)
+    async with endpoint(cluster, watched) as server, listener(server) as mine, listener(server) as other:
+        name = "__keyspace@0__:k" if kind == "SUBSCRIBE" else "__key*@*__:*"
+        assert await mine.call(kind, name) == [kind.lower().encode(), name.encode(), 1]
+        watched.fail(LogDamaged("a file is damaged"))
+        assert await mine.ended()
+        assert "end, its listeners are disconnected: a file is damaged" in caplog.text
+        refused = await other.call(kind, name)
+        assert "a file is damaged" in refused.text
+        assert await other.call("PING") == Status("PONG")
+        assert not server.notifications.watching(0)
+
+
+async def test_a_watch_that_may_go_on_later_is_tried_again(cluster: TestCluster) -> None:
+    await make(cluster, "default")
+    watched = FailingWatches(cluster.routers[0].connection)
+    async with endpoint(cluster, watched) as server, listener(server) as mine:
+        assert await mine.call("SUBSCRIBE", "__keyspace@0__:k") == [b"subscribe", b"__keyspace@0__:k", 1]
+        watched.fail(IndexDamaged("it is built anew"))
+        assert await mine.call("PING") == [b"pong", b""]
+        assert server.notifications.watching(0)
