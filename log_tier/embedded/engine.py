@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -73,6 +73,8 @@ class EmbeddedLog:
         """The names of all topics. Only the keeper's thread uses them."""
         self._closing = threading.Lock()
         self._refusal: ShuttingDown | None = None
+        self._closed: Future[None] = Future()
+        """Done when the folder is free again."""
         # Whatever changes which files there are happens in one thread, one thing at a time.
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="duramen-log-keeper")
         self._readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="duramen-log-reader")
@@ -135,14 +137,21 @@ class EmbeddedLog:
         await self.close()
 
     async def close(self) -> None:
-        """Commit what was accepted, end all readers with `ShuttingDown`, leave the folder clean. Idempotent. A caller
-        that is cancelled gets its error when the log is closed."""
+        """Commit what was accepted, end all readers with `ShuttingDown`, leave the folder clean. A caller that is
+        cancelled gets its error when the log is closed.
+
+        Idempotent: every call returns when the folder is free. What fails, the first call raises.
+        """
         with self._closing:
-            if self._refusal is not None:
-                return
-            refusal = self._refusal = ShuttingDown("the log is closed; open it again, or use another replica")
-        # A thread of its own again: this one outlives the log's threads.
-        await to_the_end(in_own_thread(lambda: self._close(refusal), name="duramen-log-close"))
+            is_first = self._refusal is None
+            refusal = self._refusal = self._refusal or ShuttingDown(
+                "the log is closed; open it again, or use another replica"
+            )
+        if is_first:
+            # A thread of its own again: this one outlives the log's threads.
+            await to_the_end(in_own_thread(lambda: self._close(refusal), name="duramen-log-close"))
+        else:
+            await to_the_end(asyncio.wrap_future(self._closed))
 
     def _close(self, refusal: ShuttingDown) -> None:
         try:
@@ -157,7 +166,10 @@ class EmbeddedLog:
             close_files(partitions, self._committer, self._folder.path)
             self._summarize()
         finally:
-            self._folder.close()
+            try:
+                self._folder.close()
+            finally:
+                self._closed.set_result(None)
 
     def _summarize(self) -> None:
         """After a clean close: the next open goes by what is written down here. It is not needed, so nothing raises."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import itertools
 import os
@@ -53,6 +54,38 @@ async def test_partitions_are_synced_at_the_same_time() -> None:
     disk.on_step = lambda what, path: None
     assert not disk.open_files
     await check_all_there(disk, topic)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_second_close_waits_for_the_first(cancelled: bool) -> None:
+    """It returned at once, and who then opened the folder found it in use."""
+    disk = MemoryDisk()
+    log, topic = await written(disk, 3)
+    reached, go_on = threading.Event(), threading.Event()
+
+    def stop(what: str, path: Path) -> None:
+        if what == "sync":
+            reached.set()
+            assert go_on.wait(DEADLINE_S)
+
+    disk.on_step = stop
+    first = asyncio.create_task(log.close())
+    assert await asyncio.to_thread(reached.wait, DEADLINE_S)
+    second = asyncio.create_task(log.close())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    if cancelled:
+        second.cancel()
+        await asyncio.sleep(0)
+    is_early = second.done()
+    go_on.set()
+    (ended,) = await asyncio.gather(second, return_exceptions=True)
+    assert isinstance(ended, asyncio.CancelledError) is cancelled
+    assert not is_early
+    disk.on_step = lambda what, path: None
+    await check_all_there(disk, topic)
+    await first
+    await log.close()
 
 
 @pytest.mark.parametrize("partitions", [3, MANY])
