@@ -26,6 +26,7 @@ from log_tier.kafka.cluster.durability import weaknesses
 from log_tier.kafka.cluster.failures import is_missing_topic
 from log_tier.kafka.cluster.kafka_address import KafkaAddress, check_kafka_name
 from log_tier.kafka.cluster.known_topic import MISSED_TIMES, KnownTopic, Looks, Sight
+from log_tier.kafka.cluster.lost_topics import LostTopics
 from log_tier.kafka.cluster.topic_watcher import LOOK_EVERY_S, TopicWatcher
 from log_tier.model.errors import (
     DuramenError,
@@ -87,7 +88,7 @@ class Topics:
         self._on_gone = on_gone
         self._cluster = cluster
         self._known: dict[TableId, KnownTopic] = {}
-        self._gone: dict[TableId, DuramenError] = {}
+        self._gone = LostTopics()
         self._looks = Looks()
         self._watcher = TopicWatcher(self.look, every_s=look_every_s)
 
@@ -192,8 +193,7 @@ class Topics:
             known = self._known.get(topic)
             if known is not None:
                 return known
-            if topic in self._gone:
-                raise copy(self._gone[topic])
+            self._check_here(topic)
             metadata = await asyncio.to_thread(self._cluster.metadata)
             names = sorted(metadata.topics, key=lambda name: self._address.own_name(name) is None)
             for name, found in zip(names, await self._cluster.describe(names), strict=True):
@@ -209,16 +209,21 @@ class Topics:
 
     def refusal(self, topic: TableId) -> DuramenError | None:
         """The error with which a topic that was in use is refused now; None: it is not refused."""
-        error = self._gone.get(topic)
+        error = self._gone.reason(topic)
         return None if error is None else copy(error)
+
+    def _check_here(self, topic: TableId) -> None:
+        """Raise the error with which a topic is refused, if it is."""
+        error = self.refusal(topic)
+        if error is not None:
+            raise error
 
     async def recheck(self, known: KnownTopic) -> None:
         """Look at a topic now, and some times more where it is not found. Raises why it is refused, if it is."""
         for pause in (*_HEARD_PAUSES_S, 0.0):
             (found,) = await self._cluster.describe([known.kafka_name])
             self._judge(known, found, missed_times=1 if not pause else MISSED_TIMES)
-            if known.topic.id in self._gone:
-                raise copy(self._gone[known.topic.id])
+            self._check_here(known.topic.id)
             if found is not None and _id_of(found) == known.topic.id:
                 return
             await asyncio.sleep(pause)
@@ -240,8 +245,7 @@ class Topics:
         if known.adopted:
             questions.append(self._cluster.offsets(name, wanted, OffsetSpec.latest(), committed=False))
         lows, highs, *more = await asyncio.gather(*questions)
-        if known.topic.id in self._gone:
-            raise copy(self._gone[known.topic.id])
+        self._check_here(known.topic.id)
         written = more[0] if more else highs
         return [
             Bounds(Offset(low), Offset(high - 1), max(0, end - high))
@@ -302,8 +306,7 @@ class Topics:
             set_bytes_max=min(int(settings.get("max.message.bytes", "1048588")), _MESSAGE_BYTES) - _SET_MARGIN,
             weaknesses=tuple(weak),
         )
-        if topic.id in self._gone:
-            raise copy(self._gone[topic.id])
+        self._check_here(topic.id)
         if self._known.setdefault(topic.id, known) is known:
             for weakness in weak:
                 _logger.warning("topic %s: %s", name, weakness)
@@ -339,9 +342,8 @@ class Topics:
             self._lose(known, error)
 
     def _lose(self, known: KnownTopic, error: DuramenError, *, level: int = logging.WARNING) -> None:
-        if known.topic.id in self._gone:
+        if not self._gone.add(known.topic.id, error):
             return
-        self._gone[known.topic.id] = error
         self._known.pop(known.topic.id, None)
         self._looks.forget(known.topic.id)
         _logger.log(level, "%s", error)

@@ -14,10 +14,11 @@ from kit.deadlines import patience_s
 
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.cluster.known_topic import MISSED_TIMES, KnownTopic
+from log_tier.kafka.cluster.lost_topics import GONE_MAX
 from log_tier.kafka.cluster.topic_watcher import TopicWatcher
 from log_tier.kafka.cluster.topics import Topics
 from log_tier.model.errors import DuramenError, ShuttingDown, TableNotFound
-from log_tier.model.identifiers import TableId, table_id_from_bytes
+from log_tier.model.identifiers import TableId, table_id_from_bytes, table_id_to_bytes
 
 DENIED = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
 MISSING = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
@@ -83,7 +84,7 @@ def _answered(answer: TableId | Exception) -> Future[Any]:
     if isinstance(answer, Exception):
         future.set_exception(answer)
     else:
-        number = int.from_bytes(id_bytes(answer), "big")
+        number = int.from_bytes(table_id_to_bytes(answer), "big")
         uuid = SimpleNamespace(
             get_most_significant_bits=lambda: number >> 64, get_least_significant_bits=lambda: number & (1 << 64) - 1
         )
@@ -93,10 +94,6 @@ def _answered(answer: TableId | Exception) -> Future[Any]:
 
 
 IDS = {name: bytes(15) + bytes([number]) for number, name in enumerate(("one", "two", "three"), start=1)}
-
-
-def id_bytes(topic: TableId) -> bytes:
-    return next(each for each in IDS.values() if table_id_from_bytes(each) == topic)
 
 
 def looks_of(topics: Topics, times: int) -> list[BaseException | None]:
@@ -128,3 +125,16 @@ async def test_the_trouble_of_one_topic_hides_no_other_topic() -> None:
     cluster.answers["one"] = ids["one"]
     assert looks_of(topics, 1) == [None]
     assert list(gone) == ["three"]
+
+
+async def test_topics_that_are_gone_for_long_are_forgotten() -> None:
+    """Each topic that was deleted since the start was kept for as long as the process lived."""
+    ids = {f"t{number}": table_id_from_bytes(number.to_bytes(16, "big")) for number in range(GONE_MAX + 10)}
+    cluster = Cluster(ids)
+    topics = Topics(KafkaAddress.parse("kafka://127.0.0.1:1"), lambda known, error: None, cluster)  # type: ignore[arg-type]
+    for name in ids:
+        await topics.adopt(name)
+    cluster.answers |= dict.fromkeys(ids, MISSING)
+    assert looks_of(topics, MISSED_TIMES) == [None] * MISSED_TIMES
+    refused = [topic for topic in ids.values() if topics.refusal(topic) is not None]
+    assert refused == list(ids.values())[10:]
