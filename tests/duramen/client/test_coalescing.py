@@ -67,6 +67,16 @@ async def test_many_callers_share_few_requests(
     assert sum(keys_asked(between)) == 1000
 
 
+@pytest.mark.embedded_log_only
+@pytest.mark.parametrize(("callers", "requests"), [(256, 1), (1000, 2)])
+async def test_only_many_puts_are_worth_two_requests(
+    between: InBetween, flights: Table, callers: int, requests: int
+) -> None:
+    await asyncio.gather(*(flights.put(b"k%d" % number, b"v") for number in range(callers)))
+    assert len(between.writes) == requests
+    assert len({part.partition for parts in between.writes for part in parts}) == sum(map(len, between.writes)) > 1
+
+
 async def test_what_comes_while_requests_are_under_way_gathers(between: InBetween, flights: Table) -> None:
     between.gate = asyncio.Event()
     calls = []
