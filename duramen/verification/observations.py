@@ -20,7 +20,16 @@ from log_tier.model.tokens import Token
 from log_tier.open import open_log
 from router.data.seam import DataPlane
 
-__all__ = ["HEAL_S", "SILENCE_S", "differences", "join_dropped", "read_log", "read_served_log", "records_of"]
+__all__ = [
+    "HEAL_S",
+    "SILENCE_S",
+    "differences",
+    "join_dropped",
+    "read_log",
+    "read_served_log",
+    "records_of",
+    "void_records",
+]
 
 HEAL_S: Final = 60.0
 """After the faults everything is alive again, and a restart is over in seconds."""
@@ -114,6 +123,24 @@ def join_dropped(dropped: Iterable[LogRecord], log: Iterable[LogRecord]) -> list
     whole = {(record.partition, record.offset): replace(record, void=None) for record in dropped}
     whole |= {(record.partition, record.offset): record for record in log}
     return [whole[place] for place in sorted(whole)]
+
+
+def void_records(kept: Iterable[LogRecord], log: Sequence[LogRecord]) -> set[tuple[int, int]]:
+    """The places of those kept records that a compaction may have dropped: the log lacks them, and has a later write of
+    their key that asks for nothing.
+    """
+    held = {(record.partition, record.offset) for record in log}
+    last: dict[tuple[int, str], int] = {}
+    for record in log:
+        if record.operation in ("put", "delete") and not record.condition:
+            place = (record.partition, record.key)
+            last[place] = max(last.get(place, -1), record.offset)
+    return {
+        (record.partition, record.offset)
+        for record in kept
+        if (record.partition, record.offset) not in held
+        and record.offset < last.get((record.partition, record.key), -1)
+    }
 
 
 def differences(served: Sequence[LogRecord], log: Sequence[LogRecord], *, trimmed: bool = False) -> list[str]:

@@ -14,7 +14,7 @@ from duramen import aio
 from duramen.client.database import Database
 from duramen.client.table import Table
 from duramen.verification.history import Call, History, LogRecord
-from duramen.verification.observations import HEAL_S, differences, join_dropped, read_log, read_served_log
+from duramen.verification.observations import HEAL_S, differences, join_dropped, read_log, read_served_log, void_records
 from duramen.verification.workload import Recorder, WorkloadShape, run_client, run_watcher
 from log_tier.catalog.remote import fetch_view
 from log_tier.concurrency.backoff import Backoff
@@ -140,7 +140,9 @@ async def _read_log_itself(
     if dropped is not None:
         kept = {(record.partition, record.offset): record for record in dropped(ref)}
         again = [record for record in log if (record.partition, record.offset) in kept]
-        found += differences(list(kept.values()), again, trimmed=True)
+        gone = void_records(kept.values(), log)
+        left = [record for record in kept.values() if (record.partition, record.offset) not in gone]
+        found += differences(left, again, trimmed=True)
         log = join_dropped(kept.values(), log)
     recorder.end(call, "ok", differences=found)
     return log

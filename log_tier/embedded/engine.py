@@ -375,5 +375,11 @@ class EmbeddedLog:
         """Drop void records from sealed segments; as `log_tier.embedded.upkeep.compaction` decides. Rewrites them."""
         log = self._partition(partition)
         return await self._keep(
-            lambda: compact_partition(log, below, now_ms=self._clock(), tombstone_ms=self._settings.tombstone_ms)
+            lambda: compact_partition(
+                log,
+                below,
+                now_ms=self._clock(),
+                tombstone_ms=self._settings.tombstone_ms,
+                in_writer=self._in_writer,
+            )
         )

@@ -63,6 +63,13 @@ class Bounds(NamedTuple):
     lost: int = 0
     """How many offsets beyond `latest`, at least, are known to have been on stable storage and cannot be read. A
     follower meets `LogDamaged` there. 0: none."""
+    compacted: Offset = Offset(0)
+    """Records below it may have been dropped by a compaction: a fold of what is left has the right state from offset
+    `compacted - 1` on, and at no offset before. 0: every state can be had."""
+
+    def leads(self, applied: Offset, until: Offset) -> bool:
+        """Does a fold that begins behind `applied` have the right state at `until`, as far as compaction goes?"""
+        return applied >= until or until + 1 >= self.compacted
 
 
 class ReadChunk(NamedTuple):

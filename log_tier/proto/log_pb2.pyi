@@ -359,6 +359,7 @@ class BoundsReply(_message.Message):
     UNSETTLED_FIELD_NUMBER: _builtins.int
     NEWEST_MS_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
+    COMPACTED_FIELD_NUMBER: _builtins.int
     earliest: _builtins.int
     latest: _builtins.int
     """earliest - 1 where the partition is empty."""
@@ -368,6 +369,10 @@ class BoundsReply(_message.Message):
     """The timestamp of the newest batch in ms since 1970; 0 where the log does not know it without a read."""
     lost: _builtins.int
     """How many offsets beyond latest are known to have been on stable storage and cannot be read, at least; 0: none."""
+    compacted: _builtins.int
+    """Records below it may have been dropped by a compaction: what is left gives the states at offsets from compacted - 1
+    on, and none of before. 0: it gives them all.
+    """
     def __init__(
         self,
         *,
@@ -376,10 +381,11 @@ class BoundsReply(_message.Message):
         unsettled: _builtins.int = ...,
         newest_ms: _builtins.int = ...,
         lost: _builtins.int = ...,
+        compacted: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["earliest", b"earliest", "latest", b"latest", "lost", b"lost", "newest_ms", b"newest_ms", "unsettled", b"unsettled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compacted", b"compacted", "earliest", b"earliest", "latest", b"latest", "lost", b"lost", "newest_ms", b"newest_ms", "unsettled", b"unsettled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

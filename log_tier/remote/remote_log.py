@@ -237,7 +237,14 @@ def _check_partition(partition: PartitionId) -> None:
 
 
 def _bounds(reply: log_pb2.BoundsReply) -> Bounds:
-    return Bounds(Offset(reply.earliest), Offset(reply.latest), reply.unsettled, reply.newest_ms, reply.lost)
+    return Bounds(
+        Offset(reply.earliest),
+        Offset(reply.latest),
+        reply.unsettled,
+        reply.newest_ms,
+        reply.lost,
+        Offset(reply.compacted),
+    )
 
 
 def _next_offset(data: bytes) -> Offset:

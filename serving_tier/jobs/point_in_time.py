@@ -66,7 +66,9 @@ async def copy_partition(run: TaskRun, log: Log, hosting: Hosting, snapshots: No
         )
         try:
             try:
+                begun = index.applied
                 await _replay(run, log, partition, index, until)
+                await _check_compaction(run, log, partition, begun, until)
             except VersionMissing as error:
                 name, version, since = run.cluster.name_of(partition), error.fields["version"], error.fields["offset"]
                 raise OffsetTrimmed(
@@ -139,7 +141,20 @@ async def _replay(run: TaskRun, log: Log, partition: PartitionId, index: LmdbInd
             run.progress("replaying", index.applied + 1, until + 1)
             if index.applied >= until:
                 return
-    # Compaction removed the records in between: the state at `until` is the one that was reached.
+    # A compaction removed the last records: what they wrote was written again below its limit.
+
+
+async def _check_compaction(run: TaskRun, log: Log, partition: PartitionId, begun: Offset, until: Offset) -> None:
+    """Raise `OffsetTrimmed` where a compaction may have dropped records before the replay read them."""
+    bounds = await log.bounds(partition)
+    if not bounds.leads(begun, until):
+        raise OffsetTrimmed(
+            f"{run.cluster.name_of(partition)} cannot be restored at offset {until}: its log was compacted below "
+            f"{bounds.compacted} meanwhile, so what lies between {begun} and {until} is not all there",
+            partition=partition.partition,
+            asked=until,
+            earliest=Offset(bounds.compacted - 1),
+        )
 
 
 async def _write(run: TaskRun, log: Log, index: LmdbIndex) -> str:

@@ -134,8 +134,11 @@ def plan_sources(offered: Offered[P], goal: Goal) -> SourcePlan[P]:
     peers = [Choice("peer", peer=peer) for peer in offered.peers] if goal.wanted in ("auto", "peer") else []
     log: list[Choice[P]] = []
     if goal.wanted in ("auto", "log"):
-        if bounds.earliest <= start:
+        trouble = _no_state(Offset(start - 1), until, bounds)
+        if bounds.earliest <= start and not trouble:
             log.append(Choice("log"))
+        elif trouble:
+            passed_over.append(f"the log: {trouble}")
         else:
             lost = f"the table at {start}: what was between" if start else "what was before"
             passed_over.append(f"the log: it begins at {bounds.earliest}, {lost} is trimmed")
@@ -169,4 +172,11 @@ def _no_way_on(offset: Offset, until: Offset, bounds: Bounds) -> str:
         return f"it is at {offset}, beyond the wanted {until}"
     if offset + 1 < bounds.earliest:
         return f"it ends at {offset}, and the log begins at {bounds.earliest}"
-    return ""
+    return _no_state(offset, until, bounds)
+
+
+def _no_state(offset: Offset, until: Offset, bounds: Bounds) -> str:
+    """Why a replay from `offset` does not give the state at `until`, where a compaction has dropped what it needs."""
+    if bounds.leads(offset, until):
+        return ""
+    return f"the log is compacted below {bounds.compacted}, so what lies between {offset} and {until} is not all there"

@@ -18,6 +18,7 @@ from duramen.verification.workload import WorkloadShape
 from log_tier.model.errors import Disconnected
 from simulation.cluster_incidents import happen
 from simulation.cluster_put_back import copy_once, put_back
+from simulation.cluster_trims import compacts
 from simulation.cluster_world import LOG_URL, NODES, ClusterWorld
 from simulation.judging import judge
 from simulation.simulated_machine import RESTART_S
@@ -45,6 +46,8 @@ async def cluster_traffic(world: ClusterWorld) -> None:
     )
     if world.plan.trims is not None:
         shape = replace(shape, pause_s=0.05)  # so that there are segments to drop
+    if compacts(world.plan):
+        shape = replace(shape, watchers=0)  # a watch does not see what was dropped
     if world.plan.copied_s is not None:
         shape = replace(shape, watchers=0)  # a watch ends where an index is ahead of its log, and says so
 

@@ -1,4 +1,6 @@
-"""An operator of a simulated cluster who lets its log get shorter: snapshots, trims, and the retention of the table."""
+"""An operator of a simulated cluster who lets its log get shorter: by trims, compactions and retention, and who takes
+the snapshots for it.
+"""
 
 from __future__ import annotations
 
@@ -8,39 +10,53 @@ from typing import Final
 
 from log_tier.catalog.actions import JobKind
 from router.admin.client import AdminConnection
-from router.admin.verbs import TakeSnapshots, Trim
+from router.admin.verbs import AdminChange, Compact, TakeSnapshots, Trim
 from simulation.cluster_jobs import checked_table, newest_map
 from simulation.cluster_turns import ASK_S, begin, take_turn
 from simulation.cluster_world import NODES, ClusterWorld
+from simulation.plan import Plan
 
-__all__ = ["change_logs", "lose_indexes", "secure_rollbacks"]
+__all__ = ["change_logs", "compacts", "lose_indexes", "secure_rollbacks"]
 
 _VERBS: Final = ("snapshots", "snapshots", "trim", "trim", "retention")
+_COMPACTS_CHANCE: Final = 0.5
 _LOSS_CHANCE: Final = 0.4
-"""After a trim was begun, so often every index is lost a little later: later snapshots hide what it took too much."""
+"""After a trim or a compaction was begun, so often every index is lost a little later: later snapshots hide what it
+took too much."""
 _LOSS_AFTER_S: Final = 1.0
 """At most."""
 
 
+def compacts(plan: Plan) -> bool:
+    """Is the log of a run compacted? A watch that comes later does not see what was dropped."""
+    return plan.trims is not None and random.Random(f"compactions {plan.seed}").random() < _COMPACTS_CHANCE
+
+
 async def change_logs(world: ClusterWorld, stop: asyncio.Event) -> None:
-    """Take snapshots, trim and change the retention until `stop` is set, in the runs whose plan has trims."""
+    """Take snapshots, trim, compact and change the retention until `stop` is set, in the runs whose plan has trims."""
     trims = world.plan.trims
     if trims is None:
         return
     chance = random.Random(f"operator of logs {world.plan.seed}")
+    verbs = (*_VERBS, "compact", "compact") if compacts(world.plan) else _VERBS
     while not stop.is_set():
         await asyncio.sleep(chance.random() * 2 * trims.pause_s)
         table = checked_table(world)
         if table is None:
             continue
-        verb, target = chance.choice(_VERBS), f"{chance.choice(NODES)}:7070"
+        verb, target = chance.choice(verbs), f"{chance.choice(NODES)}:7070"
         if verb == "retention":
             ms, size = chance.choice((0, trims.retention_ms)), chance.choice((0, trims.retention_bytes))
             begun = _retain(target, table.name, ms, size)
         else:
-            begun = begin(target, TakeSnapshots(table.name) if verb == "snapshots" else Trim(table.name))
+            changes: dict[str, AdminChange] = {
+                "snapshots": TakeSnapshots(table.name),
+                "trim": Trim(table.name),
+                "compact": Compact(table.name),
+            }
+            begun = begin(target, changes[verb])
         await take_turn(world, "operator of logs", verb, target, begun)
-        if verb == "trim" and chance.random() < _LOSS_CHANCE:
+        if verb in ("trim", "compact") and chance.random() < _LOSS_CHANCE:
             await asyncio.sleep(chance.random() * _LOSS_AFTER_S)
             if _is_covered(world):
                 lose_indexes(world)

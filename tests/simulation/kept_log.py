@@ -1,4 +1,6 @@
-"""What trims take from a log: it is read and kept before they do, so that the log can be folded from its beginning."""
+"""What trims and compactions take from a log: it is read and kept before they do, so that the log can be folded from
+its beginning.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +52,12 @@ class KeptRecords:
             self._story.tell("log", f"a {why} lets partition {partition.partition} begin at {earliest}")
         return earliest
 
+    def compacted(self, partition: PartitionId, below: Offset, dropped: int) -> None:
+        """The log has dropped so many records below an offset."""
+        if dropped:
+            self._story.met["log compacted"] += 1
+            self._story.tell("log", f"{dropped} records of partition {partition.partition} below {below} are dropped")
+
     def records(self, ref: TableRef) -> Iterator[LogRecord]:
         """Those of a table, by partition and offset."""
         for number in range(ref.partitions):
@@ -58,7 +66,7 @@ class KeptRecords:
 
 
 class KeepingLog:
-    """A log whose records are kept before a trim or a retention takes them."""
+    """A log whose records are kept before a trim, a retention or a compaction takes them."""
 
     def __init__(self, log: EmbeddedLog, kept: KeptRecords) -> None:
         self._log, self._kept = log, kept
@@ -76,6 +84,13 @@ class KeepingLog:
         if below > 0:
             await self.keep(partition)
         return self._kept.begins(partition, await self._log.retain(partition, retention, below=below), "retention")
+
+    async def compact(self, partition: PartitionId, below: Offset) -> int:
+        """As the log's."""
+        await self.keep(partition)
+        dropped = await self._log.compact(partition, below)
+        self._kept.compacted(partition, below, dropped)
+        return dropped
 
     async def keep(self, partition: PartitionId) -> None:
         """Read and keep what the log holds of a partition now."""

@@ -31,7 +31,7 @@ class Ledger:
         self._locks: dict[bytes, dict[bytes, str]] = defaultdict(dict)
         """By lock: who asked → the reply."""
         self._own: dict[bytes, list[bytes | None]] = defaultdict(lambda: [None])
-        """By key that one connection writes: what it may hold."""
+        """By key that one connection writes: what it holds, and what it may hold by writes of which nobody knows."""
 
     # --- counters: INCR, and WATCH … EXEC
 
@@ -71,10 +71,15 @@ class Ledger:
             self._own[key].append(value)
 
     def read(self, key: bytes, found: bytes | None) -> None:
-        """Its only writer read it, with nothing of its own under way."""
-        if found not in self._own[key]:
-            raise Broken("session", f"{key!r} shows {found!r} to its writer, which wrote {self._own[key][-3:]}")
-        self._own[key] = [found]
+        """Its only writer read it, with nothing of its own under way.
+
+        A write of which nobody knows, and which is not shown, may be in the log all the same, and show later: the log
+        may have stopped with it.
+        """
+        possible = self._own[key]
+        if found not in possible:
+            raise Broken("session", f"{key!r} shows {found!r} to its writer, which wrote {possible[-3:]}")
+        self._own[key] = possible[possible.index(found) :]
 
     # --- pairs: MULTI … EXEC
 

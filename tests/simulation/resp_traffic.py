@@ -204,7 +204,14 @@ class _RespClient:
 
     def _delete(self) -> list[tuple[tuple[bytes, ...], OnReply]]:
         key = self._own()
-        return [((b"DEL", key), lambda reply: self._ledger.wrote(key, None, _outcome(reply)))]
+
+        def on_reply(reply: Any) -> None:
+            if reply == 0:
+                self._ledger.read(key, None)  # nothing was there, and nothing was written
+            else:
+                self._ledger.wrote(key, None, _outcome(reply))
+
+        return [((b"DEL", key), on_reply)]
 
     def _get(self) -> list[tuple[tuple[bytes, ...], OnReply]]:
         key = self._own()

@@ -66,7 +66,7 @@ class PartitionSummary(NamedTuple):
     def of(cls, log: PartitionLog) -> Self | None:
         """The summary of a closed partition; None if the next open has to look at its files."""
         segments = log.segments
-        if log.damage is not None or len(segments) > _SEGMENTS_MAX:
+        if log.damage is not None or len(segments) > _SEGMENTS_MAX or log.checkpoint.compacted:
             return None
         if segments and log.checkpoint.clean_bytes != segments[-1].bytes:
             return None

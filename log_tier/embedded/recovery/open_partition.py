@@ -65,11 +65,12 @@ def look_at_partition(
     close. Reads one index and about 64 KiB per segment, and what the newest holds behind its last index entry.
     """
     bases = _segment_bases(disk, folder)
+    is_known = True
     try:
         checkpoint = Checkpoint.read(disk, folder / names.CHECKPOINT)
     except (LogDamaged, ForeignFolder) as error:
         report.notes.append(f"went on without a checkpoint, so losses at both ends go unnoticed: {error.message}")
-        checkpoint = Checkpoint(earliest=bases[0] if bases else Offset(0))
+        checkpoint, is_known = Checkpoint(earliest=bases[0] if bases else Offset(0)), False
     bases = _finish_trim(disk, folder, bases, checkpoint.earliest)
     damage: LogDamaged | None = None
     lost = 0
@@ -101,6 +102,8 @@ def look_at_partition(
         lost = max(1, proved_end - checkpoint.earliest)
         why = f"it is known that offsets up to {proved_end - 1} were on stable storage"
         damage = damage or _missing(folder, checkpoint.earliest, why)
+    if not is_known and segments:
+        checkpoint = replace(checkpoint, compacted=segments[-1].end)  # it may have said so
     if damage is not None:
         report.damages.append(damage)
     for older, newer in pairwise(segments):

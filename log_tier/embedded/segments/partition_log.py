@@ -149,7 +149,8 @@ class PartitionLog:
         with self.lock:
             earliest = self.segments[0].base if self.segments else Offset(0)
             latest = Offset(self.next_offset - 1)
-            return Bounds(earliest, latest, newest_ms=self._newest_ms, lost=self.lost)
+            compacted = self.checkpoint.compacted
+            return Bounds(earliest, latest, newest_ms=self._newest_ms, lost=self.lost, compacted=compacted)
 
     def check_writable(self) -> None:
         """Raise what keeps this partition from taking appends."""
@@ -354,7 +355,12 @@ class PartitionLog:
         self._file.release()
 
     def save_checkpoint(
-        self, *, earliest: Offset | None = None, clean: bool = False, reserved_bytes: int | None = None
+        self,
+        *,
+        earliest: Offset | None = None,
+        compacted: Offset | None = None,
+        clean: bool = False,
+        reserved_bytes: int | None = None,
     ) -> None:
         """Write down what is known to be on stable storage. Two syncs."""
         segment = self.segments[-1] if self.segments else None
@@ -364,6 +370,7 @@ class PartitionLog:
             newest_segment=segment.base if segment else NOTHING,
             clean_bytes=segment.bytes if clean and segment else -1,
             reserved_bytes=self._file.capacity if reserved_bytes is None else reserved_bytes,
+            compacted=self.checkpoint.compacted if compacted is None else compacted,
         )
         checkpoint.write(self.disk, self.folder / names.CHECKPOINT)
         self.checkpoint = checkpoint

@@ -38,6 +38,9 @@ class Checkpoint:
     reserved_bytes: int = 0
     """The newest segment's file is at least so long. It is written after the file has grown and before it shrinks, so
     a shorter file lost its end, also where it ends with a whole batch."""
+    compacted: Offset = _START
+    """Records below it may have been dropped: what is left gives the states from here on, and none of before. It is
+    written before the first of them goes."""
 
     def write(self, disk: Disk, path: Path) -> None:
         """Write the checkpoint, with the topic id and partition that its folder names. Two syncs."""
@@ -61,7 +64,7 @@ class Checkpoint:
     @classmethod
     def _of(cls, fields: Mapping[str, Any]) -> tuple[str, Checkpoint]:
         """The partition that a checkpoint names, and its content. One of an earlier version has neither its partition
-        nor `reserved_bytes`.
+        nor `reserved_bytes`, nor `compacted`.
         """
         return str(fields.get("of", "")), cls(
             Offset(int(fields["earliest"])),
@@ -69,6 +72,7 @@ class Checkpoint:
             Offset(int(fields["newest_segment"])),
             int(fields["clean_bytes"]),
             int(fields.get("reserved_bytes", 0)),
+            Offset(int(fields.get("compacted", 0))),
         )
 
 

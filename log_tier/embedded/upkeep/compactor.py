@@ -9,7 +9,7 @@ removes.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,9 +25,17 @@ from log_tier.model.identifiers import Offset
 __all__ = ["compact_partition"]
 
 
-def compact_partition(partition: PartitionLog, below: Offset, *, now_ms: int, tombstone_ms: int) -> int:
+def compact_partition(
+    partition: PartitionLog,
+    below: Offset,
+    *,
+    now_ms: int,
+    tombstone_ms: int,
+    in_writer: Callable[[Callable[[], None]], None],
+) -> int:
     """Drop what later records below `below` made void, in sealed segments that lie wholly below it; return how many.
 
+    The checkpoint says first below which offset no state can be had any more. `in_writer`: as for `trim_partition`.
     Reads those segments twice, once for headers and once whole, and a third time where one changes. Raises `LogDamaged`
     where one of them cannot be read, `OSError` where a new one cannot be written; nothing is lost by either.
     """
@@ -49,6 +57,8 @@ def compact_partition(partition: PartitionLog, below: Offset, *, now_ms: int, to
             plan.judge(decode_batch(batch, place))
     bases = [segment.base for segment in segments]
     changed = sorted({bisect_right(bases, offset) - 1 for offset in plan.changed()})
+    if changed and partition.checkpoint.compacted < segments[-1].end:
+        in_writer(lambda: partition.save_checkpoint(compacted=segments[-1].end))
     dropped = sum(_rewrite(partition, segments[number], plan) for number in changed)
     partition.tail.hide_below(segments[-1].end)
     return dropped

@@ -104,7 +104,8 @@ def check_restorable(
             asked=offset,
             latest=bounds.latest,
         )
-    if bounds.earliest <= situation.cluster.table(partition.table).start(partition.partition):
+    start = situation.cluster.table(partition.table).start(partition.partition)
+    if bounds.earliest <= start and bounds.leads(Offset(start - 1), offset):
         return
     known = situation.cluster.snapshots_of(partition)
     usable = [
@@ -112,12 +113,22 @@ def check_restorable(
         for entry in known
         if entry.offset + 1 >= bounds.earliest and (time_ms is None or entry.log_time_ms <= time_ms)
     ]
-    if not any(start <= offset for start in usable):
-        begins = f"the earliest offset that can be restored is {min(usable)}" if usable else "none reaches that far"
+    if any(each <= offset and bounds.leads(each, offset) for each in usable):
+        return
+    if offset + 1 < bounds.compacted:
+        exact = ", ".join(map(str, sorted(usable))) or "there is none"
         raise OffsetTrimmed(
-            f"{name} cannot be restored at offset {offset}: its log begins at {bounds.earliest}, and of its "
-            f"{len(known)} snapshots {begins}",
+            f"{name} cannot be restored at offset {offset}: its log is compacted below {bounds.compacted}. What can be "
+            f"restored are the offsets from {bounds.compacted - 1} on, and those of snapshots ({exact})",
             partition=partition.partition,
             asked=offset,
-            earliest=min(usable, default=bounds.earliest),
+            earliest=Offset(bounds.compacted - 1),
         )
+    begins = f"the earliest offset that can be restored is {min(usable)}" if usable else "none reaches that far"
+    raise OffsetTrimmed(
+        f"{name} cannot be restored at offset {offset}: its log begins at {bounds.earliest}, and of its "
+        f"{len(known)} snapshots {begins}",
+        partition=partition.partition,
+        asked=offset,
+        earliest=min(usable, default=bounds.earliest),
+    )

@@ -231,7 +231,8 @@ async def _replayed(wanted: WantedCopy, step: Choice[PeerAddress], log: Log, fol
     start = place.starts[partition]
     index = await in_thread(lambda _: LmdbIndex.open(folder, partition=place.topic.partition(partition), start=start))
     try:
-        if index.applied < until:
+        begun = index.applied
+        if begun < until:
             reader: Any = log.read(place.topic.partition(partition), Offset(index.applied + 1), follow=False)
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
@@ -240,7 +241,15 @@ async def _replayed(wanted: WantedCopy, step: Choice[PeerAddress], log: Log, fol
                         await in_thread(lambda _, data=data: index.apply(data, index.place))  # type: ignore[misc]
                     if index.applied >= until:
                         break
-        # Where less was applied, compaction took what was between: it is the state at `until` all the same.
+            bounds = await log.bounds(place.topic.partition(partition))
+            if not bounds.leads(begun, until):
+                raise OffsetTrimmed(
+                    f"the log of {place.named(partition)} was compacted below {bounds.compacted} meanwhile: the state "
+                    f"at offset {until} cannot be had from {begun} on",
+                    partition=partition,
+                    asked=until,
+                    earliest=Offset(bounds.compacted - 1),
+                )
         applied, log_time_ms = index.applied, index.log_time_ms
     finally:
         await in_thread(lambda _: index.close(clean=False))

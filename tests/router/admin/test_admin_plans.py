@@ -303,6 +303,18 @@ class TestRestore:
         with pytest.raises(OffsetTrimmed):
             check_restorable(seen(three), table.partition(ZERO), Offset(49), cut, time_ms=48)
 
+    def test_what_can_be_restored_of_a_compacted_log(self, three: ClusterMap) -> None:
+        """Records that the state at an offset needs may have been written again behind it, and dropped."""
+        table = three.find("flights")
+        compacted = Bounds(Offset(0), Offset(99), compacted=Offset(60))
+        three = with_snapshot(three, table, 0, 20)
+        for offset in (20, 59, 60, 99):
+            check_restorable(seen(three), table.partition(ZERO), Offset(offset), compacted)
+        for offset in (0, 19, 21, 58):
+            with pytest.raises(OffsetTrimmed, match=r"from 59 on, and those of snapshots \(20\)") as caught:
+                check_restorable(seen(three), table.partition(ZERO), Offset(offset), compacted)
+            assert caught.value.fields["earliest"] == 59
+
 
 class TestResume:
     def begun(self, cluster: ClusterMap, plan: Plan) -> tuple[ClusterMap, int]:

@@ -33,8 +33,9 @@ def offered(
     *snapshots: SnapshotEntry,
     start: int = 0,
     peers: tuple[str, ...] = (),
+    compacted: int = 0,
 ) -> Offered[Node]:
-    bounds = Bounds(Offset(earliest), Offset(latest))
+    bounds = Bounds(Offset(earliest), Offset(latest), compacted=Offset(compacted))
     return Offered(bounds, Offset(start), snapshots, [Node(name) for name in peers])
 
 
@@ -104,6 +105,19 @@ def test_the_past_is_read_from_before_it() -> None:
     plan = plan_sources(offered(0, 20, snapshot(9), snapshot(12), snapshot(15)), Goal(until=Offset(12)))
     assert order(plan) == ["snapshot s12", "snapshot s9", "the log"]
     assert plan.passed_over == ("snapshot s15: it is at 15, beyond the wanted 12",)
+
+
+def test_no_past_is_replayed_from_what_a_compaction_has_left() -> None:
+    """What the replay does not meet was written again only behind the wanted offset."""
+    past = Goal(until=Offset(10))
+    plan = plan_sources(offered(0, 20, snapshot(5), snapshot(10), compacted=15), past)
+    assert order(plan) == ["snapshot s10"], "a snapshot of exactly that offset needs no replay"
+    assert plan.passed_over == (
+        "snapshot s5: the log is compacted below 15, so what lies between 5 and 10 is not all there",
+        "the log: the log is compacted below 15, so what lies between -1 and 10 is not all there",
+    )
+    assert order(plan_sources(offered(0, 20, snapshot(5), compacted=11), past)) == ["snapshot s5", "the log"]
+    assert order(plan_sources(offered(0, 20, snapshot(5), compacted=20), Goal())) == ["snapshot s5", "the log"]
 
 
 def test_a_short_replay_comes_before_a_copy_and_a_long_one_after_it() -> None:

@@ -270,7 +270,11 @@ def test_power_fails_in_the_middle_of_a_compaction(
             await log.compact(topic.partition(ZERO), Offset(10**6))
         async with await open_log(survivors[0] if survivors else disk, NOW) as log:
             assert log.recovery.damages == []
-            check_same_meaning(before, await read_all(log, topic.id), 10**6, snapshots=False)
+            after = await read_all(log, topic.id)
+            check_same_meaning(before, after, 10**6, snapshots=False)
+            if keys_of(after) != keys_of(before):
+                lost = set(keys_of(before)) - set(keys_of(after))
+                assert max(lost) < (await log.bounds(topic.partition(ZERO))).compacted, "it says what it has lost"
             await log.compact(topic.partition(ZERO), Offset(10**6))
             check_same_meaning(before, await read_all(log, topic.id), 10**6, snapshots=False)
 
@@ -291,6 +295,44 @@ async def test_an_overwritten_key_shrinks_to_its_newest_record() -> None:
         assert await log.compact(topic.partition(ZERO), Offset(10**6)) == 0, "there is nothing left to drop"
         for start in range(0, 200, 9):
             assert min(keys_of(await read_all(log, topic.id, start=start))) >= start
+
+
+async def test_a_compacted_log_says_which_states_are_gone() -> None:
+    """A restore to a point below that offset had the wrong content, and nobody knew."""
+    disk = MemoryDisk()
+    async with await open_log(disk, NOW) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        partition = topic.partition(ZERO)
+        for number in range(200):
+            await log.append(partition, plain_batch("same", value=b"%d" % number))
+        assert (await log.bounds(partition)).compacted == 0
+        await log.compact(partition, Offset(100))
+        compacted = (await log.bounds(partition)).compacted
+        assert 0 < compacted <= 100
+        await log.compact(partition, Offset(50))
+        assert (await log.bounds(partition)).compacted == compacted, "it never goes back"
+        for number in range(200):
+            await log.append(partition, plain_batch("other", value=b"%d" % number))
+    for _ in range(2):  # from the files, and from what a clean close writes down
+        async with await open_log(disk, NOW) as log:
+            assert (await log.bounds(partition)).compacted == compacted
+    (path,) = [path for path in disk.files if path.name == "checkpoint.json"]
+    file = disk.open(path, write=True)
+    file.pwrite((b"damaged",), 0)
+    file.close()
+    async with await open_log(disk, NOW) as log:
+        bounds = await log.bounds(partition)
+        assert bounds.compacted == bounds.latest + 1, "a checkpoint that cannot be read may have said so"
+
+
+async def test_a_compaction_that_drops_nothing_keeps_every_state() -> None:
+    disk = MemoryDisk()
+    async with await open_log(disk, NOW) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        for number in range(200):
+            await log.append(topic.partition(ZERO), plain_batch(f"key {number}"))
+        assert await log.compact(topic.partition(ZERO), Offset(10**6)) == 0
+        assert (await log.bounds(topic.partition(ZERO))).compacted == 0
 
 
 async def test_a_producers_newest_batch_stays_as_a_shell() -> None:
