@@ -67,11 +67,11 @@ these runs begin with a rehearsal: a build is swapped in, rolled back from, disc
 and in every second one all indexes are lost.
 
 **Trims.** In a third of the runs of a cluster the log gets shorter: an operator takes snapshots and trims, and gives
-the table bounds by age and size, which the nodes keep to in rounds of virtual time. The nodes share a snapshot store.
-What a trim takes is read and kept before it goes, so the checker folds the log from its first record (`kept_log.py`).
-When everything is level, every node is killed and loses its indexes: all that is left are the snapshots and the rest of
-the log, and from them every replica must be again what the whole log says. Before that, the operator takes the
-snapshots that a rollback asks for.
+the table bounds by age and size, which the nodes keep to in rounds of virtual time. In half of these runs the log is
+compacted, too, and nobody watches. The nodes share a snapshot store. What a trim takes is read and kept before it
+goes, so the checker folds the log from its first record (`kept_log.py`). When everything is level, every node is
+killed and loses its indexes: all that is left are the snapshots and the rest of the log, and from them every replica
+must be again what the whole log says. Before that, the operator takes the snapshots that a rollback asks for.
 
 **The past.** In some runs of a cluster an operator notes tokens, and has tables restored as they were then, while
 everything else goes on. When everything is level, each of them is compared with a fold of the whole log of its source
@@ -90,10 +90,10 @@ the end the ledger is held against every endpoint, and replicas at equal offsets
 **What nobody retrieves.** Garbage is collected at the end of a run and not within it. A task or a future that ends with
 an error of which only the loop's exception handler hears breaks the run, in every world.
 
-**What it does not do yet.** A cluster's log is not compacted, and a version never holds anything else than the table.
-LMDB is real and has no crash points: an index is closed cleanly, and in half of the restarts it is gone. The disk
-does not flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit is one step of the
-simulated thread: a reader never runs between its write and its sync.
+**What it does not do yet.** A watch of a log that is compacted is not judged, and a version never holds anything else
+than the table. LMDB is real and has no crash points: an index is closed cleanly, and in half of the restarts it is
+gone. The disk does not flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit is one
+step of the simulated thread: a reader never runs between its write and its sync.
 
 **Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_clock.py`, `simulated_disk.py`, `book.py`,
 `log_world.py`, `simulated_machine.py`, `simulated_network.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`,

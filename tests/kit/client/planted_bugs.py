@@ -108,8 +108,8 @@ def offset_outside_of_the_transaction(patch: Patch) -> None:
             del under_way[id(self)]
             ended.set()
 
-    def get_many(self: LmdbIndex, keys: Any) -> Found:
-        found = inner(self, keys)
+    def get_many(self: LmdbIndex, keys: Any, **how: Any) -> Found:
+        found = inner(self, keys, **how)
         if (ended := under_way.get(id(self))) is not None:
             ended.wait()
         return found._replace(applied=self.applied)
@@ -190,8 +190,8 @@ def stale_answers(patch: Patch) -> None:
 def wrong_versions(patch: Patch) -> None:
     inner = LmdbIndex.get_many
 
-    def get_many(self: LmdbIndex, keys: Any) -> Found:
-        found = inner(self, keys)
+    def get_many(self: LmdbIndex, keys: Any, **how: Any) -> Found:
+        found = inner(self, keys, **how)
         return found._replace(versions=[max(0, version - 1) if version >= 0 else -1 for version in found.versions])
 
     patch.setattr(LmdbIndex, "get_many", get_many)
@@ -200,8 +200,8 @@ def wrong_versions(patch: Patch) -> None:
 def made_up_values(patch: Patch) -> None:
     inner = LmdbIndex.get_many
 
-    def get_many(self: LmdbIndex, keys: Any) -> Found:
-        found = inner(self, keys)
+    def get_many(self: LmdbIndex, keys: Any, **how: Any) -> Found:
+        found = inner(self, keys, **how)
         return found._replace(values=[None if value is None else value + b"!" for value in found.values])
 
     patch.setattr(LmdbIndex, "get_many", get_many)
