@@ -306,13 +306,19 @@ class ClusterMap:
         It is of the live version and holds the last barrier. A restore from one of before that barrier meets it, and
         then needs a version that may be gone from where it was built, or that was built nowhere.
         """
-        table = self.table(partition.table)
-        if self.swapping(table) is not None:
-            return None
-        wanted = table.live_version, table.last_swap
+        wanted = self._covered_by(partition.table)
         return next(
             (each for each in reversed(self.snapshots_of(partition)) if (each.version, each.swap) == wanted), None
         )
+
+    def covers(self, snapshot: SnapshotEntry) -> bool:
+        """Whether the live version can be restored from this snapshot with nothing but the log behind it (C5)."""
+        return (snapshot.version, snapshot.swap) == self._covered_by(snapshot.table)
+
+    def _covered_by(self, table_id: TableId) -> tuple[int, int] | None:
+        """The version and the last barrier's job of a snapshot that covers a table's log; None: there is none now."""
+        table = self.table(table_id)
+        return None if self.swapping(table) is not None else (table.live_version, table.last_swap)
 
     def swapping(self, table: TableEntry) -> Job | None:
         """The job that may have put barriers into the logs of a table, and is not done. O(jobs) for a table with

@@ -450,7 +450,7 @@ class AdminSnapshot(_message.Message):
     behind_records: _builtins.int
     """The log's end minus its offset."""
     usable: _builtins.bool
-    """The log goes on where it ends."""
+    """The live version can be restored from it: it holds the last swap, and the log goes on where it ends."""
     path: _builtins.str
     """Below the store's root."""
     node: _builtins.str

@@ -16,6 +16,8 @@ __all__ = ["lag", "nodes", "partitions", "snapshots"]
 # A clock that is off by more than this makes log times and expiries strange.
 _SKEW_SHOWN_MS: Final = 500
 
+_NOT_USABLE: Final = " (not usable: it is of before the last swap, or the log no longer goes on from it)"
+
 
 def nodes(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
     """Show the serving nodes: who is there, what they hold, how busy they are.
@@ -187,7 +189,7 @@ def snapshots(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, j
                 each.keys,
                 size(each.bytes),
                 each.node,
-                each.path + ("" if each.usable else " (the log no longer goes on from it)"),
+                each.path + ("" if each.usable else _NOT_USABLE),
             )
             for each in found
         ],

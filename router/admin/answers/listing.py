@@ -157,7 +157,7 @@ def list_snapshots(situation: Situation, bounds: LogBounds, *, table: str = "") 
                         keys=snapshot.keys,
                         bytes=snapshot.bytes,
                         behind_records=max(0, latest - snapshot.offset),
-                        usable=snapshot.offset + 1 >= earliest,
+                        usable=snapshot.offset + 1 >= earliest and situation.cluster.covers(snapshot),
                         path=snapshot.path,
                         node=snapshot.node,
                         id=snapshot.id,
