@@ -4,7 +4,8 @@ A table begins as a topic of the log and exists when the catalog has folded its 
 that whatever dies in between leaves something that the same call, made again, brings to its end:
 
     create   topic, then command     a topic without a command is taken over by the next `create` of that name
-    drop     topic, then command     a command without a topic is a table whose log says that it is gone
+    drop     topic, then command     a command without a topic is a table whose log says that it is gone; the process
+                                     that dropped it goes on sending the command until the catalog takes it
 
 A table **over** a topic of others is the command alone, both times: their topic was there before it and stays after it.
 Where that topic begins when the table is made is where the table begins, for good; what it loses later must come from
@@ -26,7 +27,9 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.catalog.commands import CreateTable, DropTable
 from log_tier.catalog.placement import candidates
+from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.sized_work import Turn, run_sized
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import (
     CommandRejected,
     DuramenError,
@@ -34,6 +37,7 @@ from log_tier.model.errors import (
     LimitExceeded,
     TableExists,
     TableNotFound,
+    Unavailable,
 )
 from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, TableId, check_name
 from log_tier.model.log import Log, Topic
@@ -55,6 +59,9 @@ REPLICAS_DEFAULT_MAX: Final = 3
 REF_ITEMS: Final = 5
 """The cost of a table's entry in a list, in keys of a read; its message costs the same."""
 
+_RETRY_FIRST_S: Final = 0.2
+_RETRY_MAX_S: Final = 10.0
+
 # To copy an error costs as much as so many keys of a read.
 _ERROR_ITEMS: Final = 10
 
@@ -67,6 +74,8 @@ class CatalogTables:
         self._catalog = catalog
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
+        self._finishing: dict[TableId, asyncio.Task[None]] = {}
+        """Tables whose log is gone, and whose drop the catalog has not taken yet."""
 
     async def _carried_through(self, change: Coroutine[Any, Any, T]) -> T:
         task = asyncio.ensure_future(change)
@@ -222,7 +231,36 @@ class CatalogTables:
             if not table.adopted:
                 with suppress(TableNotFound):
                     await self._log.delete_topic(table.id)
-            await self._forget(table)
+            try:
+                await self._forget(table)
+            except DuramenError as error:
+                if not error.retryable:
+                    raise
+                self._finish(table)
+                raise Unavailable(
+                    f"the log of table {table.name} is deleted, and the catalog has not heard of it yet ("
+                    f"{error.message}): this server goes on trying. Until then, the table is listed, and reads "
+                    "and writes of it fail; to drop it again, or to create it anew, finishes it too",
+                    table=table.name,
+                ) from error
+
+    def _finish(self, table: TableEntry) -> None:
+        """Go on dropping a table whose log is gone."""
+        if table.id not in self._finishing:
+            task = self._finishing[table.id] = asyncio.create_task(self._forgotten(table), name=f"drop {table.name}")
+            task.add_done_callback(lambda _: self._finishing.pop(table.id, None))
+
+    async def _forgotten(self, table: TableEntry) -> None:
+        """Return when the catalog has dropped the table, or refuses for good."""
+        backoff = Backoff(_RETRY_FIRST_S, _RETRY_MAX_S)
+        while table.id in self._catalog.map.tables:
+            await backoff.pause()
+            try:
+                await self._forget(table)
+            except DuramenError as error:
+                logger.log(logging.INFO if error.retryable else logging.ERROR, "table %s: %s", table.name, error)
+                if not error.retryable:
+                    return
 
     async def _forget(self, table: TableEntry) -> None:
         try:
@@ -246,9 +284,10 @@ class CatalogTables:
                 await self._catalog.submit(CreateTable(topic.id, topic.name, topic.partitions, 1))
 
     async def close(self) -> None:
-        """Wait until the changes under way are through."""
+        """Wait until the changes under way are through. What the catalog does not take is not tried any more."""
         if self._changes:
             await asyncio.wait(self._changes)
+        await end_tasks(*self._finishing.values())
 
 
 async def without_absent(
