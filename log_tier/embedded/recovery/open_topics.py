@@ -21,7 +21,7 @@ from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, SyncFailed
 from log_tier.embedded.storage.settings import EngineSettings
-from log_tier.model.identifiers import Offset, PartitionId, TableId, table_id_to_bytes
+from log_tier.model.identifiers import RESERVED_PREFIX, Offset, PartitionId, TableId, table_id_to_bytes
 from log_tier.model.log import Topic
 from log_tier.model.moves import MoveFeed
 
@@ -131,7 +131,9 @@ class TopicOpener:
     def _open(self, topic: Topic, partition: PartitionId) -> PartitionLog:
         name, folder = f"{topic.name}/{partition.partition}", self._folder.partition_folder(partition)
         summary = self._closed_partition(topic, partition)
-        if summary is not None and partition in self._same:
+        # Every start reads Duramen's own topics, so they gain nothing by being at rest, and damage of theirs would be
+        # named twice: by the look at the files, and by the reader that waits for it.
+        if summary is not None and partition in self._same and not topic.name.startswith(RESERVED_PREFIX):
             return PartitionLog(
                 name,
                 partition,

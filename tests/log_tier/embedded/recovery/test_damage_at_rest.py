@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 from collections.abc import Callable
 from contextlib import aclosing
@@ -16,6 +17,8 @@ from kit.log.engine_steps import HOME, SMALL, open_log, overwrite, segment_files
 from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.commands import RegisterNode
 from log_tier.embedded import EmbeddedLog
 from log_tier.embedded.recovery.log_summary import LogSummary
 from log_tier.model.errors import DiskFailed, LogDamaged, Overloaded
@@ -190,3 +193,20 @@ async def test_files_that_cannot_be_looked_at_now_refuse_this_write_alone(number
         disk.on_look = lambda what, path: None
         assert (await log.append(topic.partition(0), plain_batch("k"))).base_offset == RECORDS
         assert len(keys_of(await read_all(log, topic.id, 0))) == RECORDS + 1
+
+
+async def test_damage_of_the_catalog_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Every start reads it: the caller of that read says what is wrong, and the log's own line said it again."""
+    disk = MemoryDisk()
+    async with await open_log(disk, RESTS) as log:
+        catalog = await Catalog.open(log)
+        for number in range(3):
+            await catalog.submit(RegisterNode(f"n{number}", "host:1", "a"))
+        await catalog.close()
+    (segment,) = (path for path in disk.files if path.suffix == ".log" and disk.files[path].content)
+    flipped(disk, disk, segment)
+    async with await open_log(disk, RESTS) as log:
+        assert [damage.fields["file"] for damage in log.recovery.damages] == [str(segment)]
+        with pytest.raises(LogDamaged, match="stable storage"):
+            await Catalog.open(log)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
