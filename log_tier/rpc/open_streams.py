@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 
 from log_tier.model.errors import ShuttingDown
+from log_tier.rpc.stream_budget import StreamBudget
 
 __all__ = ["OpenStreams"]
 
@@ -28,6 +29,8 @@ class OpenStreams:
         self._tasks: dict[asyncio.Task[object], None] = {}
         """The streams' tasks, in the order in which they came and in which `end` cancels them."""
         self._ended = False
+        self.budget = StreamBudget()
+        """What all of them may hold for clients that do not read."""
 
     def __len__(self) -> int:
         return len(self._tasks)

@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from heapq import merge
 from math import isqrt
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from log_tier.model.identifiers import Offset, Partition
 from router.data.requests import ScanRequest, ScanResult
 from serving_tier.fold.entry import LiveEntry
 
-__all__ = ["PAGE_BYTES_MAX", "MergedPage", "PartitionPage", "merge_pages", "merged_result", "page_share"]
-
-PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Keys and values of a page, give or take its last entry: of one node's, and of one merged from several nodes'."""
+__all__ = ["MergedPage", "PartitionPage", "merge_pages", "merged_result", "page_share"]
 
 
 class PartitionPage(NamedTuple):
@@ -70,8 +67,8 @@ def merged_result(
     applied: Mapping[Partition, Offset],
     table_versions: Mapping[Partition, int],
 ) -> ScanResult:
-    """The answer to `request` from its partitions' pages, of at most `PAGE_BYTES_MAX`."""
-    merged = merge_pages(pages, limit=request.limit, bytes_max=PAGE_BYTES_MAX, reverse=request.reverse)
+    """The answer to `request` from its partitions' pages."""
+    merged = merge_pages(pages, limit=request.limit, bytes_max=request.bytes_max, reverse=request.reverse)
     return ScanResult(
         [key for key, _ in merged.entries],
         [entry.value for _, entry in merged.entries],

@@ -18,6 +18,7 @@ from log_tier.model.retention import FOREVER, Retention
 from log_tier.model.table_ref import TableRef
 
 __all__ = [
+    "PAGE_BYTES_MAX",
     "READ_REPLY_BYTES_MAX",
     "SCAN_PAGE_FIRST",
     "SCAN_PAGE_MAX",
@@ -37,6 +38,10 @@ __all__ = [
 
 READ_REPLY_BYTES_MAX: Final = 32 * 1024 * 1024
 """What one reply may carry; both endpoints and their clients hold it whole. The largest value fits eight times."""
+
+PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Keys and values of a scan's page, give or take its last entry: of one node's, and of one merged from several nodes'.
+"""
 
 SCAN_PAGE_FIRST: Final = 200
 SCAN_PAGE_MAX: Final = 4000
@@ -137,6 +142,8 @@ class ScanRequest:
     table_versions: Mapping[Partition, int] = field(default_factory=dict)
     """The versions of the table to read, of a scan that goes on: those that its first page was read in. A partition
     that is not named is read in its live one."""
+    bytes_max: int = PAGE_BYTES_MAX
+    """The keys and values of the page, give or take its last entry."""
 
 
 class ScanResult(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Final
 
 from log_tier.model.errors import LimitExceeded
 from log_tier.model.identifiers import Offset, Partition
-from router.data.merge import PAGE_BYTES_MAX, PartitionPage, merged_result, page_share
+from router.data.merge import PartitionPage, merged_result, page_share
 from router.data.requests import ScanRequest, ScanResult
 from serving_tier.replica.replica import Replica
 
@@ -42,7 +42,7 @@ def _read_pages(
     replicas: Sequence[Replica], request: ScanRequest
 ) -> tuple[list[PartitionPage], dict[Partition, Offset], dict[Partition, int]]:
     share = page_share(request.limit, len(replicas))
-    bytes_max = max(1, PAGE_BYTES_MAX // len(replicas))
+    bytes_max = max(1, request.bytes_max // len(replicas))
     pages: list[PartitionPage] = []
     applied: dict[Partition, Offset] = {}
     versions: dict[Partition, int] = {}

@@ -18,6 +18,7 @@ from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.rpc.problems import error_of, problem_of
 from router.data.requests import (
+    PAGE_BYTES_MAX,
     OutcomesPart,
     PartitionDescription,
     ReadPart,
@@ -245,6 +246,7 @@ def scan_request(request: ScanRequest) -> kv.ScanRequest:
         partitions=request.partitions,
         lag_max_ms=request.lag_max_ms,
         table_versions=_partition_versions(request.table_versions),
+        bytes_max=request.bytes_max,
     )
 
 
@@ -266,6 +268,7 @@ def scan_from(message: kv.ScanRequest) -> ScanRequest:
         partitions_from(message.partitions),
         message.lag_max_ms,
         {Partition(entry.partition): entry.version for entry in message.table_versions},
+        min(message.bytes_max or PAGE_BYTES_MAX, PAGE_BYTES_MAX),
     )
 
 

@@ -51,6 +51,7 @@ class RoutedScans:
                 request,
                 partitions=mine,
                 limit=_share(request.limit, len(mine), len(parts)),
+                bytes_max=max(1, request.bytes_max * len(mine) // len(parts)),
                 after={partition: request.after[partition] for partition in mine if partition in request.after},
                 table_versions={
                     partition: version for partition, version in request.table_versions.items() if partition in mine

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Final
 
 from log_tier.concurrency.sized_work import each_sized
 from log_tier.model.errors import InvalidKey, InvalidRequest
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
+from log_tier.rpc.stream_budget import HeldPage
 from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
 from router.data.seam import DataPlane
 from router.endpoints.grpc.kv.freshness import freshness_of, parse_token
@@ -46,12 +48,14 @@ def _range(request: kv.KVScanRequest) -> tuple[bytes, bytes | None]:
 
 
 async def scan_pages(
-    connection: DataPlane, table: TableRef, request: kv.KVScanRequest, deadline: float
+    connection: DataPlane, table: TableRef, request: kv.KVScanRequest, deadline: float, held: HeldPage
 ) -> AsyncIterator[kv.KVScanResponse]:
     """Yield messages until the range or the limit is exhausted.
 
-    `deadline` is the whole scan's, on the event loop's clock. Each page is at least as new as the one before it, and of
-    the same version of the table as the first one. Raises as `freshness_of`.
+    A page is asked for when the messages of the one before it were taken, and each is larger than that one, up to
+    what the server's other streams leave. So a scan that nobody reads holds a small page. `deadline` is the whole
+    scan's, on the event loop's clock. Each page is at least as new as the one before it, and of the same version of
+    the table as the first one. Raises as `freshness_of`, and `Overloaded`.
     """
     loop = asyncio.get_running_loop()
     asked = parse_token(request.after)
@@ -70,7 +74,9 @@ async def scan_pages(
     )
     walk = ScanWalk(first, request.limit or None)
     while (wanted := walk.request()) is not None:
+        wanted = replace(wanted, bytes_max=held.next_page(wanted.bytes_max))
         page = await connection.scan(wanted, timeout=max(0.0, deadline - loop.time()))
+        held.hold(sum(map(len, page.keys)) + sum(map(len, page.values)))
         seen.update(page.applied)
         walk.took(page)
         token = token_text(table, seen, asked)

@@ -109,9 +109,11 @@ class KVService(kv_pb2_grpc.KVServicer):
 
     async def Scan(self, request: kv.KVScanRequest, context: _Context) -> None:  # noqa: N802
         async def pages(plane: Plane, table: TableRef, deadline: float) -> AsyncIterator[kv.KVScanResponse]:
-            async with aclosing(cast("Any", scan_pages(plane.connection, table, request, deadline))) as messages:
-                async for message in messages:
-                    yield message
+            with self._streams.budget.stream() as held:
+                made = scan_pages(plane.connection, table, request, deadline, held)
+                async with aclosing(cast("Any", made)) as messages:
+                    async for message in messages:
+                        yield message
 
         with self._load:
             await self._send(request.table, context, pages)
