@@ -183,7 +183,7 @@ class Applying:
             before = self._progress.index.applied
             self.under_way = True
             tries = 0
-            backoff = Backoff(_NO_ROOM_PAUSE_S, _NO_ROOM_PAUSE_S)
+            backoff: Backoff | None = None
             try:
                 while True:
                     try:
@@ -192,6 +192,7 @@ class Applying:
                     except (DiskFull, Overloaded) as error:
                         self._progress.obstacle = str(error)
                         tries += 1
+                        backoff = backoff or Backoff(_NO_ROOM_PAUSE_S, _NO_ROOM_PAUSE_S)
                         if tries % _TRIES_A_LINE == 1:
                             logger.warning(
                                 "%s: %s; trying again within %g s (try %s)",

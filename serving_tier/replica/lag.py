@@ -90,12 +90,12 @@ class Lag:
         self.latest = latest
         if latest <= applied:
             return
-        marks = self._marks
-        heard_s = self._asked_s if self._watched and now - self._asked_s > UNHEARD_S else now
+        marks, asked_s = self._marks, self._asked_s
+        heard_s = asked_s if self._watched and now - asked_s > UNHEARD_S else now
         if marks and heard_s - marks[-1].heard_s < max(_MARK_S, (heard_s - marks[0].heard_s) / _MARK_SHARE):
             marks[-1] = marks[-1]._replace(end=latest)
         else:
-            marks.append(_Mark(latest, heard_s, self._asked_s))
+            marks.append(_Mark(latest, heard_s, asked_s))
 
     def answer(self, latest: Offset, applied: Offset, *, asked_s: float, now: float) -> None:
         """The log was asked at `asked_s`, and ended at `latest` then or later."""
