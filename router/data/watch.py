@@ -24,11 +24,14 @@ from serving_tier.replica.replica import Replica
 
 __all__ = ["watch_replicas"]
 
-# Events that wait for a slow subscriber, over all partitions. Behind a full queue the followers simply do not read on:
-# the log keeps what they have not read.
-_EVENTS_MAX: Final = 16
+# What a watch holds for a slow subscriber: a chunk of each partition, and one more. Behind a full queue the followers
+# simply do not read on: the log keeps what they have not read.
+_EVENTS_MAX: Final = 1
+_HELD_BYTES: Final = 2 * 1024 * 1024
 
-_CHUNK_BYTES: Final = 256 * 1024
+# A chunk is larger where a batch is, and smaller ones would cost more to hand over than to read.
+_CHUNK_BYTES_MIN: Final = 16 * 1024
+_CHUNK_BYTES_MAX: Final = 256 * 1024
 
 # To begin to follow a partition costs as much as so many keys: a task, and a look at the log.
 _START_ITEMS: Final = 20
@@ -60,11 +63,12 @@ async def watch_replicas(
         raise InvalidRequest(f"the watch names partition {min(unknown)}, the table has {len(replicas)}")
     yield WatchEvent(Partition(0), b"", (), Offset(-1), positions)
 
+    chunk_bytes = min(max(_HELD_BYTES // len(replicas), _CHUNK_BYTES_MIN), _CHUNK_BYTES_MAX)
     events: asyncio.Queue[WatchEvent | DuramenError] = asyncio.Queue(_EVENTS_MAX)
     followers: list[asyncio.Task[None]] = []
     try:
         for replica in replicas:
-            following = _follow(log, replica, positions[replica.id.partition], events)
+            following = _follow(log, replica, positions[replica.id.partition], events, chunk_bytes)
             followers.append(asyncio.create_task(following, name=f"watch {replica.name}"))
             if turn.is_full(_START_ITEMS):
                 await turn.end()
@@ -77,10 +81,12 @@ async def watch_replicas(
         await end_some(followers)
 
 
-async def _follow(log: Log, replica: Replica, start: Offset, events: asyncio.Queue[WatchEvent | DuramenError]) -> None:
+async def _follow(
+    log: Log, replica: Replica, start: Offset, events: asyncio.Queue[WatchEvent | DuramenError], chunk_bytes: int
+) -> None:
     topic, partition = replica.topic, replica.id.partition
     try:
-        reader = log.read(topic.partition(partition), start, follow=True, chunk_bytes=_CHUNK_BYTES)
+        reader = log.read(topic.partition(partition), start, follow=True, chunk_bytes=chunk_bytes)
         async with aclosing(reader) as chunks:
             _check_remembered(replica, start)
             async for chunk in chunks:

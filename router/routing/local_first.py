@@ -31,9 +31,12 @@ from router.data.requests import (
 )
 from router.data.seam import Connection, DataPlane
 from router.routing.retry_policy import worth_failover
-from router.routing.scatter import LAG_PATIENCE_S
 
-__all__ = ["LocalFirstConnection"]
+__all__ = ["LAG_PATIENCE_S", "LocalFirstConnection"]
+
+LAG_PATIENCE_S: Final = 1.0
+"""How long a replica of this node may keep a part waiting while others could answer. A busy machine applies late, and
+to ask another node then costs both of them more than the wait."""
 
 P = TypeVar("P", ReadPart, OutcomesPart)
 R = TypeVar("R", ReadResult, WriteResult)

@@ -27,15 +27,15 @@ from router.routing.retry_policy import may_pass, worth_failover
 from router.routing.routes import Part, Routes
 from router.routing.targets import Askable
 
-__all__ = ["LAG_PATIENCE_S", "Ask", "Scatter"]
+__all__ = ["Ask", "Scatter"]
 
 Ask = Callable[[Askable, Sequence[int], float, float], Awaitable[Mapping[int, DuramenError]]]
 """`await ask(member, numbers, timeout, patience)` asks one node for these parts, keeps what it answers, and returns
 those that it did not answer; or raises, which goes for all of them."""
 
-LAG_PATIENCE_S: Final = 0.1
-"""How long a replica may keep a part waiting while others could answer: some ten times what applying takes when the
-node keeps up."""
+# How long a replica may keep a part waiting while others could answer: some ten times what applying takes when the
+# node keeps up.
+_LAG_PATIENCE_S: Final = 0.1
 
 # A request goes to a lost node only where no other is left. That node's silence must not use up the whole deadline.
 _LOST_TIMEOUT_S: Final = 0.5
@@ -132,7 +132,7 @@ class _Run:
             timeout = min(timeout, _LOST_TIMEOUT_S)
         patience = self._patience
         if not patience and not (self._waits and self._waits.issuperset(numbers)) and self._has_others(numbers[0]):
-            patience = LAG_PATIENCE_S
+            patience = _LAG_PATIENCE_S
         try:
             return await self._ask(member, numbers, timeout, patience)
         except DuramenError as error:

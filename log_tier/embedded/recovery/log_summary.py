@@ -61,12 +61,14 @@ class PartitionSummary(NamedTuple):
     """Base, end, bytes, newest timestamp; oldest first."""
     files: _Identities
     """Its folder, its checkpoint, and its segments."""
+    compacted: int = 0
+    """As in the checkpoint; missing in files of earlier versions."""
 
     @classmethod
     def of(cls, log: PartitionLog) -> Self | None:
         """The summary of a closed partition; None if the next open has to look at its files."""
         segments = log.segments
-        if log.damage is not None or len(segments) > _SEGMENTS_MAX or log.checkpoint.compacted:
+        if log.damage is not None or len(segments) > _SEGMENTS_MAX:
             return None
         if segments and log.checkpoint.clean_bytes != segments[-1].bytes:
             return None
@@ -74,7 +76,8 @@ class PartitionSummary(NamedTuple):
         for segment, file in zip(segments, found[2:], strict=True):
             if file is None or file.size != segment.bytes:
                 return None
-        return cls(tuple((each.base, each.end, each.bytes, each.newest_ms) for each in segments), tuple(found))
+        facts = tuple((each.base, each.end, each.bytes, each.newest_ms) for each in segments)
+        return cls(facts, tuple(found), log.checkpoint.compacted)
 
     def state(self, folder: Path) -> PartitionState:
         """The partition at rest."""
@@ -82,7 +85,8 @@ class PartitionSummary(NamedTuple):
         if not segments:
             return PartitionState([], Checkpoint())
         first, last = segments[0], segments[-1]
-        return PartitionState(segments, Checkpoint(first.base, last.end, last.base, last.bytes, last.bytes))
+        checkpoint = Checkpoint(first.base, last.end, last.base, last.bytes, last.bytes, Offset(self.compacted))
+        return PartitionState(segments, checkpoint)
 
     @property
     def end(self) -> Offset:
@@ -190,7 +194,8 @@ def _file_names(prefix: str, bases: Iterable[int]) -> list[str]:
 
 def _row(summary: TopicSummary) -> list[Any]:
     topic = summary.topic
-    return [topic.id, topic.name, topic.partitions, summary.file, summary.partitions]
+    partitions = [each and (each if each.compacted else each[:2]) for each in summary.partitions]
+    return [topic.id, topic.name, topic.partitions, summary.file, partitions]
 
 
 def _topic(row: Sequence[Any]) -> TopicSummary:
@@ -204,11 +209,11 @@ def _topic(row: Sequence[Any]) -> TopicSummary:
 def _partition(row: Sequence[Any] | None) -> PartitionSummary | None:
     if row is None:
         return None
-    segments, files = row
+    segments, files, *compacted = row
     if len(files) != len(segments) + 2:
         raise ValueError(f"{len(segments)} segments and {len(files)} files do not fit")
     numbers = tuple((int(base), int(end), int(size), int(ms)) for base, end, size, ms in segments)
-    return PartitionSummary(numbers, tuple(map(_identity, files)))
+    return PartitionSummary(numbers, tuple(map(_identity, files)), *map(int, compacted))
 
 
 def _identity(row: Sequence[Any] | None) -> FileIdentity | None:

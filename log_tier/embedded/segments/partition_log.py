@@ -14,6 +14,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,6 @@ from log_tier.embedded.segments.sparse_index_writer import SparseIndexWriter
 from log_tier.embedded.segments.staged import Staged
 from log_tier.embedded.segments.tail_cache import TailCache
 from log_tier.embedded.storage import names
-from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.refusal import no_room, refusal_of
 from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.errors import DuramenError, LogStopped, UnknownFormat
@@ -354,23 +354,16 @@ class PartitionLog:
         """Close the newest segment's file; the next append opens it again. Raises `LogStopped` where a sync failed."""
         self._file.release()
 
-    def save_checkpoint(
-        self,
-        *,
-        earliest: Offset | None = None,
-        compacted: Offset | None = None,
-        clean: bool = False,
-        reserved_bytes: int | None = None,
-    ) -> None:
-        """Write down what is known to be on stable storage. Two syncs."""
+    def save_checkpoint(self, *, clean: bool = False, reserved_bytes: int | None = None, **changed: Offset) -> None:
+        """Write down what is known to be on stable storage. Two syncs. `changed`: `earliest`, `compacted`."""
         segment = self.segments[-1] if self.segments else None
-        checkpoint = Checkpoint(
-            earliest=self.checkpoint.earliest if earliest is None else earliest,
+        checkpoint = replace(
+            self.checkpoint,
             end=self.next_offset,
             newest_segment=segment.base if segment else NOTHING,
             clean_bytes=segment.bytes if clean and segment else -1,
             reserved_bytes=self._file.capacity if reserved_bytes is None else reserved_bytes,
-            compacted=self.checkpoint.compacted if compacted is None else compacted,
+            **changed,
         )
         checkpoint.write(self.disk, self.folder / names.CHECKPOINT)
         self.checkpoint = checkpoint

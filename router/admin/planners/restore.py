@@ -115,20 +115,15 @@ def check_restorable(
     ]
     if any(each <= offset and bounds.leads(each, offset) for each in usable):
         return
-    if offset + 1 < bounds.compacted:
-        exact = ", ".join(map(str, sorted(usable))) or "there is none"
-        raise OffsetTrimmed(
-            f"{name} cannot be restored at offset {offset}: its log is compacted below {bounds.compacted}. What can be "
-            f"restored are the offsets from {bounds.compacted - 1} on, and those of snapshots ({exact})",
-            partition=partition.partition,
-            asked=offset,
-            earliest=Offset(bounds.compacted - 1),
-        )
-    begins = f"the earliest offset that can be restored is {min(usable)}" if usable else "none reaches that far"
+    bases = [*usable, *([Offset(start - 1)] if bounds.earliest <= start else [])]
+    earliest = max(min(bases), Offset(bounds.compacted - 1)) if bases else None
+    log = f"its log begins at {bounds.earliest}" + (f", is compacted below {bounds.compacted}" * bool(bounds.compacted))
+    begins = "none reaches that far" if earliest is None else f"the earliest offset that can be restored is {earliest}"
+    exact = [str(each) for each in sorted(usable) if earliest is not None and each < earliest]
+    also = f"; below it, the offsets of snapshots can ({', '.join(exact)})" if exact else ""
     raise OffsetTrimmed(
-        f"{name} cannot be restored at offset {offset}: its log begins at {bounds.earliest}, and of its "
-        f"{len(known)} snapshots {begins}",
+        f"{name} cannot be restored at offset {offset}: {log}, and of its {len(known)} snapshots {begins}{also}",
         partition=partition.partition,
         asked=offset,
-        earliest=min(usable, default=bounds.earliest),
+        earliest=bounds.earliest if earliest is None else earliest,
     )

@@ -18,7 +18,7 @@ from router.endpoints.resp.data.openings import Openings
 from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.wire.error_replies import BAD_KEY
 from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, MGET_BYTES_MAX, REQUEST_TIMEOUT_S
-from router.routing.scatter import LAG_PATIENCE_S
+from router.routing.local_first import LAG_PATIENCE_S
 from serving_tier.fold.entry import LiveEntry
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.replica import Replica

@@ -1,0 +1,67 @@
+"""What a watch reads of the log for a subscriber that takes nothing is bounded, whatever the table has."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.cluster.one_machine import DEADLINE_S, one_machine, puts
+from kit.deadlines import until
+
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Log
+from log_tier.model.table_spec import TableSpec
+from router.data.requests import WritePart, WriteResult
+from router.data.watch import watch_replicas
+
+VALUE = b"x" * 2_000
+BATCHES, RECORDS = 8, 20
+
+
+class GivenBytesLog:
+    """A log that counts the bytes of the chunks that readers were given."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.given = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def read(self, *place: Any, **how: Any) -> AsyncGenerator[Any, None]:
+        reader: Any = self._log.read(*place, **how)
+        async with aclosing(reader) as chunks:
+            async for chunk in chunks:
+                self.given += len(chunk.data)
+                yield chunk
+
+
+@pytest.mark.parametrize("partitions", [1, 4, 16])
+async def test_a_watch_that_nobody_reads_holds_little(tmp_path: Path, partitions: int) -> None:
+    """It held 16 chunks of 256 KiB, and one more of each partition."""
+    async with one_machine(tmp_path) as plane:
+        table = await plane.create_table(TableSpec("flights", partitions), timeout=DEADLINE_S)
+        for number in map(Partition, range(partitions)):
+            for turn in range(BATCHES * 4):
+                batch = puts(*((b"%d.%d.%d" % (number, turn, each), VALUE) for each in range(RECORDS)))
+                (done,) = await plane.write([WritePart(table.partition(number), batch)], timeout=DEADLINE_S)
+                assert isinstance(done, WriteResult), done
+        replicas = [plane.node.replica(table.partition(number)) for number in map(Partition, range(partitions))]
+        counted = GivenBytesLog(plane.log)
+        log: Any = counted
+        shown: dict[Partition, int] = dict.fromkeys(map(Partition, range(partitions)), 0)
+        start = dict.fromkeys(shown, Offset(0))
+        async with aclosing(watch_replicas(log, replicas, start)) as events:
+            await anext(events)
+            event = await anext(events)
+            await until(lambda: counted.given >= len(event.batches) * min(partitions, 2))
+            limit = 5 * 512 * 1024 + partitions * 64 * 1024
+            assert counted.given <= limit
+            while True:
+                shown[event.partition] = int(event.latest)
+                if all(latest >= BATCHES * 4 * RECORDS - 1 for latest in shown.values()):
+                    break
+                event = await anext(events)
