@@ -11,7 +11,7 @@ from duramen.client.lookup import TableLookup
 from duramen.client.model.results import Change
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import decode_batch
-from log_tier.model.batch_header import place_of, read_header, split_batches
+from log_tier.model.batch_header import offsets_in, place_of, split_batches
 from log_tier.model.errors import DeadlineExceeded, Disconnected, TableNotFound, Unavailable
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
@@ -109,7 +109,7 @@ async def watch_table(
                         continue
                     before = {partition: Offset(position - 1) for partition, position in positions.items()}
                     changes = list(changes_of(ref.id, event, positions[event.partition], before))
-                    position = max(positions[event.partition], _after(event))
+                    position = max(positions[event.partition], Offset(offsets_in(event.batches)[1] + 1))
                     positions[event.partition] = position
                     # What a watch has shown, this client has seen: no later read shows less.
                     context.session.saw(ref, event.partition, Offset(position - 1))
@@ -145,14 +145,6 @@ def _given_up(lost: Unavailable | None, begun: bool, timeout: float) -> Unavaila
     if lost is None:
         return DeadlineExceeded(f"the server did not begin the watch (waited up to {timeout:g} s; {again})")
     return Disconnected(f"{lost.message} (waited up to {timeout:g} s; {again})")
-
-
-def _after(event: WatchEvent) -> Offset:
-    """The offset that follows an event's batches, which may end in records that are no changes."""
-    last = NOTHING
-    for batch in split_batches(event.batches):
-        last = read_header(batch).last_offset
-    return Offset(last + 1)
 
 
 def changes_of(

@@ -33,6 +33,7 @@ __all__ = [
     "check_body",
     "check_stored",
     "check_stored_at",
+    "offsets_in",
     "pack_batch",
     "place_of",
     "read_header",
@@ -234,3 +235,13 @@ def split_batches(data: bytes) -> Iterator[bytes]:
             raise BatchRefused(f"a batch of {length} bytes is cut short: {size - at} are here")
         yield data if length == size else data[at : at + length]
         at += length
+
+
+def offsets_in(data: bytes) -> tuple[Offset, Offset]:
+    """The first and the last offset in a run of whole batches, from their headers. Raises `BatchRefused`."""
+    header = first = read_header(data)
+    at = header.length
+    while at < len(data):
+        header = read_header(data, at)
+        at += header.length
+    return first.base_offset, header.last_offset

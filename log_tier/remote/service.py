@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
 
 import grpc
 
+from log_tier.model.batch_header import offsets_in
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import (
     Offset,
@@ -14,11 +16,12 @@ from log_tier.model.identifiers import (
     table_id_from_bytes,
     table_id_to_bytes,
 )
-from log_tier.model.log import Appended, Log, ReadChunk, Topic
+from log_tier.model.log import Appended, Log, Topic
 from log_tier.model.retention import Retention
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort, problem_of
+from log_tier.rpc.stream_budget import HeldPage
 
 __all__ = ["LogService", "topic_message"]
 
@@ -92,16 +95,20 @@ class LogService(log_pb2_grpc.LogServicer):
 
     async def Read(self, request: log_pb2.LogReadRequest, context: _Context) -> None:  # noqa: N802
         chunk_bytes = min(request.chunk_bytes or _CHUNK_BYTES_DEFAULT, _CHUNK_BYTES_MAX)
-        try:
-            reader = self._log.read(
-                partition_id_from_bytes(request.topic_id, request.partition),
-                Offset(request.start),
-                follow=request.follow,
-                chunk_bytes=chunk_bytes,
-            )
-            async with self._streams.served(context), aclosing(reader) as chunks:
+        position = Offset(request.start)
+
+        async def replies(_: HeldPage) -> AsyncGenerator[log_pb2.LogReadReply, None]:
+            nonlocal position
+            partition = partition_id_from_bytes(request.topic_id, request.partition)
+            reader = self._log.read(partition, position, follow=request.follow, chunk_bytes=chunk_bytes)
+            async with aclosing(reader) as chunks:
                 async for chunk in chunks:
-                    await context.write(_reply(chunk))
+                    position = Offset(offsets_in(chunk.data)[1] + 1)
+                    yield log_pb2.LogReadReply(data=chunk.data, latest=chunk.latest)
+                    del chunk
+
+        try:
+            await self._streams.send_on(context, replies)
         except DuramenError as error:
             await abort(context, error)
 
@@ -157,7 +164,3 @@ def _append_result(result: Appended | DuramenError) -> log_pb2.AppendResult:
     return log_pb2.AppendResult(
         appended=log_pb2.AppendReply(base_offset=result.base_offset, timestamp_ms=result.timestamp_ms)
     )
-
-
-def _reply(chunk: ReadChunk) -> log_pb2.LogReadReply:
-    return log_pb2.LogReadReply(data=chunk.data, latest=chunk.latest)

@@ -1,23 +1,30 @@
-"""The streams that a server has open: how a shutdown ends them with a reason, and not by silence.
+"""The streams that a server has open: what they hold for clients that do not read, and how a shutdown ends them.
 
 A read that follows the log, and a watch, never end by themselves. Without this a server that stops would wait for them
 until its patience is over, and their clients would not learn why they ended.
+
+A client that does not read keeps the message that is being sent to it: gRPC does not give that back before the client
+reads or its connection ends, not even when the call is ended. So nothing else is held for such a client. What makes the
+messages is closed when the client has stalled for `STALLED_S`, and made again, behind that message, when it reads on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 import grpc
 
 from log_tier.model.errors import ShuttingDown
-from log_tier.rpc.stream_budget import StreamBudget
+from log_tier.rpc.stream_budget import HeldPage, StreamBudget
 
-__all__ = ["OpenStreams"]
+__all__ = ["STALLED_S", "OpenStreams"]
+
+STALLED_S: Final = 1.0
+"""A client that takes no message for so long has stalled."""
 
 logger = logging.getLogger(__name__)
 
@@ -71,11 +78,51 @@ class OpenStreams:
         finally:
             self._tasks.pop(task, None)
 
+    async def send_on(
+        self, context: grpc.aio.ServicerContext[Any, Any], source: Callable[[HeldPage], AsyncGenerator[Any, None]]
+    ) -> None:
+        """Serve a stream of the messages that `source` yields.
+
+        When the client has stalled, `source` is closed where it yielded last, and called again when the client reads
+        on: it goes on behind that message. It says in the `HeldPage` what it holds. Raises as `served`, and what
+        `source` raises.
+        """
+        async with self.served(context):
+            with self.budget.stream() as held:
+                while await _send_until_stalled(context, source(held), held):
+                    held.release()
+
     def end(self) -> None:
         """End every stream with `ShuttingDown`, and refuse new ones."""
         self._ended = True
         for task in self._tasks:
             task.cancel()
+
+
+async def _send_until_stalled(
+    context: grpc.aio.ServicerContext[Any, Any], messages: AsyncGenerator[Any, None], held: HeldPage
+) -> bool:
+    """Send messages to the last one, or to one that the client took late; did it stall?"""
+    loop = asyncio.get_running_loop()
+    closing: asyncio.Task[None] | None = None
+
+    def stall(message: Any) -> None:
+        nonlocal closing
+        closing = loop.create_task(messages.aclose(), name="stalled stream")
+        held.hold(message.ByteSize())
+
+    try:
+        async for message in messages:
+            timer = loop.call_later(STALLED_S, stall, message)
+            try:
+                await context.write(message)
+            finally:
+                timer.cancel()
+            if closing is not None:
+                return True
+        return False
+    finally:
+        await (messages.aclose() if closing is None else closing)
 
 
 def _refusal() -> ShuttingDown:

@@ -12,6 +12,9 @@ server's budget has room for:
     B4  A stream's page has at most a quarter of what its client has taken so far. What the network between them takes
         in, some 100 KiB, is no sign of a client that reads.
     B5  What a stream holds is given back with its next page, and when it ends, however it ends.
+    B6  What cannot be cut, an entry or a batch larger than its page, is sent whole as long as all streams then have
+        less than half of `hard_bytes`; else its own stream ends with `Overloaded`, and nobody else's. The other half
+        is left to the floors.
 """
 
 from __future__ import annotations
@@ -55,22 +58,31 @@ class StreamBudget:
         """How large the next page of a stream may be that holds nothing. Raises `Overloaded`."""
         if wanted <= FLOOR_BYTES or (room := (self._soft_bytes - self.held_bytes) // 4) <= FLOOR_BYTES:
             if self.held_bytes + FLOOR_BYTES > self._hard_bytes:
-                raise Overloaded(
-                    f"this server holds {self.held_bytes} bytes for streams that their clients do not read: read them, "
-                    "or end them, and ask again"
-                )
+                raise self._overloaded()
             return min(wanted, FLOOR_BYTES)
         return min(wanted, room)
+
+    def check_whole(self, size: int) -> None:
+        """May a stream that holds nothing hold `size` bytes that cannot be cut? Raises `Overloaded`."""
+        if self.held_bytes + size > (self._hard_bytes if size <= FLOOR_BYTES else self._hard_bytes // 2):
+            raise self._overloaded()
+
+    def _overloaded(self) -> Overloaded:
+        return Overloaded(
+            f"this server holds {self.held_bytes} bytes for streams that their clients do not read: read them, or end "
+            "them, and ask again"
+        )
 
 
 class HeldPage:
     """The page that one stream holds."""
 
-    __slots__ = ("_budget", "_bytes", "_taken")
+    __slots__ = ("_budget", "_bytes", "_granted", "_taken")
 
     def __init__(self, budget: StreamBudget) -> None:
         self._budget = budget
         self._bytes = 0
+        self._granted = 0
         self._taken = 0
         """What the client has taken."""
 
@@ -79,12 +91,29 @@ class HeldPage:
         self._budget.held_bytes += size - self._bytes
         self._bytes = size
 
+    def release(self) -> None:
+        """The client has taken what the stream held."""
+        self._taken += self._bytes
+        self.hold(0)
+
+    def hold_whole(self, size: int) -> None:
+        """The stream holds this instead, which cannot be cut. Raises `Overloaded`."""
+        self.hold(0)
+        self._budget.check_whole(size)
+        self.hold(size)
+
+    def got(self, size: int) -> None:
+        """What goes into the page that was granted has so many bytes. Raises `Overloaded` by B6."""
+        if size > self._granted + FLOOR_BYTES:
+            self.hold_whole(size)
+        else:
+            self.hold(size)
+
     def next_page(self, wanted: int) -> int:
         """Give the page back that was sent, and hold room for the next one; how large that may be. Raises
         `Overloaded`.
         """
-        self._taken += self._bytes
-        self.hold(0)
-        granted = self._budget.grant(min(wanted, max(FLOOR_BYTES, self._taken // 4)))
-        self.hold(granted)
-        return granted
+        self.release()
+        self._granted = self._budget.grant(min(wanted, max(FLOOR_BYTES, self._taken // 4)))
+        self.hold(self._granted)
+        return self._granted

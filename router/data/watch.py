@@ -4,34 +4,39 @@ The log is the change feed, so a watch reads the log and sends its bytes on as t
 offsets**: a record that was rejected, or is a retry's second copy, is in the log and changed nothing. The replica knows
 which ones once it has applied them. So a watch follows the replica and not the end of the log, and a caller that sees a
 change can read it here at once.
+
+A watch holds one chunk for its subscriber, whatever the number of its partitions: the followers take turns, and whose
+turn it is reads on when the subscriber has taken what it was given. What is not read stays in the log.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
-from typing import Final
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from itertools import count
+from typing import Final, Literal
 
 from log_tier.concurrency.sized_work import Turn, end_some
-from log_tier.model.batch_header import read_header
+from log_tier.model.batch_header import offsets_in
 from log_tier.model.errors import DuramenError, InvalidRequest, OffsetTrimmed
 from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.log import Log, ReadChunk
+from log_tier.model.log import Log
 from router.data.requests import WatchEvent
 from serving_tier.fold.verdicts import Verdict
 from serving_tier.replica.replica import Replica
 
 __all__ = ["watch_replicas"]
 
-# What a watch holds for a slow subscriber: a chunk of each partition, and one more. Behind a full queue the followers
-# simply do not read on: the log keeps what they have not read.
-_EVENTS_MAX: Final = 1
-_HELD_BYTES: Final = 2 * 1024 * 1024
+# The chunk that a watch holds for its subscriber. It is larger where a batch is.
+_CHUNK_BYTES: Final = 256 * 1024
 
-# A chunk is larger where a batch is, and smaller ones would cost more to hand over than to read.
-_CHUNK_BYTES_MIN: Final = 16 * 1024
-_CHUNK_BYTES_MAX: Final = 256 * 1024
+# What a follower passes on before it lets the other partitions have their turn, if one waits for it. Then it begins a
+# new read of the log, since one that waits for its turn would hold two chunks.
+_RUN_CHUNKS: Final = 16
+
+# A follower that has the turn and waits for so long lends it to the others.
+_SLOW_S: Final = 0.2
 
 # To begin to follow a partition costs as much as so many keys: a task, and a look at the log.
 _START_ITEMS: Final = 20
@@ -63,12 +68,12 @@ async def watch_replicas(
         raise InvalidRequest(f"the watch names partition {min(unknown)}, the table has {len(replicas)}")
     yield WatchEvent(Partition(0), b"", (), Offset(-1), positions)
 
-    chunk_bytes = min(max(_HELD_BYTES // len(replicas), _CHUNK_BYTES_MIN), _CHUNK_BYTES_MAX)
-    events: asyncio.Queue[WatchEvent | DuramenError] = asyncio.Queue(_EVENTS_MAX)
+    events: asyncio.Queue[WatchEvent | DuramenError] = asyncio.Queue(1)
+    turns = _Turns()
     followers: list[asyncio.Task[None]] = []
     try:
         for replica in replicas:
-            following = _follow(log, replica, positions[replica.id.partition], events, chunk_bytes)
+            following = _follow(log, replica, positions[replica.id.partition], events, _Share(turns))
             followers.append(asyncio.create_task(following, name=f"watch {replica.name}"))
             if turn.is_full(_START_ITEMS):
                 await turn.end()
@@ -77,37 +82,116 @@ async def watch_replicas(
             if isinstance(event, DuramenError):
                 raise event
             yield event
+            del event
+            events.task_done()
     finally:
         await end_some(followers)
 
 
+class _Turns(asyncio.Lock):
+    """The watch's one turn."""
+
+    waiting = 0
+    """How many wait for it."""
+
+    async def acquire(self) -> Literal[True]:
+        self.waiting += 1
+        try:
+            return await super().acquire()
+        finally:
+            self.waiting -= 1
+
+
+class _Share:
+    """A follower's share in the watch's one turn: who has it may hold a chunk, so the watch holds one of them.
+
+    What a follower waits for may take long: a broker that is away, a replica that is being restored. Meanwhile the
+    others have the turn, so that no partition keeps the changes of another one back.
+    """
+
+    def __init__(self, turns: _Turns) -> None:
+        self._turns = turns
+        self._has = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """Has it the turn, and do others wait for that?"""
+        return self._has and self._turns.waiting > 0
+
+    async def take(self) -> None:
+        """Wait for the turn. Idempotent."""
+        if not self._has:
+            await self._turns.acquire()
+            self._has = True
+
+    def give(self) -> None:
+        """Let the others have it. Idempotent."""
+        if self._has:
+            self._has = False
+            self._turns.release()
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[None]:
+        """Wait for something inside: for long without the turn, and with it afterwards."""
+        timer = asyncio.get_running_loop().call_later(_SLOW_S, self.give) if self._has else None
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+        await self.take()
+
+
 async def _follow(
-    log: Log, replica: Replica, start: Offset, events: asyncio.Queue[WatchEvent | DuramenError], chunk_bytes: int
+    log: Log, replica: Replica, start: Offset, events: asyncio.Queue[WatchEvent | DuramenError], share: _Share
 ) -> None:
-    topic, partition = replica.topic, replica.id.partition
+    position = start
     try:
-        reader = log.read(topic.partition(partition), start, follow=True, chunk_bytes=chunk_bytes)
-        async with aclosing(reader) as chunks:
-            _check_remembered(replica, start)
-            async for chunk in chunks:
-                first, last = _span(chunk)
-                await replica.wait_applied(last, timeout=_PATIENCE_S)
-                outcomes = replica.index.outcomes(first, last)
-                # Asked after the outcomes: what is remembered now was remembered when they were read.
-                _check_remembered(replica, max(first, start))
-                void = [
-                    offset
-                    for offset, outcome in outcomes.items()
-                    if outcome.duplicate_of is not None or outcome.verdict is not Verdict.ACCEPTED
-                ]
-                await events.put(WatchEvent(partition, chunk.data, void, chunk.latest))
-        raise AssertionError("the log ended a read that follows it")
+        while True:
+            position = await _pass_on_run(log, replica, position, events, share)
+            share.give()
     except DuramenError as error:
         await events.put(error)
     except Exception as error:
         # A bug of ours: the watch ends loudly and does not wait for an event that will not come.
         await events.put(DuramenError(f"the watch of {replica.name} ended by a bug: {error!r}"))
         raise
+    finally:
+        share.give()
+
+
+async def _pass_on_run(
+    log: Log, replica: Replica, position: Offset, events: asyncio.Queue[WatchEvent | DuramenError], share: _Share
+) -> Offset:
+    """Pass chunks on from `position` until others want the turn; the position behind them."""
+    partition = replica.id.partition
+    reader = log.read(replica.topic.partition(partition), position, follow=True, chunk_bytes=_CHUNK_BYTES)
+    async with aclosing(reader) as chunks:
+        _check_remembered(replica, position)
+        for number in count(1):
+            if replica.applied >= position:
+                await share.take()  # before the read, as there is something to read; at the end, when it has come
+            async with share.lent():
+                chunk = await anext(chunks)
+                first, last = offsets_in(chunk.data)
+                await replica.wait_applied(last, timeout=_PATIENCE_S)
+            outcomes = replica.index.outcomes(first, last)
+            # Asked after the outcomes: what is remembered now was remembered when they were read.
+            _check_remembered(replica, max(first, position))
+            void = [
+                offset
+                for offset, outcome in outcomes.items()
+                if outcome.duplicate_of is not None or outcome.verdict is not Verdict.ACCEPTED
+            ]
+            await events.put(WatchEvent(partition, chunk.data, void, chunk.latest))
+            del chunk
+            await events.join()
+            position = Offset(last + 1)
+            if replica.applied < position:
+                share.give()
+            elif number >= _RUN_CHUNKS and share.is_wanted:
+                break
+    return position
 
 
 def _check_remembered(replica: Replica, start: Offset) -> None:
@@ -120,14 +204,3 @@ def _check_remembered(replica: Replica, start: Offset) -> None:
             asked=start,
             earliest=remembered,
         )
-
-
-def _span(chunk: ReadChunk) -> tuple[Offset, Offset]:
-    """The first and the last offset of a chunk, from its headers."""
-    data = chunk.data
-    header = first = read_header(data)
-    at = header.length
-    while at < len(data):
-        header = read_header(data, at)
-        at += header.length
-    return first.base_offset, header.last_offset

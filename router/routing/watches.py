@@ -14,7 +14,7 @@ from typing import Final
 
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import TaskSet
-from log_tier.model.batch_header import read_header, split_batches
+from log_tier.model.batch_header import offsets_in
 from log_tier.model.errors import Disconnected, DuramenError, InvalidRequest, NotHosted, OffsetTrimmed, Unavailable
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from router.data.requests import ReadPart, WatchEvent
@@ -175,7 +175,7 @@ class _Watch:
                 self._lost_s.pop(partition, None)
             self._backoff.reset()
             return []
-        last = _last_offset(event.batches)
+        _, last = offsets_in(event.batches)
         if last >= self.positions[event.partition]:
             self.positions[event.partition] = Offset(last + 1)
         self._tried.pop(event.partition, None)
@@ -192,10 +192,3 @@ def _blamed(lost: _Lost) -> Sequence[Partition]:
     if isinstance(lost.error, NotHosted) and isinstance(named, int) and named in lost.partitions:
         return [Partition(named)]
     return lost.partitions
-
-
-def _last_offset(batches: bytes) -> Offset:
-    last = NOTHING
-    for batch in split_batches(batches):
-        last = read_header(batch).last_offset
-    return last

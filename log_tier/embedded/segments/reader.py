@@ -58,6 +58,7 @@ async def read_partition(
                 if warm is not None:
                     data, offset = warm
                     yield ReadChunk(data, Offset(partition.next_offset - 1))
+                    del data, warm  # who waits for more holds nothing
                     continue
                 cold = cold or ColdReader(partition, chunk_bytes)
                 ahead = _read_ahead(loop, threads, cold, offset)
@@ -81,6 +82,7 @@ async def read_partition(
                 cold = None
             if data:
                 yield ReadChunk(data, latest)
+            del data
     finally:
         if cold is not None:
             cold.close()

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import grpc
 
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, run_sized
+from log_tier.model.batch_header import offsets_in
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import table_id_from_bytes
+from log_tier.model.identifiers import Offset, table_id_from_bytes
 from log_tier.model.retention import Retention
 from log_tier.model.table_spec import TableSpec
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
+from log_tier.rpc.stream_budget import HeldPage
 from log_tier.rpc.time_left import time_left_s
 from router.data.catalog_tables import REF_ITEMS
 from router.data.requests import ReadResult, WriteResult
@@ -100,12 +102,27 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
 
     async def Watch(self, request: kv.WatchRequest, context: _Context) -> None:  # noqa: N802
         try:
-            start, partitions = offsets_from(request.start), partitions_from(request.partitions)
+            positions, partitions = offsets_from(request.start), partitions_from(request.partitions)
             plane = await self._reaching_all() if request.pass_on else self._inner
-            watch = plane.watch(table_id_from_bytes(request.table_id), start, partitions)
-            async with self._streams.served(context), aclosing(watch) as events:
-                async for event in events:
-                    await context.write(messages.watch_reply(event))
+            table_id, begun = table_id_from_bytes(request.table_id), False
+
+            async def replies(held: HeldPage) -> AsyncGenerator[kv.WatchReply, None]:
+                nonlocal begun
+                async with aclosing(plane.watch(table_id, positions, partitions)) as events:
+                    async for event in events:
+                        if event.positions is None:
+                            positions[event.partition] = Offset(offsets_in(event.batches)[1] + 1)
+                            held.hold_whole(len(event.batches))
+                        elif begun:
+                            continue  # the stream was opened again behind what was sent
+                        else:
+                            positions.update(event.positions)
+                            begun = True
+                        yield messages.watch_reply(event)
+                        held.release()
+                        del event
+
+            await self._streams.send_on(context, replies)
         except DuramenError as error:
             await abort(context, error)
 

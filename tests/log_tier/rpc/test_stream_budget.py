@@ -69,6 +69,22 @@ def test_what_a_page_really_has_is_counted() -> None:
     assert budget.held_bytes == 0
 
 
+def test_what_cannot_be_cut_ends_its_own_stream_and_no_other() -> None:
+    budget = StreamBudget(SOFT, HARD)
+    value = 5 * FLOOR_BYTES
+    with ExitStack() as stack:
+        for _ in range(HARD // 2 // value):
+            stack.enter_context(budget.stream()).hold_whole(value)
+        with budget.stream() as one_more:
+            with pytest.raises(Overloaded, match="do not read"):
+                one_more.hold_whole(value)
+            assert one_more.next_page(FLOOR_BYTES) == FLOOR_BYTES
+            with pytest.raises(Overloaded, match="do not read"):
+                one_more.got(value)
+            one_more.hold_whole(FLOOR_BYTES)
+        assert budget.held_bytes == HARD // 2 // value * value
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 2 * SOFT), st.booleans()), max_size=200))
 def test_held_bytes_are_the_sum_of_what_is_held(steps: list[tuple[int, int, bool]]) -> None:
     budget = StreamBudget(SOFT, HARD)

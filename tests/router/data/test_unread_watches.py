@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any
 
 import pytest
 from kit.cluster.one_machine import DEADLINE_S, one_machine, puts
-from kit.deadlines import until
 
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Log
@@ -41,7 +41,7 @@ class GivenBytesLog:
 
 @pytest.mark.parametrize("partitions", [1, 4, 16])
 async def test_a_watch_that_nobody_reads_holds_little(tmp_path: Path, partitions: int) -> None:
-    """It held 16 chunks of 256 KiB, and one more of each partition."""
+    """It holds the chunk that it gave, whatever the number of partitions; once it held one of each and 16 more."""
     async with one_machine(tmp_path) as plane:
         table = await plane.create_table(TableSpec("flights", partitions), timeout=DEADLINE_S)
         for number in map(Partition, range(partitions)):
@@ -57,9 +57,10 @@ async def test_a_watch_that_nobody_reads_holds_little(tmp_path: Path, partitions
         async with aclosing(watch_replicas(log, replicas, start)) as events:
             await anext(events)
             event = await anext(events)
-            await until(lambda: counted.given >= len(event.batches) * min(partitions, 2))
-            limit = 5 * 512 * 1024 + partitions * 64 * 1024
-            assert counted.given <= limit
+            # The followers have begun, and read what they may: a read of this log takes a few turns of the loop.
+            for _ in range(100):
+                await asyncio.to_thread(int)
+            assert counted.given == len(event.batches) <= 256 * 1024 + RECORDS * len(VALUE) * 2
             while True:
                 shown[event.partition] = int(event.latest)
                 if all(latest >= BATCHES * 4 * RECORDS - 1 for latest in shown.values()):

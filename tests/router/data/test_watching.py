@@ -18,7 +18,6 @@ from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
-from router.data import watch as module
 from router.data.local_data import LocalData
 from router.data.requests import WatchEvent
 
@@ -149,7 +148,6 @@ async def test_verdicts_that_are_forgotten_while_it_goes_on(
     data_plane: LocalData, table: TableRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same for a subscriber who was fast enough in the beginning."""
-    monkeypatch.setattr(module, "_EVENTS_MAX", 1)
     replica = data_plane.node.replica(PartitionId(table.id, ZERO))
     monkeypatch.setattr(replica.index, "_limits", replica.index._limits._replace(verdicts=2))
     refused = operations((Operation.PUT, b"k", b"v"), condition=Condition.PRESENT)
@@ -183,10 +181,7 @@ async def test_a_follower_that_fails_ends_the_watch(
             await following(events)
 
 
-async def test_a_slow_subscriber_holds_up_its_followers_only(
-    data_plane: LocalData, table: TableRef, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_EVENTS_MAX", 2)
+async def test_a_slow_subscriber_holds_up_its_followers_only(data_plane: LocalData, table: TableRef) -> None:
     async with aclosing(data_plane.watch(table.id, {ZERO: Offset(0)})) as events:
         await following(events)
         for number in range(30):

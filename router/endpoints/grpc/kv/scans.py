@@ -76,7 +76,7 @@ async def scan_pages(
     while (wanted := walk.request()) is not None:
         wanted = replace(wanted, bytes_max=held.next_page(wanted.bytes_max))
         page = await connection.scan(wanted, timeout=max(0.0, deadline - loop.time()))
-        held.hold(sum(map(len, page.keys)) + sum(map(len, page.values)))
+        held.got(sum(map(len, page.keys)) + sum(map(len, page.values)))
         seen.update(page.applied)
         walk.took(page)
         token = token_text(table, seen, asked)

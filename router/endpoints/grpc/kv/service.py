@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, Final, TypeVar, cast
 
@@ -33,7 +33,7 @@ from router.endpoints.grpc.kv.records import (
 )
 from router.endpoints.grpc.kv.results import entry_of, token_text
 from router.endpoints.grpc.kv.scans import scan_pages
-from router.endpoints.grpc.kv.watches import watch_changes
+from router.endpoints.grpc.kv.watches import ChangeStream
 from router.proto import kv_pb2 as kv
 from router.proto import kv_pb2_grpc
 from serving_tier.node.node_load import Load
@@ -108,24 +108,23 @@ class KVService(kv_pb2_grpc.KVServicer):
             return await self._answer(request.table, context, get_many)
 
     async def Scan(self, request: kv.KVScanRequest, context: _Context) -> None:  # noqa: N802
-        async def pages(plane: Plane, table: TableRef, deadline: float) -> AsyncIterator[kv.KVScanResponse]:
-            with self._streams.budget.stream() as held:
-                made = scan_pages(plane.connection, table, request, deadline, held)
-                async with aclosing(cast("Any", made)) as messages:
-                    async for message in messages:
-                        yield message
+        async def pages(plane: Plane, table: TableRef, deadline: float) -> None:
+            async with self._streams.served(context):
+                with self._streams.budget.stream() as held:
+                    made = scan_pages(plane.connection, table, request, deadline, held)
+                    async with aclosing(cast("Any", made)) as messages:
+                        async for message in messages:
+                            await context.write(message)
 
         with self._load:
-            await self._send(request.table, context, pages)
+            await self._stream(request.table, context, pages)
 
     async def Watch(self, request: kv.KVWatchRequest, context: _Context) -> None:  # noqa: N802
-        async def changes(plane: Plane, table: TableRef, deadline: float) -> AsyncIterator[kv.KVWatchResponse]:
-            timeout = deadline - self._loop.time()
-            async with aclosing(cast("Any", watch_changes(plane.connection, table, request, timeout))) as messages:
-                async for message in messages:
-                    yield message
+        async def changes(plane: Plane, table: TableRef, deadline: float) -> None:
+            watch = ChangeStream(plane.connection, table, request, deadline - self._loop.time())
+            await self._streams.send_on(context, watch.messages)
 
-        await self._send(request.table, context, changes)
+        await self._stream(request.table, context, changes)
 
     async def EndToken(self, request: kv.KVEndTokenRequest, context: _Context) -> kv.KVEndTokenResponse:  # noqa: N802
         async def end_token(plane: Plane, table: TableRef, deadline: float) -> kv.KVEndTokenResponse:
@@ -198,17 +197,14 @@ class KVService(kv_pb2_grpc.KVServicer):
         except DuramenError as error:
             await abort(context, error)
 
-    async def _send(
-        self, name: str, context: _Context, stream: Callable[[Plane, TableRef, float], AsyncIterator[Any]]
+    async def _stream(
+        self, name: str, context: _Context, send: Callable[[Plane, TableRef, float], Awaitable[None]]
     ) -> None:
-        """`_answer` for a stream: its messages are sent as they come."""
+        """`_answer` for a stream, which sends its messages itself."""
         deadline = self._loop.time() + time_left_s(context)
         try:
             plane = await self._plane()
-            table = await plane.connection.find_table(name, timeout=deadline - self._loop.time())
-            async with self._streams.served(context), aclosing(cast("Any", stream(plane, table, deadline))) as messages:
-                async for message in messages:
-                    await context.write(message)
+            await send(plane, await plane.connection.find_table(name, timeout=deadline - self._loop.time()), deadline)
         except DuramenError as error:
             await abort(context, error)
 

@@ -8,7 +8,7 @@ W2  A message's token names what was sent up to and with it, in all partitions: 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, cast
 
@@ -21,6 +21,7 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
+from log_tier.rpc.stream_budget import HeldPage
 from router.data.requests import WatchEvent
 from router.data.seam import Connection
 from router.endpoints.grpc.kv.freshness import check_token, parse_token
@@ -28,7 +29,7 @@ from router.endpoints.grpc.kv.results import token_text
 from router.endpoints.grpc.kv.scans import MESSAGE_BYTES_MAX, MESSAGE_ENTRIES_MAX
 from router.proto import kv_pb2 as kv
 
-__all__ = ["watch_changes"]
+__all__ = ["ChangeStream"]
 
 # A node takes about 50 ms to report a replica that was opened.
 _PAUSE_FIRST_S: Final = 0.05
@@ -58,54 +59,79 @@ async def _start(
     return {}
 
 
-async def watch_changes(
-    connection: Connection, table: TableRef, request: kv.KVWatchRequest, timeout: float
-) -> AsyncIterator[kv.KVWatchResponse]:
-    """Yield a message with the watch's place, then changes for ever. `timeout` in seconds is for finding its start."""
-    backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=asyncio.get_running_loop().time() + timeout)
-    after = parse_token(request.after)
-    start = await _start(connection, table, request, after, timeout)
-    seen: dict[Partition, Offset] = {}
-    while True:
-        # A stream that ended goes on behind what was sent.
-        begin = {partition: Offset(offset + 1) for partition, offset in seen.items()} or start
-        try:
-            async with aclosing(connection.watch(table.id, begin)) as events:
-                async for event in events:
-                    if event.positions is not None:
-                        seen = {partition: Offset(position - 1) for partition, position in event.positions.items()}
-                        yield kv.KVWatchResponse(token=token_text(table, seen, after))
-                        continue
-                    # A record has a few dozen bytes at least.
-                    messages = each_sized(len(event.batches) // 32, _messages(table, event, seen, after))
-                    async for message in messages:
-                        yield message
-        except Unavailable:
-            # Of a table that was just made this server may not know yet who serves it.
-            if seen or not await backoff.pause():
-                raise
-        else:
-            await asyncio.sleep(backoff.next_s())
+class ChangeStream:
+    """A watch's messages, and how far they go: `messages` can be closed, and called again to go on behind them."""
+
+    def __init__(self, connection: Connection, table: TableRef, request: kv.KVWatchRequest, timeout: float) -> None:
+        """`timeout` in seconds is for finding the watch's start."""
+        self._connection = connection
+        self._table = table
+        self._request = request
+        self._timeout = timeout
+        self._sent: dict[Partition, Offset] = {}
+        """How far the messages go in each partition, from the first one on."""
+
+    async def messages(self, held: HeldPage) -> AsyncGenerator[kv.KVWatchResponse, None]:
+        """Yield a message with the watch's place, then changes for ever. `held`: what the stream may hold."""
+        connection, table, request = self._connection, self._table, self._request
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=asyncio.get_running_loop().time() + self._timeout)
+        after = parse_token(request.after)
+        start = {} if self._sent else await _start(connection, table, request, after, self._timeout)
+        while True:
+            # A stream that ended goes on behind what was sent.
+            begin = {partition: Offset(offset + 1) for partition, offset in self._sent.items()} or start
+            try:
+                async with aclosing(connection.watch(table.id, begin)) as events:
+                    async for event in events:
+                        if event.positions is None:
+                            async for message in self._event_messages(event, after, held):
+                                yield message
+                        elif not self._sent:
+                            self._sent = {part: Offset(position - 1) for part, position in event.positions.items()}
+                            yield kv.KVWatchResponse(token=token_text(table, self._sent, after))
+                        del event
+            except Unavailable:
+                # Of a table that was just made this server may not know yet who serves it.
+                if self._sent or not await backoff.pause():
+                    raise
+            else:
+                await asyncio.sleep(backoff.next_s())
+
+    async def _event_messages(
+        self, event: WatchEvent, after: Token | None, held: HeldPage
+    ) -> AsyncIterator[kv.KVWatchResponse]:
+        room = held.next_page(MESSAGE_BYTES_MAX)
+        # A record has a few dozen bytes at least.
+        made = each_sized(len(event.batches) // 32, _messages(self._table, event, dict(self._sent), after, room))
+        async for message, size, last in made:
+            self._sent[event.partition] = last
+            if message is not None:
+                held.got(size)
+                yield message
+                held.release()
 
 
 def _messages(
-    table: TableRef, event: WatchEvent, seen: dict[Partition, Offset], after: Token | None
-) -> Iterator[kv.KVWatchResponse]:
-    """An event's changes from behind `seen` on, which learns how far they go."""
+    table: TableRef, event: WatchEvent, seen: dict[Partition, Offset], after: Token | None, room: int
+) -> Iterator[tuple[kv.KVWatchResponse | None, int, Offset]]:
+    """An event's changes from behind `seen` on, which learns how far they go, with the bytes of keys and values; None
+    for what follows the last change.
+    """
     partition = event.partition
-    message, room = kv.KVWatchResponse(), MESSAGE_BYTES_MAX
+    message, left = kv.KVWatchResponse(), room
     for change, offset in _changes(table, event, seen):
         if change is not None:
-            if room <= 0 or len(message.changes) >= MESSAGE_ENTRIES_MAX:
+            if left <= 0 or len(message.changes) >= MESSAGE_ENTRIES_MAX:
                 message.token = token_text(table, seen, after)
-                yield message
-                message, room = kv.KVWatchResponse(), MESSAGE_BYTES_MAX
+                yield message, room - left, seen[partition]
+                message, left = kv.KVWatchResponse(), room
             message.changes.append(change)
-            room -= len(change.key) + len(change.value)
+            left -= len(change.key) + len(change.value)
         seen[partition] = offset
     if message.changes:
         message.token = token_text(table, seen, after)
-        yield message
+        yield message, room - left, seen[partition]
+    yield None, 0, seen[partition]
 
 
 def _changes(

@@ -148,6 +148,7 @@ def test_work_that_a_thread_does(stubs: Stubs, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_many_parts_are_read_some_at_a_time(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
+    stubs.read_parts()  # an index at rest is opened, and read, in a thread
     with LoopTurns(stubs.server, monkeypatch, local_data, "read_keys") as counted:
         stubs.read_parts()
     assert counted.calls == COUNT
@@ -212,7 +213,7 @@ def test_a_commit_wakes_some_of_many_watches_in_a_turn(stubs: Stubs, monkeypatch
     streams = [stubs.kv.Watch(kv_pb2.KVWatchRequest(table="eight")) for _ in range(many)]
     for stream in streams:
         next(stream)
-    with LoopTurns(stubs.server, monkeypatch, watch, "_span") as counted:
+    with LoopTurns(stubs.server, monkeypatch, watch, "offsets_in") as counted:
         stubs.kv.Put(kv_pb2.KVPutRequest(table="eight", key=b"key", value=b"value"))
         for stream in streams:
             assert [change.key for change in next(stream).changes] == [b"key"]

@@ -13,10 +13,11 @@ from kit.virtual_loop import run_virtually
 from log_tier.model.errors import DeadlineExceeded, Disconnected, TableNotFound
 from log_tier.model.identifiers import TableId, table_id_from_bytes
 from log_tier.model.table_ref import TableRef
+from log_tier.rpc.stream_budget import StreamBudget
 from router.data.requests import TableDescription
 from router.endpoints.grpc.kv.plane import Plane
 from router.endpoints.grpc.kv.service import KVService
-from router.endpoints.grpc.kv.watches import watch_changes
+from router.endpoints.grpc.kv.watches import ChangeStream
 from router.proto import kv_pb2 as kv
 
 TIMEOUT_S: Final = 10.0
@@ -100,8 +101,8 @@ def test_a_watch_that_cannot_begin_gives_up_in_time() -> None:
     async def run() -> None:
         connection: Any = SlowPlane()
         request = kv.KVWatchRequest(table="cities", start=kv.KV_WATCH_START_EARLIEST)
-        with pytest.raises(Disconnected):
-            await anext(watch_changes(connection, CITIES, request, TIMEOUT_S))
+        with pytest.raises(Disconnected), StreamBudget().stream() as held:
+            await anext(ChangeStream(connection, CITIES, request, TIMEOUT_S).messages(held))
         assert asyncio.get_running_loop().time() <= TIMEOUT_S
 
     run_virtually(run())

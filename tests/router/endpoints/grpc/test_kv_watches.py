@@ -12,9 +12,10 @@ from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_from_bytes
 from log_tier.model.table_ref import TableRef
+from log_tier.rpc.stream_budget import StreamBudget
 from router.data.requests import WatchEvent
 from router.data.seam import Connection
-from router.endpoints.grpc.kv.watches import watch_changes
+from router.endpoints.grpc.kv.watches import ChangeStream
 from router.proto import kv_pb2 as kv
 
 TABLE = TableRef(table_id_from_bytes(bytes(16)), "cities", 1)
@@ -48,8 +49,11 @@ async def changes_of(streams: Streams) -> list[bytes]:
     shown: list[bytes] = []
     request = kv.KVWatchRequest(table=TABLE.name)
     try:
-        async for message in watch_changes(cast("Connection", cast("Any", streams)), TABLE, request, 5.0):
-            shown += [change.key for change in message.changes]
+        with StreamBudget().stream() as held:
+            async for message in ChangeStream(cast("Connection", cast("Any", streams)), TABLE, request, 5.0).messages(
+                held
+            ):
+                shown += [change.key for change in message.changes]
     except DuramenError as error:
         if "enough" not in error.message:
             raise
