@@ -3,6 +3,9 @@
 Every partition gives its next keys and says whether it has more. A partition that has more may hold, right after its
 last key, something smaller than another partition's keys; so the merged page ends at the **frontier**: the smallest
 last key among the partitions that have more (the largest, in reverse). What lies beyond is left for the next page.
+
+A merged page is itself such a page: it ends somewhere, and more may follow. So pages can be merged as they are read,
+and what the whole will not show is dropped at once (`PageMerge`).
 """
 
 from __future__ import annotations
@@ -13,10 +16,10 @@ from math import isqrt
 from typing import NamedTuple
 
 from log_tier.model.identifiers import Offset, Partition
-from router.data.requests import ScanRequest, ScanResult
+from router.data.requests import ScanResult
 from serving_tier.fold.entry import LiveEntry
 
-__all__ = ["MergedPage", "PartitionPage", "merge_pages", "merged_result", "page_share"]
+__all__ = ["MergedPage", "PageMerge", "PartitionPage", "merge_pages", "merged_result", "page_share"]
 
 
 class PartitionPage(NamedTuple):
@@ -61,14 +64,49 @@ def merge_pages(pages: Sequence[PartitionPage], *, limit: int, bytes_max: int, r
     return MergedPage(merged[:fitting], bool(last_keys) or len(merged) > fitting)
 
 
+class PageMerge:
+    """`merge_pages` of pages that come one after the other: it holds two merged pages' bytes and the last page.
+
+    One large value from each of a thousand partitions would be some GiB.
+    """
+
+    def __init__(self, *, limit: int, bytes_max: int, reverse: bool) -> None:
+        self._limit, self._bytes_max, self._reverse = limit, bytes_max, reverse
+        self._pages: list[PartitionPage] = []
+        self._room = 2 * bytes_max
+        self.held_bytes = 0
+        """Of all entries held now."""
+        self.frontier: bytes | None = None
+        """What lies beyond this key will not be shown, and need not be read. None: everything may be."""
+
+    def add(self, page: PartitionPage) -> None:
+        """Take one more partition's page."""
+        self._pages.append(page)
+        self.held_bytes += _bytes_of(page.entries)
+        self._narrow(page)
+        if self.held_bytes > self._room:
+            merged = self.merged()
+            self._pages = [PartitionPage(*merged)]
+            self._narrow(self._pages[0])
+            self.held_bytes = _bytes_of(merged.entries)
+            # Each entry is looked at again only when as much has come as there is.
+            self._room = 2 * max(self._bytes_max, self.held_bytes)
+
+    def _narrow(self, page: PartitionPage) -> None:
+        if page.more and page.entries:
+            last = page.entries[-1][0]
+            nearer = max if self._reverse else min
+            self.frontier = last if self.frontier is None else nearer(last, self.frontier)
+
+    def merged(self) -> MergedPage:
+        """The page of all that came so far."""
+        return merge_pages(self._pages, limit=self._limit, bytes_max=self._bytes_max, reverse=self._reverse)
+
+
 def merged_result(
-    pages: Sequence[PartitionPage],
-    request: ScanRequest,
-    applied: Mapping[Partition, Offset],
-    table_versions: Mapping[Partition, int],
+    merged: MergedPage, applied: Mapping[Partition, Offset], table_versions: Mapping[Partition, int]
 ) -> ScanResult:
-    """The answer to `request` from its partitions' pages."""
-    merged = merge_pages(pages, limit=request.limit, bytes_max=request.bytes_max, reverse=request.reverse)
+    """The answer to a request, from what its partitions' pages were merged to."""
     return ScanResult(
         [key for key, _ in merged.entries],
         [entry.value for _, entry in merged.entries],
@@ -77,6 +115,10 @@ def merged_result(
         applied,
         table_versions,
     )
+
+
+def _bytes_of(entries: Sequence[tuple[bytes, LiveEntry]]) -> int:
+    return sum([len(key) + len(entry.value) for key, entry in entries])
 
 
 def _fitting(entries: Sequence[tuple[bytes, LiveEntry]], limit: int, bytes_max: int) -> int:

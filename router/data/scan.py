@@ -8,7 +8,7 @@ from typing import Final
 
 from log_tier.model.errors import LimitExceeded
 from log_tier.model.identifiers import Offset, Partition
-from router.data.merge import PartitionPage, merged_result, page_share
+from router.data.merge import PageMerge, PartitionPage, merged_result, page_share
 from router.data.requests import ScanRequest, ScanResult
 from serving_tier.replica.replica import Replica
 
@@ -34,22 +34,21 @@ async def scan_replicas(replicas: Sequence[Replica], request: ScanRequest) -> Sc
 
 
 def _merged(replicas: Sequence[Replica], request: ScanRequest) -> ScanResult:
-    pages, applied, versions = _read_pages(replicas, request)
-    return merged_result(pages, request, applied, versions)
-
-
-def _read_pages(
-    replicas: Sequence[Replica], request: ScanRequest
-) -> tuple[list[PartitionPage], dict[Partition, Offset], dict[Partition, int]]:
     share = page_share(request.limit, len(replicas))
-    bytes_max = max(1, request.bytes_max // len(replicas))
-    pages: list[PartitionPage] = []
+    pages = PageMerge(limit=request.limit, bytes_max=request.bytes_max, reverse=request.reverse)
     applied: dict[Partition, Offset] = {}
     versions: dict[Partition, int] = {}
+    start, end = request.start, request.end
     for replica in replicas:
         with replica.reading(request.table_versions.get(replica.id.partition)) as index:
             versions[replica.id.partition] = index.version
-            page = index.scan(request.start, request.end, reverse=request.reverse, limit=share, bytes_max=bytes_max)
-        pages.append(PartitionPage(page.entries, page.more))
+            page = index.scan(start, end, reverse=request.reverse, limit=share, bytes_max=request.bytes_max)
+        pages.add(PartitionPage(page.entries, page.more))
         applied[replica.id.partition] = page.applied
-    return pages, applied, versions
+        if pages.frontier is None:
+            continue
+        if request.reverse:
+            start = pages.frontier
+        else:
+            end = pages.frontier + b"\0"  # the first key behind it
+    return merged_result(pages.merged(), applied, versions)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from router.data.in_time import in_time
-from router.data.merge import PartitionPage, merged_result, page_share
+from router.data.merge import PartitionPage, merge_pages, merged_result, page_share
 from router.data.requests import ReadPart, ScanRequest, ScanResult
 from router.routing.routes import Routes
 from router.routing.scatter import Scatter
@@ -71,20 +71,15 @@ def _share(limit: int, mine: int, total: int) -> int:
     return limit if mine == total else min(limit, mine * page_share(limit, total))
 
 
-def _merged(pages: Sequence[ScanResult], request: ScanRequest) -> ScanResult:
+def _merged(answers: Sequence[ScanResult], request: ScanRequest) -> ScanResult:
     applied: dict[Partition, Offset] = {}
     versions: dict[Partition, int] = {}
-    for page in pages:
-        applied.update(page.applied)
-        versions.update(page.table_versions)
-    merging = [
-        PartitionPage(
-            [
-                (key, LiveEntry(value, Offset(version), NEVER))
-                for key, value, version in zip(page.keys, page.values, page.versions, strict=True)
-            ],
-            page.more,
-        )
-        for page in pages
-    ]
-    return merged_result(merging, request, applied, versions)
+    pages: list[PartitionPage] = []
+    for answer in answers:
+        applied.update(answer.applied)
+        versions.update(answer.table_versions)
+        found = zip(answer.keys, answer.values, answer.versions, strict=True)
+        entries = [(key, LiveEntry(value, Offset(version), NEVER)) for key, value, version in found]
+        pages.append(PartitionPage(entries, answer.more))
+    merged = merge_pages(pages, limit=request.limit, bytes_max=request.bytes_max, reverse=request.reverse)
+    return merged_result(merged, applied, versions)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log_tier.model.identifiers import Offset
-from router.data.merge import PartitionPage, merge_pages, page_share
+from router.data.merge import PageMerge, PartitionPage, merge_pages, page_share
 from serving_tier.fold.entry import LiveEntry
 
 keys = st.binary(min_size=1, max_size=3) | st.sampled_from([b"\xff", b"\xff\xff", b"\x00", b"a\xff"])
@@ -53,6 +53,48 @@ def test_pages_one_after_the_other_are_the_sorted_whole(
         assert seen == everything[: len(seen)]
         more = page.more
     assert seen == everything
+
+
+@settings(deadline=None)
+@given(
+    partitions=st.lists(st.sets(keys, max_size=12), min_size=1, max_size=8),
+    share=st.integers(1, 6),
+    limit=st.integers(1, 12),
+    sizes=st.lists(st.sampled_from([0, 1, 50]), min_size=1, max_size=5),
+    bytes_max=st.integers(1, 30),
+    reverse=st.booleans(),
+)
+def test_pages_merged_as_they_come_show_what_they_show_together(
+    partitions: list[set[bytes]], share: int, limit: int, sizes: list[int], bytes_max: int, reverse: bool
+) -> None:
+    """Though nothing beyond the frontier is read, and little is held."""
+    for number, mine in enumerate(partitions):
+        for others in partitions[:number]:
+            mine -= others
+    values = {key: bytes(sizes[sum(key) % len(sizes)]) for mine in partitions for key in mine}
+
+    def page_of(mine: set[bytes], frontier: bytes | None) -> PartitionPage:
+        wanted = sorted(
+            (key for key in mine if frontier is None or (key >= frontier if reverse else key <= frontier)),
+            reverse=reverse,
+        )
+        found = [(key, LiveEntry(values[key], Offset(1), 0)) for key in wanted[:share]]
+        return PartitionPage(found, len(wanted) > share)
+
+    merging = PageMerge(limit=limit, bytes_max=bytes_max, reverse=reverse)
+    for mine in partitions:
+        merging.add(page_of(mine, merging.frontier))
+        assert merging.held_bytes <= 2 * (bytes_max + 53)
+    merged = merging.merged()
+    shown = [key for key, _ in merged.entries]
+    everything = sorted(values, reverse=reverse)
+    assert shown == everything[: len(shown)]
+    assert merged.more or shown == everything
+    # A partition that ends at the others' frontier hides nothing from there on, so there may be more than together.
+    together = merge_pages(
+        [page_of(mine, None) for mine in partitions], limit=limit, bytes_max=bytes_max, reverse=reverse
+    )
+    assert merged.entries[: len(together.entries)] == together.entries
 
 
 def test_the_frontier() -> None:
