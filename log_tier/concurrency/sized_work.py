@@ -3,21 +3,25 @@
 A turn of an event loop has at most 10 ms, whatever a client sends. A trip to a thread and back costs some 60 µs. What
 must stay on the loop is spread over its turns: `Turn` counts the work of a loop of one coroutine, `gather_some` has
 some of many calls under way, `gather_all` begins some of many calls at a time, `end_some` ends some of many tasks at a
-time, and `wake_some` wakes some of many waiters.
+time, and `wake_some` wakes some of many waiters. Where the order of calls matters, `OrderedThread` keeps it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from log_tier.concurrency.tasks import end_tasks
 
 __all__ = [
     "AT_ONCE_ITEMS_MAX",
     "CALLS_AT_ONCE_MAX",
+    "OrderedThread",
     "Turn",
     "each_sized",
     "end_some",
@@ -28,6 +32,7 @@ __all__ = [
 ]
 
 I = TypeVar("I")  # noqa: E741
+K = TypeVar("K")
 T = TypeVar("T")
 
 AT_ONCE_ITEMS_MAX: Final = 1000
@@ -52,6 +57,52 @@ async def each_sized(items: int, made: Iterator[T]) -> AsyncIterator[T]:
     end = object()
     while (found := await asyncio.to_thread(next, made, end)) is not end:
         yield cast("T", found)
+
+
+class OrderedThread(Generic[K]):
+    """A thread for the large ones of calls that are used in order, by key. Safe from any event loop.
+
+    While a call is in the thread, all later ones for one of its keys go through it too, however small (`is_free`): so
+    none is used before an earlier one.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._lock = threading.Lock()
+        self._pending: Counter[K] = Counter()
+
+    def is_free(self, keys: Iterable[K]) -> bool:
+        """Is no call for one of these keys in the thread?"""
+        if not self._pending:
+            return True
+        with self._lock:
+            return not any(key in self._pending for key in keys)
+
+    def run(self, keys: Sequence[K], work: Callable[[], T], use: Callable[[asyncio.Future[T]], None]) -> None:
+        """Have the thread do `work`, and the running loop `use` the result, also when nobody waits for it any more.
+
+        Raises `RuntimeError` when the thread was closed.
+        """
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            working = loop.run_in_executor(self._thread, work)
+            self._pending.update(keys)
+        working.add_done_callback(partial(self._use, keys, use))
+
+    def _use(self, keys: Sequence[K], use: Callable[[asyncio.Future[T]], None], working: asyncio.Future[T]) -> None:
+        try:
+            use(working)
+        finally:
+            pending = self._pending
+            with self._lock:
+                for key in keys:
+                    pending[key] -= 1
+                    if not pending[key]:
+                        del pending[key]
+
+    def close(self) -> None:
+        """End the thread; what it was given is done first. Blocks."""
+        self._thread.shutdown(wait=True)
 
 
 class Turn:

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.concurrency.sized_work import Turn
 from log_tier.kafka.cluster.failures import failure, is_damage
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.cluster.known_topic import KnownTopic
@@ -18,13 +19,11 @@ from log_tier.kafka.cluster.topic_watcher import LOOK_EVERY_S
 from log_tier.kafka.cluster.topics import Topics
 from log_tier.kafka.reading.fetcher import Fetcher
 from log_tier.kafka.reading.partition_reader import ReadTrouble
-from log_tier.kafka.records.encoding import cut_sets
+from log_tier.kafka.writing.batch_cuts import BatchCuts, Outgone, SendPart
 from log_tier.kafka.writing.send_queue import SetPlace
 from log_tier.kafka.writing.sender import Sender
-from log_tier.model.batch import Columns, check_batch, decode_batch
-from log_tier.model.batch_header import place_of, stamp_batch
+from log_tier.model.batch_header import place_of
 from log_tier.model.errors import (
-    BatchRefused,
     DuramenError,
     InvalidRequest,
     LogDamaged,
@@ -35,7 +34,6 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
-from log_tier.model.record import GROUPED, OPERATION_MASK, Operation
 from log_tier.model.retention import Retention, check_retention
 
 __all__ = ["KafkaLog"]
@@ -47,7 +45,8 @@ _logger = logging.getLogger(__name__)
 _AGAIN_S: Final = 0.1
 _AGAIN_MAX_S: Final = 1.0
 
-_UNCONDITIONAL: Final = frozenset({int(Operation.PUT), int(Operation.DELETE), int(Operation.NOOP)})
+# The outcome of a batch costs as much as so many keys of a read.
+_SETTLE_ITEMS: Final = 5
 
 
 class KafkaLog:
@@ -56,6 +55,7 @@ class KafkaLog:
     def __init__(self, address: KafkaAddress, topics: Topics, sender: Sender, fetcher: Fetcher) -> None:
         self.address = address
         self._topics, self._sender, self._fetcher = topics, sender, fetcher
+        self._cuts = BatchCuts(sender)
 
     @classmethod
     async def open(cls, address: KafkaAddress | str, *, look_every_s: float = LOOK_EVERY_S) -> KafkaLog:
@@ -83,6 +83,7 @@ class KafkaLog:
 
     async def close(self) -> None:
         """Write what was accepted, end every reader, let go. Idempotent."""
+        await asyncio.to_thread(self._cuts.close)
         await self._sender.close()
         await self._fetcher.close()
         await self._topics.close()
@@ -128,24 +129,45 @@ class KafkaLog:
 
     async def append(self, partition: PartitionId, batch: bytes) -> Appended:
         """One produce request, shared by all concurrent writes to the partition's broker."""
-        header = check_batch(batch)
         known, number = await self._found(partition)
-        if header.span != header.records:
-            raise BatchRefused(f"a batch for Kafka has a record at each of its {header.span} offsets, not on some")
-        columns = decode_batch(stamp_batch(batch, base_offset=Offset(0), timestamp_ms=0, unsynced=0)).columns
-        if known.compacted:
-            _check_compactable(columns, known)
-        sets = list(
-            cut_sets(columns, producer_id=header.producer_id, sequence=header.sequence, size_max=known.set_bytes_max)
-        )
-        waiting = self._sender.append(known.kafka_name, number, sets, size_max=known.set_bytes_max)
+        (sent,) = await self._cuts.send([SendPart(known, number, batch)])
+        return await self._settled(known, sent)
+
+    async def append_many(
+        self, parts: Sequence[tuple[PartitionId, bytes]], *, gathered: bool = False
+    ) -> list[Appended | DuramenError]:
+        results: dict[int, Appended | DuramenError] = {}
+        found: list[tuple[int, SendPart]] = []
+        for place, (partition, batch) in enumerate(parts):
+            try:
+                found.append((place, SendPart(*await self._found(partition), batch)))
+            except DuramenError as error:
+                results[place] = error.as_value()
+        sent = await self._cuts.send([part for _, part in found])
+        turn = Turn()
+        try:
+            for (place, part), waiting in zip(found, sent, strict=True):
+                try:
+                    results[place] = await self._settled(part.known, waiting)
+                except DuramenError as error:
+                    results[place] = error.as_value()
+                if turn.is_full(_SETTLE_ITEMS):
+                    await turn.end()
+        finally:
+            for waiting in sent:
+                _leave(waiting)
+        return [results[place] for place in range(len(parts))]
+
+    async def _settled(self, known: KnownTopic, waiting: Outgone) -> Appended:
+        """What became of a batch that was queued, or was not. A caller that leaves takes what still waits with it."""
+        if isinstance(waiting, DuramenError):
+            raise waiting
         try:
             places = [await each for each in waiting]
         except DuramenError as error:
             return await self._explain_append(known, waiting, error)
         finally:
-            for each in waiting:
-                each.cancel()
+            _leave(waiting)
         if any(after.first != before.last + 1 for before, after in pairwise(places)):
             raise _half_written(known, "records of others came between its parts")
         return Appended(places[0].first, places[-1].timestamp_ms, places[-1].last)
@@ -162,17 +184,6 @@ class KafkaLog:
         if waiting[0].done() and not waiting[0].cancelled() and waiting[0].exception() is None:
             raise _half_written(known, error.message) from error
         raise error
-
-    async def append_many(
-        self, parts: Sequence[tuple[PartitionId, bytes]], *, gathered: bool = False
-    ) -> list[Appended | DuramenError]:
-        results = await asyncio.gather(*(self.append(*part) for part in parts), return_exceptions=True)
-        found: list[Appended | DuramenError] = []
-        for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, DuramenError):
-                raise result
-            found.append(result)
-        return found
 
     # --- reading
 
@@ -305,13 +316,10 @@ def _check_start(known: KnownTopic, partition: Partition, start: Offset, bounds:
         )
 
 
-def _check_compactable(columns: Columns, known: KnownTopic) -> None:
-    for attribute in sorted(set(columns.attributes or ())):
-        if attribute & ~OPERATION_MASK or attribute & OPERATION_MASK not in _UNCONDITIONAL or attribute & GROUPED:
-            raise InvalidRequest(
-                f"Kafka compacts the topic {known.kafka_name}, so it takes plain puts and deletes only: what a "
-                "condition, an update or an expiry rests on may be gone when a replica is built anew"
-            )
+def _leave(waiting: Outgone) -> None:
+    if not isinstance(waiting, DuramenError):
+        for each in waiting:
+            each.cancel()
 
 
 def _half_written(known: KnownTopic, reason: str) -> WriteUnknown:

@@ -17,9 +17,9 @@ PACKAGES = ("duramen", "log_tier", "router", "serving_tier", "spark_bulk")
 THREADS: dict[str, str] = {
     "log_tier/concurrency/background_loop.py end": "a blocking caller's",
     "log_tier/concurrency/background_loop.py halt": "the interpreter's, at its end",
+    "log_tier/concurrency/sized_work.py close": "the one that closes the log",
     "log_tier/concurrency/workers.py join": "the caller's, which this table names where it is one of ours",
     "log_tier/embedded/closing.py close_files": "the one that closes the log",
-    "log_tier/embedded/commit/batch_checks.py close": "the one that closes the log",
     "log_tier/embedded/commit/committer.py close": "the one that closes the log",
     "log_tier/embedded/commit/journal.py close": "the one that opens or closes the log",
     "log_tier/embedded/commit/room.py close": "the one that closes the log",

@@ -3,28 +3,22 @@
 A check reads the whole batch for its checksum and then its lengths, 4.5 ms for a MiB of the shortest records; a request
 may have 16 MiB. One thread checks what is large, in order.
 
-Invariant: the batches of a partition are queued in the order of the calls. While a call is in the thread, all later
-calls for one of its partitions go through it too, however small: a producer's later batch that overtook an earlier one
-would have it judged a repetition.
+Invariant: the batches of a partition are queued in the order of the calls (`OrderedThread`): a producer's later batch
+that overtook an earlier one would have it judged a repetition.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-import zstandard
-
-from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, OrderedThread
 from log_tier.embedded.commit.committer import Committer
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.model.batch import SealedBatch, checked_span
-from log_tier.model.batch_header import COMPRESSION_MASK, HEADER_BYTES
+from log_tier.model.batch_header import decoded_bytes
 from log_tier.model.errors import DuramenError, ShuttingDown
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Appended
@@ -38,12 +32,6 @@ AT_ONCE_BYTES_MAX: Final = 256 << 10
 """Bytes of batches that one call has checked on the event loop: 0.03 ms where all lengths are equal, 1.2 ms for the
 shortest records of different lengths."""
 
-_FLAGS_AT: Final = 5
-"""Where a batch's header has its flags."""
-
-_FRAME_HEADER_BYTES: Final = 18
-"""Of a compressed body at most; it says how long the body is after decompression."""
-
 _Parts = Sequence[tuple[PartitionId, bytes]]
 _Outcomes = list[Appended | DuramenError]
 _Checked = tuple[list[tuple[PartitionLog, bytes, int]], dict[int, DuramenError]]
@@ -56,10 +44,7 @@ class BatchChecks:
         """`find`: a partition by its identity; raises `TableNotFound` and `ShuttingDown`."""
         self._find = find
         self._committer = committer
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="duramen-log-check")
-        self._lock = threading.Lock()
-        self._pending: Counter[PartitionId] = Counter()
-        """Calls in the thread, by partition."""
+        self._large: OrderedThread[PartitionId] = OrderedThread("duramen-log-check")
 
     def at_once(self, parts: _Parts) -> bool:
         """May these batches be checked on the event loop, and queued now?"""
@@ -68,12 +53,7 @@ class BatchChecks:
         size = 0
         for _, batch in parts:
             size += _checked_bytes(batch)
-        if size > AT_ONCE_BYTES_MAX:
-            return False
-        if not self._pending:
-            return True
-        with self._lock:
-            return not any(partition in self._pending for partition, _ in parts)
+        return size <= AT_ONCE_BYTES_MAX and self._large.is_free(partition for partition, _ in parts)
 
     def append(self, parts: _Parts, *, gathered: bool) -> Awaitable[_Outcomes]:
         """Check batches and queue them for a commit; see `Log.append_many`."""
@@ -94,17 +74,16 @@ class BatchChecks:
         """The same by way of the thread. A caller that waits no longer ends nothing: its batches are queued, as small
         ones are.
         """
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[_Outcomes] = loop.create_future()
-        with self._lock:
-            try:
-                checking = loop.run_in_executor(self._thread, self._checked, parts)
-            except RuntimeError:  # the thread has ended
-                closing = ShuttingDown("the log is closing; open it again, or use another replica")
-                answered.set_result([closing.as_value() for _ in parts])
-                return answered
-            self._pending.update(partition for partition, _ in parts)
-        checking.add_done_callback(partial(self._queue, parts, gathered, answered))
+        answered: asyncio.Future[_Outcomes] = asyncio.get_running_loop().create_future()
+        try:
+            self._large.run(
+                [partition for partition, _ in parts],
+                partial(self._checked, parts),
+                partial(self._queue, parts, gathered, answered),
+            )
+        except RuntimeError:  # the thread has ended
+            closing = ShuttingDown("the log is closing; open it again, or use another replica")
+            answered.set_result([closing.as_value() for _ in parts])
         return answered
 
     def _queue(
@@ -121,20 +100,10 @@ class BatchChecks:
             if not answered.done():
                 answered.set_exception(error)
             raise
-        finally:
-            self._leave(parts)
         if appended is None:
             _answer(answered, refused, None)
         else:
             appended.add_done_callback(partial(_answer, answered, refused))
-
-    def _leave(self, parts: _Parts) -> None:
-        pending = self._pending
-        with self._lock:
-            for partition, _ in parts:
-                pending[partition] -= 1
-                if not pending[partition]:
-                    del pending[partition]
 
     def _checked(self, parts: _Parts) -> _Checked:
         """The parts that can be written, and, by their places, why others cannot."""
@@ -149,7 +118,7 @@ class BatchChecks:
 
     def close(self) -> None:
         """End the thread; what it has not begun gets an answer first. Blocks."""
-        self._thread.shutdown(wait=True)
+        self._large.close()
 
 
 def _answer(
@@ -173,12 +142,4 @@ def _placed(appended: _Outcomes, refused: Mapping[int, DuramenError]) -> _Outcom
 
 def _checked_bytes(batch: bytes) -> int:
     """How many bytes `checked_span` reads of a batch, or of its body after decompression."""
-    if type(batch) is SealedBatch:
-        return 0
-    if len(batch) <= HEADER_BYTES or not batch[_FLAGS_AT] & COMPRESSION_MASK:
-        return len(batch)
-    try:
-        size: int = zstandard.frame_content_size(batch[HEADER_BYTES : HEADER_BYTES + _FRAME_HEADER_BYTES])
-    except zstandard.ZstdError:
-        return len(batch)
-    return max(len(batch), size)
+    return 0 if type(batch) is SealedBatch else decoded_bytes(batch)
