@@ -44,7 +44,7 @@ def _wrap(
 
     @wraps(method)
     def blocking(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._loop.run(method(self._inner, *args, **kwargs))  # type: ignore[no-any-return]
+        return self._loop.run(lambda: method(self._inner, *args, **kwargs))  # type: ignore[no-any-return]
 
     return blocking
 
@@ -85,13 +85,13 @@ class TableWriter:
         self._loop = loop
 
     def __enter__(self) -> TableWriter:
-        self._loop.run(self._inner.__aenter__())
+        self._loop.run(self._inner.__aenter__)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop.run(self._inner.__aexit__(kind, error, trace))
+        self._loop.run(lambda: self._inner.__aexit__(kind, error, trace))
 
     @property
     def written(self) -> int:
@@ -137,7 +137,7 @@ class Table:
             value = direct.get(key)
             if value is not NOT_FRESH:
                 return value  # type: ignore[return-value]
-        return self._loop.run(self._inner.get(key, after=after, level=level, timeout=timeout))
+        return self._loop.run(lambda: self._inner.get(key, after=after, level=level, timeout=timeout))
 
     get.__doc__ = table.Table.get.__doc__
 
@@ -163,9 +163,9 @@ class Table:
             if isinstance(done, Done):
                 return done
             if done is not None:
-                return self._loop.run(self._inner.repeat(done))
+                return self._loop.run(lambda: self._inner.repeat(done))
         return self._loop.run(
-            self._inner.put(
+            lambda: self._inner.put(
                 key,
                 value,
                 ttl=ttl,
@@ -263,18 +263,20 @@ class Database:
         if_missing: bool = False,
         timeout: float | None = None,
     ) -> Table:
-        inner = self._inner.create_table(
-            name,
-            partitions=partitions,
-            replicas=replicas,
-            over=over,
-            partitioner=partitioner,
-            retention_ms=retention_ms,
-            retention_bytes=retention_bytes,
-            if_missing=if_missing,
-            timeout=timeout,
+        inner = self._loop.run(
+            lambda: self._inner.create_table(
+                name,
+                partitions=partitions,
+                replicas=replicas,
+                over=over,
+                partitioner=partitioner,
+                retention_ms=retention_ms,
+                retention_bytes=retention_bytes,
+                if_missing=if_missing,
+                timeout=timeout,
+            )
         )
-        return Table(self._loop.run(inner), self._loop, self)
+        return Table(inner, self._loop, self)
 
     create_table.__doc__ = database.Database.create_table.__doc__
 
@@ -289,17 +291,17 @@ class Database:
 
     def token(self) -> str:
         """A token of everything that this client has written or read, for `merge_token` in another process."""
-        return self._loop.run(_called(self._inner.token))
+        return self._loop.run(lambda: _called(self._inner.token))
 
     def merge_token(self, token: str | Token) -> None:
         """From now on, session reads see what the token names. Raises `InvalidToken`."""
-        self._loop.run(_called(lambda: self._inner.merge_token(token)))
+        self._loop.run(lambda: _called(lambda: self._inner.merge_token(token)))
 
     def close(self) -> None:
         """Finish calls under way and close the connection. Idempotent; later calls raise `DatabaseClosed`."""
         try:
             self._loop.close_iterators()
-            self._loop.run(self._inner.close())
+            self._loop.run(self._inner.close)
         except DatabaseClosed:
             return  # closed before
         finally:
@@ -320,8 +322,8 @@ def start(make: Callable[[], Awaitable[database.Database]], *, isolated: bool) -
     """Make a database on the loop of this process, or (`isolated`) on one of its own that ends with it."""
     loop = LoopThread(shared=not isolated)
     try:
-        made = loop.run(make())
-        loop.run(made.context.find_resp_endpoint())
+        made = loop.run(make)
+        loop.run(made.context.find_resp_endpoint)
         return Database(made, loop)
     except BaseException:
         loop.stop()

@@ -19,8 +19,9 @@ T = TypeVar("T")
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, and return or raise what it does. Interrupted, it is cancelled first."""
-    running = background_loop().submit(work)
+    running = background_loop().submit(lambda: work)
     if running is None:
+        work.close()
         raise ShuttingDown("the interpreter is ending: nothing new is begun")
     try:
         return result_of(running)

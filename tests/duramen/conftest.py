@@ -59,9 +59,9 @@ def database(server: ServerProcess) -> Iterator[Database]:
 def served(tmp_path: Path) -> Iterator[Server]:
     """A server in a thread of this process."""
     loop = LoopThread()
-    server = loop.run(Server.open(tmp_path / "served", port=0))
+    server = loop.run(lambda: Server.open(tmp_path / "served", port=0))
     yield server
-    loop.run(server.close())
+    loop.run(server.close)
     loop.stop()
 
 
@@ -69,9 +69,9 @@ def served(tmp_path: Path) -> Iterator[Server]:
 def lasting_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The same for all tests of a module. What `emptied_server` is for."""
     loop = LoopThread()
-    server = loop.run(Server.open(tmp_path_factory.mktemp("lasting") / "data", port=0))
+    server = loop.run(lambda: Server.open(tmp_path_factory.mktemp("lasting") / "data", port=0))
     yield server
-    loop.run(server.close())
+    loop.run(server.close)
     loop.stop()
 
 
@@ -88,9 +88,9 @@ def emptied_server(lasting_server: Server) -> Iterator[Server]:
 def served_fast(tmp_path: Path) -> Iterator[Server]:
     """The same with a RESP endpoint, which blocking clients use."""
     loop = LoopThread()
-    server = loop.run(Server.open(tmp_path / "served", port=0, resp_endpoint=RespSettings(port=0)))
+    server = loop.run(lambda: Server.open(tmp_path / "served", port=0, resp_endpoint=RespSettings(port=0)))
     yield server
-    loop.run(server.close())
+    loop.run(server.close)
     loop.stop()
 
 

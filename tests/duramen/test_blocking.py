@@ -214,18 +214,14 @@ def test_the_loops_own_thread_may_not_wait_for_itself() -> None:
         return None
 
     async def wait_for_itself() -> None:
-        work = nothing()
-        try:
-            with pytest.raises(AssertionError, match="would never end"):
-                loop.run(work)
-        finally:
-            work.close()
+        with pytest.raises(AssertionError, match="would never end"):
+            loop.run(nothing)
 
-    loop.run(wait_for_itself())
+    loop.run(wait_for_itself)
     loop.stop()
     loop.stop()
     with pytest.raises(duramen.DatabaseClosed):
-        loop.run(nothing())
+        loop.run(nothing)
 
 
 def test_stopping_ends_what_runs() -> None:
@@ -239,7 +235,7 @@ def test_stopping_ends_what_runs() -> None:
 
     def call() -> None:
         try:
-            loop.run(forever())
+            loop.run(forever)
         except duramen.DatabaseClosed as error:
             endings.append(error)
 

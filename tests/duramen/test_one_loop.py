@@ -203,7 +203,7 @@ def test_connecting_right_after_a_restart(new_server: Callable[[Path], ServerPro
             server.kill9()
             for _ in range(20):
                 with pytest.raises(duramen.DuramenError):
-                    old._loop.run(old._inner.connection.list_tables(timeout=0.2))
+                    old._loop.run(lambda: old._inner.connection.list_tables(timeout=0.2))
             server.start()
             with server.connect() as new:
                 assert new.tables() == []
@@ -249,7 +249,7 @@ def test_many_threads_open_and_close_at_once(server: ServerProcess, table_name: 
         async def count() -> int:
             return len(asyncio.all_tasks())
 
-        return db._loop.run(count())
+        return db._loop.run(count)
 
     with server.connect() as db:
         threads_before, tasks_before = threading.active_count(), tasks(db)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from contextlib import suppress
@@ -55,12 +55,13 @@ class LoopThread:
             steps.abandon()
         self._steps = set()
 
-    def run(self, work: Awaitable[T]) -> T:
-        """Run `work` on the loop; return or raise what it does. An interrupt in this thread cancels it there.
+    def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await what `call` makes, on the loop; return or raise what it does. An interrupt in this thread cancels it.
 
+        `call` is called on the loop, so that an interrupt at whatever line leaves no coroutine that nobody awaits.
         Raises `DatabaseClosed` after `stop`, also for what was under way then.
         """
-        future = self._hand_over(work)
+        future = self._hand_over(call)
         try:
             return result_of(future)
         except FutureCancelled:
@@ -69,23 +70,21 @@ class LoopThread:
             future.cancel()
             raise
 
-    def _hand_over(self, work: Awaitable[T]) -> Future[T]:
+    def _hand_over(self, call: Callable[[], Awaitable[T]]) -> Future[T]:
         background = self._background
         assert not background.is_here(), "a blocking call in the event loop would never end"
         with self._gate:
-            future = None if self._closed else background.submit(self._counted(work))
-        if future is not None:
-            return future
-        if asyncio.iscoroutine(work):
-            work.close()
-        raise DatabaseClosed("this database was closed; open or connect again")
+            future = None if self._closed else background.submit(lambda: self._counted(call))
+        if future is None:
+            raise DatabaseClosed("this database was closed; open or connect again")
+        return future
 
-    async def _counted(self, work: Awaitable[T]) -> T:
+    async def _counted(self, call: Callable[[], Awaitable[T]]) -> T:
         task = asyncio.current_task()
         assert task is not None, "a call is a task"
         self._tasks.add(task)
         try:
-            return await work
+            return await call()
         finally:
             self._tasks.discard(task)
 
@@ -104,10 +103,10 @@ class LoopThread:
         self._steps.add(steps)
         try:
             if announce:
-                first = self.run(steps.following())
+                first = self.run(steps.following)
                 yield cast("T", None)
                 yield from first or ()
-            while (run := self.run(steps.following())) is not None:
+            while (run := self.run(steps.following)) is not None:
                 yield from run
         finally:
             self._let_go(steps)
@@ -119,14 +118,14 @@ class LoopThread:
             return
         if self._background.is_here():
             # The collector found a forgotten iterator while it ran in this thread, which must not wait for itself.
-            self._background.submit(steps.close())
+            self._background.submit(steps.close)
             return
         with suppress(DatabaseClosed):
-            self.run(steps.close())
+            self.run(steps.close)
 
     def close_iterators(self) -> None:
         """Close the iterators that no call waits in now, each with what it holds."""
-        self.run(self._close_iterators())
+        self.run(self._close_iterators)
 
     async def _close_iterators(self) -> None:
         # One by one, and not by the loop's own shutdown, which would close an outer generator concurrently with its
@@ -138,7 +137,7 @@ class LoopThread:
     def stop(self) -> None:
         """End the calls that are under way and the iterators; and the loop, where it is nobody else's. Idempotent."""
         with self._gate:
-            ending = None if self._closed else self._background.submit(self._end())
+            ending = None if self._closed else self._background.submit(self._end)
             self._closed = True
         if ending is not None:
             result_of(ending)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import warnings
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
@@ -16,6 +17,7 @@ import duramen
 from duramen.blocking import Database
 from duramen.client.transport.loop_thread import LoopThread
 from duramen.server.roles.all_in_one import SingleServer as Server
+from log_tier.concurrency.background_loop import BackgroundLoop
 
 DEADLINE_S = 20
 
@@ -59,17 +61,50 @@ def test_an_interrupt_cancels_the_call(db: Database, monkeypatch: pytest.MonkeyP
 
     inner = table._inner.get_many
     table._inner.get_many = slow  # type: ignore[assignment, method-assign]
-    interrupted(lambda: table._loop.run(table._inner.get_many([b"k"])), started, monkeypatch)
+    interrupted(lambda: table._loop.run(lambda: table._inner.get_many([b"k"])), started, monkeypatch)
     assert cancelled.wait(patience_s(DEADLINE_S)), "the work goes on although nobody waits for it"
     table._inner.get_many = inner  # type: ignore[method-assign]
     assert table.get_many([b"k"]) == [None]
+
+
+@pytest.mark.parametrize("owner", [LoopThread, BackgroundLoop])
+def test_an_interrupt_before_the_hand_over_leaves_no_coroutine(
+    db: Database, monkeypatch: pytest.MonkeyPatch, owner: type
+) -> None:
+    """Python would print of one that nobody awaits, and of our lines, into the user's terminal."""
+    table = db.create_table("flights")
+
+    def interrupted_before(*args: object) -> object:
+        raise Interrupt
+
+    name = {LoopThread: "run", BackgroundLoop: "submit"}[owner]
+    calls: list[Callable[[], object]] = [
+        lambda: table.get(b"k", level="strong"),
+        lambda: table.put(b"k", b"v", ttl=60),
+        lambda: table.get_many([b"k"]),
+        lambda: next(table.watch()),
+        lambda: list(table.scan()),
+        lambda: table.writer("name").__enter__(),
+        lambda: db.create_table("others"),
+        db.tables,
+        db.token,
+    ]
+    with warnings.catch_warnings(record=True) as printed, monkeypatch.context() as patched:
+        warnings.simplefilter("always")
+        patched.setattr(owner, name, interrupted_before)
+        for call in calls:
+            with pytest.raises(Interrupt):
+                call()
+        gc.collect()
+    assert [str(each.message) for each in printed] == []
+    assert table.put(b"k", b"v")
 
 
 def watching_tasks(loop: LoopThread) -> int:
     async def count() -> int:
         return sum("watch " in task.get_name() or "Watch" in repr(task) for task in asyncio.all_tasks())
 
-    return loop.run(count())
+    return loop.run(count)
 
 
 def test_an_interrupted_watch_is_closed(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,9 +140,9 @@ def test_an_interrupt_before_the_wait_closes_the_watch(db: Database, monkeypatch
     assert next(changes).key == b"k"
     hand_over = LoopThread._hand_over
 
-    def interrupted_behind(self: LoopThread, work: Awaitable[T]) -> Future[T]:
+    def interrupted_behind(self: LoopThread, call: Callable[[], Awaitable[T]]) -> Future[T]:
         monkeypatch.setattr(LoopThread, "_hand_over", hand_over)
-        hand_over(self, work)
+        hand_over(self, call)
         raise Interrupt
 
     monkeypatch.setattr(LoopThread, "_hand_over", interrupted_behind)
@@ -156,7 +191,7 @@ def test_an_iterator_that_the_collector_finds_in_the_loops_thread(db: Database) 
         changes.clear()
         gc.collect()
 
-    db._loop.run(forget())
+    db._loop.run(forget)
     wait_until(lambda: watching_tasks(db._loop) == 0, what="nobody watches")
     assert table.get(b"k") == b"v"
 

@@ -292,7 +292,7 @@ def test_after_closing_nothing_is_answered(served_fast: Server) -> None:
 )
 def test_servers_without_an_endpoint_for_us(tmp_path: Path, settings: RespSettings) -> None:
     loop = LoopThread()
-    server = loop.run(Server.open(tmp_path / "served", port=0, resp_endpoint=settings))
+    server = loop.run(lambda: Server.open(tmp_path / "served", port=0, resp_endpoint=settings))
     try:
         with duramen.connect(f"127.0.0.1:{server.port}") as database:
             assert database._inner.context.fast_path is None
@@ -300,7 +300,7 @@ def test_servers_without_an_endpoint_for_us(tmp_path: Path, settings: RespSettin
             table.put(b"k", b"v")
             assert table.get(b"k") == b"v"
     finally:
-        loop.run(server.close())
+        loop.run(server.close)
         loop.stop()
 
 

@@ -71,17 +71,17 @@ class Model:
 def loop_and_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LoopThread, KVClient]]:
     loop = LoopThread()
     folder: Path = tmp_path_factory.mktemp("model")
-    server = loop.run(SingleServer.open(folder / "data", port=0))
+    server = loop.run(lambda: SingleServer.open(folder / "data", port=0))
 
     async def connect() -> KVClient:
         made = KVClient(server.port)
         await made.create()
         return made
 
-    client = loop.run(connect())
+    client = loop.run(connect)
     yield loop, client
-    loop.run(client.channel.close(None))
-    loop.run(server.close())
+    loop.run(lambda: client.channel.close(None))
+    loop.run(server.close)
     loop.stop()
 
 
@@ -96,7 +96,7 @@ def test_against_a_dict(
     loop, client = loop_and_client
     mine = b"%08d" % next(_runs)  # each run has keys of its own
     loop.run(
-        asyncio.wait_for(
+        lambda: asyncio.wait_for(
             check_plan(client, mine, [(kind, mine + name, value, asked) for kind, name, value, asked in plan]), 60
         )
     )
