@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -27,6 +27,7 @@ from duramen.client.model.call_records import check_key, check_value
 from duramen.client.model.results import ManyDone
 from duramen.client.retry import ask_until
 from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.sized_work import Turn
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DatabaseForked, DuramenError, InvalidRequest, WriteUnknown
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
@@ -54,11 +55,12 @@ def producer_id_of(name: str) -> int:
     return (int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") >> 1) | 1
 
 
-class _Flight(NamedTuple):
-    """What is on its way: one batch per partition, and how many records each holds."""
+class _Group(NamedTuple):
+    """The records of one partition that leave together."""
 
-    parts: list[WritePart]
-    records: dict[Partition, int]
+    columns: Columns
+    sequence: int
+    """Of the first one."""
 
 
 def _last_of(result: WriteResult, records: int) -> Offset:
@@ -134,7 +136,10 @@ class TableWriter:
         ref = self._opened()
         partition_of, following, resume = ref.partition_of, self._next, self._resume
         keys, values = self._keys, self._values
+        turn = Turn()
         for key, value in rows:
+            if turn.is_full():
+                await turn.end()
             partition = partition_of(check_key(key))
             check_value(value)
             sequence = following[partition]
@@ -172,25 +177,24 @@ class TableWriter:
     async def _depart(self, ref: TableRef) -> None:
         """Let what has gathered leave, once what left before has arrived."""
         await self._land()
-        flight = _Flight([], {})
+        groups: dict[Partition, _Group] = {}
         for number in map(Partition, range(ref.partitions)):
             keys = self._keys[number]
             if keys:
-                columns = Columns(keys.copy(), self._values[number].copy())
-                sequence = self._next[number] - len(keys)
-                batch = encode_batch(
-                    columns,
-                    producer_id=self._producer_id,
-                    sequence=sequence,
-                    compress=self._lookup.context.compress,
-                )
-                flight.parts.append(WritePart(PartitionId(ref.id, number), batch))
-                flight.records[number] = len(keys)
-                keys.clear()
-                self._values[number].clear()
+                groups[number] = _Group(Columns(keys, self._values[number]), self._next[number] - len(keys))
+                self._keys[number], self._values[number] = [], []
         self._waiting = self._waiting_bytes = 0
-        if flight.parts:
-            self._flight = asyncio.create_task(self._send(self._lookup.context, ref, flight))
+        if groups:
+            self._flight = asyncio.create_task(self._send(self._lookup.context, ref, groups))
+
+    def _encoded(self, ref: TableRef, groups: Mapping[Partition, _Group], compress: bool) -> list[WritePart]:
+        return [
+            WritePart(
+                PartitionId(ref.id, number),
+                encode_batch(columns, producer_id=self._producer_id, sequence=sequence, compress=compress),
+            )
+            for number, (columns, sequence) in groups.items()
+        ]
 
     async def _land(self) -> None:
         """Wait for the flight under way. Raises what kept it, or an earlier one, from arriving."""
@@ -207,9 +211,10 @@ class TableWriter:
         if self._failure is not None:
             raise self._failure
 
-    async def _send(self, context: ClientContext, ref: TableRef, flight: _Flight) -> None:
+    async def _send(self, context: ClientContext, ref: TableRef, groups: Mapping[Partition, _Group]) -> None:
         """Send until everything is written; the same bytes again after an error that allows it."""
-        parts = flight.parts
+        # 4 MiB take 2 ms, 20 when they are compressed, and a thousand partitions as long.
+        parts = await asyncio.to_thread(self._encoded, ref, groups, context.compress)
         failure: DuramenError | None = None
         unknown = False
         loop = asyncio.get_running_loop()
@@ -226,7 +231,7 @@ class TableWriter:
             final: DuramenError | None = None
             for part, result in zip(parts, results, strict=True):
                 if isinstance(result, WriteResult):
-                    records = flight.records[part.partition.partition]
+                    records = len(groups[part.partition.partition].columns.keys)
                     last = _last_of(result, records)
                     self._offsets[part.partition.partition] = max(
                         self._offsets.get(part.partition.partition, NOTHING), last

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.client.table_size import records
 from kit.deadlines import patience_s
 
 import duramen.aio
+from duramen.client import table_writer
 from duramen.client.database import Database
 from duramen.client.table import Table
 from duramen.client.table_writer import producer_id_of
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
+from log_tier.model.batch import encode_batch
 from log_tier.model.errors import (
     Disconnected,
     DiskFull,
@@ -78,6 +84,34 @@ async def test_writes_all_and_then_skips_all(table: Table) -> None:
     async with table.writer("load 2") as other:
         await other.put_rows(ROWS[:10])
     assert other.written == 10
+
+
+async def test_a_writer_shares_the_loop(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encoding thousands of records is a thread's work, and looking at them, or skipping them, is spread over turns."""
+    threads: list[int] = []
+
+    def encoded(*args: Any, **how: Any) -> bytes:
+        threads.append(threading.get_ident())
+        return encode_batch(*args, **how)
+
+    monkeypatch.setattr(table_writer, "encode_batch", encoded)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    for _ in range(2):
+        async with table.writer("load") as writer:
+            begun = turns
+            await writer.put_rows(ROWS)
+            assert turns - begun >= len(ROWS) // AT_ONCE_ITEMS_MAX
+    counting.cancel()
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_goes_on_behind_what_was_written(table: Table) -> None:
