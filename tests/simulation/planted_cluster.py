@@ -81,7 +81,7 @@ def _lost_reply_is_a_refusal() -> Patches:
 
 
 def _watch_resumes_at_its_beginning() -> Patches:
-    return [(watches, "_last_offset", lambda batches: NOTHING), (watch, "_after", lambda event: Offset(0))]
+    return [(module, "offsets_in", lambda batches: (Offset(0), NOTHING)) for module in (watches, watch)]
 
 
 def _second_question_without_floor() -> Patches:
