@@ -64,8 +64,14 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.enable_retries", 0),
 )
 
+_PENDING_CALLS: Final = 16_384
+"""Calls that have come and that the event loop has not looked at yet. gRPC's own limit is 1,000: beyond it, some calls
+of a burst end with CANCELLED, which says nothing and which clients do not repeat."""
+
 SERVER_OPTIONS: Final = (
     *_BOTH,
+    ("grpc.server.max_pending_requests", _PENDING_CALLS),
+    ("grpc.server.max_pending_requests_hard_limit", 2 * _PENDING_CALLS),
     # A second server on the same port is an error and not a silent half of the traffic.
     ("grpc.so_reuseport", 0),
     # Below the channels' own, so that none of them is taken for an attack.
