@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import copy
+from itertools import islice
 from typing import Final
 
 from log_tier.catalog.catalog import Maps
@@ -51,9 +52,12 @@ from serving_tier.node.staging import FetchVersion, Staging, fetch_version
 from serving_tier.replica.observer import ReplicaEvent
 from serving_tier.replica.replica import Replica
 
-__all__ = ["Bootstrap", "Hosting", "PendingReplica", "replay_only"]
+__all__ = ["LOOKED_AT_MAX", "Bootstrap", "Hosting", "PendingReplica", "replay_only"]
 
 logger = logging.getLogger(__name__)
+
+# Replicas of unchanged tables with versions that are looked at with each map, 8 µs each.
+LOOKED_AT_MAX: Final = 200
 
 # How often the progress of a bootstrap is looked at.
 _LOOK_S: Final = 0.2
@@ -81,6 +85,8 @@ class Hosting:
         """The tables that were compared last."""
         self._versioned: set[TableId] = set()
         """The compared tables that have versions."""
+        self._looking: Iterator[PartitionId] = iter(())
+        """Their replicas that were not looked at yet, in the present round."""
         self._opening_resting = asyncio.Lock()
         """Held while replicas are opened without a look at their files: between the look at who has a lock, and the
         hosting, the log is asked."""
@@ -147,12 +153,21 @@ class Hosting:
         if len(self.node.hosted()) + len(self._bring_up) < len(self._wanted):
             await self._open_missing(list(self._wanted))  # one that was not opened for a bug of ours, at another map
         await asyncio.gather(*(self._let_go(name, cluster) for name in gone))
-        looked_at = {*self._versioned, *changed_ids}
-        self.staging.compare(
-            cluster, [name for table_id in looked_at for name in cluster.tables[table_id].partition_ids()]
-        )
+        names = [name for table in changed for name in table.partition_ids()]
+        self.staging.compare(cluster, [*names, *self._versioned_names(cluster)])
         self._compared = cluster.version
         self._moved.notify_all()
+
+    def _versioned_names(self, cluster: ClusterMap) -> list[PartitionId]:
+        """Some replicas of tables with versions, others with the next map: what a version's task left undone, because
+        the map changed meanwhile, is done then.
+        """
+        names = list(islice(self._looking, LOOKED_AT_MAX))
+        if len(names) < LOOKED_AT_MAX:
+            tables = [cluster.tables[table_id] for table_id in sorted(self._versioned)]
+            self._looking = (name for table in tables for name in table.partition_ids())
+            names += islice(self._looking, LOOKED_AT_MAX - len(names))
+        return names
 
     async def _open_missing(self, names: Sequence[PartitionId]) -> None:
         """Open those of `names` that this node should have and has not, or begin to bring them up."""

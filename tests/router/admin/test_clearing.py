@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
@@ -11,14 +11,17 @@ from kit.cluster.operated import Operated, table_of, version_states
 from kit.deadlines import patience_s, until
 
 from duramen.aio import Table
-from log_tier.catalog.cluster_map import EMPTY
+from log_tier.catalog.cluster_map import EMPTY, ClusterMap
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import CommandRejected, DeadlineExceeded, InvalidRequest, TableNotFound
+from log_tier.model.identifiers import PartitionId
 from router.admin.admin import Admin
 from router.admin.clear import clear_table
 from router.admin.lazy import admin_on_demand
 from router.admin.verbs import AdminChange, Clear, Discard, Rollback, SetReplicas, Stage, Swap, TakeSnapshots
 from router.membership.membership_on_demand import membership_on_demand
+from serving_tier.node import hosting
+from serving_tier.node.staging import Staging
 from serving_tier.replica.apply import Applying
 
 KEYS = [b"k%03d" % number for number in range(100)]
@@ -53,6 +56,36 @@ async def test_cleared_everywhere_and_brought_back(cluster: Operated, admin: Adm
     await clear_table(admin, "flights", timeout=DEADLINE_S)
     assert await content(table) == {}
     assert await version_states(cluster) == {3: "live"}, "nothing else is kept"
+
+
+async def test_a_map_has_some_replicas_of_versions_looked_at(
+    cluster: Operated, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not thousands, of tables that nobody changed; each has its turn."""
+    await table_of(cluster, KEYS)
+    cleared = (await cluster.database.describe_table("flights")).table.id
+    await clear_table(admin, "flights", keep=1, timeout=DEADLINE_S)
+    looked_at: list[tuple[int, list[PartitionId]]] = []
+    compare = Staging.compare
+
+    def counted(staging: Staging, cluster_map: ClusterMap, names: Iterable[PartitionId] | None = None) -> None:
+        found = list(names or ())
+        looked_at.append((id(staging), found))
+        compare(staging, cluster_map, found)
+
+    monkeypatch.setattr(Staging, "compare", counted)
+    monkeypatch.setattr(hosting, "LOOKED_AT_MAX", 2)
+    for number in range(7):
+        await cluster.database.create_table(f"other{number}", partitions=1)
+        await until(lambda: len({node for node, _ in looked_at}) == 3)
+        if not number:
+            looked_at.clear()  # until here the table itself may have changed
+    await until(lambda: len(looked_at) >= 6 * 3)
+    shown = [(node, [name for name in names if name.table == cleared]) for node, names in looked_at]
+    assert max(len(mine) for _, mine in shown) <= 2
+    for node in {each for each, _ in shown}:
+        seen = {name for owner, mine in shown if owner == node for name in mine}
+        assert len(seen) == 3, "each partition has its turn"
 
 
 async def test_a_node_that_is_away(cluster: Operated, admin: Admin) -> None:
