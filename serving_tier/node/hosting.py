@@ -35,6 +35,7 @@ from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.background import Failed, only_logged
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.persistent_map import PersistentMap
+from log_tier.concurrency.sized_work import Turn
 from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import (
     DuramenError,
@@ -56,8 +57,8 @@ __all__ = ["LOOKED_AT_MAX", "Bootstrap", "Hosting", "PendingReplica", "replay_on
 
 logger = logging.getLogger(__name__)
 
-# Replicas of unchanged tables with versions that are looked at with each map, 8 µs each.
 LOOKED_AT_MAX: Final = 200
+"""Replicas whose versions are looked at in one turn, 8 µs each; of unchanged tables as many with each map."""
 
 # How often the progress of a bootstrap is looked at.
 _LOOK_S: Final = 0.2
@@ -145,8 +146,11 @@ class Hosting:
         self._versioned.difference_update(gone_ids, changed_ids)
         self._versioned.update(table.id for table in changed if table.versions)
         gone = [name for table_id in gone_ids for name in before[table_id].partition_ids()]
+        turn = Turn()
         for table in changed:
             gone += await self._compare_table(table, before.get(table.id), cluster)
+            if turn.is_full(table.partitions):
+                await turn.end()
         for name in gone:
             self._wanted.pop(name, None)
         await self._open_missing([name for table in changed for name in table.partition_ids()])
@@ -154,7 +158,10 @@ class Hosting:
             await self._open_missing(list(self._wanted))  # one that was not opened for a bug of ours, at another map
         await asyncio.gather(*(self._let_go(name, cluster) for name in gone))
         names = [name for table in changed for name in table.partition_ids()]
-        self.staging.compare(cluster, [*names, *self._versioned_names(cluster)])
+        names += self._versioned_names(cluster)
+        for begin in range(0, len(names), LOOKED_AT_MAX):
+            self.staging.compare(cluster, names[begin : begin + LOOKED_AT_MAX])
+            await turn.end()
         self._compared = cluster.version
         self._moved.notify_all()
 
