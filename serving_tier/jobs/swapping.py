@@ -6,8 +6,10 @@ import hashlib
 from typing import Final
 
 from log_tier.catalog.version_fold import ended_by_swap, keep_of
+from log_tier.concurrency.sized_work import run_sized
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Log
 from serving_tier.jobs.worker import TaskRun
 from serving_tier.node.hosting import Hosting
@@ -15,6 +17,9 @@ from serving_tier.node.hosting import Hosting
 __all__ = ["put_barriers", "stage_version"]
 
 _PRODUCER: Final = "barrier"
+
+# To make a barrier's batch takes some 30 µs.
+_BATCH_ITEMS: Final = 10
 
 
 async def stage_version(run: TaskRun, hosting: Hosting) -> str:
@@ -40,12 +45,16 @@ async def put_barriers(run: TaskRun, log: Log) -> str:
     ended = ended_by_swap(table, number, keep_of(run.job.arguments))
     barrier = Barrier(number, run.job.id, "" if version is None else version.url, ended)
     run.progress("putting barriers", 0, table.partitions)
-    parts = []
-    for partition in table.partition_ids():
-        name = f"{_PRODUCER} {table.id} {partition.partition} {run.job.id}".encode()
-        producer_id = (int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1) | 1
-        parts.append((partition, barrier_batch(barrier, producer_id=producer_id, sequence=0)))
-    results = await log.append_many(parts)
+
+    def batches() -> list[tuple[PartitionId, bytes]]:
+        parts = []
+        for partition in table.partition_ids():
+            name = f"{_PRODUCER} {table.id} {partition.partition} {run.job.id}".encode()
+            producer_id = (int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1) | 1
+            parts.append((partition, barrier_batch(barrier, producer_id=producer_id, sequence=0)))
+        return parts
+
+    results = await log.append_many(await run_sized(_BATCH_ITEMS * table.partitions, batches))
     for result in results:
         if isinstance(result, DuramenError):
             raise result
