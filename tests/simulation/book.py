@@ -24,6 +24,7 @@ PROPERTIES = {
     "one after the other": "commands on a key take effect one after the other, whatever round they share",
     "session": "a connection sees what it wrote",
     "atomic": "what a transaction writes is seen together",
+    "notified": "who listens hears of every write that is acknowledged after the confirmation, once",
     "retrieved": "no failure is lost: somebody retrieves what a task or a future ends with",
     "restored": "a table that was restored to a point in time holds what its source held at that offset",
     "equal": "replicas that have applied the same offset hold the same",

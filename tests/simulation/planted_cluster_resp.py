@@ -1,13 +1,14 @@
-"""Bugs to plant in the endpoints of the Redis protocol of a cluster: in reads that other nodes answer."""
+"""Bugs to plant in the endpoints of the Redis protocol of a cluster: in reads that other nodes answer, in listening."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from log_tier.model.identifiers import NOTHING
+from log_tier.model.identifiers import NOTHING, Partition, TableId
 from router.data.freshness import Freshness
 from router.data.requests import ReadPart
+from router.endpoints.resp.data.notifications import Notifications
 from router.routing.local_first import LocalFirstConnection
 from simulation.planted import Patches
 
@@ -27,7 +28,25 @@ def _nearest_answers_whatever_it_has() -> Patches:
     return [(LocalFirstConnection, "read", careless)]
 
 
+def _confirmed_without_a_position() -> Patches:
+    async def careless(self: Notifications, names: Sequence[bytes]) -> None:
+        return None
+
+    return [(Notifications, "follow", careless)]
+
+
+def _goes_on_at_the_end() -> Patches:
+    watch = LocalFirstConnection.watch
+
+    def careless(self: LocalFirstConnection, table: TableId, start: Any, partitions: Sequence[Partition] = ()) -> Any:
+        return watch(self, table, {}, partitions)
+
+    return [(LocalFirstConnection, "watch", careless)]
+
+
 PLANTED_IN_CLUSTER_RESP: Final[dict[str, Callable[[], Patches]]] = {
     "a read at another node forgets what the connection has written": _asked_elsewhere_without_floor,
     "a node answers from its replicas without a floor": _nearest_answers_whatever_it_has,
+    "a subscription is confirmed before its position is fixed": _confirmed_without_a_position,
+    "notifications whose watch breaks go on at the log's end": _goes_on_at_the_end,
 }

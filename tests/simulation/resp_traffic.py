@@ -13,6 +13,7 @@ from kit.resp.raw_client import RawError
 from simulation.database_world import DatabaseWorld
 from simulation.plan import Plan
 from simulation.resp_ledger import Ledger
+from simulation.resp_listeners import Listeners
 from simulation.simulated_loop import SimulatedLoop
 from simulation.simulated_wire import WireClient, WireCut
 from simulation.story import RunStory
@@ -71,19 +72,21 @@ async def pipelines(
     happening = asyncio.create_task(faults(stop))
     chance = random.Random(f"resp {world.plan.seed}")
     count, watches = chance.choice((1, 2, 4)), chance.choice((0.0, 0.2, 0.9))
-    clients = [
-        asyncio.create_task(
-            _RespClient(world, ledger, number, random.Random(chance.getrandbits(32)), watches=watches).run(stop)
-        )
+    listeners = Listeners(world)
+    programs = [
+        _RespClient(world, ledger, listeners, number, random.Random(chance.getrandbits(32)), watches=watches)
         for number in range(count)
     ]
+    clients = [asyncio.create_task(program.run(stop)) for program in programs]
     try:
         await asyncio.sleep(_SECONDS)
         stop.set()
         async with asyncio.timeout_at(world.loop.time() + calm_s):
             await asyncio.gather(happening, *clients)
+            await listeners.check()
             yield chance
     finally:
+        await listeners.end()
         for task in (happening, *clients):
             task.cancel()
         await asyncio.gather(happening, *clients, return_exceptions=True)
@@ -105,9 +108,19 @@ async def finals(world: RespWorld, ledger: Ledger, chance: random.Random, at: st
 class _RespClient:
     """One program: it connects again when its connection ends, and writes keys of its own from then on."""
 
-    def __init__(self, world: RespWorld, ledger: Ledger, number: int, chance: random.Random, *, watches: float) -> None:
+    def __init__(
+        self,
+        world: RespWorld,
+        ledger: Ledger,
+        listeners: Listeners,
+        number: int,
+        chance: random.Random,
+        *,
+        watches: float,
+    ) -> None:
         """`watches`: how many of its calls are optimistic increments, of one."""
-        self._world, self._ledger, self._number, self._chance = world, ledger, number, chance
+        self._world, self._ledger, self._listeners = world, ledger, listeners
+        self._number, self._chance = number, chance
         self._watches = watches
         self._connection = 0
         self._written = 0
@@ -153,15 +166,20 @@ class _RespClient:
             self._world.loop.call_later(self._chance.random() * 0.005, client.close)
         slow_s = self._chance.random() if self._chance.random() < 0.02 else 0.0
         cut: WireCut | None = None
+        sent_s = self._world.loop.time()
         try:
             replies = await client.call(commands, slow_s=slow_s)
         except WireCut as error:
             cut, replies = error, error.replies
         replies = [*replies, *[_UNHEARD] * (len(commands) - len(replies))]
+        in_transaction = False
         for command, reply, on_reply in zip(commands, replies, on_replies, strict=True):
+            in_transaction = command[0] == b"MULTI" or (in_transaction and command[0] != b"EXEC")
             self._world.story.tell(f"client {self._number}", f"{b' '.join(command)!r} {_said(reply)}")
             self._world.story.met[f"answer {_kind(reply)}"] += 1
             on_reply(reply)
+            if not in_transaction:
+                self._listeners.wrote(command, sent_s, _outcome(reply), reply)
         if any(_kind(reply) in ("MISCONF", "WRITEUNKNOWN") for reply in replies):
             self._world.stop()
         if cut is not None:
@@ -246,10 +264,10 @@ class _RespClient:
         """Add one to what was read, if nobody wrote it meanwhile."""
         key = self._key("optimistic")
         found: list[Any] = []
-        await self._call(client, [(b"WATCH", key), (b"GET", key)], [_nothing, found.append])
-        if isinstance(found[0], RawError):
+        await self._call(client, [(b"WATCH", key), (b"GET", key)], [found.append] * 2)
+        if any(isinstance(each, RawError) for each in found):
             return
-        value = int(found[0] or 0) + 1
+        value = int(found[1] or 0) + 1
 
         def on_reply(reply: Any) -> None:
             if isinstance(reply, list):

@@ -205,14 +205,22 @@ class WireClient:
             self._reads = True
         replies: list[Any] = []
         while len(replies) < len(commands):
+            replies.append(await self._next(replies))
+        return replies
+
+    async def heard(self) -> Any:
+        """The next message of a client that listens. Raises `WireCut`."""
+        return await self._next([])
+
+    async def _next(self, replies: list[Any]) -> Any:
+        while True:
             try:
                 reply, end = read_reply(self._data)
             except IndexError:
                 await self._more(replies)
             else:
                 self._data = self._data[end:]
-                replies.append(reply)
-        return replies
+                return reply
 
     async def _more(self, replies: list[Any]) -> None:
         self._heard.clear()
