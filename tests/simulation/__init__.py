@@ -36,7 +36,8 @@ faults are those of the plan except the full disk; the plan's calls are not used
 **The Redis protocol.** In the world `resp` the same database has one endpoint, or two as at two routers. Their clients
 send pipelines of INCR, APPEND, SETNX, SET, GET, DEL, MGET, MULTI … EXEC and WATCH on shared keys. The bytes pass a
 simulated wire: in pieces, late, cut in the middle of a reply; a client may not read for a while. Now and then a turn of
-the loop takes longer than a turn may, so that rounds end by their time. `resp_ledger.py` is the checker.
+the loop takes longer than a turn may, so that rounds end by their time. `resp_ledger.py` is the checker. Other clients
+listen to keyspace notifications, and `resp_listeners.py` holds what they hear against what was written.
 
 **A cluster.** In the world `cluster` a log server, three nodes, a router and routed clients are processes on one
 network. Each has a context of its own whose transport (`log_tier.rpc.transport`) is its end of that network, so the
@@ -97,7 +98,8 @@ step of the simulated thread: a reader never runs between its write and its sync
 
 **Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_clock.py`, `simulated_disk.py`, `book.py`,
 `log_world.py`, `simulated_machine.py`, `simulated_network.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`,
-`judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_traffic.py`, `simulated_grpc.py`, `simulated_process.py`,
+`judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`, `simulated_grpc.py`,
+`simulated_process.py`,
 `kept_log.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `cluster_trims.py`, `cluster_builds.py`,
 `cluster_versions.py`, `cluster_past.py`, `cluster_put_back.py`, `cluster_incidents.py`, `cluster_traffic.py`,
 `cluster_resp.py`, `planted.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`,

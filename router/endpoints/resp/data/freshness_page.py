@@ -91,12 +91,17 @@ class FreshnessPage:
         self._cells[0], self._cells[GENERATION] = PAGE_VERSION, 0
         self._closed = False
 
+    def withdraw(self) -> None:
+        """Readers of the indexes that were described stop before this returns; `describe` says what follows. 0.1 µs."""
+        if not self._closed:
+            self._cells[GENERATION] += 1
+
     def describe(self, indexes: Sequence[Path | None]) -> None:
         """From now on these indexes are the ones to read, by partition. Readers of others stop before this returns."""
         if self._closed:
             return
-        generation = self._cells[GENERATION] + 1
-        self._cells[GENERATION] = generation
+        self.withdraw()
+        generation = self._cells[GENERATION]
         path = _description_path(self._folder, self.number)
         new = path.with_suffix(".new")
         described = {

@@ -78,6 +78,7 @@ class ServedTable:
     __slots__ = (
         "_cache_budget",
         "_floors",
+        "_will_describe",
         "caches",
         "claims",
         "floor",
@@ -121,6 +122,7 @@ class ServedTable:
         """By partition: keys that a round of commands has read and not yet written; see `rounds/`."""
         self.gone = False
         """The table was dropped: a command that needs it looks the name up again."""
+        self._will_describe = False
         self.look()
 
     def look(self) -> None:
@@ -155,11 +157,19 @@ class ServedTable:
         """Nothing is kept here of what was applied."""
 
     def replica_left(self) -> None:
-        """Reader processes must not read that index any more."""
-        self._describe()
+        """Reader processes must not read that index any more. Of a table that is cleared or dropped all leave together,
+        and what follows is described once.
+        """
+        if self.page is None:
+            return
+        self.page.withdraw()
+        if not self._will_describe:
+            self._will_describe = True
+            asyncio.get_running_loop().call_soon(self._describe)
 
     def _describe(self) -> None:
         """Publish to reader processes which indexes they may read."""
+        self._will_describe = False
         if self.page is not None:
             self.page.describe([_readable_path(replica) for replica in self.replicas])
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ import pytest
 
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
+from router.endpoints.resp.data.floors import Floors
 from router.endpoints.resp.data.freshness_page import FreshnessPage, FreshnessPages
 from router.endpoints.resp.data.openings import OPENED_MAX, Openings
+from router.endpoints.resp.data.served_tables import ServedTable
+from router.endpoints.resp.data.value_cache import CacheBudget
 from router.endpoints.resp.readers.reader_table import ReaderTable, ReaderTables
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.shared_reader import IndexReader
@@ -50,9 +54,40 @@ def described(pages: FreshnessPages) -> tuple[FreshnessPage, ReaderTable]:
     page = pages.make(REF)
     assert page is not None
     page.describe([None] * 4)
+    return page, found(pages, page)
+
+
+def found(pages: FreshnessPages, page: FreshnessPage) -> ReaderTable:
+    """The table as a reader that comes now finds it."""
     table = ReaderTables(pages.folder, Openings(LaterTurns().call_soon)).at(page.number)
     assert table is not None
-    return page, table
+    return table
+
+
+async def test_indexes_that_leave_together_are_described_once(
+    pages: FreshnessPages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers stop at the first of them; what follows is written for all."""
+    page, table = described(pages)
+    served = ServedTable(REF, None, CacheBudget(0), Floors(4, page))
+    written: list[int] = []
+    describe = FreshnessPage.describe
+
+    def counted(mine: FreshnessPage, indexes: Sequence[Path | None]) -> None:
+        written.append(len(indexes))
+        describe(mine, indexes)
+
+    monkeypatch.setattr(FreshnessPage, "describe", counted)
+    for _ in range(2):
+        assert table.is_current
+        for _ in range(4):
+            served.replica_left()
+            assert not table.is_current
+        assert written == []
+        await asyncio.sleep(0)
+        assert written == [4]
+        written.clear()
+        table = found(pages, page)
 
 
 def test_a_new_page_asks_for_nothing(pages: FreshnessPages) -> None:
