@@ -92,5 +92,5 @@ def test_everybody_who_reads_stored_batches_says_whose_they_should_be() -> None:
     # An index in memory is for tests and has no name; Kafka's engine decodes what it has stamped itself.
     assert without == {
         ("serving_tier/index/memory_index.py", "passed on"),
-        ("log_tier/kafka/engine.py", "decode_batch"),
+        ("log_tier/kafka/writing/batch_cuts.py", "decode_batch"),
     }
