@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 # would compile the product and its tests again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test coverage test-kafka test-spark test-languages kafka check bench campaign format protos docs clean help
+.PHONY: demo test coverage test-kafka test-spark test-languages test-spec kafka check bench campaign format protos docs clean help
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,13 +34,17 @@ coverage: $(INSTALLED)  ## make test with a report of lines and branches that no
 test-kafka: $(INSTALLED)  ## what needs real Kafka brokers: fetched with Maven, run by the tests
 	@deploy/kafka/fetch || test $$? = 3
 	@$(PYTEST) -m "kafka and not campaign" $(ARGS)
-	@$(PYTEST) --log kafka tests/duramen --ignore tests/duramen/verification $(ARGS)
+	@$(PYTEST) --log kafka tests/duramen --ignore tests/duramen/verification --ignore tests/duramen/testing $(ARGS)
 
 test-spark: $(INSTALLED)  ## what needs a real Spark: Java 17 or newer
 	@$(PYTEST) -m "spark and not kafka and not campaign" $(ARGS)
 
 test-languages: $(INSTALLED)  ## programs in Go, Java and Node on duramen.v1.KV and RESP, built and run
 	@$(RUN)/python -m pytest -q -m languages $(ARGS)
+
+test-spec: $(INSTALLED)  ## the models of docs/spec, checked with TLC: Java 17 and Maven (about two minutes)
+	@docs/spec/fetch || test $$? = 3
+	@$(PYTEST) -m spec $(ARGS)
 
 kafka: $(INSTALLED)  ## a Kafka broker on 127.0.0.1:9092 until Ctrl-C; BROKERS=3 runs three
 	@deploy/kafka/fetch
@@ -59,8 +63,9 @@ bench: $(INSTALLED)  ## measure against peers and floors; results in bench/resul
 	@deploy/kafka/fetch || test $$? = 3
 	@$(RUN)/python -m bench $(ARGS)
 
-campaign: $(INSTALLED)  ## the fault tests at full length (about three quarters of an hour)
+campaign: $(INSTALLED)  ## the fault tests at full length (hours)
 	@deploy/kafka/fetch || test $$? = 3
+	@docs/spec/fetch || test $$? = 3
 	@DURAMEN_CAMPAIGN=1 $(RUN)/python -m pytest -q -n 2 -m campaign --timeout 3600 $(ARGS)
 
 format: $(INSTALLED)  ## let ruff format and mend what it can
@@ -74,7 +79,7 @@ docs: $(INSTALLED)  ## generate docs/API.md and docs/CLI.md again
 	@scripts/generate_pages.sh
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .data .kafka .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .data .kafka .tlc .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(CORE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -20,9 +20,9 @@ What holds:
 
 The layers below are `log_tier` (the log), `serving_tier` (the indexes) and `router` (the data plane); each is
 described in its `__init__`. In this package `client/` is the library; `aio.py` is its interface for event loops,
-`blocking.py` for threads. `server/` is what `duramen up` runs, `cli/` the command line, `loading/` loads files, and
-`verification/` is `duramen check`. Importing `duramen` imports neither gRPC nor LMDB: that waits until something is
-opened.
+`blocking.py` for threads. `server/` is what `duramen up` runs, `cli/` the command line, `loading/` loads files,
+`verification/` is `duramen check`, and `testing/` is for tests that choose what fails (`pytest_plugin.py` has its
+fixtures). Importing `duramen` imports neither gRPC nor LMDB: that waits until something is opened.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ A call with an argument that these paths do not know goes through the loop.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from functools import wraps
+from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -44,7 +44,7 @@ def _wrap(
 
     @wraps(method)
     def blocking(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._loop.run(lambda: method(self._inner, *args, **kwargs))  # type: ignore[no-any-return]
+        return self._loop.run(partial(method, self._inner, *args, **kwargs))  # type: ignore[no-any-return]
 
     return blocking
 
@@ -91,7 +91,7 @@ class TableWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop.run(lambda: self._inner.__aexit__(kind, error, trace))
+        self._loop.run(partial(self._inner.__aexit__, kind, error, trace))
 
     @property
     def written(self) -> int:
@@ -137,7 +137,7 @@ class Table:
             value = direct.get(key)
             if value is not NOT_FRESH:
                 return value  # type: ignore[return-value]
-        return self._loop.run(lambda: self._inner.get(key, after=after, level=level, timeout=timeout))
+        return self._loop.run(partial(self._inner.get, key, after=after, level=level, timeout=timeout))
 
     get.__doc__ = table.Table.get.__doc__
 
@@ -163,9 +163,10 @@ class Table:
             if isinstance(done, Done):
                 return done
             if done is not None:
-                return self._loop.run(lambda: self._inner.repeat(done))
+                return self._loop.run(partial(self._inner.repeat, done))
         return self._loop.run(
-            lambda: self._inner.put(
+            partial(
+                self._inner.put,
                 key,
                 value,
                 ttl=ttl,
@@ -264,7 +265,8 @@ class Database:
         timeout: float | None = None,
     ) -> Table:
         inner = self._loop.run(
-            lambda: self._inner.create_table(
+            partial(
+                self._inner.create_table,
                 name,
                 partitions=partitions,
                 replicas=replicas,
@@ -291,11 +293,11 @@ class Database:
 
     def token(self) -> str:
         """A token of everything that this client has written or read, for `merge_token` in another process."""
-        return self._loop.run(lambda: _called(self._inner.token))
+        return self._loop.run(partial(_called, self._inner.token))
 
     def merge_token(self, token: str | Token) -> None:
         """From now on, session reads see what the token names. Raises `InvalidToken`."""
-        self._loop.run(lambda: _called(lambda: self._inner.merge_token(token)))
+        self._loop.run(partial(_called, partial(self._inner.merge_token, token)))
 
     def close(self) -> None:
         """Finish calls under way and close the connection. Idempotent; later calls raise `DatabaseClosed`."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import duramen
-from duramen import aio, blocking
+from duramen import aio, blocking, testing
 from duramen.client import atomic, database, table, table_writer
 from duramen.client.model import results
 from duramen.client.watch import Watch
@@ -56,11 +56,24 @@ _RESULTS: Final[tuple[type, ...]] = (
     duramen.Token,
 )
 
+_TESTING: Final[tuple[type, ...]] = (
+    testing.Cluster,
+    testing.ClusterFaults,
+    testing.Program,
+    testing.AsyncEmbedded,
+    testing.Embedded,
+    testing.Server,
+    testing.DiskFaults,
+)
+
+_MADE_BY_TESTS: Final = (testing.Cluster, testing.AsyncEmbedded, testing.Embedded, testing.Server)
+
 # Public to the package's other modules and to tests, and no part of what users call.
 _INNER: Final = frozenset(
     {
         *("after_fork", "at", "connection", "deadline", "direct_reads", "found", "reads"),
         *("repeat", "scan_pages", "timeout", "watch_runs", "writes"),
+        *("end", "going_on", "joined", "unheard_failure"),
     }
 )
 _SIGNATURE_MAX: Final = 110
@@ -81,6 +94,7 @@ def api_page() -> str:
     parts.append("## Results")
     for kind in _RESULTS:
         parts += _result(kind)
+    parts += _testing()
     parts += _errors()
     return "\n\n".join(parts) + "\n"
 
@@ -91,6 +105,7 @@ def _contents() -> str:
         links = (f"[`{method}`](#{name.lower()}{method})" for method in _methods(asynchronous, faced))
         lines.append(f"- **{name}**: {', '.join(links)}")
     lines.append(f"- **Results**: {', '.join(f'[`{kind.__name__}`](#{kind.__name__.lower()})' for kind in _RESULTS)}")
+    lines.append("- **[Testing](#testing)**: `duramen.testing`, for tests of programs that use Duramen")
     return "\n".join([*lines, "- **[Errors](#errors)**: every class, its code, and what to do"])
 
 
@@ -175,6 +190,26 @@ def _result(kind: type) -> list[str]:
             if words and name not in vars(kind).get("_fields", ()) and member.__module__ == kind.__module__:
                 rows.append(f"| `{name}()` | method | {_cell(words)} |")
     return [*found, "\n".join(["| field | type | meaning |", "|---|---|---|", *rows])]
+
+
+def _testing() -> list[str]:
+    """What tests of users' programs call."""
+    found = [
+        "## Testing",
+        "`from duramen import testing`; [TESTING_YOUR_PROGRAM](TESTING_YOUR_PROGRAM.md) is the introduction, with the "
+        "errors and the fixtures for pytest.",
+    ]
+    found += _function("testing.run", testing.run)
+    found += _function("testing.simulated", testing.simulated)
+    for kind in _TESTING:
+        name = f"testing.{kind.__name__}"
+        found += [f"### {name}", _words(kind)]
+        if kind in _MADE_BY_TESTS:
+            made: Any = vars(kind)["__init__"]
+            found += [_signature(name, made, own=True, awaited=False), _words(made)]
+        for method in _methods(kind, kind):
+            found += _method(name, method, kind, kind)
+    return found
 
 
 def _errors() -> list[str]:

@@ -5,6 +5,7 @@
       index/TABLE/PARTITION/        a replica's index: data.mdb, lock.mdb, index.json
       index/TABLE/3.v2/             version 2 of it
       index/TABLE/3.rebuild/        one that is rebuilt to replace it; 3.old/ is the one whose place it took
+      index/TABLE/3.damaged-1/      one that `duramen log repair` moved away
       index/TABLE/3.incoming/       one that is being received or made; 3.replaced/ is the one whose place it takes
       copies/                       copies that others fetch from here
       snapshots/                    the snapshot store, where none is named:
@@ -43,6 +44,7 @@ __all__ = [
     "VERSION_FILE",
     "SnapshotPath",
     "copy_folder",
+    "damaged_folder",
     "incoming_folder",
     "index_partition",
     "is_version_of",
@@ -136,6 +138,11 @@ def index_partition(name: str) -> int | None:
     version = _VERSION.fullmatch(name)
     number = name if version is None else version[1]
     return int(number) if number.isdecimal() else None
+
+
+def damaged_folder(folder: P, number: int) -> P:
+    """The folder to which a damaged index is moved, the `number`th of its partition."""
+    return folder.with_name(f"{folder.name}.damaged-{number}")
 
 
 def rebuild_folder(folder: P) -> P:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator
 
 import pytest
@@ -43,6 +43,10 @@ settings.register_profile("any load", deadline=None)
 settings.load_profile("any load")
 
 
+CLUSTER_SEEDS_MIN = 400
+"""With so many every step of a job meets a fault; a part of a campaign has fewer."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--log kafka`: the end-to-end tests with their log on a real broker."""
     parser.addoption("--log", choices=["embedded", "kafka"], default="embedded", help="where databases have their log")
@@ -65,26 +69,51 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A campaign fails where a step of a job met no fault in any of its seeds."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if (
+        os.environ.get("DURAMEN_CAMPAIGN") == "1"
+        and reporter is not None
+        and not hasattr(session.config, "workerinput")
+    ):
+        seeds, met = _simulated(reporter)
+        if seeds["cluster"] >= CLUSTER_SEEDS_MIN:
+            from simulation.job_steps import never_met
+
+            if session.exitstatus == 0 and never_met(sum(met.values(), Counter[str]())):
+                session.exitstatus = 1
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What the simulation has run and met, over all workers."""
-    kinds = {
-        "": "of the log",
-        "database ": "of a database",
-        "cluster ": "of a cluster",
-        "cluster-resp ": "of its Redis",
-    }
-    seeds, met = Counter[str](), Counter[str]()
-    for report in terminalreporter.stats.get("passed", []):
+    """What the simulation has run and met, over all workers; at the end of a campaign on one page."""
+    seeds, met = _simulated(terminalreporter)
+    if not seeds.total():
+        return
+    steps = {name: count for name, count in sum(met.values(), Counter[str]()).items() if not name.startswith("answer")}
+    run = ", ".join(f"{count} of {world}" for world, count in seeds.items())
+    terminalreporter.write_line(
+        f"simulation: {seeds.total()} seeds ({run}); {sum(steps.values())} faults at {len(steps)} kinds of steps"
+    )
+    if os.environ.get("DURAMEN_CAMPAIGN") == "1":
+        # Imported late: it takes with it everything that the simulation runs.
+        from simulation.page import page
+
+        failed = [each for each in terminalreporter.stats.get("failed", []) if "tests/simulation/" in each.nodeid]
+        for line in page(seeds, met, len(failed)):
+            terminalreporter.write_line(line)
+
+
+def _simulated(reporter: pytest.TerminalReporter) -> tuple[Counter[str], dict[str, Counter[str]]]:
+    """By world: how many seeds were run, and what they met."""
+    seeds, met = Counter[str](), defaultdict[str, Counter[str]](Counter)
+    for report in reporter.stats.get("passed", []):
         noted = dict(report.user_properties)
-        for kind in kinds:
-            seeds[kind] += noted.get(f"simulation {kind}seeds", 0)
-        met += Counter(noted.get("simulation met", {}))
-    if seeds.total():
-        steps = {name: count for name, count in met.items() if not name.startswith("answer")}
-        run = ", ".join(f"{seeds[kind]} {what}" for kind, what in kinds.items())
-        terminalreporter.write_line(
-            f"simulation: seeds {run} endpoints; {sum(steps.values())} faults at {len(steps)} kinds of steps"
-        )
+        if (world := noted.get("simulation world")) is not None:
+            seeds[world] += noted["simulation seeds"]
+            met[world] += Counter(noted["simulation met"])
+    return seeds, met
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

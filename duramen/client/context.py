@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from duramen.client.model.session import Session
+from duramen.client.observer import CLIENT_OBSERVER, ClientWays, SubmitsReads, SubmitsWrites
 from duramen.client.transport.resp_fast_path import RespFastPath
 from log_tier.concurrency.forking import keep_for_ever, on_fork
 from log_tier.model.errors import DatabaseClosed, DatabaseForked, InvalidRequest
@@ -51,8 +52,8 @@ class _Links(NamedTuple):
 
     loop: asyncio.AbstractEventLoop
     connection: Connection
-    reads: ReadCoalescer
-    writes: WriteCoalescer
+    reads: SubmitsReads
+    writes: SubmitsWrites
 
 
 class ClientContext:
@@ -101,12 +102,15 @@ class ClientContext:
     def link(self, connection: Connection) -> _Links:
         """From now on calls go by this connection, in the running event loop."""
         # 63 random bits: a producer id is this client's alone, and this process's.
-        self._links = links = _Links(
-            asyncio.get_running_loop(),
+        ways = ClientWays(
             connection,
             ReadCoalescer(connection, self.session),
             WriteCoalescer(connection, self.session, secrets.randbits(63) | 1, compress=self.compress),
         )
+        observer = CLIENT_OBSERVER.get()
+        if observer is not None:
+            ways = observer.observe(() if self._address is None else self._address.targets, ways)
+        self._links = links = _Links(asyncio.get_running_loop(), *ways)
         return links
 
     def _link_again(self) -> _Links:
@@ -142,12 +146,12 @@ class ClientContext:
         self._links = (self._links or self._link_again())._replace(connection=connection)
 
     @property
-    def reads(self) -> ReadCoalescer:
+    def reads(self) -> SubmitsReads:
         """The gatherer of reads: concurrent calls leave in one request."""
         return (self._links or self._link_again()).reads
 
     @property
-    def writes(self) -> WriteCoalescer:
+    def writes(self) -> SubmitsWrites:
         """The gatherer of writes: concurrent calls leave in one request."""
         return (self._links or self._link_again()).writes
 

@@ -30,5 +30,5 @@ What is not here: performance, and what an invariant does not promise (that a ca
 its failure is recorded, and must only be honest).
 
 Reading order: `history.py`, `model.py`, `checker.py`, `workload.py`, `cluster.py`, `chaos.py`, `observations.py`,
-`run.py`, `scratch_log.py`.
+`replicas.py`, `run.py`, `scratch_log.py`.
 """

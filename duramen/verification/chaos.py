@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from duramen.verification.cluster import HEAL_S, Cluster
+from duramen.verification.cluster import HEAL_S, StartedCluster
 
 __all__ = ["ChaosFault", "FaultEvent", "Faults", "break_children", "child_faults", "within"]
 
@@ -83,7 +83,7 @@ class Faults:
                 self.happened.append(FaultEvent(fault.what, fault.whom, start_ns, time.monotonic_ns()))
 
 
-def child_faults(cluster: Cluster) -> list[ChaosFault]:
+def child_faults(cluster: StartedCluster) -> list[ChaosFault]:
     """Kills and pauses of the processes that a cluster has now. One that is killed is started again by its parent."""
     roles = [str(child["role"]) for child in cluster.children.values()]
 
@@ -119,7 +119,7 @@ def child_faults(cluster: Cluster) -> list[ChaosFault]:
     return [make(role) for role in dict.fromkeys(roles) for make in (kill, pause)]
 
 
-async def break_children(cluster: Cluster, faults: Faults, stop: asyncio.Event) -> None:
+async def break_children(cluster: StartedCluster, faults: Faults, stop: asyncio.Event) -> None:
     """Run faults of a cluster's children; return when every child runs."""
     everybody = set(cluster.children)
     await faults.run(stop)

@@ -21,7 +21,7 @@ INVARIANTS: Final[Mapping[str, str]] = {
     "I4": "a replica's content at an offset is the log's",
     "I5": "no read is older than its token, its session, or what had been acknowledged before it",
     "I6": "verdicts and results are those of the log's order",
-    "I7": "a watch shows every change once, in order",
+    "I7": "a watch shows every change once, in order; of a compacted log, the last one of each key at least",
 }
 
 
@@ -47,7 +47,10 @@ class _Checker:
         by_partition: dict[int, list[LogRecord]] = defaultdict(list)
         for record in history.log:
             by_partition[record.partition].append(record)
-        self.models = [PartitionModel(by_partition[number]) for number in range(history.partitions)]
+        self.models = [
+            PartitionModel(by_partition[number], {url: parts[number] for url, parts in history.builds.items()})
+            for number in range(history.partitions)
+        ]
         self.acknowledged = _Floor()
         """By partition: what had been acknowledged when."""
         self.sessions: dict[int, _Floor] = defaultdict(_Floor)
@@ -230,7 +233,11 @@ class _Checker:
             for partition, applied in page["applied"].items():
                 model = self.models[int(partition)]
                 for key in model.keys_at(applied, call.arguments["prefix"]):
-                    if page["from"] <= key and (page["to"] is None or key <= page["to"]):
+                    if (
+                        page["from"] <= key
+                        and (page["to"] is None or key <= page["to"])
+                        and (page.get("before") is None or key < page["before"])
+                    ):
                         expected[key] = model.at(key, applied)
             found = {key: (version, value) for key, value, version in page["entries"]}
             for key in sorted(expected.keys() ^ found.keys() | {k for k in found if found[k] != expected.get(k)}):
@@ -271,6 +278,8 @@ class _Checker:
             and record.operation != "noop"
         ]
         missing, strange = sorted(set(expected) - set(offsets)), sorted(set(offsets) - set(expected))
+        if call.arguments.get("compacted"):
+            missing = _not_replaced(model, missing, until=call.reply["to"])
         if missing or strange:
             yield Violation(
                 "I7",
@@ -336,6 +345,17 @@ def _shown(call: Call) -> Iterator[tuple[int, int]]:
         for page in call.reply["pages"]:
             for partition, applied in page["applied"].items():
                 yield int(partition), int(applied)
+
+
+def _not_replaced(model: PartitionModel, offsets: list[int], *, until: int) -> list[int]:
+    """Those records that no compaction may drop before a watch reads up to `until`: there is no later put or delete of
+    their key that takes effect whatever was there.
+    """
+    last: dict[str, int] = {}
+    for offset, record in model.records.items():
+        if offset <= until and record.operation in ("put", "delete") and not record.condition:
+            last[record.key] = offset if model.verdicts[offset].effective else last.get(record.key, -1)
+    return [offset for offset in offsets if last.get(model.records[offset].key, -1) <= offset]
 
 
 def _numbers(calls: list[Call]) -> tuple[int, ...]:

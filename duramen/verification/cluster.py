@@ -15,7 +15,7 @@ from duramen.server.supervisor.stopping import stop_process
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.model.errors import DeadlineExceeded, DuramenError
 
-__all__ = ["HEAL_S", "Cluster"]
+__all__ = ["HEAL_S", "StartedCluster"]
 
 _START_S: Final = 60.0
 
@@ -23,7 +23,7 @@ HEAL_S: Final = 60.0
 """A child that was killed runs again, at the latest, after this long; one that needs its log waits for that first."""
 
 
-class Cluster:
+class StartedCluster:
     """`duramen up --nodes N` in a process of its own, and what it says about its children. `open()`, `close()`."""
 
     def __init__(self, process: Process) -> None:
@@ -37,7 +37,7 @@ class Cluster:
         self.started: dict[str, Any] | None = None
 
     @classmethod
-    async def open(cls, data: Path, *, nodes: int, log: str | None = None) -> Cluster:
+    async def open(cls, data: Path, *, nodes: int, log: str | None = None) -> StartedCluster:
         """Start it and wait until it answers. Raises its own words where it does not.
 
         `log`: the URL of its log; None: it has a process of its own for that.

@@ -10,7 +10,16 @@ from typing import Any, Final, Literal, TypeVar
 
 from log_tier.model.errors import InvalidRequest
 
-__all__ = ["HISTORY_VERSION", "Call", "CallResult", "History", "LogRecord", "read_history", "write_history"]
+__all__ = [
+    "HISTORY_VERSION",
+    "BuiltPart",
+    "Call",
+    "CallResult",
+    "History",
+    "LogRecord",
+    "read_history",
+    "write_history",
+]
 
 HISTORY_VERSION: Final = 1
 
@@ -18,9 +27,14 @@ CallResult = Literal["ok", "rejected", "failed", "unknown"]
 """`failed`: nothing was done, for sure. `unknown`: a write that may be in the log, once, or not at all."""
 
 
+def text_of(data: bytes) -> str:
+    """Bytes as text, one character for each, in the same order."""
+    return data.decode("latin-1")
+
+
 @dataclass(slots=True)
 class Call:
-    """One call. Keys and values are ASCII text."""
+    """One call. Keys and values are text, one character for each byte (`text_of`)."""
 
     number: int
     client: int
@@ -58,6 +72,16 @@ class LogRecord:
     """The server says that it changed nothing; None: no server was left that could say it."""
 
 
+@dataclass(slots=True)
+class BuiltPart:
+    """One partition of a version with a content of its own, as it was built."""
+
+    base: int
+    """The log goes on behind this offset."""
+    entries: dict[str, list[Any]]
+    """By key: its version, at most `base`, and its value."""
+
+
 _Line = TypeVar("_Line", Call, LogRecord)
 
 
@@ -71,6 +95,8 @@ class History:
     """By partition and offset."""
     about: dict[str, Any] = field(default_factory=dict)
     """The seed, the address, the faults: for people."""
+    builds: dict[str, list[BuiltPart]] = field(default_factory=dict)
+    """By URL: what was built there, by partition. A version of another URL counts as what the table held."""
 
 
 def write_history(history: History, path: Path) -> None:
@@ -81,7 +107,9 @@ def write_history(history: History, path: Path) -> None:
 
 
 def _lines(history: History) -> Iterator[dict[str, Any]]:
-    yield {"history": HISTORY_VERSION, "partitions": history.partitions, "about": history.about}
+    head = {"history": HISTORY_VERSION, "partitions": history.partitions, "about": history.about}
+    builds = {url: [asdict(part) for part in parts] for url, parts in history.builds.items()}
+    yield {**head, "builds": builds} if builds else head
     for call in history.calls:
         yield {"call": asdict(call)}
     for record in history.log:
@@ -98,6 +126,8 @@ def read_history(lines: Iterable[str]) -> History:
         if head.get("history") != HISTORY_VERSION:
             raise InvalidRequest(f"this is no history of version {HISTORY_VERSION}: it begins with {str(head)[:80]}")
         history = History(int(head["partitions"]), about=head["about"])
+        for url, parts in head.get("builds", {}).items():
+            history.builds[url] = [BuiltPart(int(part["base"]), part["entries"]) for part in parts]
         for line in source:
             document = json.loads(line)
             if "call" in document:
@@ -106,7 +136,7 @@ def read_history(lines: Iterable[str]) -> History:
                 history.log.append(_of(LogRecord, document["log"]))
     except InvalidRequest:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidRequest(f"this history cannot be read ({error!r}): it was cut or changed") from error
     return history
 

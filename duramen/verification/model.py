@@ -4,18 +4,19 @@ It reads records in log order and keeps, for every key, the list of what it was:
 asked for. It knows the operations of the workload; times and expiries are not among them.
 
 A barrier says which version of the table is read from its offset on. A version with an `empty:` place held nothing at
-the offset that the place names, and then followed what the live one accepted. Any other version that the model has not
-met counts as a build of what the table holds, and shares the content of the version before it.
+the offset that the place names, and then followed what the live one accepted. A version whose content the model is
+given holds that at its base, and followed in the same way. Any other version that the model has not met counts as a
+build of what the table holds, and shares the content of the version before it.
 """
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from duramen.verification.history import LogRecord
+from duramen.verification.history import BuiltPart, LogRecord
 
 __all__ = ["KEYLESS", "PartitionModel", "RecordOutcome"]
 
@@ -51,6 +52,14 @@ class _Content:
         self.base = base
         self._changes: dict[str, list[_Change]] = {}
 
+    @classmethod
+    def built(cls, part: BuiltPart) -> _Content:
+        """What a build holds at its base."""
+        content = cls(part.base)
+        for key, (version, value) in part.entries.items():
+            content.set(key, version, value)
+        return content
+
     def at(self, key: str, offset: int) -> tuple[int, str | None]:
         """Version and value of a key; (-1, None) where it is absent. O(log n)."""
         changes = self._changes.get(key, ())
@@ -79,7 +88,8 @@ class _Content:
 class PartitionModel:
     """One partition, from its first record to its last."""
 
-    def __init__(self, records: Iterable[LogRecord]) -> None:
+    def __init__(self, records: Iterable[LogRecord], builds: Mapping[str, BuiltPart] | None = None) -> None:
+        """`builds`: by URL, what was built of this partition."""
         self.records: dict[int, LogRecord] = {}
         self.verdicts: dict[int, RecordOutcome] = {}
         self.latest = -1
@@ -96,6 +106,8 @@ class PartitionModel:
             said = _barrier(record)
             if said is not None and said.empty_from is not None:
                 self._versions.setdefault(said.version, _Content(said.empty_from[record.partition]))
+            elif said is not None and builds and said.url in builds:
+                self._versions.setdefault(said.version, _Content.built(builds[said.url]))
         self._live = [(-1, self._versions[1])]
         """Whose content is read from which offset on."""
         self._job = -1
@@ -186,6 +198,8 @@ class _Said(NamedTuple):
 
     version: int
     job: int
+    url: str
+    """Where it was built; empty where the barrier does not say it."""
     empty_from: tuple[int, ...] | None
     """For each partition the offset behind which the version, which was empty, took writes over; None: it was built."""
 
@@ -198,7 +212,7 @@ def _barrier(record: LogRecord) -> _Said | None:
     empty_from = None
     if url.startswith(_EMPTY):
         empty_from = tuple(int(each) for each in url.removeprefix(_EMPTY).partition("/")[0].split(","))
-    return _Said(said["version"], said["job"], empty_from)
+    return _Said(said["version"], said["job"], url, empty_from)
 
 
 def _effect(record: LogRecord, value: str | None) -> tuple[str | None, str, str]:

@@ -8,12 +8,13 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
 
-from duramen.verification.history import LogRecord
+from duramen.verification.history import LogRecord, text_of
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed
 from log_tier.model.identifiers import Offset, Partition, PartitionId
+from log_tier.model.log import Log
 from log_tier.model.record import CONDITION_SHIFT, GROUPED, OPERATION_MASK, Condition, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
@@ -26,8 +27,10 @@ __all__ = [
     "differences",
     "join_dropped",
     "read_log",
+    "read_open_log",
     "read_served_log",
     "records_of",
+    "tell_void",
     "void_records",
 ]
 
@@ -90,12 +93,17 @@ async def read_log(url: str, ref: TableRef, end: Token) -> list[LogRecord]:
     """
     log = await open_log(url)
     try:
-        found: list[LogRecord] = []
-        for partition, last in sorted(end.offsets(ref.id).items()):
-            found += await _read_partition(log, ref.partition(partition), last)
-        return found
+        return await read_open_log(log, ref, end)
     finally:
         await log.close()
+
+
+async def read_open_log(log: Log, ref: TableRef, end: Token) -> list[LogRecord]:
+    """`read_log`, of a log that is open. Raises what reading it does."""
+    found: list[LogRecord] = []
+    for partition, last in sorted(end.offsets(ref.id).items()):
+        found += await _read_partition(log, ref.partition(partition), last)
+    return found
 
 
 async def _read_partition(log: Any, partition: PartitionId, last: Offset) -> list[LogRecord]:
@@ -143,6 +151,13 @@ def void_records(kept: Iterable[LogRecord], log: Sequence[LogRecord]) -> set[tup
     }
 
 
+def tell_void(log: list[LogRecord], served: list[LogRecord]) -> None:
+    """The log does not know which of its records changed nothing; the servers say so, as far back as they know it."""
+    void = {(record.partition, record.offset): record.void for record in served}
+    for record in log:
+        record.void = record.void or void.get((record.partition, record.offset))
+
+
 def differences(served: Sequence[LogRecord], log: Sequence[LogRecord], *, trimmed: bool = False) -> list[str]:
     """What the servers gave otherwise than the log holds it, as sentences; the first few.
 
@@ -184,8 +199,8 @@ def records_of(partition: PartitionId, batches: bytes, void: Collection[int] = (
                     partition=partition.partition,
                     offset=offset,
                     operation=operation.name.lower(),
-                    key=columns.keys[place].decode(),
-                    value=columns.values[place].decode(),
+                    key=text_of(columns.keys[place]),
+                    value=text_of(columns.values[place]),
                     condition="" if condition is Condition.NONE else condition.name.lower(),
                     version=columns.versions[place] if columns.versions and condition is Condition.VERSION else 0,
                     grouped=bool(attribute & GROUPED),

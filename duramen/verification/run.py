@@ -5,25 +5,31 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from duramen import aio
 from duramen.client.database import Database
 from duramen.client.table import Table
-from duramen.verification.history import Call, History, LogRecord
-from duramen.verification.observations import HEAL_S, differences, join_dropped, read_log, read_served_log, void_records
+from duramen.verification.history import BuiltPart, Call, History, LogRecord
+from duramen.verification.observations import (
+    HEAL_S,
+    differences,
+    join_dropped,
+    read_log,
+    read_served_log,
+    tell_void,
+    void_records,
+)
+from duramen.verification.replicas import read_replicas
 from duramen.verification.workload import Recorder, WorkloadShape, run_client, run_watcher
-from log_tier.catalog.remote import fetch_view
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.errors import Unavailable, WriteUnknown
-from log_tier.model.identifiers import Offset, Partition, PartitionId
+from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from router.data.requests import ScanRequest
-from router.remote.grpc_connection import GrpcConnection
 
 __all__ = ["Connect", "connect_to", "run_check"]
 
@@ -50,6 +56,7 @@ async def run_check(
     faults: Callable[[asyncio.Event], Awaitable[None]] | None = None,
     log_url: str | None = None,
     dropped: Callable[[TableRef], Iterable[LogRecord]] | None = None,
+    builds: dict[str, list[BuiltPart]] | None = None,
     clock: Callable[[], int] = time.monotonic_ns,
 ) -> History:
     """Run the workload and return the whole history.
@@ -57,8 +64,9 @@ async def run_check(
     `faults` breaks things until the event it gets is set, and returns when everything is alive again. `targets`: a
     server that names the nodes, so that each replica can be read by itself; none: replicas are not read. `log_url`:
     where the log is, so that it is read without a server between, and what servers give of it is compared. `dropped`:
-    what a log that is trimmed meanwhile has lost, and perhaps more of it; needs `log_url`. `clock`: nanoseconds, for
-    the times of calls. `replicas`: of the table; None: as `create_table` chooses. `earlier`: a check that has
+    what a log that is trimmed meanwhile has lost, and perhaps more of it; needs `log_url`. `builds`: what was
+    built for the table meanwhile, as a history has it; the builder adds to it. `clock`: nanoseconds, for the times
+    of calls. `replicas`: of the table; None: as `create_table` chooses. `earlier`: a check that has
     kept its table, which this one goes on with; the log may have lost what that one wrote. `keep_table`: it is dropped
     otherwise.
 
@@ -73,10 +81,7 @@ async def run_check(
             return await opened.enter_async_context(await connect())
 
         first = await client()
-        if earlier is None:
-            table = await first.create_table(f"check-{secrets.token_hex(4)}", partitions=partitions, replicas=replicas)
-        else:
-            table = first.table(earlier.about["table"])
+        table = await _table(first, earlier, partitions, replicas)
         ref = table.lookup.ref or await table.lookup.resolve()
         start = Token({ref.id: {Partition(number): Offset(-1) for number in range(partitions)}})
         ended: asyncio.Future[Token] = loop.create_future()
@@ -91,6 +96,8 @@ async def run_check(
                     stop=stop,
                     start=start,
                     until=asyncio.shield(ended),
+                    late_s=shape.late_s * (number % 2),
+                    compacted=shape.compacted,
                 )
             )
             for number in range(shape.watchers)
@@ -113,15 +120,23 @@ async def run_check(
             for task in (*clients, *watchers, breaking):
                 task.cancel()
             await asyncio.gather(*clients, *watchers, breaking, return_exceptions=True)
-        history = History(partitions, recorder.calls, about={"seed": seed, "seconds": seconds, "table": table.name})
+        about = {"seed": seed, "seconds": seconds, "table": table.name}
+        history = History(partitions, recorder.calls, about=about, builds={} if builds is None else builds)
         history.log = await read_served_log(first.connection, ref, end)
         if log_url is not None:
             history.log = await _read_log_itself(log_url, ref, end, history.log, dropped, recorder)
         for target in targets[:1]:
-            await _read_replicas(target, ref, _end_of(history.log), recorder)
+            await read_replicas(target, ref, _end_of(history.log), recorder)
         if not keep_table:
             await first.drop_table(table.name)
         return history
+
+
+async def _table(database: Database, earlier: History | None, partitions: int, replicas: int | None) -> Table:
+    """A new one, or that of an earlier check."""
+    if earlier is not None:
+        return database.table(earlier.about["table"])
+    return await database.create_table(f"check-{secrets.token_hex(4)}", partitions=partitions, replicas=replicas)
 
 
 async def _read_log_itself(
@@ -136,7 +151,7 @@ async def _read_log_itself(
     call = recorder.begin(-1, "served", session=False)
     log = await read_log(url, ref, end)
     found = differences(served, log, trimmed=dropped is not None)
-    _tell_void(log, served)
+    tell_void(log, served)
     if dropped is not None:
         kept = {(record.partition, record.offset): record for record in dropped(ref)}
         again = [record for record in log if (record.partition, record.offset) in kept]
@@ -160,13 +175,6 @@ def _numbers(shape: WorkloadShape, earlier: History | None) -> range:
     """Of the clients: others than an earlier check's, so that no two write the same values."""
     first = 0 if earlier is None else 1 + max((call.client for call in earlier.calls if call.client < 1000), default=0)
     return range(first, first + shape.clients)
-
-
-def _tell_void(log: list[LogRecord], served: list[LogRecord]) -> None:
-    """The log does not know which of its records changed nothing; the servers say so, as far back as they know it."""
-    void = {(record.partition, record.offset): record.void for record in served}
-    for record in log:
-        record.void = record.void or void.get((record.partition, record.offset))
 
 
 async def _no_faults(stop: asyncio.Event) -> None:
@@ -214,42 +222,6 @@ async def _mark_the_end(database: Database, table: Table, ref: TableRef, recorde
 def _end_of(log: Sequence[LogRecord]) -> dict[Partition, Offset]:
     """The offsets that every replica can reach: a log that lost what it acknowledged last ends before the last mark."""
     return {Partition(record.partition): Offset(record.offset) for record in log}  # by offset: the last one stays
-
-
-async def _read_replicas(target: str, ref: TableRef, end: Mapping[Partition, Offset], recorder: Recorder) -> None:
-    """Each replica's whole content, asked of its node and of nobody else."""
-    view = await fetch_view(target, timeout=10)
-    table = view.map.table(ref.id)
-    for partition, offset in end.items():
-        for node in table.readable(partition):
-            connection = GrpcConnection(view.map.nodes[node].address)
-            try:
-                await _read_replica(connection, node, ref.partition(partition), offset, recorder)
-            finally:
-                await connection.close()
-
-
-async def _read_replica(
-    connection: GrpcConnection, node: str, partition: PartitionId, offset: Offset, recorder: Recorder
-) -> None:
-    table_id, number = partition
-    call = recorder.begin(-1, "replica", node=node, session=False)
-    call.partition = number
-    entries: list[list[Any]] = []
-    applied: int = offset
-    begin = b""
-    while True:
-        request = ScanRequest(table_id, begin, limit=_PAGE, after={number: offset}, partitions=(number,))
-        page = await connection.scan(request, timeout=HEAL_S)
-        applied = page.applied[number]
-        entries += [
-            [key.decode(), value.decode(), version]
-            for key, value, version in zip(page.keys, page.values, page.versions, strict=True)
-        ]
-        if not page.more or not page.keys:
-            break
-        begin = page.keys[-1] + b"\x00"
-    recorder.end(call, "ok", applied=applied, entries=entries)
 
 
 def connect_to(target: str, *, timeout: float) -> Connect:

@@ -42,6 +42,10 @@ class WorkloadShape:
     """The timeout of each call: longer than a restart takes, so that few calls are lost to it."""
     pause_s: float = 0.0
     """Between two calls of a client."""
+    late_s: float = 0.0
+    """Every second watcher begins so late, at the first record all the same."""
+    compacted: bool = False
+    """The log may be compacted meanwhile, so a watch that reads on later does not see what later writes replaced."""
 
 
 @dataclass(slots=True)
@@ -286,8 +290,8 @@ async def run_client(
 class _Shown:
     """What one watcher was shown of each partition, in stretches: a trim of the log may end one and begin another."""
 
-    def __init__(self, start: Token, ref: TableRef) -> None:
-        self._ref = ref
+    def __init__(self, start: Token, ref: TableRef, *, compacted: bool) -> None:
+        self._ref, self._compacted = ref, compacted
         self.position = start
         """Everything up to it was shown."""
         first = {number: start.offsets(ref.id).get(Partition(number), -1) + 1 for number in range(ref.partitions)}
@@ -328,6 +332,8 @@ class _Shown:
             ends = [*self._cuts[partition], end.offsets(self._ref.id).get(Partition(partition), -1)]
             for (first, changes), last in zip(stretches, ends, strict=True):
                 call = recorder.begin(number, "watch", **{"from": first, "session": False})
+                if self._compacted:
+                    call.arguments["compacted"] = True
                 call.partition = partition
                 recorder.end(call, "ok", to=last, changes=[change for change in changes if change[0] <= last])
 
@@ -342,12 +348,15 @@ async def run_watcher(
     stop: asyncio.Event,
     start: Token,
     until: Awaitable[Token],
+    late_s: float = 0.0,
+    compacted: bool = False,
 ) -> None:
-    """Watch from `start`, torn down now and then and resumed by token, to the token that `until` gives. Where the log
-    was trimmed, go on where it begins.
+    """Wait `late_s`, then watch from `start`, torn down now and then and resumed by token, to the token that `until`
+    gives. Where the log was trimmed, go on where it begins. `compacted`: the log may be compacted meanwhile.
     """
+    await asyncio.sleep(late_s)
     chance = random.Random(f"{seed}/watch/{number}")
-    shown = _Shown(start, ref)
+    shown = _Shown(start, ref, compacted=compacted)
     end: Token | None = None
     ended = asyncio.ensure_future(until)
     lost = False

@@ -20,7 +20,7 @@ from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import Command, StartJob, command_batch, parse_command
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.broadcast import Broadcast
-from log_tier.concurrency.sized_work import run_sized
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
@@ -49,10 +49,10 @@ _TIMEOUT_S: Final = 15.0
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
 
-# Costs in units of one key of a read: encoding a task of a job costs five, and reading and folding 30 bytes of the
-# catalog's log costs one.
-_TASK_ITEMS: Final = 5
-_ITEM_BYTES: Final = 30
+# What is encoded, and what is folded, on the event loop; a thread does more. Encoding a task of a job costs as much as
+# five keys of a read, and reading and folding 30 bytes of the catalog's log as much as one.
+_AT_ONCE_TASKS: Final = AT_ONCE_ITEMS_MAX // 5
+_AT_ONCE_BYTES: Final = AT_ONCE_ITEMS_MAX * 30
 
 
 class Maps(Protocol):
@@ -167,15 +167,17 @@ class Catalog:
         """
         command_id = secrets.token_hex(8)
         tasks = len(command.tasks) if isinstance(command, StartJob) else 0
-        batch = await run_sized(tasks * _TASK_ITEMS, lambda: command_batch(command, command_id))
+        encode = partial(command_batch, command, command_id)
+        batch = await asyncio.to_thread(encode) if tasks > _AT_ONCE_TASKS else encode()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline)
+        backoff: Backoff | None = None
         while True:
             try:
                 appended = await self._log.append(self.topic.partition(_PARTITION), batch)
                 break
             except (Unavailable, WriteUnknown):
+                backoff = backoff or Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline)
                 if not await backoff.pause():
                     raise
         cluster = await self.wait_for(
@@ -193,8 +195,9 @@ class Catalog:
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
                     # This task alone advances the map: it stays what it is while a thread folds.
-                    items, fold = len(chunk.data) // _ITEM_BYTES, partial(_folded, self.map, chunk.data, self.topic.id)
-                    self._feed.advance(await run_sized(items, fold))
+                    fold = partial(_folded, self.map, chunk.data, self.topic.id)
+                    large = len(chunk.data) > _AT_ONCE_BYTES
+                    self._feed.advance(await asyncio.to_thread(fold) if large else fold())
             raise AssertionError("the log ended a read that follows it")
         except DuramenError as error:
             logger.log(

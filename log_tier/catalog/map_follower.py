@@ -61,7 +61,7 @@ class MapFollower:
         if work is not None:
             await work
         self._comparers.append(comparer)
-        self._offer(comparer)
+        self._offer(comparer, self.map)
         if self._loop is None or self._loop.done():
             self._loop = asyncio.create_task(self._follow(), name="following the map")
 
@@ -75,16 +75,15 @@ class MapFollower:
     async def _follow(self) -> None:
         try:
             while True:
-                self._seen = await newer_map(self.maps, self._seen)
+                newest = self._seen = await newer_map(self.maps, self._seen)
                 for comparer in list(self._comparers):
-                    self._offer(comparer)
+                    self._offer(comparer, newest)
         except Exception as error:  # noqa: BLE001 - each comparer's owner hears of it, and ends
             for comparer in list(self._comparers):
                 self._lose(comparer, error)
 
-    def _offer(self, comparer: _Comparer) -> None:
+    def _offer(self, comparer: _Comparer, newest: ClusterMap) -> None:
         """Have a comparer see the newest map, unless it has, or is busy with an older one."""
-        newest = self.map
         if comparer.task is not None or comparer.seen.version >= newest.version or comparer not in self._comparers:
             return
         comparer.seen = newest
@@ -103,7 +102,7 @@ class MapFollower:
             return
         error = task.exception()
         if error is None:
-            self._offer(comparer)
+            self._offer(comparer, self.map)
         else:
             self._lose(comparer, error)
 

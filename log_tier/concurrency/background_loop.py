@@ -115,6 +115,8 @@ class _Unmade(Coroutine[Any, Any, T]):
     def send(self, value: Any) -> Any:
         if self._made is None:
             self._made = self._call()
+            # Further steps go to the coroutine itself.
+            self.send = self._made.send  # type: ignore[assignment, method-assign]
         return self._made.send(value)
 
     def throw(self, *error: Any) -> Any:

@@ -69,14 +69,13 @@ class OrderedThread(Generic[K]):
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._lock = threading.Lock()
-        self._pending: Counter[K] = Counter()
+        self.pending: Counter[K] = Counter()
+        """How many calls for each key are in the thread. Empty: there is none, and every key is free."""
 
     def is_free(self, keys: Iterable[K]) -> bool:
         """Is no call for one of these keys in the thread?"""
-        if not self._pending:
-            return True
         with self._lock:
-            return not any(key in self._pending for key in keys)
+            return not any(key in self.pending for key in keys)
 
     def run(self, keys: Sequence[K], work: Callable[[], T], use: Callable[[asyncio.Future[T]], None]) -> None:
         """Have the thread do `work`, and the running loop `use` the result, also when nobody waits for it any more.
@@ -86,14 +85,14 @@ class OrderedThread(Generic[K]):
         loop = asyncio.get_running_loop()
         with self._lock:
             working = loop.run_in_executor(self._thread, work)
-            self._pending.update(keys)
+            self.pending.update(keys)
         working.add_done_callback(partial(self._use, keys, use))
 
     def _use(self, keys: Sequence[K], use: Callable[[asyncio.Future[T]], None], working: asyncio.Future[T]) -> None:
         try:
             use(working)
         finally:
-            pending = self._pending
+            pending = self.pending
             with self._lock:
                 for key in keys:
                     pending[key] -= 1

@@ -3,6 +3,9 @@
 A component that owns a thread asks `Workers` for it: `THREADS` in a server; a simulation hands it workers that take
 turns on one thread, in an order drawn from a seed. What an event loop runs by `asyncio.to_thread` or `run_in_executor`
 needs no seam of its own: the loop is one.
+
+Work that goes through a thread wakes two threads, the worker and then its caller, which costs 50 to 100 µs of processor
+time. So the caller does small work itself while such work is quick (`QuickWork`).
 """
 
 from __future__ import annotations
@@ -13,10 +16,19 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["THREADS", "Consumer", "Workers"]
+__all__ = ["THREADS", "Consumer", "QuickWork", "Workers"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+# Ten times what a commit or a small fold takes on a machine with a quick disk.
+_QUICK_S: Final = 0.0005
+
+# A disk that is slow now and then holds up a loop once in so many times at most.
+_AGAIN_AFTER: Final = 64
+
+# Work of which nothing is known is slow.
+_FIRST_AFTER: Final = 8
 
 
 class Consumer(Protocol[T]):
@@ -44,8 +56,36 @@ class Consumer(Protocol[T]):
         ...
 
 
+class QuickWork:
+    """Is one kind of work quick enough that an event loop may do it itself? While it does, it serves nobody, so this is
+    only for work that was lately quick without exception: after one slow time, the next ones go through the thread.
+    """
+
+    __slots__ = ("_left", "_quick_s", "is_quick")
+
+    def __init__(self, quick_s: float) -> None:
+        """`quick_s`: how many seconds it takes at most when it is quick."""
+        self._quick_s = quick_s
+        self._left = _FIRST_AFTER
+        self.is_quick = False
+        """Has all such work of late been quick?"""
+
+    def took(self, seconds: float) -> None:
+        """The work was done, in whichever thread, and took so long."""
+        if seconds > self._quick_s:
+            self._left = _AGAIN_AFTER
+        elif self._left:
+            self._left -= 1
+        self.is_quick = not self._left
+
+
 class Workers(Protocol):
     """Supplies a component's threads."""
+
+    @property
+    def quick_s(self) -> float:
+        """Work that takes longer than so many seconds is never done by the event loop that wants it."""
+        ...
 
     def consumer(self, work: Callable[[list[T]], bool], *, name: str) -> Consumer[T]:
         """A thread that is not started yet. `work` returns whether the thread goes on."""
@@ -89,6 +129,8 @@ class _ConsumerThread(Generic[T]):
 
 
 class _Threads:
+    quick_s = _QUICK_S
+
     def consumer(self, work: Callable[[list[T]], bool], *, name: str) -> Consumer[T]:
         return _ConsumerThread(work, name)
 

@@ -41,9 +41,9 @@ first use (`log_summary`).
 scheduled here. It does not replicate: with one copy, damage to the last commit before a crash looks like a tear. It
 does not merge small partitions into one file; the price is two files and a folder each. It does not retry a sync.
 
-**Reading order**: `storage/` (what there is on the disk, and the seam to it), `segments/`, `commit/`, `recovery/`,
-`upkeep/`, `closing.py`, `statistics.py`, and `engine.py`, which wires them; `verification/` reads a log that nobody has
-open. `docs/FORMATS.md` has the bytes.
+**Reading order**: `storage/` (what there is on the disk, and the seam to it), `segments/`,
+`commit/`, `recovery/`, `upkeep/`, `closing.py`, `statistics.py`, and `engine.py`, which wires them; `verification/`
+reads a log that nobody has open, and `repair/` repairs one from a copy. `docs/FORMATS.md` has the bytes.
 """
 
 from log_tier.embedded.engine import EmbeddedLog

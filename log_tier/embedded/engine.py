@@ -331,8 +331,8 @@ class EmbeddedLog:
     ) -> Awaitable[list[Appended | DuramenError]]:
         """Append batches of several partitions: one write each, and one sync for all where they are small.
 
-        If they are `gathered`, the disk is quick and nothing else is being written, the call commits in its own thread
-        and returns a future that is done.
+        If they are `gathered`, or calls have come one at a time of late, the disk is quick and nothing else is being
+        written, the call commits in its own thread and returns a future that is done.
         """
         return self._checks.append(parts, gathered=gathered)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, NewType
 
 import google_crc32c
@@ -35,6 +36,7 @@ __all__ = [
     "check_stored",
     "check_stored_at",
     "decoded_bytes",
+    "flags_of",
     "offsets_in",
     "pack_batch",
     "place_of",
@@ -51,8 +53,8 @@ FORMAT_VERSION: Final = 2
 _UNPLACED_VERSION: Final = 1
 HEADER_BYTES: Final = 64
 
-_FLAGS_AT: Final = 5
-"""Where a batch's header has its flags."""
+flags_of: Final = itemgetter(5)
+"""The flags of a batch, which has a header."""
 
 _FRAME_HEADER_BYTES: Final = 18
 """Of a compressed body at most; it says how long the body is after decompression."""
@@ -257,7 +259,7 @@ def offsets_in(data: bytes) -> tuple[Offset, Offset]:
 
 def decoded_bytes(batch: bytes) -> int:
     """How many bytes a batch has, after decompression, as far as its header says. Some 0.3 µs."""
-    if len(batch) <= HEADER_BYTES or not batch[_FLAGS_AT] & COMPRESSION_MASK:
+    if len(batch) <= HEADER_BYTES or not flags_of(batch) & COMPRESSION_MASK:
         return len(batch)
     try:
         size: int = zstandard.frame_content_size(batch[HEADER_BYTES : HEADER_BYTES + _FRAME_HEADER_BYTES])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, SnapshotDamaged
 
-__all__ = ["FileFinding"]
+__all__ = ["FileFinding", "Remedy"]
+
+Remedy = Literal["", "copy", "alone", "snapshot"]
+"""What puts a file right: a repair from a copy of the log, a repair without one, or a new snapshot. Empty: none."""
 
 
 class FileFinding(NamedTuple):
@@ -22,6 +25,7 @@ class FileFinding(NamedTuple):
     """Where in the file, in bytes, if that is known."""
     offset: int | None = None
     """Which offset should be there, if that is known."""
+    remedy: Remedy = ""
 
     @classmethod
     def of(cls, error: DuramenError, file: Path) -> Self:
@@ -33,4 +37,13 @@ class FileFinding(NamedTuple):
             error.message,
             position=int(position) if isinstance(position, int) else None,
             offset=int(offset) if isinstance(offset, int) else None,
+            remedy=_remedy_of(error),
         )
+
+
+def _remedy_of(error: DuramenError) -> Remedy:
+    if isinstance(error, LogDamaged):
+        return "copy"
+    if isinstance(error, IndexDamaged):
+        return "alone"
+    return "snapshot" if isinstance(error, SnapshotDamaged) else ""

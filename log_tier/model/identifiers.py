@@ -3,6 +3,8 @@
 One convention holds everywhere in Duramen: **offsets are inclusive**. `latest` is the offset of the last record that
 was written, `applied` the offset of the last record that was folded, a token's entry the last offset that was seen.
 "Nothing yet" is therefore `NOTHING` = -1, and the next offset to be written is `latest + 1`.
+
+Ranges of offsets are written `5-7 12`: what a repair finds missing, and what an operator gives up.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
@@ -21,16 +24,23 @@ __all__ = [
     "NAME_LENGTH_MAX",
     "NOTHING",
     "PARTITIONS_MAX",
+    "RANGES_MAX",
     "REPLICAS_MAX",
     "RESERVED_PREFIX",
     "Offset",
+    "OffsetRange",
     "Partition",
     "PartitionId",
     "TableId",
     "check_adopted_name",
     "check_name",
+    "merged_ranges",
+    "parse_range",
+    "parse_ranges",
     "partition_id",
     "partition_id_from_bytes",
+    "ranges_text",
+    "ranges_without",
     "table_id_from_bytes",
     "table_id_to_bytes",
 ]
@@ -147,3 +157,78 @@ def partition_id(table: TableId, partition: int) -> PartitionId:
 def partition_id_from_bytes(table_id: bytes, partition: int) -> PartitionId:
     """The partition that a message names. Raises `InvalidRequest` where `table_id` is none."""
     return partition_id(table_id_from_bytes(table_id), partition)
+
+
+# A checkpoint, which is at most 4 KiB, names the ranges that were given up: a range has up to 40 characters.
+RANGES_MAX: Final = 64
+
+_RANGE: Final = re.compile(r"(\d{1,19})(?:-(\d{1,19}))?", re.ASCII)
+
+
+class OffsetRange(NamedTuple):
+    """Offsets of one partition, both ends inclusive. Invariant: `first <= last`."""
+
+    first: Offset
+    last: Offset
+
+    def __str__(self) -> str:
+        return f"offset {self.first}" if self.first == self.last else f"offsets {self.first} to {self.last}"
+
+    @property
+    def text(self) -> str:
+        """The range as it is typed: `5-7`, or `12` for a single offset."""
+        return f"{self.first}" if self.first == self.last else f"{self.first}-{self.last}"
+
+    @property
+    def end(self) -> Offset:
+        """The offset after the last one."""
+        return Offset(self.last + 1)
+
+
+def merged_ranges(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """The same offsets as rising ranges that neither overlap nor touch."""
+    found: list[OffsetRange] = []
+    for each in sorted(ranges):
+        if found and each.first <= found[-1].end:
+            found[-1] = OffsetRange(found[-1].first, max(found[-1].last, each.last))
+        else:
+            found.append(each)
+    return tuple(found)
+
+
+def ranges_without(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """The offsets of `ranges` that none of `others` has."""
+    left: list[OffsetRange] = []
+    removed = merged_ranges(others)
+    for first, last in merged_ranges(ranges):
+        for other in removed:
+            if other.last < first or other.first > last:
+                continue
+            if other.first > first:
+                left.append(OffsetRange(first, Offset(other.first - 1)))
+            first = other.end
+        if first <= last:
+            left.append(OffsetRange(first, last))
+    return tuple(left)
+
+
+def parse_range(text: str) -> OffsetRange:
+    """`5-7` or `12`. Raises `ValueError`."""
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no FIRST-LAST, like 5-7 or 12")
+    first = int(found[1])
+    last = first if found[2] is None else int(found[2])
+    if last < first:
+        raise ValueError(f"{text!r} ends before it begins")
+    return OffsetRange(Offset(first), Offset(last))
+
+
+def parse_ranges(text: str) -> tuple[OffsetRange, ...]:
+    """What `ranges_text` wrote. Raises `ValueError`."""
+    return merged_ranges(map(parse_range, text.split()))
+
+
+def ranges_text(ranges: Iterable[OffsetRange]) -> str:
+    """The ranges as one line, rising."""
+    return " ".join(each.text for each in merged_ranges(ranges))

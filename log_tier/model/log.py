@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, PartitionId, TableId, partition_id
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId, TableId, partition_id
 from log_tier.model.moves import MoveFeed
 from log_tier.model.retention import Retention
 
@@ -66,10 +66,27 @@ class Bounds(NamedTuple):
     compacted: Offset = Offset(0)
     """Records below it may have been dropped by a compaction: a fold of what is left has the right state from offset
     `compacted - 1` on, and at no offset before. 0: every state can be had."""
+    given_up: Offset = NOTHING
+    """The first offset that was given up in a repair of this log, with `mended`; -1 or 0 with `mended` 0: none."""
+    mended: Offset = NOTHING
+    """The record with which the last such repair ended."""
+
+    def may_hold_given_up(self, applied: Offset) -> bool:
+        """May an index hold records that the log has given up since? One that was folded of the log as it is now has
+        `applied` in between only while it is built.
+        """
+        return 0 <= self.given_up <= applied < self.mended
+
+    def carries(self, applied: Offset) -> bool:
+        """May an index that has applied this go on here? One from within the compacted part may not: it would miss the
+        deletes that are gone together with what they deleted. One with `NOTHING` holds nothing to delete.
+        """
+        return applied + 1 >= self.earliest and (applied == NOTHING or applied + 1 >= self.compacted)
 
     def leads(self, applied: Offset, until: Offset) -> bool:
         """Does a fold that begins behind `applied` have the right state at `until`, as far as compaction goes?"""
-        return applied >= until or until + 1 >= self.compacted
+        begins = applied == NOTHING or applied + 1 >= self.compacted
+        return applied >= until or (begins and until + 1 >= self.compacted)
 
 
 class ReadChunk(NamedTuple):
@@ -81,6 +98,8 @@ class ReadChunk(NamedTuple):
     """The partition's latest offset when the chunk was read: how far behind the reader is."""
     resumed: bool = False
     """The connection to the log was lost before this chunk: the log may have been put back from a copy since."""
+    compacted: Offset = Offset(0)
+    """As `Bounds.compacted`, when the chunk was read or later."""
 
 
 @runtime_checkable

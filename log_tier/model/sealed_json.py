@@ -67,6 +67,8 @@ class SealedKind:
         if not isinstance(document, dict) or document.get("format") != self.format:
             raise self._damaged(where, f"is no {self.format} manifest") if self.foreign is None else self.foreign(where)
         version, check = document.get("version"), document.pop("check", None)
+        if not isinstance(check, str) or not check.isascii():
+            check = None  # nobody wrote that, and what no text can hold must not get into a message
         found = check if self._is_as_written(data, check) else self._check(document)
         wrong = f"says its checksum is {check}, its text gives {found}"
         if type(version) is int and version > self.version and (check == found or not self.is_cache):

@@ -310,19 +310,23 @@ class LogReadReply(_message.Message):
 
     DATA_FIELD_NUMBER: _builtins.int
     LATEST_FIELD_NUMBER: _builtins.int
+    COMPACTED_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
     """Whole stored batches, end to end."""
     latest: _builtins.int
     """The partition's latest offset when this was read."""
+    compacted: _builtins.int
+    """As in BoundsReply, when this was read or later."""
     def __init__(
         self,
         *,
         data: _builtins.bytes = ...,
         latest: _builtins.int = ...,
+        compacted: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "latest", b"latest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compacted", b"compacted", "data", b"data", "latest", b"latest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -360,6 +364,8 @@ class BoundsReply(_message.Message):
     NEWEST_MS_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
     COMPACTED_FIELD_NUMBER: _builtins.int
+    GIVEN_UP_FIELD_NUMBER: _builtins.int
+    MENDED_FIELD_NUMBER: _builtins.int
     earliest: _builtins.int
     latest: _builtins.int
     """earliest - 1 where the partition is empty."""
@@ -373,6 +379,11 @@ class BoundsReply(_message.Message):
     """Records below it may have been dropped by a compaction: what is left gives the states at offsets from compacted - 1
     on, and none of before. 0: it gives them all.
     """
+    given_up: _builtins.int
+    """The first offset that a repair gave up, and the record with which the last such repair ended: an index that has
+    applied the first and not the second may hold records that this log gave up. -1, or both 0: none.
+    """
+    mended: _builtins.int
     def __init__(
         self,
         *,
@@ -382,10 +393,12 @@ class BoundsReply(_message.Message):
         newest_ms: _builtins.int = ...,
         lost: _builtins.int = ...,
         compacted: _builtins.int = ...,
+        given_up: _builtins.int = ...,
+        mended: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compacted", b"compacted", "earliest", b"earliest", "latest", b"latest", "lost", b"lost", "newest_ms", b"newest_ms", "unsettled", b"unsettled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compacted", b"compacted", "earliest", b"earliest", "given_up", b"given_up", "latest", b"latest", "lost", b"lost", "mended", b"mended", "newest_ms", b"newest_ms", "unsettled", b"unsettled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

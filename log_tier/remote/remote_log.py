@@ -155,7 +155,7 @@ class RemoteLog:
                     async for reply in replies:
                         backoff.reset()
                         position = _next_offset(reply.data)
-                        yield ReadChunk(reply.data, Offset(reply.latest), resumed)
+                        yield ReadChunk(reply.data, Offset(reply.latest), resumed, Offset(reply.compacted))
                         resumed = False
                 if not follow:
                     return
@@ -244,6 +244,8 @@ def _bounds(reply: log_pb2.BoundsReply) -> Bounds:
         reply.newest_ms,
         reply.lost,
         Offset(reply.compacted),
+        Offset(reply.given_up),
+        Offset(reply.mended),
     )
 
 

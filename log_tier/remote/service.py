@@ -104,7 +104,7 @@ class LogService(log_pb2_grpc.LogServicer):
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
                     position = Offset(offsets_in(chunk.data)[1] + 1)
-                    yield log_pb2.LogReadReply(data=chunk.data, latest=chunk.latest)
+                    yield log_pb2.LogReadReply(data=chunk.data, latest=chunk.latest, compacted=chunk.compacted)
                     del chunk
 
         try:

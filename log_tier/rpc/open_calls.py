@@ -27,33 +27,20 @@ class OpenCalls:
 
     def __init__(self, channel: Any) -> None:
         self._core = getattr(channel, "_channel", None)
-        self._calls: set[Any] = set()
+        self.are_grpcs = self._core is not None
+        self.under_way: set[Any] = set()
+        """The calls with one reply whose callers wait for it."""
         # Held here, and not by their generators alone: a forked process keeps them with the channel, and ends none.
         self._streams: set[Any] = set()
         self._left: set[asyncio.Task[Any]] = set()
 
-    async def reply(self, call: Any) -> Any:
-        """The reply of a call with one reply. Raises as the call does."""
-        if self._core is None:
-            return await call
-        self._calls.add(call)
-        try:
-            # A caller that is cancelled would cancel gRPC's task through `await call`.
-            over = asyncio.get_running_loop().create_future()
-            call.add_done_callback(lambda _: None if over.done() else over.set_result(None))
-            await over
-            return await call
-        except asyncio.CancelledError:
-            self._leave(call)
-            raise
-        finally:
-            self._calls.discard(call)
-
-    def _leave(self, call: Any) -> None:
-        _cancel(call)
-        end = asyncio.ensure_future(_end_of(call))
-        self._left.add(end)
-        end.add_done_callback(self._left.discard)
+    def leave(self, call: Any) -> None:
+        """End a call whose caller was cancelled."""
+        if self._core is not None:
+            _cancel(call)
+            end = asyncio.ensure_future(_end_of(call))
+            self._left.add(end)
+            end.add_done_callback(self._left.discard)
 
     def opened(self, stream: Any) -> None:
         """Register a stream that is read from now on."""
@@ -68,9 +55,9 @@ class OpenCalls:
         """End all calls and streams; return when gRPC is done with them, cancelled ones included, or after 1 s."""
         if self._core is None:
             return
-        for call in (*self._streams, *self._calls):
+        for call in (*self._streams, *self.under_way):
             _cancel(call)
-        ends = [*map(asyncio.ensure_future, map(_end_of, self._calls)), *self._left, *self._ends_of_streams()]
+        ends = [*map(asyncio.ensure_future, map(_end_of, self.under_way)), *self._left, *self._ends_of_streams()]
         if ends:
             await asyncio.wait(ends, timeout=_END_S)
 

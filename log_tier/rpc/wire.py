@@ -37,13 +37,23 @@ class Wire:
         `Disconnected` has the field `sent=0` where no connection could be made, so that nothing reached the server.
         """
         self._check_open()
+        open_calls, call = self._open, method(request, timeout=timeout)
+        open_calls.under_way.add(call)
         try:
-            return await self._open.reply(method(request, timeout=timeout))
+            if open_calls.are_grpcs:
+                # A caller that is cancelled would cancel gRPC's task through `await call`.
+                over = asyncio.get_running_loop().create_future()
+                call.add_done_callback(lambda _: None if over.done() else over.set_result(None))
+                await over
+            return await call
         except self._failure as failure:
             raise error_of_call(failure, self.target) from failure
         except asyncio.CancelledError:
+            open_calls.leave(call)
             self._check_cancelled()
             raise
+        finally:
+            open_calls.under_way.discard(call)
 
     async def stream(self, method: Any, request: Any) -> AsyncIterator[Any]:
         """The replies of a streaming call; closing the iterator ends the call. Raises as `ask` does."""

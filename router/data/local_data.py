@@ -39,7 +39,7 @@ from router.data.catalog_tables import CatalogTables, without_absent
 from router.data.describe import describe_table
 from router.data.fresh_replicas import FreshReplicas, answers_now
 from router.data.in_time import end_waiting, in_time, time_left
-from router.data.outcomes import behind_their_index, judged, outcome_unknown, unanswered
+from router.data.outcomes import behind_their_index, judged, outcome_forgotten, outcome_unknown, unanswered
 from router.data.reply_budget import ReplyBudget, read_keys, read_many_keys
 from router.data.requests import (
     OutcomesPart,
@@ -154,7 +154,8 @@ class LocalData:
 
         Outcomes that the replica does not know within `patience` come as `pending`.
         """
-        left_s = time_left(timeout)
+        time = asyncio.get_running_loop().time
+        ends_s = time() + timeout
         _check_parts(parts)
         if self.node.refusals and (lost := behind_their_index(parts, self.node.refusals)):
             others = [part for part in parts if part.partition not in lost]
@@ -190,8 +191,8 @@ class LocalData:
                 await turn.end()
         if asked:
             if patience:
-                left_s = time_left(min(left_s(), patience))
-            verdicts = await self._judge_all(list(asked.values()), left_s, acknowledged=True)
+                ends_s = min(ends_s, time() + patience)
+            verdicts = await self._judge_all(list(asked.values()), ends_s, acknowledged=True)
             for (number, question), verdict in zip(asked.items(), verdicts, strict=True):
                 if isinstance(verdict, (WriteResult, WriteUnknown)):
                     results[number] = verdict
@@ -207,28 +208,32 @@ class LocalData:
         A part whose outcomes are not known here fails with the reason: it is in the log all the same.
         """
         _check_parts(parts)
-        return await self._judge_all(parts, time_left(timeout))
+        return await self._judge_all(parts, asyncio.get_running_loop().time() + timeout)
 
     async def _judge_all(
-        self, parts: Sequence[OutcomesPart], left_s: Callable[[], float], *, acknowledged: bool = False
+        self, parts: Sequence[OutcomesPart], ends_s: float, *, acknowledged: bool = False
     ) -> list[WriteResult | DuramenError]:
         if len(parts) == 1:
-            return [await self._judge(parts[0], left_s, acknowledged)]  # a lone write pays for nothing else
-        return await gather_some(parts, lambda part: self._judge(part, left_s, acknowledged))
+            return [await self._judge(parts[0], ends_s, acknowledged)]  # a lone write pays for nothing else
+        return await gather_some(parts, lambda part: self._judge(part, ends_s, acknowledged))
 
-    async def _judge(
-        self, part: OutcomesPart, left_s: Callable[[], float], acknowledged: bool
-    ) -> WriteResult | DuramenError:
-        """Wait until a batch is applied, and return what became of its records. `acknowledged`: this process has
-        appended it, so there is no need to ask the log for it.
+    async def _judge(self, part: OutcomesPart, ends_s: float, acknowledged: bool) -> WriteResult | DuramenError:
+        """Wait until a batch is applied, at most until `ends_s` of the loop's time, and return what became of its
+        records. `acknowledged`: this process has appended it, so there is no need to ask the log for it.
         """
+        time = asyncio.get_running_loop().time
         try:
-            replica = await self._fresh.replica(part.partition, left_s)
+            try:
+                replica = self.node.replica(part.partition)
+            except TableNotFound:
+                replica = await self._fresh.replica(part.partition, time_left(ends_s - time()))
             if replica.failure is not None:
                 replica.check_open()
             if replica.index.applied < part.after:
                 wait = replica.progress.wait_written if acknowledged else replica.wait_applied
-                await wait(part.after, timeout=left_s())
+                await wait(part.after, timeout=max(0.0, ends_s - time()))
+            if part.base_offset < replica.applying.compacted:
+                return outcome_forgotten(part)  # a second copy may be gone from what was folded here
             if part.after - part.base_offset < AT_ONCE_ITEMS_MAX:
                 return judged(part, replica.index.outcomes(part.base_offset, part.after))
             with replica.reading() as index:

@@ -111,7 +111,7 @@ def read_reply(results: Sequence[ReadResult | DuramenError]) -> kv.ReadReply:
 
 
 def read_results_from(reply: kv.ReadReply) -> list[ReadResult | DuramenError]:
-    """Decode the reply to a read; the client calls this."""
+    """Decode the reply to a read; the client calls this. Raises `UnknownFormat` for columns of different lengths."""
     results: list[ReadResult | DuramenError] = []
     for result in reply.results:
         if result.HasField("problem"):
@@ -119,6 +119,11 @@ def read_results_from(reply: kv.ReadReply) -> list[ReadResult | DuramenError]:
             continue
         versions = list(result.versions)
         values: list[bytes | None] = list(result.values)
+        if len(values) != len(versions) or len(result.expiries) not in (0, len(versions)):
+            raise UnknownFormat(
+                f"a server's reply has {len(values)} values, {len(versions)} versions and {len(result.expiries)} "
+                "expiries: it is damaged, or of another version; update this process and the server"
+            )
         if NOTHING in versions:
             values = [None if version < 0 else value for value, version in zip(values, versions, strict=True)]
         results.append(ReadResult(Offset(result.applied), values, versions, list(result.expiries) or None))

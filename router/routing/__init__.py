@@ -15,14 +15,14 @@ What it promises:
 
 How a request passes: `routes.py` names the candidates of each part; `choice.py` picks one (fresh ones first, then the
 less loaded of two) and lets parts travel together; `scatter.py` asks them, and others if they fail; the files named for
-the requests say what each of them asks and how its answers are joined. A late read also goes to a second replica
-(`hedge_budget.py`, `hedging.py`), within a budget.
+the requests say what each of them asks and how its answers are joined. A late read, or a question for
+outcomes, also goes to a second replica (`hedging.py`), within a budget.
 
 What it deliberately does not do: keep state that matters (a router may vanish at any time), follow leaders (there are
 none), decide what the cluster should be (the catalog does), repeat writes (only the client knows what it sent).
 
 Reading order: `choice.py`, `targets.py`, `routes.py`, `retry_policy.py`, `scatter.py`, `hedge_budget.py`, `hedging.py`,
-`reads.py`, `writes.py`, `scans.py`, `watches.py`, `tables.py`, `routed_connection.py`; then the two choosers among
-connections: `failover.py` (several servers that can do the same) and `local_first.py` (a node's own replicas before
-those of others).
+`reads.py`, `writes.py`, `scans.py`, `watches.py`, `tables.py`, `routed_connection.py`; then the
+two choosers among connections: `failover.py` (several servers that can do the same) and `local_first.py` (a node's own
+replicas before those of others).
 """

@@ -62,7 +62,7 @@ class RoutedConnection:
         self._routes = routes
         self._scatter = Scatter(routes)
         self.reads = RoutedReads(routes, self._scatter)
-        self._writes = RoutedWrites(log, fallback, self._scatter)
+        self.writes = RoutedWrites(log, fallback, routes, self._scatter)
         self._scans = RoutedScans(routes, self._scatter)
         self._tables = RoutedTables(routes, changes, log, fallback)
         self._owned = AsyncExitStack()
@@ -91,10 +91,10 @@ class RoutedConnection:
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
     ) -> list[WriteResult | DuramenError]:
-        return await self._writes.write(parts, timeout=timeout, patience=patience)
+        return await self.writes.write(parts, timeout=timeout, patience=patience)
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
-        return await self._writes.outcomes(parts, timeout=timeout)
+        return await self.writes.outcomes(parts, timeout=timeout)
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
         return await self._scans.scan(request, timeout=timeout)

@@ -11,7 +11,9 @@ from log_tier.model.log import Appended, Log
 from router.data.outcomes import outcome_unknown, unanswered
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.data.seam import DataPlane
+from router.routing.hedging import HedgedQuestions
 from router.routing.retry_policy import worth_failover
+from router.routing.routes import Routes
 from router.routing.scatter import Scatter
 from router.routing.targets import Askable
 
@@ -26,11 +28,13 @@ _OUTCOMES_TRY_S: Final = 5.0
 class RoutedWrites:
     """`Connection.write` and `outcomes`: to the log, or through `fallback` if this process does not reach the log."""
 
-    def __init__(self, log: Log | None, fallback: DataPlane | None, scatter: Scatter) -> None:
+    def __init__(self, log: Log | None, fallback: DataPlane | None, routes: Routes, scatter: Scatter) -> None:
         assert log is not None or fallback is not None, "there is no way to write"
         self._log = log
         self._fallback = fallback
         self._scatter = scatter
+        self.questions = HedgedQuestions(routes)
+        """For outcomes: a replica that lags would hold up a write that is long decided."""
         self._loop = asyncio.get_running_loop()
 
     async def write(self, parts: Sequence[WritePart], *, timeout: float, patience: float) -> _Results:
@@ -116,8 +120,12 @@ class RoutedWrites:
 
         async def ask(member: Askable, numbers: Sequence[int], timeout: float, _: float) -> Mapping[int, DuramenError]:
             mine = parts if len(numbers) == len(parts) else [parts[number] for number in numbers]
-            patience = min(timeout, _OUTCOMES_TRY_S)
-            found = await member.ask(lambda connection: connection.outcomes(mine, timeout=patience))
+            found = await self.questions.ask(
+                member,
+                mine,
+                lambda node, some, left_s: node.outcomes(some, timeout=left_s),
+                min(timeout, _OUTCOMES_TRY_S),
+            )
             failed: dict[int, DuramenError] = {}
             for number, result in zip(numbers, found, strict=True):
                 if isinstance(result, DuramenError):

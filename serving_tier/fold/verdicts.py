@@ -147,12 +147,14 @@ def rejection_of(offset: Offset, outcome: Outcome) -> Rejected | None:
     if found is None:
         return None
     kind, message = found
+    fields: dict[str, int] = {"offset": offset}
     if outcome.verdict is Verdict.CONDITION_FAILED:
+        fields["actual"] = outcome.actual
         message += ": the key is absent" if outcome.actual < 0 else f": the key has version {outcome.actual}"
     place = offset if outcome.duplicate_of is None else outcome.duplicate_of
     if outcome.failed not in (place, NOTHING):
         message = f"the atomic batch was rejected at its record with offset {outcome.failed}: {message}"
-    return kind(f"offset {offset}: {message}", offset=offset, actual=outcome.actual, failed=outcome.failed)
+    return kind(f"offset {offset}: {message}", **fields, failed=outcome.failed)
 
 
 def outcomes_between(

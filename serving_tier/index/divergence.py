@@ -4,6 +4,10 @@ A log that was put back from an older copy and then written on has other batches
 already. Such an index holds keys that the log never held, and lacks those that were written in between; nothing in it
 shows that. What the index keeps of its last batch (`serving_tier.fold.last_batch`) does.
 
+A log may also have given offsets up in a repair (`log_tier.embedded.repair`), and says so with its bounds. An index
+that has applied the first of them, and not the record that ended the repair, may hold what the log gave up. It is of
+another history as well, although its last batch may be the log's.
+
 Without a batch to compare, an index is trusted: an index of format version 1 until its first fold, or one whose last
 batch was trimmed, removed by compaction, or cannot be read. Two histories that lead to a batch of the same producer,
 sequence and time at the applied offset are not distinguished.
@@ -35,23 +39,37 @@ def is_surely_the_same(last: LastBatch | None, applied: Offset, bounds: Bounds) 
     """Can `check_history` be left until more of the log is folded? Where the index ends with the log, and the log's
     newest batch has the time of the index's. O(1), nothing is read.
     """
+    if bounds.may_hold_given_up(applied):
+        return False
     return last is None or (applied == bounds.latest and bounds.newest_ms == last.timestamp_ms > 0)
 
 
 def may_differ(last: LastBatch | None, applied: Offset, bounds: Bounds) -> bool:
     """Must `check_history` come before the first read? Where the index ends with the log, nothing that is read of the
-    log would lead to it, and the log's newest batch has another time than the index's.
+    log would lead to it, and the log's newest batch has another time than the index's; and where the index may hold
+    what the log gave up.
     """
+    if bounds.may_hold_given_up(applied):
+        return True
     return last is not None and applied == bounds.latest and bounds.newest_ms not in (0, last.timestamp_ms)
 
 
 async def check_history(
     log: Log, partition: PartitionId, *, applied: Offset, last: LastBatch | None, name: str
 ) -> None:
-    """Raise `IndexDiverged` where the log holds another batch at `applied` than `last`. One read of one batch.
+    """Raise `IndexDiverged` where the log holds another batch at `applied` than `last`, or has given up in a repair
+    what is folded there. One question for the bounds, one read of one batch.
 
     `name`: what is compared, for people. Raises what keeps the log from being read now.
     """
+    bounds = await log.bounds(partition)
+    if bounds.may_hold_given_up(applied):
+        raise IndexDiverged(
+            f"{name} has applied {applied}, and offsets from {bounds.given_up} on were given up in a repair of the "
+            f"log, which ended with offset {bounds.mended}: it may hold records that the log does not have any more. "
+            "The index is discarded: what the log holds now is served",
+            offset=applied,
+        )
     if last is None:
         return
     theirs = await _batch_at(log, partition, last.base_offset, applied, name)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import shutil
 from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -30,6 +29,7 @@ from log_tier.model.identifiers import Offset, PartitionId, TableId
 from log_tier.model.log import Log
 from log_tier.model.record import Expiry, Operation, attribute_of
 from serving_tier.fold.entry import LiveEntry
+from serving_tier.folders import clear_away, discard
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.worker import TaskRun
@@ -56,7 +56,7 @@ async def copy_partition(run: TaskRun, log: Log, hosting: Hosting, snapshots: No
     start = table.start(partition.partition)
     until = Offset(int(arguments["offset"]))
     folder = past_folder(hosting.node.folder, run.job.id, run.number)
-    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    await asyncio.to_thread(discard, folder)
     try:
         if until >= start:  # else the table had no records yet
             await _fill(run, log, snapshots, partition, start, until, folder)
@@ -83,7 +83,7 @@ async def copy_partition(run: TaskRun, log: Log, hosting: Hosting, snapshots: No
         finally:
             await to_the_end(asyncio.to_thread(index.close, clean=False))
     finally:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        await asyncio.to_thread(clear_away, folder)
 
 
 async def _fill(
@@ -119,7 +119,7 @@ async def _fill(
             return
         except DuramenError as error:
             tried.append(f"{entry.path}: {error.message}")
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            await asyncio.to_thread(discard, folder)
     raise OffsetTrimmed(
         f"{name} cannot be restored at offset {until}: its log begins at {bounds.earliest}, and no good snapshot lies "
         f"between: {'; '.join(tried)}",

@@ -33,10 +33,10 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
+from serving_tier.folders import discard
 from serving_tier.node.bootstrap import Bootstrap, PendingReplica
 from serving_tier.node.bug_lines import BugLines
 from serving_tier.node.node import Node
-from serving_tier.node.replica_files import discard
 from serving_tier.node.restart_pauses import RestartPauses
 from serving_tier.replica.replica import Replica
 from serving_tier.replica.version_folders import promote

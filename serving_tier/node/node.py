@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -26,6 +25,7 @@ from log_tier.concurrency.workers import THREADS, Workers
 from log_tier.model.errors import DuramenError, NotHosted
 from log_tier.model.identifiers import FIRST, Offset, PartitionId, TableId
 from log_tier.model.log import Bounds, Log, Topic
+from serving_tier.folders import clear_away
 from serving_tier.index.divergence import may_differ
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
@@ -74,7 +74,7 @@ class Node:
         self.folder = folder
         """Below it, an index folder for each replica: table id / partition."""
         self.clock = clock
-        self._applier = Applier(workers)
+        self._applier = Applier(workers, stopwatch_s=clock.monotonic_s)
         self._environments = OpenEnvironments(descriptor_shares().environments)
         # Replaced and never changed in place: other threads look into it without a lock.
         self._replicas: PersistentMap[PartitionId, Replica] = PersistentMap()
@@ -328,7 +328,7 @@ async def _leave(replica: Replica | None, reason: DuramenError, folder: Path | N
 
 
 def _remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    clear_away(folder)
     remove_versions(folder)
     with suppress(OSError):  # not empty: other partitions of the table are still here
         folder.parent.rmdir()

@@ -19,9 +19,10 @@ from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import InvalidRequest, Unavailable
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
+from serving_tier.folders import clear_away, discard
 from serving_tier.names import old_folder, rebuild_folder
 from serving_tier.node.node import Node
-from serving_tier.node.replica_files import discard, exchange
+from serving_tier.node.replica_files import exchange
 from serving_tier.node.staging import Staging
 from serving_tier.replica.observer import ReplicaEvent
 from serving_tier.replica.replica import Replica
@@ -68,7 +69,7 @@ class Rebuilding:
         old = old_folder(self._folder)
         await to_the_end(asyncio.to_thread(exchange, self._folder, self._new, old))
         await self._node.host(self._topic, self._partition, start=self._start, rank=self._rank(), source=found)
-        await to_the_end(asyncio.to_thread(discard, old))
+        await to_the_end(asyncio.to_thread(clear_away, old))
         return found
 
     async def _fetched(self, source: str, progress: Progress) -> str:

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from pathlib import Path
 
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.model.identifiers import TableId
+from serving_tier.folders import clear_away, discard, rename
 from serving_tier.names import is_version_of
 
-__all__ = ["discard", "exchange", "tidy"]
+__all__ = ["exchange", "tidy"]
 
 logger = logging.getLogger(__name__)
 
 
 def exchange(folder: Path, new: Path, old: Path) -> None:
-    """Put `new` (it may be missing: then the log is replayed) in the place of `folder`, which is kept as `old`."""
+    """Put `new` (it may be missing: then the log is replayed) in the place of `folder`, which is kept as `old`.
+
+    Raises as `serving_tier.folders`; where the last step fails, the replica is brought up without an index.
+    """
     discard(old)
     if folder.exists():
-        folder.rename(old)
+        rename(folder, old)
     if new.exists():
-        new.rename(folder)
-
-
-def discard(folder: Path) -> None:
-    """Remove a folder, or a file or link of that name; does nothing if there is none. Raises `OSError`."""
-    if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder)
-    else:
-        folder.unlink(missing_ok=True)
+        rename(new, folder)
 
 
 def tidy(root: Path, cluster: ClusterMap, node_id: str) -> dict[TableId, set[str]]:
@@ -47,7 +42,7 @@ def tidy(root: Path, cluster: ClusterMap, node_id: str) -> dict[TableId, set[str
         folder, table_id = f"{root}/{name}", TableId(name)
         if table_id in dropped:
             logger.info("table %s was dropped: its indexes are removed", name)
-            shutil.rmtree(folder, ignore_errors=True)
+            clear_away(root / name)
         elif table_id not in cluster.tables:
             logger.warning("%s is an index of a table that the catalog does not know: it is left alone", folder)
         else:
@@ -56,6 +51,6 @@ def tidy(root: Path, cluster: ClusterMap, node_id: str) -> dict[TableId, set[str
             for index in sorted(found - here):
                 if not any(is_version_of(index, each) for each in here):
                     logger.info("%s/%s is not hosted here any more: it is removed", folder, index)
-                    discard(root / name / index)
+                    clear_away(root / name / index)
                     found.remove(index)
     return left

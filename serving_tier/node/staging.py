@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from copy import copy
@@ -40,6 +39,7 @@ from log_tier.model.errors import (
     Disconnected,
     DiskFailed,
     DuramenError,
+    FolderReadOnly,
     IndexDamaged,
     InvalidRequest,
     OffsetTrimmed,
@@ -51,6 +51,7 @@ from log_tier.model.errors import (
     UnknownFormat,
 )
 from log_tier.model.identifiers import Offset, PartitionId
+from serving_tier.folders import clear_away
 from serving_tier.node.bug_lines import BugLines
 from serving_tier.node.node import Node
 from serving_tier.replica.replica import Replica
@@ -68,6 +69,9 @@ _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 30.0
 # A place or a log that is away may be back at any time.
 _RETRY_AWAY_MAX_S: Final = 2.0
+
+_KEEPS_REPLICA: Final = (DiskFailed, FolderReadOnly, UnknownFormat)
+"""Errors that a replica which is fetched anew would meet again."""
 
 # How often a version that may go when the replica has caught up is looked at: it may have failed meanwhile.
 _LOOK_S: Final = 1.0
@@ -233,8 +237,8 @@ class Staging:
                 away = isinstance(error, (Disconnected, DeadlineExceeded, SnapshotStoreUnavailable))
                 backoff.max_s = _RETRY_AWAY_MAX_S if away else _RETRY_MAX_S
                 if isinstance(error, (IndexDamaged, OffsetTrimmed)):
-                    await to_the_end(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
-                if needed and not error.retryable and not isinstance(error, (DiskFailed, UnknownFormat)):
+                    await to_the_end(asyncio.to_thread(clear_away, folder))
+                if needed and not error.retryable and not isinstance(error, _KEEPS_REPLICA):
                     self._replace(replica)
                     return
             except Exception as error:  # noqa: BLE001 - the job that wants the version gets it
@@ -261,7 +265,7 @@ class Staging:
         folder = places.get(number, replica.versions.folder.version(number))
         await replica.versions.drop(number, InvalidRequest(f"version {number} of {replica.topic.name} was deleted"))
         logger.info("%s: version %s was deleted", replica.name, number)
-        await to_the_end(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+        await to_the_end(asyncio.to_thread(clear_away, folder))
 
     async def _no_barrier_ahead(self, replica: Replica, number: int) -> bool:
         """Return when the replica has passed every barrier that names a version which the map has dropped already;

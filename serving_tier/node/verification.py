@@ -1,7 +1,8 @@
 """Verifying the indexes of a node that does not run: their markers, and the structure of LMDB's files.
 
 An index is a cache of the log, so nothing is lost with one. LMDB has no checksums: a byte that changed inside a value
-keeps the structure whole, and is not found here. `duramen admin verify` compares the contents of replicas.
+keeps the structure whole. It is found by the checksum that a clean close left; an index that was not closed cleanly has
+none, and such a byte is not found here. `duramen admin verify` compares the contents of replicas.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from pathlib import Path
 from log_tier.model.errors import DuramenError, InvalidRequest
 from log_tier.model.finding import FileFinding
 from log_tier.model.identifiers import TableId, partition_id, table_id_to_bytes
-from serving_tier.index.lmdb.folder import BootId, check_folder, read_boot_id, verify_index
+from serving_tier.index.lmdb.folder import (
+    BootId,
+    check_content,
+    check_folder,
+    read_boot_id,
+    verify_index,
+)
 from serving_tier.names import index_partition
 
 __all__ = ["index_folders", "verify_index_folder"]
@@ -47,6 +54,7 @@ def verify_index_folder(folder: Path, *, boot_id: BootId = read_boot_id) -> Iter
     try:
         check_folder(folder, partition=partition, boot_id=boot_id)
         verify_index(folder)
+        check_content(folder)
     except DuramenError as error:
         found = FileFinding.of(error, folder)
         is_damage = error.fields.get("boot") is None  # else a machine stopped, and that is no damage

@@ -6,7 +6,8 @@
           ──▶ the rest in the same way
 
 What the replica has to do comes out as steps, in the order in which they must be done; the next thing happens when the
-replica has done a step. A piece is decoded, cut and folded in the applier's thread.
+replica has done a step. A piece is decoded, cut and folded in the applier's thread, or, where it is one small batch, at
+once (`Applier.run`).
 
 A full disk, and a process that cannot open the index for want of a descriptor, are waited for: nothing of the chunk is
 lost, and readers are served what is there. At a barrier to a version that is not level here it waits too, until the
@@ -17,14 +18,16 @@ Invariant: between two pieces nothing writes to the live index, and every level 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final, NamedTuple
 
 from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.barrier import Barrier
 from log_tier.model.batch import Batch, decode_batch
-from log_tier.model.batch_header import split_batches
+from log_tier.model.batch_header import EXTENT, decoded_bytes, span_of, split_batches
 from log_tier.model.errors import DiskFull, DuramenError, Overloaded, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
 from serving_tier.fold.fold import Effects
@@ -32,6 +35,7 @@ from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.pieces import BarrierAhead, Piece, first_piece
 from serving_tier.replica.pinned_reads import PinnedReads
+from serving_tier.replica.refusals import compacted_away
 from serving_tier.replica.replica_progress import ReplicaProgress
 from serving_tier.replica.standby import StandbyVersions
 from serving_tier.replica.unreadable_warnings import UnreadableWarnings
@@ -59,6 +63,11 @@ _TRIES_A_LINE: Final = 60
 # A version that does not come to a barrier is asked for again after this time: the task that fetched it may have given
 # up.
 _ASK_AGAIN_S: Final = 1.0
+
+# A chunk of which the event loop may do the fold itself, some 20 µs: what one caller at a time writes. The chunks of
+# many callers are better off in the applier's thread, where they are folded while the loop gathers the next ones.
+_SMALL_RECORDS_MAX: Final = 4
+SMALL_BYTES_MAX: Final = 16 * 1024
 
 _NOTHING: Final = Effects(NOTHING, 0)
 
@@ -121,16 +130,25 @@ class Applying:
         """Why the fold does not go on: it waits at a barrier for a version."""
         self.awaited: Barrier | None = None
         """The barrier at which it waits."""
+        self.held_up = asyncio.Event()
+        """Set once it has waited for a version."""
+        self.compacted = Offset(0)
+        """What was `Bounds.compacted` when the index was opened: it is beyond that part, or folds all that is left of
+        it. Outcomes below it may not be known here."""
         self.compared = False
         """The live index is known to be of the history that the log holds. It is compared before the first chunk."""
         self._name, self._progress, self._versions = name, progress, versions
         self._pinned_reads, self._voids = pinned_reads, voids
         self._applier = applier
 
-    async def chunk(self, data: bytes) -> AsyncGenerator[ApplyStep, None]:
-        """Apply a run of stored batches. Raises what the live index raises, but for a full disk; and `IndexDiverged`,
-        before the first one.
+    async def chunk(self, data: bytes, compacted: Offset) -> AsyncGenerator[ApplyStep, None]:
+        """Apply a run of stored batches. `compacted`: see `ReadChunk`. Raises what the live index raises, but for a
+        full disk; `IndexDiverged`, before the first one; `OffsetTrimmed` where a compaction has overtaken the index.
         """
+        index = self._progress.index
+        if compacted > max(index.applied + 1, self.compacted):
+            partition = self._progress.id.partition
+            raise compacted_away(f"replica {self._name}", partition, applied=index.applied, compacted=compacted)
         if not self.compared:
             await self._versions.compare(self._progress.index)
             self.compared = True
@@ -150,6 +168,25 @@ class Applying:
                 async for step in self._over(piece.barrier):
                     yield step
                 rest = piece.barrier.rest
+
+    async def come_through(self) -> None:
+        """Return when a new index is beyond the compacted part of its log, or waits for a version, which is brought to
+        replicas that are open. Raises why it stopped.
+
+        A compaction drops what later records overwrite, so the states within that part are none that the log ever had:
+        nobody may read them. An index that stands there without being new cannot go on (`Bounds.carries`).
+        """
+        until = Offset(self.compacted - 1)
+        if self._progress.index.applied >= until:
+            return
+        applied = asyncio.create_task(self._progress.wait_applied(until, timeout=None), name=f"{self._name} to {until}")
+        held_up = asyncio.create_task(self.held_up.wait(), name=f"{self._name} waits for a version")
+        try:
+            await asyncio.wait([applied, held_up], return_when="FIRST_COMPLETED")
+            if applied.done():
+                applied.result()
+        finally:
+            await end_tasks(applied, held_up)
 
     async def _apply_first(
         self, run: bytes | Sequence[Batch], pinned: Offset | None
@@ -172,10 +209,10 @@ class Applying:
             pieces.append(piece)
             return done
 
-        failed = await self._run(apply)
+        failed = await self._run(apply, is_small=not self._versions.level and _is_small(run, index))
         return pieces[-1], failed
 
-    async def _run(self, work: Callable[[], FoldOutcome]) -> dict[int, DuramenError]:
+    async def _run(self, work: Callable[[], FoldOutcome], *, is_small: bool = False) -> dict[int, DuramenError]:
         """Have the applier do `work`, again after a pause if the disk is full or descriptors are out; nothing else is
         applied meanwhile.
         """
@@ -187,7 +224,7 @@ class Applying:
             try:
                 while True:
                     try:
-                        effects, failed = await self._applier.run(work)
+                        effects, failed = await self._applier.run(work, is_small=is_small)
                         break
                     except (DiskFull, Overloaded) as error:
                         self._progress.obstacle = str(error)
@@ -223,6 +260,7 @@ class Applying:
         while number not in self._versions.level:
             self.awaits, self.awaited = self._missing(barrier), barrier.barrier
             seen = self._versions.changes
+            self.held_up.set()
             if number not in self._versions.behind:
                 yield VersionAwaited()
             await self._versions.wait_changed(seen, timeout=_ASK_AGAIN_S)
@@ -261,6 +299,14 @@ class Applying:
             version=barrier.barrier.version,
             offset=barrier.offset,
         )
+
+
+def _is_small(run: bytes | Sequence[Batch], index: LmdbIndex) -> bool:
+    """Is it one batch of few records, for an index that is open?"""
+    if not isinstance(run, bytes) or len(run) > SMALL_BYTES_MAX or index.is_at_rest:
+        return False
+    _, _, length = EXTENT.unpack_from(run)
+    return length == len(run) and span_of(run) <= _SMALL_RECORDS_MAX and decoded_bytes(run) <= SMALL_BYTES_MAX
 
 
 def _decoded(data: bytes, index: LmdbIndex) -> Sequence[Batch]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
-from pathlib import Path
 
 from log_tier.concurrency.tasks import to_the_end
 from log_tier.model.errors import DuramenError, IndexDamaged, IndexDiverged, LogDamaged, OffsetTrimmed
 from log_tier.model.log import Bounds, Log
+from serving_tier.folders import discard
 from serving_tier.index.divergence import check_history, is_surely_the_same
 from serving_tier.index.lmdb.folder import folder_trouble
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
+from serving_tier.replica.refusals import compacted_away
 from serving_tier.replica.version_folders import ReplicaFolder, close_indexes, open_in, open_versions
 
 __all__ = ["open_index", "open_indexes"]
@@ -39,7 +39,7 @@ async def open_indexes(
         if others or not (repair and isinstance(error, IndexDiverged)):
             raise
         logger.error("%s; it is built again from the log", error)
-        await to_the_end(asyncio.to_thread(_discard, folder.path))
+        await to_the_end(asyncio.to_thread(discard, folder.path))
         return await open_index(name, folder, bounds, applier=applier, repair=repair), []
     return live, others
 
@@ -63,7 +63,7 @@ async def open_index(name: str, folder: ReplicaFolder, bounds: Bounds, *, applie
         if not repair:
             raise
         logger.warning("%s: %s; it is built again from the log", name, error)
-        await to_the_end(asyncio.to_thread(_discard, folder.path))
+        await to_the_end(asyncio.to_thread(discard, folder.path))
         index = await open_in(applier, opening)
     refusal = _refusal(index, name, folder, bounds)
     if refusal is not None:
@@ -90,12 +90,7 @@ def _refusal(index: LmdbIndex, name: str, folder: ReplicaFolder, bounds: Bounds)
             asked=applied + 1,
             earliest=bounds.earliest,
         )
+    if not bounds.carries(applied):
+        what, partition = f"the index of {name}", folder.partition.partition
+        return compacted_away(what, partition, applied=applied, compacted=bounds.compacted)
     return None
-
-
-def _discard(folder: Path) -> None:
-    """Remove an index's folder, or a file of that name."""
-    if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder)
-    else:
-        folder.unlink(missing_ok=True)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from log_tier.model.errors import DuramenError, LogDamaged, ReplicaBehind, ShuttingDown, TokenAhead, VersionMissing
+from log_tier.model.errors import (
+    DuramenError,
+    LogDamaged,
+    OffsetTrimmed,
+    ReplicaBehind,
+    ShuttingDown,
+    TokenAhead,
+    VersionMissing,
+)
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Bounds
 
 __all__ = [
     "behind",
     "closing",
+    "compacted_away",
     "end_lost",
     "end_unknown",
     "pinned_too_late",
@@ -34,6 +43,17 @@ def behind(
         applied=applied,
         asked=asked,
         latest=latest,
+    )
+
+
+def compacted_away(what: str, partition: Partition, *, applied: Offset, compacted: Offset) -> OffsetTrimmed:
+    """An index stands within the compacted part of its log. `what`: the index, for people."""
+    return OffsetTrimmed(
+        f"{what} has applied {applied}, and the log is compacted below {compacted}: deletes that it has not seen may "
+        "be gone, and what lies between can only come from a copy of the index",
+        partition=partition,
+        asked=applied + 1,
+        earliest=Offset(compacted - 1),
     )
 
 

@@ -17,8 +17,6 @@ A replica never answers early: `wait_applied(offset)` returns when the index hol
 **Long reads in other threads** (a page of a scan) are counted in `index.readers` while they run, so that the index is
 closed under none of them: a reader first counts itself in and then looks at the state, `close()` first changes the
 state and then waits until nobody is left. `with replica.reading() as index:` does that.
-
-Two callbacks leave a replica: its owner hears of events, and observers of what was applied (`observer.py`).
 """
 
 from __future__ import annotations
@@ -145,13 +143,12 @@ class Replica:
         lag_bounds: LagBounds = LagBounds(),  # noqa: B008  (immutable)
         clock: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
     ) -> Replica:
-        """Open the index in `folder` and follow the log from there.
+        """Open the index in `folder` and follow the log from there; return when it may be read.
 
         One that cannot be trusted, or is of another history than the log, is discarded and folded from the log; without
         `repair` it raises `IndexDamaged`, for callers that have better sources. Raises `LogDamaged` where the index has
-        applied more than the log holds: acknowledged records are gone, and going on would give their offsets to others.
-        Raises `OffsetTrimmed` where the log no longer holds what the index needs next, and `DiskFull` or
-        `FolderReadOnly` where the folder cannot be made.
+        applied more than the log holds: acknowledged records are gone, and going on would give their offsets to others;
+        `OffsetTrimmed` where the log no longer holds all that the index needs; `DiskFull`, `FolderReadOnly`.
         """
         bounds = await log.bounds(folder.partition)
         name = f"{topic.name}/{folder.partition.partition}"
@@ -160,10 +157,15 @@ class Replica:
         replica = cls(
             topic, folder, index, log=log, applier=applier, latest=latest, lost=lost, lag_bounds=lag_bounds, clock=clock
         )
-        replica.applying.compared = True
+        replica.applying.compared, replica.applying.compacted = True, bounds.compacted
         for other in others:
             replica.versions.carry(other)
         replica.follow()
+        try:
+            await replica.applying.come_through()
+        except BaseException:
+            await replica.close()
+            raise
         return replica
 
     @property
@@ -203,7 +205,7 @@ class Replica:
                 async for chunk in chunks:
                     self.progress.heard(chunk.latest)
                     self.applying.compared &= not chunk.resumed
-                    async with aclosing(self.applying.chunk(chunk.data)) as steps:
+                    async with aclosing(self.applying.chunk(chunk.data, chunk.compacted)) as steps:
                         async for step in steps:
                             await self._do(step)
                     self.progress.advance()
@@ -339,10 +341,9 @@ class Replica:
 
     @contextmanager
     def reading(self, version: int | None = None) -> Iterator[LmdbIndex]:
-        """The index, for a read in any thread; it stays open until the block is left.
-
-        `version`: of the table, for a read that began in it; None: the live one. Raises why the replica was closed,
-        and `VersionMissing` for one that is not level here (any more).
+        """The index, for a read in any thread; it stays open until the block is left. `version`: of the table, for a
+        read that began in it; None: the live one. Raises why the replica was closed, and `VersionMissing` for one that
+        is not level here (any more).
         """
         index = self.index if version is None else self.versions.of(version)
         with index.readers.held():

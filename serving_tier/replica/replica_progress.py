@@ -7,7 +7,7 @@ index, and the log's end as it was last heard of.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Literal
 
 from log_tier.model.errors import DuramenError
@@ -54,6 +54,8 @@ class ReplicaProgress:
         self._bounds = lag_bounds
         self._lag = Lag(latest=latest, applied=index.applied, now=clock())
         self._waiters = OffsetWaiters(late=self._behind)
+        self.wait_written = self._waiters.wait
+        """`wait_applied` for a caller who knows from the log that it holds the offset: no question to the log."""
 
     @property
     def latest(self) -> Offset:
@@ -123,10 +125,6 @@ class ReplicaProgress:
         bounds = await self._log.bounds(self.id)
         self.answered(bounds.latest, asked_s=asked_s)
         return bounds
-
-    def wait_written(self, offset: Offset, *, timeout: float) -> Awaitable[None]:
-        """`wait_applied` for a caller who knows from the log that it holds `offset`: no question to the log."""
-        return self._waiters.wait(offset, timeout)
 
     async def wait_applied(self, offset: Offset, *, timeout: float | None) -> None:
         """Return when `offset` is applied. `timeout` in seconds, a question to the log included; None: without a limit.

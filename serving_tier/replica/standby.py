@@ -18,7 +18,7 @@ A version is closed when nobody reads in it any more: a read that began in it go
 
 Invariant: a level index has the live one's applied offset, producers, verdicts, results and barriers.
 
-While the lock is held nobody applies. All LMDB writes happen in the applier's thread.
+While the lock is held nobody applies. All LMDB writes are the applier's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from log_tier.concurrency.tasks import end_tasks, to_the_end
 from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed, ShuttingDown
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.log import Log, Topic
 from serving_tier.fold.fold import Effects
 from serving_tier.fold.verdicts import changed_nothing
@@ -43,7 +43,7 @@ from serving_tier.index.divergence import check_history
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.pieces import cut_at
-from serving_tier.replica.refusals import version_gone
+from serving_tier.replica.refusals import compacted_away, version_gone
 from serving_tier.replica.replica_progress import ReplicaProgress
 from serving_tier.replica.version_folders import ReplicaFolder, close_indexes, open_in
 
@@ -89,6 +89,9 @@ class StandbyVersions:
         """The tasks of versions that catch up, by version."""
         self._closings: dict[int, asyncio.Task[None]] = {}
         """The tasks that close versions, by version."""
+        self._opening = 0
+        """How many versions are being opened by `add`."""
+        self._is_closing = False
         self._moved = Broadcast()
         self.changes = 0
         """Rises when a version has come, or is level, lost or live."""
@@ -165,16 +168,27 @@ class StandbyVersions:
 
         Returns when it is level: first the live one applies the version's offset, then the version catches up with the
         live one. Raises `IndexDamaged`, `OffsetTrimmed` where the log or its verdicts no longer reach back to where it
-        begins, `DiskFull`.
+        begins, `DiskFull`, `ShuttingDown` from `close` on.
         """
-        index = await open_in(self._applier, lambda: self.folder.open(self.folder.version(number)))
+        self._opening += 1
         try:
-            await to_the_end(self._applier.run(lambda: index.become(number)))
-        except BaseException:
-            await close_indexes([index], self._applier, clean=False)
-            raise
-        self.carry(index)
+            self._check_open()
+            index = await open_in(self._applier, lambda: self.folder.open(self.folder.version(number)))
+            try:
+                await to_the_end(self._applier.run(lambda: index.become(number)))
+                self._check_open()
+            except BaseException:
+                await close_indexes([index], self._applier, clean=False)
+                raise
+            self.carry(index)
+        finally:
+            self._opening -= 1
+            self._move()
         await self.wait_level(number)
+
+    def _check_open(self) -> None:
+        if self._is_closing:
+            raise _closing()
 
     def carry(self, index: LmdbIndex) -> None:
         """Have an index that is open catch up, as a standby."""
@@ -251,13 +265,18 @@ class StandbyVersions:
         await run(lambda: index.close(clean=True))
 
     async def close(self) -> None:
-        """Stop catching up, and close all of them, the live one first. What fails is raised when the rest is closed."""
+        """Stop catching up, and close all of them, the live one first. What fails is raised when the rest is closed. A
+        version that `add` has begun to open is closed as well.
+        """
+        self._is_closing = True
         await end_tasks(*self._tasks.values())
+        while self._opening:
+            await self._moved.wait()
         if self._closings:
             await asyncio.wait(self._closings.values())
         indexes = self.indexes()
         self.level, self.behind = {}, {}
-        self.lost = dict.fromkeys((index.version for index in indexes), ShuttingDown("the replica is closing"))
+        self.lost = dict.fromkeys((index.version for index in indexes), _closing())
         self._move()
         failure: Exception | None = None
         for index in (self.live, *indexes):
@@ -333,9 +352,15 @@ class StandbyVersions:
             return
         partition = self.folder.partition
         place = place_of(partition)
+        through = Offset(0)
         reader: Any = self._log.read(partition, Offset(index.applied + 1), follow=False, chunk_bytes=_CHUNK_BYTES)
         async with aclosing(reader) as chunks:
             async for chunk in chunks:
+                if index.applied == NOTHING:
+                    through = chunk.compacted  # it holds nothing to delete, and folds all that is left
+                if chunk.compacted > max(index.applied + 1, through):
+                    what = f"version {index.version} of {self._progress.name}"
+                    raise compacted_away(what, partition.partition, applied=index.applied, compacted=chunk.compacted)
                 batches = cut_at([decode_batch(batch, place) for batch in split_batches(chunk.data)], until)
                 if batches:
                     await self._applier.run(lambda batches=batches: self._follow(index, batches))  # type: ignore[misc]
@@ -354,3 +379,7 @@ class StandbyVersions:
                 earliest=live.verdicts_from,
             )
         index.fold_in(batches, decided=decided)
+
+
+def _closing() -> ShuttingDown:
+    return ShuttingDown("the replica is closing")

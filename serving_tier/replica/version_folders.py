@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 from log_tier.concurrency.tasks import to_the_end
 from log_tier.model.errors import DuramenError, IndexDamaged
 from log_tier.model.identifiers import FIRST, Offset, PartitionId
+from serving_tier.folders import clear_away, rename
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.names import is_version_of, version_folder
@@ -81,14 +81,14 @@ def promote(folder: Path) -> bool:
     others = version_folders(folder)
     if not others:
         return False
-    others[0].rename(folder)
+    rename(others[0], folder)
     return True
 
 
 def remove_versions(folder: Path) -> None:
     """Remove every version next to a replica's folder."""
     for path in version_folders(folder):
-        shutil.rmtree(path, ignore_errors=True)
+        clear_away(path)
 
 
 async def open_in(applier: Applier, opening: Callable[[], LmdbIndex]) -> LmdbIndex:
@@ -139,7 +139,7 @@ async def _live_of(indexes: list[LmdbIndex], folder: ReplicaFolder, applier: App
                 indexes.append(index)
                 continue
             await close_indexes([index], applier, clean=False)
-        await to_the_end(asyncio.to_thread(shutil.rmtree, path, ignore_errors=True))
+        await to_the_end(asyncio.to_thread(clear_away, path))
     # A process that died between two of them left the newest one at the latest barrier.
     newest = max(indexes, key=lambda index: (index.live.job, index.applied))
     number = newest.live.version

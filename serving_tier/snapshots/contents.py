@@ -12,9 +12,10 @@ import lmdb
 
 from log_tier.concurrency.threads import Stop
 from log_tier.model.barrier import LiveVersion
-from log_tier.model.errors import SnapshotDamaged
+from log_tier.model.errors import IndexDamaged, SnapshotDamaged
 from log_tier.model.identifiers import PartitionId
 from serving_tier.index.lmdb.environment import Databases, refusal_of_system
+from serving_tier.index.lmdb.folder import check_length, folder_trouble
 from serving_tier.index.lmdb.format import (
     IDENTITY,
     LIVE,
@@ -114,6 +115,7 @@ def read_contents(folder: Path, *, digest: bool = False) -> Contents:
     `refusal_of_system`'s error if the system refused.
     """
     try:
+        check_length(folder)
         with lmdb.open(str(folder), max_dbs=_DATABASES_MAX, readonly=True, lock=False) as env:
             meta = env.open_db(b"meta", create=False)
             data = env.open_db(b"data", create=False)
@@ -124,6 +126,10 @@ def read_contents(folder: Path, *, digest: bool = False) -> Contents:
                 keys = int(txn.stat(data)["entries"])
                 table_version, live = unpack_version(txn.get(VERSION, db=meta)), unpack_live(txn.get(LIVE, db=meta))
                 said = digest_of(txn.cursor(data).iternext(), log_time_ms=state.log_time_ms) if digest else ""
+    except IndexDamaged as error:
+        raise SnapshotDamaged(f"{error.message}: use another snapshot", file=str(folder)) from error
+    except OSError as error:
+        raise folder_trouble(error, folder) from error
     except (lmdb.Error, struct.error) as error:
         refusal = refusal_of_system(error, folder) if isinstance(error, lmdb.Error) else None
         if refusal is not None:

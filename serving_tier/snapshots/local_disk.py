@@ -1,17 +1,32 @@
-"""What a folder of this machine can do and an object store cannot: sync, link, rename; and what it refuses."""
+"""What a folder of this machine can do and an object store cannot: sync, link, rename; and what it refuses.
+
+A disk may take a part of a write and report no error, as it does when it becomes full: `write_whole` writes the rest,
+or raises what the disk says then.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import RawIOBase
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from log_tier.concurrency.disk_errors import disk_refusal
+from serving_tier.folders import discard
 
-__all__ = ["Folders", "begin_writing", "linked", "local_troubles", "replace_file", "sync_folder"]
+__all__ = [
+    "Folders",
+    "begin_writing",
+    "linked",
+    "local_troubles",
+    "replace_file",
+    "sync_file",
+    "sync_folder",
+    "write_whole",
+]
 
 _PART: Final = ".part"
 
@@ -25,14 +40,40 @@ def sync_folder(path: str | Path) -> None:
         os.close(folder)
 
 
+def write_whole(file: RawIOBase, data: bytes) -> None:
+    """Write all of `data` to an unbuffered file. Raises `OSError` with the file's name."""
+    left = memoryview(data)
+    with _naming(file):
+        while left:
+            written = file.write(left)
+            if not written:
+                raise OSError(errno.EIO, f"the disk took nothing of {len(left)} bytes")
+            left = left[written:]
+
+
+def sync_file(file: RawIOBase) -> None:
+    """Put a file's content on stable storage. Raises `OSError` with the file's name."""
+    with _naming(file):
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _naming(file: RawIOBase) -> Iterator[None]:
+    """The system's errors about an open file do not name it."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(getattr(file, "name", ""))) from error
+
+
 def replace_file(path: str, data: bytes, *, below: str) -> None:
     """Write a file so that a crash leaves the old one or the new one; sync its folders up to and with `below`.
 
     Whatever was written into its folder before is there if this file is.
     """
     with open(path + _PART, "wb", buffering=0) as file:
-        file.write(data)
-        os.fsync(file.fileno())
+        write_whole(file, data)
+        sync_file(file)
     folder = os.path.dirname(path)
     sync_folder(folder)
     os.rename(path + _PART, path)
@@ -64,20 +105,12 @@ def linked(source: Path, target: str) -> bool:
     return True
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder, or a file of that name; it may be missing."""
-    if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder)
-    else:
-        folder.unlink(missing_ok=True)
-
-
 class Folders(NamedTuple):
     """The seam to the file system through which an index folder is put in place; tests let each step fail."""
 
     rename: Callable[[Path, Path], None] = os.rename
     sync: Callable[[Path], None] = sync_folder
-    remove: Callable[[Path], None] = _remove
+    remove: Callable[[Path], None] = discard
 
 
 @contextmanager

@@ -6,7 +6,6 @@ implementation of `CopySource` carries the stream (`duramen.v1.Node/Copy`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from log_tier.model.errors import SnapshotDamaged
 from log_tier.model.identifiers import PartitionId
 from serving_tier.snapshots.contents import FileCheck
 from serving_tier.snapshots.install import check_identity, receiving
-from serving_tier.snapshots.local_disk import Folders, begin_writing
+from serving_tier.snapshots.local_disk import Folders, begin_writing, sync_file, write_whole
 from serving_tier.snapshots.manifest import (
     PIECE_BYTES,
     SnapshotManifest,
@@ -107,10 +106,10 @@ async def install_copy(
 
 def _take(check: FileCheck, out: Any, piece: bytes, _: Stop) -> None:
     check.feed(piece)
-    out.write(piece)
+    write_whole(out, piece)
     begin_writing(out.fileno())
 
 
 def _finish(check: FileCheck, out: Any, _: Stop) -> None:
     check.finish()
-    os.fsync(out.fileno())
+    sync_file(out)

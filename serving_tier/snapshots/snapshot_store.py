@@ -32,7 +32,7 @@ from log_tier.model.errors import InvalidRequest, SnapshotDamaged, SnapshotStore
 from log_tier.model.identifiers import Offset, PartitionId, TableId
 from serving_tier.names import MANIFEST_FILE, parse_snapshot_path
 from serving_tier.snapshots.contents import FileCheck, pieces_of
-from serving_tier.snapshots.local_disk import begin_writing, linked, replace_file, sync_folder
+from serving_tier.snapshots.local_disk import begin_writing, linked, replace_file, sync_file, sync_folder, write_whole
 from serving_tier.snapshots.manifest import (
     MANIFEST_BYTES_MAX,
     SnapshotFile,
@@ -154,12 +154,12 @@ class SnapshotStore:
         for file in manifest.files:
             with open(folder / file.name, "wb", buffering=0) as out:
                 for piece in self._checked(manifest, file, stop):
-                    out.write(piece)
+                    write_whole(out, piece)
                     begin_writing(out.fileno())
                     done += len(piece)
                     if progress is not None:
                         progress("fetching", done, manifest.bytes)
-                os.fsync(out.fileno())
+                sync_file(out)
 
     async def verify(self, manifest: SnapshotManifest, *, progress: Progress | None = None) -> None:
         """Read a stored snapshot's manifest and files, and compare them with `manifest`. Raises as `fetch`.

@@ -77,7 +77,7 @@ class Goal:
     """Ids of snapshots of before the last barrier that did not lead beyond it, the last one last. They come last."""
     trivial_records: int = 0
     """A log of fewer records is replayed whatever else there is. Only of a table's first version: the later ones begin
-    with the files of a bulk build."""
+    with the files of a bulk build. And only of a log that was never compacted, whose states can all be read."""
     cheap_records: int | None = None
     """A replay of no more records is preferred to a peer's copy, and that to a longer replay; None: every snapshot is
     preferred to every peer, and the log is the last resort."""
@@ -135,15 +135,15 @@ def plan_sources(offered: Offered[P], goal: Goal) -> SourcePlan[P]:
     log: list[Choice[P]] = []
     if goal.wanted in ("auto", "log"):
         trouble = _no_state(Offset(start - 1), until, bounds)
-        if bounds.earliest <= start and not trouble:
-            log.append(Choice("log"))
+        if bounds.earliest > start:
+            lost = f"the table at {start}: what was between" if start else "what was before"
+            passed_over.append(f"the log: it begins at {bounds.earliest}, {lost} is trimmed")
         elif trouble:
             passed_over.append(f"the log: {trouble}")
         else:
-            lost = f"the table at {start}: what was between" if start else "what was before"
-            passed_over.append(f"the log: it begins at {bounds.earliest}, {lost} is trimmed")
+            log.append(Choice("log"))
     records = until - start
-    if goal.version == 1 and goal.swap in (None, _NEVER) and records < goal.trivial_records:
+    if goal.version == 1 and goal.swap in (None, _NEVER) and records < goal.trivial_records and not bounds.compacted:
         ordered = [*log, *near, *peers, *far]
     elif goal.cheap_records is not None and not near and records < goal.cheap_records:
         ordered = [*log, *peers, *far]

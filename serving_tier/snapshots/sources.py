@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from shutil import rmtree
 from typing import Final
 
 import lmdb
@@ -32,6 +31,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Bounds, Topic
+from serving_tier.folders import discard
 from serving_tier.snapshots.install import install_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.peer_copy import CopySource, install_copy
@@ -91,7 +91,7 @@ async def bootstrap(
                 raise  # of this process; a peer's has no such cause
             logger.warning("%s: %s is not used: %s", name, choice, error)
             if isinstance(error, IndexDiverged):
-                await in_thread(lambda _: rmtree(folder, ignore_errors=True))
+                await in_thread(lambda _: discard(folder))
             away |= error.retryable
             tried.append(f"{choice}: {error.message}")
     text = (
@@ -120,9 +120,10 @@ async def _copied(
 
 def _check_way_on(manifest: SnapshotManifest, bounds: Bounds) -> None:
     """Raise where the log does not go on after a copy. A live peer may be further than the bounds that we heard."""
-    if manifest.offset + 1 < bounds.earliest:
+    if not bounds.carries(manifest.offset):
+        begins = f"begins at {bounds.earliest}" + f" and is compacted below {bounds.compacted}" * bool(bounds.compacted)
         raise OffsetTrimmed(
-            f"the copy ends at {manifest.offset}, and the log begins at {bounds.earliest}: use another source",
+            f"the copy ends at {manifest.offset}, and the log {begins}: use another source",
             partition=manifest.partition,
             asked=manifest.offset + 1,
             earliest=bounds.earliest,

@@ -21,17 +21,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from shutil import rmtree
 from typing import Final
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import DuramenError, SnapshotDamaged
+from serving_tier.folders import clear_away, discard
 from serving_tier.index.lmdb.folder import claim_folder, release_folder
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.names import DATA_FILE, MARKER_FILE, copy_folder
 from serving_tier.snapshots.contents import Contents, describe_file, pieces_of, read_contents
-from serving_tier.snapshots.local_disk import begin_writing, local_troubles
+from serving_tier.snapshots.local_disk import begin_writing, local_troubles, sync_file, write_whole
 from serving_tier.snapshots.manifest import PIECE_BYTES, SnapshotFile, SnapshotManifest
 from serving_tier.snapshots.snapshot_store import SnapshotStore
 
@@ -121,7 +121,7 @@ async def copied_index(
             contents = await in_thread(lambda _: read_contents(folder, digest=digest))
             if contents.version == contents.live.version:
                 break
-            await in_thread(lambda _: rmtree(folder))
+            await in_thread(lambda _: discard(folder))
         described(contents)
         manifest = SnapshotManifest(
             id=snapshot_id,
@@ -138,7 +138,7 @@ async def copied_index(
         )
         yield folder, manifest
     finally:
-        await in_thread(lambda _: rmtree(folder, ignore_errors=True))
+        await in_thread(lambda _: clear_away(folder))
 
 
 def _copy(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Stop) -> tuple[SnapshotFile, ...]:
@@ -176,7 +176,7 @@ def _copied(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Sto
             with open(source, "rb", buffering=0) as pipe, open(folder / DATA_FILE, "wb", buffering=0) as out:
                 passing = _written(pieces_of(pipe, stop), out, progress)
                 data = describe_file(DATA_FILE, passing, f"the copy of {partition}")
-                os.fsync(out.fileno())
+                sync_file(out)
         except SnapshotDamaged:
             # What LMDB itself said about the index comes first: the file is short because of it.
             writing.result()
@@ -191,7 +191,7 @@ def _written(pieces: Iterator[bytes], out: FileIO, progress: Progress | None) ->
     """Write each piece to `out` and pass it on."""
     done = 0
     for piece in pieces:
-        out.write(piece)
+        write_whole(out, piece)
         begin_writing(out.fileno())
         yield piece
         done += len(piece)

@@ -10,7 +10,6 @@ replica clears it at the same offset of its log, and what is written meanwhile i
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
+from serving_tier.folders import discard
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.names import incoming_folder
 from serving_tier.snapshots.local_disk import local_troubles
@@ -58,7 +58,7 @@ async def make_empty(url: str, table: TableEntry, partition: PartitionId, folder
 def _make(partition: PartitionId, start: Offset, offset: Offset, folder: Path) -> None:
     incoming = incoming_folder(folder)
     with local_troubles(folder):
-        shutil.rmtree(incoming, ignore_errors=True)
+        discard(incoming)
         index = LmdbIndex.open(incoming, partition=partition, start=start)
         try:
             if offset > index.applied:

@@ -26,7 +26,7 @@ from deploy.kafka.brokers import Brokers
 from duramen.blocking import Database, Table
 from duramen.verification.chaos import ChaosFault, Faults, break_children, child_faults
 from duramen.verification.checker import check_history
-from duramen.verification.cluster import Cluster
+from duramen.verification.cluster import StartedCluster
 from duramen.verification.history import Call, write_history
 from duramen.verification.run import connect_to, run_check
 from duramen.verification.workload import WorkloadShape
@@ -47,7 +47,7 @@ async def checked(
     folder: Path,
     *,
     seconds: float,
-    children: Callable[[Cluster], Sequence[ChaosFault]] = lambda cluster: (),
+    children: Callable[[StartedCluster], Sequence[ChaosFault]] = lambda cluster: (),
 ) -> dict[str, int]:
     """Run the check on a cluster of two nodes, with faults of the brokers, and those of `children` at the same time.
 
@@ -55,7 +55,7 @@ async def checked(
     """
     namespace = f"t{uuid.uuid4().hex[:8]}"
     url = f"kafka://{brokers.bootstrap}/{namespace}"
-    cluster = await Cluster.open(folder / "data", nodes=2, log=url)
+    cluster = await StartedCluster.open(folder / "data", nodes=2, log=url)
     try:
         watch = ProcessWatch(cluster)
         ours = Faults(broker_faults(brokers, namespace), seed=SEED, calm_s=(0.3, 1.5))
@@ -117,7 +117,7 @@ async def test_the_promises_hold_while_brokers_and_processes_fail(
     """Nodes and the router are killed and paused, and a node loses its index, while brokers fail."""
     brokers = await asyncio.to_thread(three_brokers)
 
-    def children(cluster: Cluster) -> list[ChaosFault]:
+    def children(cluster: StartedCluster) -> list[ChaosFault]:
         return [*child_faults(cluster), lost_index(cluster, tmp_path / "data")]
 
     counts = await checked(brokers, tmp_path, seconds=240 if CAMPAIGN else 25, children=children)

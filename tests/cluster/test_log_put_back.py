@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, cluster_of
-from kit.deadlines import until, within
+from kit.cluster.level_replicas import level
+from kit.deadlines import within
 
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.identifiers import Offset, Partition, PartitionId
-from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
-from serving_tier.replica.replica import Replica
 
 pytestmark = pytest.mark.embedded_log_only
 
@@ -26,17 +25,6 @@ async def put(log: EmbeddedLog, partition: PartitionId, *pairs: tuple[bytes, byt
     for key, value in pairs:
         appended = await log.append(partition, encode_batch(Columns([key], [value])))
     return appended.base_offset
-
-
-async def level(cluster: TestCluster, table: TableRef, last: Offset) -> list[Replica]:
-    """The three replicas, when each has applied `last`."""
-
-    def is_level() -> bool:
-        found = cluster.replicas(table, 0)
-        return len(found) == 3 and all(each.applied >= last and each.state == "ready" for each in found)
-
-    await until(is_level)
-    return cluster.replicas(table, 0)
 
 
 async def put_back(cluster: TestCluster, copy: Path, folder: Path, partition: PartitionId) -> None:

@@ -13,6 +13,7 @@ import redis
 from kit.client.server_process import ServerProcess
 from kit.cluster.cluster_process import ClusterProcess
 from kit.cluster.recipe_servers import LimitedServer, ShellAt
+from kit.cluster.recipes import PAGE, RECIPES, follow
 from kit.deadlines import wait_until
 from kit.index.version_building import build_version
 from kit.storage.lost_end import lose_the_end
@@ -25,26 +26,6 @@ from log_tier.model.identifiers import Partition
 from log_tier.model.tokens import Token
 from router.admin.client import AdminConnection
 from router.admin.verbs import Move
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md"
-
-
-def recipes() -> dict[str, list[list[str]]]:
-    """The commands of each recipe, by its heading."""
-    runbook = PAGE.read_text().split("## Runbook")[1].split("\n## ")[0]
-    found: dict[str, list[list[str]]] = {}
-    for part in runbook.split("\n### ")[1:]:
-        lines = [line for block in re.findall(r"```\n(.*?)```", part, re.DOTALL) for line in block.splitlines()]
-        found[part.splitlines()[0]] = [line.split("#")[0].split()[1:] for line in lines if line.startswith("duramen ")]
-    return found
-
-
-RECIPES = recipes()
-
-
-def follow(cluster: ClusterProcess | LimitedServer | ShellAt, name: str, **words: str) -> list[str]:
-    """Run a recipe's commands, with words like JOB in their place; their outputs."""
-    return [cluster.run(*(words.get(word, word) for word in command)) for command in RECIPES[name]]
 
 
 def holders(cluster: ClusterProcess) -> list[set[str]]:
@@ -393,8 +374,8 @@ def test_every_recipe_has_its_four_parts() -> None:
 
 
 def test_every_recipe_has_a_test() -> None:
-    source = Path(__file__).read_text()
-    assert len(RECIPES) == 17
+    source = "".join(each.read_text() for each in sorted(Path(__file__).parent.glob("test_runbook*.py")))
+    assert len(RECIPES) == 19
     for name, commands in RECIPES.items():
         assert commands, name
         assert f'follow(cluster, "{name}"' in source, f"no test follows the recipe {name!r}"

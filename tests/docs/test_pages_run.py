@@ -21,6 +21,22 @@ from spark_bulk.spark_session import java_problem
 README = TOP / "README.md"
 START = TOP / "docs" / "START.md"
 
+_PROGRAM = """
+from duramen import testing
+
+def test_orders(duramen_table):
+    duramen_table.put(b"order-1", b"open")
+
+@testing.simulated(seeds=20)
+async def test_a_node_dies():
+    async with testing.Cluster(nodes=2) as cluster:
+        table = await (await cluster.connect()).create_table("orders")
+        cluster.faults.kill("n2")
+        await table.put(b"order-1", b"open")
+        cluster.faults.start("n2")
+        await cluster.check()
+"""
+
 # The two commands of the Makefile; what they run is run by tests/examples and by this suite.
 MAKE = "make demo"
 
@@ -95,6 +111,12 @@ def test_the_installation(tmp_path: Path) -> None:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(TOP / name, copy / name)
     script = "\n".join(line.removeprefix("$ ") for line in block.text.splitlines())
+    # What is installed tests a program, too: the kit is in the wheel, and pytest finds its plugin.
+    program = tmp_path / "program"
+    program.mkdir()
+    (program / "test_program.py").write_text(_PROGRAM)
+    script += f"\npip install -q pytest\ncd {program}\npython -m pytest -q -p no:cacheprovider --duramen-seeds 2"
+    script += "\npython -m pytest -q -p no:cacheprovider -p no:duramen -k node_dies"
     path = f"{Path(sys.executable).resolve().parent}{os.pathsep}{os.environ['PATH']}"
     environment: Mapping[str, str] = {**os.environ, "PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     done = subprocess.run(
@@ -109,6 +131,8 @@ def test_the_installation(tmp_path: Path) -> None:
     if "Could not find a version" in done.stderr or "No matching distribution" in done.stderr:
         pytest.skip("no package index is reached from here")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+    assert "1 passed, 1 deselected" in done.stdout, "without the plugin"
     assert done.stdout.splitlines()[-1].startswith("duramen ")
 
 

@@ -15,6 +15,7 @@ PACKAGES = ("duramen", "log_tier", "router", "serving_tier", "spark_bulk")
 
 OTHERS: dict[str, str] = {
     "serving_tier/jobs/snapshotting.py": "ticks of a schedule; a snapshot that fails is taken at another tick",
+    "duramen/testing/machine/simulated_process.py": "what a simulated process takes to start again",
     "log_tier/embedded/segments/reader.py": "a poll: a follower waits until the process has a descriptor again",
 }
 

@@ -36,6 +36,8 @@ CIRCLES: set[Module] = set()
 TYPE_CHECKING_ALLOWED = {
     "duramen/__init__.py": "`connect` and `open` return a `Database`; importing `duramen` must not import the client "
     "and asyncio with it, and a type checker takes no other word for a name that a module does not have when it runs",
+    "duramen/pytest_plugin.py": "every run of pytest imports it where Duramen is installed, and must not import the "
+    "kit and gRPC with it; its fixtures return types of the kit",
 }
 """Files with imports that exist for type checkers only, each with its reason. Everywhere else a module imports what it
 names: a function that must not cost its imports at the start is in a module that is imported when it is called."""

@@ -1,14 +1,14 @@
 """The test kit: real parts set up for tests, disks and logs that fail on purpose, models to compare with.
 
-A module here is imported by its full name (`from kit.log.memory_disk import MemoryDisk`), so a name needs to be unique
-in its subpackage only.
+A module here is imported by its full name (`from kit.log.held_log import HeldLog`), so a name needs to be unique in its
+subpackage only. What simulates a machine (loop, disk, network, processes) is in the product: `duramen.testing.machine`.
 
 Tests wait with `until` and `wait_until` of `deadlines.py`, whose deadlines grow with the load of the machine. A server
 that stops and comes back at its port, or a port at which nobody shall answer, takes one of `held_port.py`. A server for
 clients that block runs in a `ServedThread` of `served_thread.py`. `golden.py` plays
 and records golden scripts.
 
-    log/      disks that lose what was not synced, logs that hold back, the contract of `Log`, models of the log
+    log/      logs that hold back, the contract of `Log`, models of the log
     index/    the contract of `Index`, a naive model, golden scripts of the fold
     cluster/  nodes and routers in one process or in several
     client/   the four ways to reach a database, a proxy that cuts connections, server processes
@@ -16,6 +16,7 @@ and records golden scripts.
     pages/    the documentation's code blocks, and a terminal that runs them
     kafka/    real brokers, foreign records
     spark/    one Spark session for a run
-    storage/  an S3 server
+    storage/  an S3 server, documents of other versions, files that are damaged
+    disk_calls/  disk calls that fail in the processes that tests start
     late/     late replicas, reports and maps: `pytest --slow-replicas 0.5`, `--slow-reports 0.3`
 """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
@@ -11,7 +14,14 @@ from kit.cluster.data_plane_contract import DataPlaneContract
 from kit.cluster.table_admin_contract import TableAdminContract
 
 from duramen.client.transport.deferred import DeferredConnection
+from duramen.testing.machine.simulated_grpc import SimulatedServer, SimulatedTransport
+from duramen.testing.machine.simulated_network import Network
+from duramen.testing.machine.story import RunStory
+from duramen.testing.recording.call_recorder import CallRecorder
+from duramen.testing.recording.recorded_ways import RecordedConnection
 from log_tier.catalog.map_follower import MapFollower
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.rpc.transport import TRANSPORT
 from router.data.catalog_tables import CatalogTables
 from router.data.local_data import LocalData
 from router.data.seam import Connection
@@ -37,6 +47,26 @@ async def served(data_plane: LocalData, stack: AsyncExitStack) -> GrpcConnection
     return connection
 
 
+def simulated(data_plane: LocalData, stack: AsyncExitStack) -> GrpcConnection:
+    """As in `duramen.testing`: the same services and stubs, over its network in place of TCP, in real time here."""
+    loop = asyncio.get_running_loop()
+    network = Network(loop, random.Random(0), RunStory(loop.time))
+
+    def broken(method: str, error: Exception) -> None:
+        raise AssertionError(f"{method} ended with {error!r}")
+
+    server = SimulatedServer(network, "server", contextvars.copy_context(), SYSTEM_CLOCK, broken)
+    keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(data_plane), server)  # type: ignore[no-untyped-call]
+    tables_pb2_grpc.add_TablesServicer_to_server(TablesService(data_plane), server)  # type: ignore[no-untyped-call]
+    server.listen()
+    stack.push_async_callback(server.stop, politely=False)
+    context = contextvars.copy_context()
+    context.run(TRANSPORT.set, SimulatedTransport(network, "client"))
+    connection = context.run(GrpcConnection, "server:7070")
+    stack.push_async_callback(connection.close)
+    return connection
+
+
 async def routed(data_plane: LocalData, stack: AsyncExitStack) -> RoutedConnection:
     """It writes to the log itself. The one node has no address, so everything else goes through a server."""
     membership = await LiveMembership.open(MapFollower(data_plane.catalog))
@@ -54,7 +84,9 @@ async def routed(data_plane: LocalData, stack: AsyncExitStack) -> RoutedConnecti
 
 
 class TestConnections(DataPlaneContract, TableAdminContract):
-    @pytest.fixture(params=["data_plane", "gRPC", "several", "routed", "nearest", "deferred"])
+    @pytest.fixture(
+        params=["data_plane", "gRPC", "several", "routed", "nearest", "deferred", "simulated gRPC", "recorded"]
+    )
     async def connection(self, request: pytest.FixtureRequest, data_plane: LocalData) -> AsyncIterator[Connection]:
         async with AsyncExitStack() as stack:
             made: Connection
@@ -68,6 +100,11 @@ class TestConnections(DataPlaneContract, TableAdminContract):
                 made = await routed(data_plane, stack)
             elif request.param == "nearest":
                 made = LocalFirstConnection(data_plane, await routed(data_plane, stack))
+            elif request.param == "simulated gRPC":
+                made = simulated(data_plane, stack)
+            elif request.param == "recorded":
+                recorder = CallRecorder((), lambda: 0)
+                made = RecordedConnection(data_plane, 0, recorder.table)
             else:
 
                 async def itself() -> Connection:

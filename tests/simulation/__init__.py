@@ -28,6 +28,18 @@ properties).
 and names as a prefix of their changes. A kill there. A sync, or any other change, that fails once. A full disk for a
 while. Threads that wake late.
 
+**A disk that lies.** In a quarter of the runs of the log bits flip at rest, and writes are confirmed and go to another
+place, or nowhere. It is known which bytes are wrong, so the log may refuse the batches that were hit, and whatever it
+cannot read behind them, with their place; everything else is as it was. The last commit before an unclean end may be
+cut (`log_damage.py`). In the end a verification of the log at rest names every file whose batches are damaged, and
+after the damage was put right, as from a mirror, every property holds again.
+
+**A kernel.** Where the disk of the world `log` does not lie, it has a kernel (`duramen.testing.machine.kernel_disk`): a
+killed process leaves its bytes there, unsynced; a failed sync marks pages clean that the device does not have, and so
+may the close of a file that was not synced; in most runs each folder's names are synced by themselves. Half of the
+lives of a log meet a fault while they begin. Topics that clients made stay, and those that they deleted stay away.
+After a clean close the next start finds nothing to recover.
+
 **A database.** In the world `database` the log carries a whole embedded database: catalog, one node with its hosting,
 replicas in LMDB on a folder in memory, data plane, and clients with their gatherers and retries. Their calls end as
 lost connections where the server dies. The workload, its history and the checker are those of `duramen check`. The
@@ -47,15 +59,16 @@ way, make them late, reset their connections (also by a message, which is lost),
 runs the nodes are uneven: one answers late, the others answer at once from less than the log holds. The time that
 clients give a call is drawn too, so that some calls end without a reply. A
 paused process is one that the network does not reach: its own timers go on. A killed node lets go of its files as a
-closed one does, but nothing that it does meanwhile gets out; its indexes are there again or are gone. Workload and
+closed one does, but nothing that it does meanwhile gets out; its indexes are as they were, or are gone. Workload and
 checker are those of `duramen check`: every replica is read and held against the log. After the last fault everything
 must be level within a minute of virtual time.
 
 **Jobs.** In most runs of a cluster an operator begins jobs meanwhile, at any node: moves, rebalances, restores,
 changes of the replicas, snapshots; and makes and drops tables. In some runs the table begins with one replica or two,
 so that there is something to move. Incidents of the plan that are aimed wait for a task of a job, and happen at its
-node, or at whom it needs, some milliseconds after it began. Which steps of which jobs an incident met is counted; in
-the campaign each hundred seeds must meet the adding, moving, rebuilding, snapshot, staging and swapping of a replica.
+node, or at whom it needs, some milliseconds after it began. Which steps of which jobs an incident met is counted
+(`job_steps.py`), also of what has no tasks: builds, discards, the retention of the nodes. In the campaign each of them
+must have been met.
 In the end no task is left over, none was ended by a bug, everybody has the newest map, and the checker reads what the
 jobs have made.
 
@@ -63,14 +76,17 @@ jobs have made.
 use, swaps, rolls back, discards and clears, at any node, while everything else goes on. The checker follows every
 version from its base on, by the barriers that it finds in the log. Where the log gets shorter there is such an operator
 in most runs, who also builds versions of the table's snapshots, and deletes what was built when no restore needs it any
-more. The checker takes a build for what the table holds, so one that was overtaken by a swap is not swapped in. Many of
+more. What was built is read, and in the end compared with the log that the snapshots were taken of. In
+two thirds of the runs with versions the operator also builds them of other data sets, with the writer of a bulk build:
+keys are added, removed and changed, and the checker is given what was built (`cluster_data_sets.py`). Many of
 these runs begin with a rehearsal: a build is swapped in, rolled back from, discarded and deleted, the log is trimmed,
 and in every second one all indexes are lost.
 
 **Trims.** In a third of the runs of a cluster the log gets shorter: an operator takes snapshots and trims, and gives
 the table bounds by age and size, which the nodes keep to in rounds of virtual time. In half of these runs the log is
-compacted, too, and nobody watches. The nodes share a snapshot store. What a trim takes is read and kept before it
-goes, so the checker folds the log from its first record (`kept_log.py`). When everything is level, every node is
+compacted, too, and somebody watches from the first record who begins late: a watch may lack what a later put or delete
+of the same key replaced, and nothing else. The nodes share a snapshot store. What a trim takes is read and kept before
+it goes, so the checker folds the log from its first record (`kept_log.py`). When everything is level, every node is
 killed and loses its indexes: all that is left are the snapshots and the rest of the log, and from them every replica
 must be again what the whole log says. Before that, the operator takes the snapshots that a rollback asks for.
 
@@ -91,17 +107,20 @@ the end the ledger is held against every endpoint, and replicas at equal offsets
 **What nobody retrieves.** Garbage is collected at the end of a run and not within it. A task or a future that ends with
 an error of which only the loop's exception handler hears breaks the run, in every world.
 
-**What it does not do yet.** A watch of a log that is compacted is not judged, and a version never holds anything else
-than the table. LMDB is real and has no crash points: an index is closed cleanly, and in half of the restarts it is
-gone. The disk does not flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit is one
-step of the simulated thread: a reader never runs between its write and its sync.
+**Indexes of a node that dies.** A killed node finds its indexes as they were at that moment, without what a close adds.
+Half of the kills are losses of power: an index that was in use then lacks entries, is of another boot, and must not be
+believed (`index_crashes.py`).
 
-**Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_clock.py`, `simulated_disk.py`, `book.py`,
-`log_world.py`, `simulated_machine.py`, `simulated_network.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`,
-`judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`, `simulated_grpc.py`,
-`simulated_process.py`,
-`kept_log.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `cluster_trims.py`, `cluster_builds.py`,
+**What it does not do yet.** LMDB is real, and a commit of it is one step: an index is never found in the middle of one.
+In the worlds of one database an index is closed cleanly, or gone. A commit of the log is one step of the simulated
+thread: a reader never runs between its write and its sync. Clocks do not step, and a node's own disk does not fail.
+
+**Reading order**: the simulated machine is `duramen.testing.machine`. Here: `plan.py`, `planned_machine.py`, `book.py`,
+`topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`, `database_world.py`, `judging.py`, `api_traffic.py`,
+`resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`, `kept_log.py`, `index_crashes.py`, `cluster_world.py`,
+`cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`,
 `cluster_versions.py`, `cluster_past.py`, `cluster_put_back.py`, `cluster_incidents.py`, `cluster_traffic.py`,
-`cluster_resp.py`, `planted.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`,
-`planted_versions.py`, `planted_trims.py`, `planted_cluster_resp.py`, `worlds.py`, `run.py`, `__main__.py`.
+`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_damage.py`, `planted_database.py`,
+`planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`,
+`planted_index.py`, `planted_cluster_resp.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from duramen.verification.checker import INVARIANTS
@@ -19,7 +19,10 @@ PROPERTIES = {
     "shown": "what a reader was shown stays at its offset",
     "whole": "the records of a batch are there together, in their order",
     "dense": "offsets have no holes, but where a compaction made them",
+    "I8": "damage is detected, and repaired from a copy or refused with its place; it is never served, and no "
+    "acknowledged record is cut silently",
     "damage": "no recovery finds damage on a disk that damages nothing",
+    "closed": "after a clean close the next start finds nothing to recover",
     "typed": "every failure is an error of Duramen's",
     "one after the other": "commands on a key take effect one after the other, whatever round they share",
     "session": "a connection sees what it wrote",
@@ -86,16 +89,42 @@ class Book:
             if before != record:
                 raise Broken("shown", f"{partition}@{offset} was {before[1]!r} and is {record[1]!r}")
 
-    def check(self, topic: str, partition: int, found: dict[int, Record], earliest: Offset, latest: Offset) -> None:
-        """Hold what a partition holds against what was promised. O(records)."""
+    def last_known(self, place: tuple[str, int]) -> int:
+        """The last offset of a partition that was acknowledged or shown; -1: none."""
+        found = [batch for batch in self.sent if (batch.topic, batch.partition) == place and batch.offsets]
+        shown = [offset for topic, partition, offset in self.shown if (topic, partition) == place]
+        return max([-1, *shown, *(max(batch.offsets) + len(batch.records) - 1 for batch in found)])
+
+    def forget(self, place: tuple[str, int], begin: int) -> None:
+        """What was at an offset and behind it was damaged, and is cut: it may be gone, its offsets are given again."""
+        for batch in self.sent:
+            if (batch.topic, batch.partition) == place:
+                batch.offsets = {offset for offset in batch.offsets if offset < begin}
+        self.shown = {each: record for each, record in self.shown.items() if each[:2] != place or each[2] < begin}
+
+    def check(
+        self,
+        topic: str,
+        partition: int,
+        found: dict[int, Record],
+        earliest: Offset,
+        latest: Offset,
+        refused: Collection[int] = (),
+    ) -> None:
+        """Hold what a partition holds against what was promised. `refused`: offsets whose read is refused for damage.
+        O(records).
+        """
         compacted = self.compacted[topic, partition]
         newest: dict[bytes, int] = {key: offset for offset, (key, _) in found.items()}
 
         def may_be_gone(offset: int, key: bytes) -> bool:
-            return offset < earliest or (offset < compacted and newest.get(key, -1) > offset)
+            if offset in refused and offset not in found:
+                return True
+            # What is refused may be what replaced it.
+            return offset < earliest or (offset < compacted and (bool(refused) or newest.get(key, -1) > offset))
 
         for offset in range(earliest, latest + 1):
-            if offset not in found and offset >= compacted:
+            if offset not in found and offset >= compacted and offset not in refused:
                 raise Broken("dense", f"{partition}@{offset} is missing of {earliest} to {latest}")
         seen = Counter(value for _, value in found.values())
         known: set[bytes] = set()

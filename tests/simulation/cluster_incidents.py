@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
 from simulation.book import Broken
-from simulation.cluster_jobs import bugs, finish_drops, maps_differ, meets_jobs, under_way, unfinished, work
-from simulation.cluster_past import check_pasts, restore_pasts
+from simulation.cluster_jobs import bugs, finish_drops, maps_differ, under_way, unfinished, work
+from simulation.cluster_past import check_builds, check_pasts, restore_pasts
 from simulation.cluster_put_back import accept_loss
 from simulation.cluster_trims import change_logs, lose_indexes, secure_rollbacks
 from simulation.cluster_versions import change_versions
-from simulation.cluster_world import ClusterWorld
+from simulation.cluster_world import NODES, ClusterWorld
+from simulation.job_steps import TASKLESS, meets_jobs
 from simulation.plan import TASK, Incident
+from simulation.planned_machine import faults
 
 __all__ = ["OPERATORS", "Operator", "disk_operator", "happen", "level"]
 
@@ -29,6 +32,10 @@ _OPERATOR_S: Final = 1.0
 _LOOK_S: Final = 0.25
 _SPOT_S: Final = 0.004
 """So often is looked for a task to aim an incident at."""
+_POWER_CHANCE: Final = 0.5
+"""Of the kills of a node, so many are losses of power."""
+_BRIEF: Final = ("compact", "move", "swap")
+"""Tasks that are done soon, or are rare: a fault is aimed at them rather than at others."""
 _LEVEL_S: Final = 60.0
 """Virtual time in which everything is level again after the last fault."""
 
@@ -54,7 +61,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
     happening = [asyncio.create_task(_meet_at(world, each)) for each in world.plan.incidents if not each.aimed]
     happening += [asyncio.create_task(each(world, stop)) for each in (_aim, *operators)]
     try:
-        await world.machine.faults(_PACE)
+        await faults(world.machine, world.plan, _PACE)
         await stop.wait()
         await asyncio.gather(*happening)
     finally:
@@ -68,6 +75,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
         await finish_drops(world)
     await level(world)
     await check_pasts(world)
+    await check_builds(world)
     if world.plan.trims is not None:
         await secure_rollbacks(world)
         await level(world)
@@ -79,18 +87,28 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
 
 async def _aim(world: ClusterWorld, stop: asyncio.Event) -> None:
     """Let the aimed incidents of the plan happen, each at another task."""
-    met: set[tuple[int, int]] = set()
+    met: set[tuple[int, int] | str] = set()
     async with asyncio.TaskGroup() as happening:
         for incident in filter(lambda each: each.aimed, world.plan.incidents):
             at_s = incident.at_s * _PACE
+            await asyncio.sleep(max(_SPOT_S, at_s - world.loop.time()))
             while not stop.is_set():
-                await asyncio.sleep(max(_SPOT_S, at_s - world.loop.time()))
-                found = next(((key, node) for key, node in under_way(world) if key not in met), None)
+                world.begun.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(world.loop.time() + _SPOT_S):
+                        await world.begun.wait()
+                found = next((each for each in _spotted(world) if each[0] not in met), None)
                 if found is not None:
                     key, node = found
                     met.add(key)
                     happening.create_task(_meet_after(world, incident.delay_s, _at_node(incident, node)))
                     break
+
+
+def _spotted(world: ClusterWorld) -> Iterator[tuple[tuple[int, int] | str, str]]:
+    """What a fault may be aimed at: the tasks of jobs, and once in a run each kind of what has none."""
+    yield from ((what, TASKLESS[what]) for what, count in world.under_way.items() if count and what in TASKLESS)
+    yield from under_way(world, first=_BRIEF)
 
 
 def _at_node(incident: Incident, node: str) -> Incident:
@@ -114,6 +132,9 @@ async def _meet(world: ClusterWorld, incident: Incident) -> None:
     meets_jobs(world, incident.kind)
     if incident.kind in ("kill", "stop"):
         world.keeps[one] = incident.kind == "stop" or incident.keeps
+        if incident.kind == "kill" and one in NODES and world.crashes.random() < _POWER_CHANCE:
+            world.keeps[one] = True
+            world.powerless.add(one)
         world.processes[one].end(politely=incident.kind == "stop", down_s=seconds)
     elif incident.kind == "reset":
         network.reset(one, other)
@@ -159,7 +180,8 @@ def _not_level(world: ClusterWorld) -> str:
             return f"{process.name} does not answer"
     for name, (_, plane) in world.nodes.items():
         if plane.hosting.pending:
-            return f"{name} has not opened {len(plane.hosting.pending)} replicas"
+            why = ", ".join(f"{place}: {each.trouble}" for place, each in plane.hosting.pending.items())
+            return f"{name} has not opened {len(plane.hosting.pending)} replicas ({why})"
         for replica in plane.node:
             if replica.state != "ready":
                 return f"{name} has {replica.name} {replica.state}: {replica.failure}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from duramen import aio
@@ -18,22 +18,16 @@ from simulation.cluster_turns import ASK_S, begin, take_turn
 from simulation.cluster_world import NODES, ClusterWorld
 
 __all__ = [
-    "STEPS",
     "bugs",
     "checked_table",
     "failed_version_job",
     "finish_drops",
     "maps_differ",
-    "meets_jobs",
-    "never_met",
     "newest_map",
     "under_way",
     "unfinished",
     "work",
 ]
-
-STEPS: Final = ("add", "move", "rebuild", "snapshot", "stage", "swap")
-"""The actions of tasks that incidents must have met, over many seeds. A replica is removed in no time."""
 
 _WORKS_CHANCE: Final = 0.6
 """Of the runs, so many have an operator: the others are quicker to search."""
@@ -140,10 +134,12 @@ def unfinished(world: ClusterWorld) -> Iterator[tuple[Job, Task]]:
             yield job, task
 
 
-def under_way(world: ClusterWorld) -> Iterator[tuple[tuple[int, int], str]]:
-    """The job and the number of each task that is not over, and the node that does it, by the newest map."""
+def under_way(world: ClusterWorld, *, first: Collection[str] = ()) -> Iterator[tuple[tuple[int, int], str]]:
+    """The job and the number of each task that is not over, and the node that does it, by the newest map; those with
+    the actions `first` come first.
+    """
     for each in _maps(world)[:1]:
-        for job, number, task in each.unfinished_tasks():
+        for job, number, task in sorted(each.unfinished_tasks(), key=lambda found: found[2].action not in first):
             yield (job.id, number), task.node
 
 
@@ -154,15 +150,3 @@ def bugs(world: ClusterWorld) -> Iterator[str]:
             yield from (
                 f"{job.kind}, {task.action}: {task.note}" for task in job.tasks if task.note.startswith("a bug")
             )
-
-
-def never_met(met: Mapping[str, int]) -> list[str]:
-    """Which of `STEPS` no incident has met, by what many runs have counted."""
-    steps = [name for name in met if name.startswith("step of ")]
-    return [action for action in STEPS if not any(f", {action} " in name for name in steps)]
-
-
-def meets_jobs(world: ClusterWorld, fault: str) -> None:
-    """A fault happens: count the steps of jobs that it meets."""
-    for name in sorted({f"{job.kind}, {task.action} {task.state}" for job, task in unfinished(world)}):
-        world.story.met[f"step of {name}: {fault}"] += 1

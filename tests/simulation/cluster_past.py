@@ -21,7 +21,7 @@ from simulation.cluster_jobs import checked_table, newest_map
 from simulation.cluster_turns import ASK_S, begin, take_turn
 from simulation.cluster_world import NODES, ClusterWorld
 
-__all__ = ["check_pasts", "restore_pasts"]
+__all__ = ["check_builds", "check_pasts", "restore_pasts"]
 
 _WORKS_CHANCE: Final = 0.3
 _PASTS_MAX: Final = 3
@@ -64,6 +64,27 @@ async def check_pasts(world: ClusterWorld) -> None:
                 await _check(world, cluster, job, task)
 
 
+async def check_builds(world: ClusterWorld) -> None:
+    """Compare every version that was built of snapshots with the log that these were taken of. Raises `Broken`."""
+    table, log = checked_table(world), world.log
+    if table is None or log is None:
+        return
+    for place in table.partition_ids():
+        await log.keep(place)
+    records = list(world.kept.records(table.ref))
+    for place in table.partition_ids():
+        builds = {url: parts[place.partition] for url, parts in world.builds.items()}
+        model = PartitionModel((each for each in records if each.partition == place.partition), builds)
+        for url in sorted(world.snapshot_builds):
+            built = builds[url]
+            wanted = {key: list(model.at(key, built.base)) for key in model.keys_at(built.base, "")}
+            if wanted != built.entries:
+                raise Broken(
+                    "I4", f"{url} was built of snapshots of {place} at {built.base}: {built.entries}, {wanted}"
+                )
+            world.story.met["build compared"] += 1
+
+
 async def _check(world: ClusterWorld, cluster: ClusterMap, job: Job, task: Task) -> None:
     source = cluster.tables.get(TableId(str(task.arguments["source_table"])))
     if source is None:
@@ -73,7 +94,8 @@ async def _check(world: ClusterWorld, cluster: ClusterMap, job: Job, task: Task)
     assert log is not None, "the log's server is not there"
     await log.keep(place)
     records = [each for each in world.kept.records(source.ref) if each.partition == place.partition]
-    wanted = PartitionModel(each for each in records if each.offset <= offset).keys_at(offset, "")
+    builds = {url: parts[place.partition] for url, parts in world.builds.items() if len(parts) == source.partitions}
+    wanted = PartitionModel((each for each in records if each.offset <= offset), builds).keys_at(offset, "")
     for name, (_, plane) in world.nodes.items():
         replica = plane.node.hosted().get(task.partition_id)
         if replica is None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from kit.log.memory_disk import MemoryDisk
-
+from duramen.testing.machine.memory_disk import MemoryDisk
 from simulation.cluster_world import NODES, ClusterWorld
 
 __all__ = ["accept_loss", "copy_once", "put_back"]

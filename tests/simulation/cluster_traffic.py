@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from kit.log.memory_disk import MemoryDisk
-
 from duramen import aio
 from duramen.client.database import Database
+from duramen.testing.machine.memory_disk import MemoryDisk
+from duramen.testing.machine.simulated_machine import RESTART_S
 from duramen.verification.history import History
 from duramen.verification.run import run_check
 from duramen.verification.workload import WorkloadShape
@@ -21,7 +21,6 @@ from simulation.cluster_put_back import copy_once, put_back
 from simulation.cluster_trims import compacts
 from simulation.cluster_world import LOG_URL, NODES, ClusterWorld
 from simulation.judging import judge
-from simulation.simulated_machine import RESTART_S
 
 __all__ = ["cluster_traffic"]
 
@@ -47,7 +46,7 @@ async def cluster_traffic(world: ClusterWorld) -> None:
     if world.plan.trims is not None:
         shape = replace(shape, pause_s=0.05)  # so that there are segments to drop
     if compacts(world.plan):
-        shape = replace(shape, watchers=0)  # a watch does not see what was dropped
+        shape = replace(shape, watchers=2, late_s=chance.choice((2.0, 5.0, 7.0)), compacted=True)
     if world.plan.copied_s is not None:
         shape = replace(shape, watchers=0)  # a watch ends where an index is ahead of its log, and says so
 
@@ -72,6 +71,7 @@ async def cluster_traffic(world: ClusterWorld) -> None:
         replicas=random.Random(f"replicas {world.plan.seed}").choice((None, None, 1, 2)),
         targets=("router:7070",),
         log_url=LOG_URL,
+        builds=world.builds,
         dropped=None if world.plan.trims is None else world.kept.records,
         clock=lambda: int(world.loop.time() * 1e9),
     )
@@ -81,4 +81,10 @@ async def cluster_traffic(world: ClusterWorld) -> None:
         earlier = await check(seconds=_BEFORE_S, faults=partial(copy_once, world, copies), keep_table=True)
         judge(earlier, world.story)
         await put_back(world, copies[0])
-    judge(await check(seconds=_SECONDS, faults=partial(happen, world), earlier=earlier), world.story)
+    history = await check(seconds=_SECONDS, faults=partial(happen, world), earlier=earlier)
+    for record in history.log:
+        if record.operation == "barrier" and any(
+            f'"{url}"' in record.value for url in world.builds.keys() - world.snapshot_builds
+        ):
+            world.story.met["data set swapped in"] += 1
+    judge(history, world.story)

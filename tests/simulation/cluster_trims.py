@@ -28,7 +28,7 @@ _LOSS_AFTER_S: Final = 1.0
 
 
 def compacts(plan: Plan) -> bool:
-    """Is the log of a run compacted? A watch that comes later does not see what was dropped."""
+    """Is the log of a run compacted? A watch that comes later need not see what was replaced."""
     return plan.trims is not None and random.Random(f"compactions {plan.seed}").random() < _COMPACTS_CHANCE
 
 

@@ -19,7 +19,8 @@ ASK_S: Final = 3.0
 async def take_turn(world: ClusterWorld, who: str, verb: str, target: str, work: Awaitable[str]) -> None:
     """Await `work`, which is asked of `target` and says what has begun; a refusal is a part of the story too."""
     try:
-        words = await work
+        with world.doing(verb):
+            words = await work
     except DuramenError as error:
         words = f"{type(error).__name__}: {error.message}"
         world.story.met[f"job {verb} refused: {error.code}"] += 1

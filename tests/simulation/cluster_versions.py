@@ -45,10 +45,12 @@ async def change_versions(world: ClusterWorld, stop: asyncio.Event) -> None:
     if not has_versions(world.plan):
         return
     chance = _chance(world.plan)
-    builds = None if world.plan.trims is None else Builds(world)
+    builds = Builds(world)
     pause_s = chance.choice((0.1, 0.5, 1.0))
     clears = chance.choice((0.2, 0.8))
-    if builds is not None and chance.random() < _REHEARSAL_CHANCE:
+    data_sets = random.Random(f"data sets {world.plan.seed}")
+    others = data_sets.choice((0.0, 0.2, 0.5))
+    if world.plan.trims is not None and chance.random() < _REHEARSAL_CHANCE:
         await _rehearse(world, stop, chance, builds)
     while not stop.is_set():
         await asyncio.sleep(chance.random() * 2 * pause_s)
@@ -59,11 +61,12 @@ async def change_versions(world: ClusterWorld, stop: asyncio.Event) -> None:
             await _mend(world, table, chance, "operator of versions")
             continue
         url = None
-        if builds is not None:
-            builds.clean(newest_map(world), table)
-            if chance.random() < _BUILDS_CHANCE:
-                url = await _built(builds, newest_map(world), table)
-        change, target = _next(table, chance, clears, builds, url), f"{chance.choice(NODES)}:7070"
+        builds.clean(newest_map(world), table)
+        if world.plan.trims is not None and chance.random() < _BUILDS_CHANCE:
+            url = await _built(builds, newest_map(world), table)
+        elif data_sets.random() < others and not any(each.state == "staged" for each in table.versions):
+            url = await _built_other(builds, table, f"{data_sets.choice(NODES)}:7070", data_sets)
+        change, target = _next(table, chance, clears, url), f"{chance.choice(NODES)}:7070"
         await take_turn(world, "operator of versions", type(change).__name__.lower(), target, begin(target, change))
 
 
@@ -137,18 +140,20 @@ async def _built(builds: Builds, cluster: ClusterMap, table: TableEntry) -> str 
         return None
 
 
-def _next(
-    table: TableEntry, chance: random.Random, clears: float, builds: Builds | None, url: str | None
-) -> AdminChange:
+async def _built_other(builds: Builds, table: TableEntry, target: str, chance: random.Random) -> str | None:
+    try:
+        return await builds.build_other(table, target, chance)
+    except DuramenError:  # a server that does not answer
+        return None
+
+
+def _next(table: TableEntry, chance: random.Random, clears: float, url: str | None) -> AdminChange:
     """What may be possible now: versions come before they go. `url`: of a new build."""
     if url is not None:
         return Stage(table.name, url)
     if chance.random() < clears / 2:
         return Clear(table.name, keep=chance.choice((0, 1, 2)))
     staged = [each.number for each in table.versions if each.state == "staged"]
-    old = [each.number for each in table.versions if builds is not None and not builds.is_current(table, each.url)]
-    if gone := [number for number in staged if number in old]:
-        return Discard(table.name, gone[0])
     kept = [each.number for each in table.versions if each.state == "kept"]
     possible: list[AdminChange] = [Stage(table.name, EMPTY)] if len(staged) < 2 else []
     if staged:

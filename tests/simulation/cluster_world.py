@@ -5,46 +5,38 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from typing import Any, Final
 
 from duramen.server.roles.kv import nearest, others_on_demand
-from duramen.server.roles.node_role import add_node_services
-from duramen.server.wiring.register import register_node
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
+from duramen.testing.cluster.lives import open_log_server, open_node, open_router
+from duramen.testing.machine.seeded import seeded
+from duramen.testing.machine.simulated_clock import SlowTurnClock
+from duramen.testing.machine.simulated_loop import SimulatedLoop
+from duramen.testing.machine.simulated_network import Connecting, Network
+from duramen.testing.machine.simulated_process import Life, SimulatedProcess
+from duramen.testing.machine.simulated_wire import WireClient
+from duramen.verification.history import BuiltPart
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import MapFollower
-from log_tier.catalog.service import ClusterService
 from log_tier.model.errors import DuramenError
-from log_tier.open import open_log
-from log_tier.proto import cluster_pb2_grpc, log_pb2_grpc
-from log_tier.remote.service import LogService
-from router.admin.lazy import admin_on_demand
 from router.data.local_data import LocalData
 from router.data.seam import Connection
-from router.endpoints.grpc.services import KeyValueService, TablesService
 from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.live_membership import LiveMembership
-from router.membership.membership_on_demand import membership_on_demand
-from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
-from router.routing.routed_connection import RoutedConnection
 from serving_tier.jobs.log_trimmer import ROUND_S
 from serving_tier.node.node import Node
 from simulation.book import Broken
+from simulation.index_crashes import copy_indexes, put_indexes_back
 from simulation.kept_log import KeepingLog, KeptRecords
 from simulation.plan import Plan
-from simulation.seeded import seeded
-from simulation.simulated_clock import SlowTurnClock
-from simulation.simulated_loop import SimulatedLoop
-from simulation.simulated_machine import SimulatedMachine
-from simulation.simulated_network import Connecting, Network
-from simulation.simulated_process import Life, SimulatedProcess
-from simulation.simulated_wire import WireClient
+from simulation.planned_machine import cannot_start, machine_of, undamaged_log
 
 __all__ = ["LOG_URL", "NODES", "ClusterWorld", "Part"]
 
@@ -70,7 +62,7 @@ class ClusterWorld:
         self.endpoints: dict[str, RespServer] = {}
         """Of the processes that live."""
         self._traffic, self._operator = traffic, operator
-        self.machine = SimulatedMachine(plan, loop, "cluster", self._log_died)
+        self.machine = machine_of(plan, loop, "cluster", self._log_died)
         self.story, self.disk = self.machine.story, self.machine.disk
         self.network = Network(loop, random.Random(f"network {plan.seed}"), self.story)
         self.broken: asyncio.Future[None] = loop.create_future()
@@ -84,6 +76,17 @@ class ClusterWorld:
         """Failures of the log's disk after which its server was started again."""
         self.kept = KeptRecords(self.story)
         """What the log held before it was trimmed, and perhaps more."""
+        self.crashes = random.Random(f"crashes {plan.seed}")
+        self.powerless: set[str] = set()
+        """Nodes whose machine has lost its power, and is not up again."""
+        self.builds: dict[str, list[BuiltPart]] = {}
+        """By URL: what was built, by partition."""
+        self.snapshot_builds: set[str] = set()
+        """Those that were built of snapshots."""
+        self.under_way: Counter[str] = Counter()
+        """What is done now that has no task of its own."""
+        self.begun = asyncio.Event()
+        """Something of the kind has begun."""
         self.drops: set[str] = set()
         """Tables of which a drop was begun and not answered."""
         self.log: KeepingLog | None = None
@@ -95,9 +98,21 @@ class ClusterWorld:
             self._snapshots = SnapshotPolicy(url, plan.trims.snapshot_every_s)
             self._retention_round_s = plan.trims.round_s
         self.processes = {
-            name: SimulatedProcess(name, self.machine, self.network, broke=self.broke, buried=self._buried)
+            name: SimulatedProcess(
+                name, self.machine, self.network, broke=self.broke, cannot_start=cannot_start, buried=self._buried
+            )
             for name in ("log", *NODES, "router", "clients")
         }
+
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """Something without a task of its own is done: a fault now meets it, and one that waits for a task happens."""
+        self.under_way[what] += 1
+        self.begun.set()
+        try:
+            yield
+        finally:
+            self.under_way[what] -= 1
 
     def broke(self, what: str, error: Exception) -> None:
         """A handler ended with an error that is none of ours."""
@@ -110,7 +125,7 @@ class ClusterWorld:
     async def run(self) -> None:
         """The workload under the plan's faults and incidents, then the checker."""
         lives: dict[str, Life] = {"log": self._log_life, "router": self._router_life}
-        lives |= {name: partial(self._node_life, name) for name in NODES}
+        lives |= dict.fromkeys(NODES, self._node_life)
         everything: list[asyncio.Future[Any]] = [self.broken]
         clients = self.processes["clients"]
         try:
@@ -142,52 +157,50 @@ class ClusterWorld:
         self.nodes.pop(process.name, None)
         self.endpoints.pop(process.name, None)
         self.catalogs.pop(process.name, None)
-        if process.name in NODES and not self.keeps.pop(process.name, True):
-            shutil.rmtree(self.machine.folder / process.name / "index", ignore_errors=True)
-            self.story.tell(process.name, "the indexes are gone")
+        if process.name in NODES:
+            self._bury_indexes(process.name)
+
+    def _copy_if_killed(self, name: str) -> None:
+        if name in self.network.dead:
+            copy_indexes(self.machine.folder / name)
+
+    def _bury_indexes(self, name: str) -> None:
+        folder = self.machine.folder / name
+        power = self.crashes if name in self.powerless else None
+        self.powerless.discard(name)
+        if not self.keeps.pop(name, True):
+            shutil.rmtree(folder / "index", ignore_errors=True)
+            shutil.rmtree(folder / "crashed", ignore_errors=True)
+            self.story.tell(name, "the indexes are gone")
+            return
+        if put_indexes_back(folder, power):
+            self.story.tell(name, "loses its power: indexes that were in use lack entries")
+            self.story.met["incident power of a node"] += 1
 
     async def _log_life(self, process: SimulatedProcess, opened: AsyncExitStack) -> None:
-        log = await self.machine.open_log()
+        log = await undamaged_log(self.machine)
         opened.push_async_callback(log.close)
-        server = process.new_server()
-        self.log = KeepingLog(log, self.kept)
-        log_pb2_grpc.add_LogServicer_to_server(LogService(self.log, server.streams), server.registry)  # type: ignore[no-untyped-call]
-        server.listen()
+        self.log = KeepingLog(log, self.kept, self.doing)
+        open_log_server(process, self.log).listen()
 
-    async def _node_life(self, name: str, process: SimulatedProcess, opened: AsyncExitStack) -> None:
-        log = await open_log(LOG_URL)
-        opened.push_async_callback(log.close)
-        catalog = await Catalog.open(log)
-        opened.push_async_callback(catalog.close)
-        await register_node(catalog, RegisterNode(name, f"{name}:7070", f"identity of {name}"))
-        node = await ServingNode.open(
-            log,
-            catalog,
-            self.machine.folder / name,
-            node_id=name,
-            identity=f"identity of {name}",
+    async def _node_life(self, process: SimulatedProcess, opened: AsyncExitStack) -> None:
+        server, node, plane, catalog, memberships = await open_node(
+            process,
+            opened,
+            self.machine,
+            log_url=LOG_URL,
             snapshots=self._snapshots,
             retention_round_s=self._retention_round_s,
-            clock=self.machine.clock,
-            workers=self.machine.workers,
         )
-        opened.push_async_callback(node.close)
-        plane = LocalData(log, catalog, node.hosting, resources=AsyncExitStack())
-        opened.push_async_callback(plane.close)
-        memberships = membership_on_demand(node.follower, clock=self.machine.clock)
-        opened.push_async_callback(memberships.close)
-        admin = admin_on_demand(catalog, log, memberships)
-        opened.push_async_callback(admin.close)
-        server: Any = process.new_server()
-        opened.push_async_callback(add_node_services(server, plane, node, admin, role="node", log_url=LOG_URL))
         if self._has_endpoints:
             others = others_on_demand(plane, memberships)
             opened.push_async_callback(others.close)
             near = await nearest(plane, others)()
             await self._open_endpoint(process, opened, near, node.follower, await memberships(), plane.node)
+        opened.callback(self._copy_if_killed, process.name)
         node.ended.add_done_callback(partial(self._node_ended, process))
-        self.nodes[name] = node, plane
-        self.catalogs[name] = catalog
+        self.nodes[process.name] = node, plane
+        self.catalogs[process.name] = catalog
         server.listen()
 
     def _node_ended(self, process: SimulatedProcess, ended: asyncio.Future[DuramenError]) -> None:
@@ -197,24 +210,11 @@ class ClusterWorld:
             process.end(politely=True)
 
     async def _router_life(self, process: SimulatedProcess, opened: AsyncExitStack) -> None:
-        log = await open_log(LOG_URL)
-        opened.push_async_callback(log.close)
-        catalog = await Catalog.open(log)
-        opened.push_async_callback(catalog.close)
-        follower = MapFollower(catalog)
-        membership = await LiveMembership.open(follower, clock=self.machine.clock)
-        opened.push_async_callback(membership.close)
-        connection = RoutedConnection.for_router(log, catalog, membership)
-        opened.push_async_callback(connection.close)
-        server = process.new_server()
-        keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, server.streams), server.registry)  # type: ignore[no-untyped-call]
-        tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), server.registry)  # type: ignore[no-untyped-call]
-        maps = ClusterService(catalog, server.streams, role="router", log_url=LOG_URL)
-        cluster_pb2_grpc.add_ClusterServicer_to_server(maps, server.registry)  # type: ignore[no-untyped-call]
+        router = await open_router(process, opened, self.machine.clock, log_url=LOG_URL)
         if self._has_endpoints:
-            await self._open_endpoint(process, opened, connection, follower, membership, None)
-        self.catalogs[process.name] = catalog
-        server.listen()
+            await self._open_endpoint(process, opened, router.connection, router.follower, router.membership, None)
+        self.catalogs[process.name] = router.catalog
+        router.server.listen()
 
     # --- the Redis protocol
 

@@ -9,6 +9,11 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
+from duramen.testing.machine.seeded import seeded
+from duramen.testing.machine.simulated_clock import SlowTurnClock
+from duramen.testing.machine.simulated_loop import SimulatedLoop
+from duramen.testing.machine.simulated_machine import RESTART_S
+from duramen.testing.machine.simulated_wire import SimulatedWire, WireClient
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import MapFollower
@@ -22,11 +27,7 @@ from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 from simulation.book import Broken
 from simulation.plan import Plan
-from simulation.seeded import seeded
-from simulation.simulated_clock import SlowTurnClock
-from simulation.simulated_loop import SimulatedLoop
-from simulation.simulated_machine import RESTART_S, SimulatedMachine
-from simulation.simulated_wire import SimulatedWire, WireClient
+from simulation.planned_machine import cannot_start, faults, machine_of, undamaged_log
 
 __all__ = ["DatabaseWorld", "Traffic"]
 
@@ -50,7 +51,7 @@ class DatabaseWorld:
         """Of the life that goes on."""
         self.wires: dict[SimulatedWire, None] = {}
         """Connections to it."""
-        self._machine = SimulatedMachine(plan, loop, "database", self.stop)
+        self._machine = machine_of(plan, loop, "database", self.stop)
         self.story, self.disk = self._machine.story, self._machine.disk
         self.up = asyncio.Event()
         self.died = asyncio.Event()
@@ -107,7 +108,7 @@ class DatabaseWorld:
             try:
                 self.plane = await self._opened()
             except DuramenError as error:
-                machine.cannot_start("the server", error)
+                cannot_start(machine, "the server", error)
             else:
                 self.story.tell("server", f"life {self.life} begins")
                 self.up.set()
@@ -124,7 +125,7 @@ class DatabaseWorld:
 
     async def _opened(self) -> LocalData:
         async with AsyncExitStack() as opened:
-            log = await self._machine.open_log()
+            log = await undamaged_log(self._machine)
             opened.push_async_callback(log.close)
             catalog = await Catalog.open(log)
             opened.push_async_callback(catalog.close)
@@ -157,6 +158,6 @@ class DatabaseWorld:
 
     async def faults(self, stop: asyncio.Event) -> None:
         """Let the plan's faults happen; when `stop` is set, no others do."""
-        await self._machine.faults(_PACE)
+        await faults(self._machine, self.plan, _PACE)
         await stop.wait()
         self.disk.calm()

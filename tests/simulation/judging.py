@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from duramen.testing.machine.story import RunStory
 from duramen.verification.checker import check_history
 from duramen.verification.history import History
 from simulation.book import Broken
-from simulation.story import RunStory
 
 __all__ = ["judge"]
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import aclosing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, aclosing
 from typing import Any
 
+from duramen.testing.machine.story import RunStory
 from duramen.verification.history import LogRecord
 from duramen.verification.observations import records_of
 from log_tier.embedded import EmbeddedLog
@@ -17,7 +18,6 @@ from log_tier.model.batch_header import read_header, split_batches
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from simulation.story import RunStory
 
 __all__ = ["KeepingLog", "KeptRecords"]
 
@@ -68,8 +68,11 @@ class KeptRecords:
 class KeepingLog:
     """A log whose records are kept before a trim, a retention or a compaction takes them."""
 
-    def __init__(self, log: EmbeddedLog, kept: KeptRecords) -> None:
-        self._log, self._kept = log, kept
+    def __init__(
+        self, log: EmbeddedLog, kept: KeptRecords, doing: Callable[[str], AbstractContextManager[None]]
+    ) -> None:
+        """`doing`: told of what nodes do by themselves, while they do it."""
+        self._log, self._kept, self._doing = log, kept, doing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
@@ -81,9 +84,10 @@ class KeepingLog:
 
     async def retain(self, partition: PartitionId, retention: Retention, *, below: Offset) -> Offset:
         """As the log's."""
-        if below > 0:
-            await self.keep(partition)
-        return self._kept.begins(partition, await self._log.retain(partition, retention, below=below), "retention")
+        with self._doing("retention"):
+            if below > 0:
+                await self.keep(partition)
+            return self._kept.begins(partition, await self._log.retain(partition, retention, below=below), "retention")
 
     async def compact(self, partition: PartitionId, below: Offset) -> int:
         """As the log's."""

@@ -9,8 +9,12 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from kit.log.sample_batches import read_all
-
+from duramen.testing.machine.fault import FaultKind, MachineFault
+from duramen.testing.machine.kernel_disk import KernelDisk
+from duramen.testing.machine.simulated_clock import SimulatedClock
+from duramen.testing.machine.simulated_disk import FaultyDisk
+from duramen.testing.machine.simulated_loop import SimulatedLoop, SimulatedWorkers
+from duramen.testing.machine.story import RunStory
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_header import split_batches
@@ -24,11 +28,10 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import Offset
 from log_tier.model.log import Appended, Topic
 from simulation.book import Book, Broken, Record, SentBatch, records_in
-from simulation.plan import Call, Fault, FaultKind, Plan
-from simulation.simulated_clock import SimulatedClock
-from simulation.simulated_disk import FaultyDisk
-from simulation.simulated_loop import SimulatedLoop, SimulatedWorkers
-from simulation.story import RunStory
+from simulation.clean_close import CleanClose
+from simulation.log_damage import LogDamage
+from simulation.plan import Call, Plan
+from simulation.topic_book import TopicBook
 
 __all__ = ["LogWorld"]
 
@@ -38,6 +41,7 @@ TABLE: Final = "flights"
 # A call that takes longer, in virtual time and on a log that is up, will never end.
 _CALL_S: Final = 60.0
 _RESTART_S: Final = 0.2
+_STARTS_MAX: Final = 100  # a plan has fewer faults: what keeps a log closed so often will keep it closed
 
 T = TypeVar("T")
 
@@ -48,10 +52,14 @@ class LogWorld:
     def __init__(self, plan: Plan, loop: SimulatedLoop) -> None:
         self.plan, self.loop = plan, loop
         self.story = RunStory(loop.time)
-        self.book = Book()
+        self.book, self.topics = Book(), TopicBook()
+        self._clean_close = CleanClose(self.story)
         self.broken: asyncio.Future[None] = loop.create_future()
         self._died = asyncio.Event()
-        self.disk = FaultyDisk(self.story, self._died.set)
+        # A disk that lies has no kernel that hides things too: each is held to by itself.
+        first = None if plan.damages else KernelDisk.of(plan.seed)
+        self.disk = FaultyDisk(self.story, self._died.set, first)
+        self.damage = LogDamage(self.disk, HOME)
         self._up = asyncio.Event()
         self._log: EmbeddedLog | None = None
         self._topic: Topic | None = None
@@ -67,7 +75,7 @@ class LogWorld:
             tombstone_ms=1,
             summary_partitions_min=1 if plan.seed % 4 else 256,
             random_bytes=self._chance.randbytes,
-            workers=SimulatedWorkers(loop),
+            workers=SimulatedWorkers(loop, quick_s=0.0),
             stopwatch_s=loop.time,
         )
 
@@ -76,7 +84,7 @@ class LogWorld:
         tasks = [asyncio.create_task(self._restarting())]
         tasks += [asyncio.create_task(self._client(number)) for number in sorted({c.client for c in self.plan.calls})]
         readers = [asyncio.create_task(self._reader(number)) for number in range(self.plan.partitions)]
-        faults = [asyncio.create_task(self._fail(fault)) for fault in self.plan.faults]
+        faults = [asyncio.create_task(self._fail(fault)) for fault in (*self.plan.faults, *self.plan.damages)]
         everything = [*tasks, *readers, *faults]
         try:
             await self._all(tasks[1:] + faults, everything)
@@ -104,12 +112,15 @@ class LogWorld:
 
     async def _restarting(self) -> None:
         """Start the log, and start it again whenever it has died or stopped."""
+        failed = 0
         while True:
             try:
                 await self._begin()
             except DuramenError as error:
                 self.story.tell("operator", f"cannot open the log: {type(error).__name__}: {error.message}")
                 self._check_open_error(error)
+                if (failed := failed + 1) > _STARTS_MAX:
+                    raise Broken("ends", f"the log does not open, {failed} times: {error.message}") from error
             else:
                 self._up.set()
                 await self._died.wait()
@@ -119,23 +130,30 @@ class LogWorld:
 
     def _check_open_error(self, error: DuramenError) -> None:
         """Only what a plan does to a disk keeps a log from opening; after a failure it is tried again."""
-        if error.code in ("log_damaged", "foreign_folder", "unknown_format"):
-            raise Broken("damage", f"the log does not open: {error.message}")
+        self.damage.check(error, "the log does not open")
+        if self.damage.excuses(error):
+            self.story.met["damage keeps the log closed"] += 1
+            self.damage.put_right_for(error)
 
     async def _begin(self) -> None:
         self._died.clear()
         disk = self.disk.now if self.disk.survivor is None else self.disk.restart()
         self._life += 1
-        self._log = await self._in_time(
-            EmbeddedLog.open(HOME, disk=disk, clock=SimulatedClock(self.loop.time).wall_ms, settings=self._settings),
-            "open",
-        )
+        self.damage.before_open(disk)
+        self._clean_close.begin()
+        meant = [] if self.plan.damages else [each for each in self.plan.openings if each.at_s == self._life]
+        clock = SimulatedClock(self.loop.time)
+        with self.disk.armed(meant):
+            opening = EmbeddedLog.open(HOME, disk=disk, clock=clock.wall_ms, settings=self._settings)
+            self._log = await self._in_time(opening, "open")
         assert self._log is not None
         recovery = self._log.recovery
         self.story.tell("log", f"life {self._life} begins: {recovery}".replace("\n", "; "))
-        if recovery.damages:
-            raise Broken("damage", f"recovery says {recovery}")
+        self.damage.opened(recovery, self.book)
+        if not self.plan.damages:
+            self._clean_close.check(recovery)
         topics = await self._log.topics()
+        self.topics.check(topic.id for topic in topics)
         found = [topic for topic in topics if topic.name == TABLE]
         self._topic = found[0] if found else None
         if self._topic is None:
@@ -150,18 +168,20 @@ class LogWorld:
         if log is not None:
             with suppress(DuramenError):
                 await self._in_time(log.close(), "close")
+                self._clean_close.closed(is_alive=self.disk.survivor is None)
         if self.disk.survivor is None:
             # It did not open, or it was closed. The next process finds what the kernel has; or the machine restarts.
             kind: FaultKind = "power" if self._chance.random() < 0.5 else "kill"
-            self.disk.die(Fault(0, kind, 0, seed=self._chance.getrandbits(32)), "restart")
+            self.disk.die(MachineFault(0, kind, 0, seed=self._chance.getrandbits(32)), "restart")
         self._died.clear()
 
-    async def _fail(self, fault: Fault) -> None:
+    async def _fail(self, fault: MachineFault) -> None:
         await asyncio.sleep(fault.at_s)
         self.story.tell("fault", f"{fault.kind}, after {fault.steps} steps")
         if fault.kind == "slow":
             self.loop.slow_threads(fault.seconds)
         elif fault.kind == "full":
+            self._clean_close.was_full = True
             self.disk.now.space = fault.seed % 3000
             await asyncio.sleep(fault.seconds)
             self.disk.now.space = None
@@ -198,11 +218,13 @@ class LogWorld:
     async def _change(self, log: EmbeddedLog, topic: Topic, call: Call) -> None:
         name, where = f"other{call.number % 3}", topic.partition(call.partitions[0])
         if call.kind == "create":
-            await log.create_topic(name, partitions=2)
+            self.topics.created((await log.create_topic(name, partitions=2)).id)
         elif call.kind == "delete":
             found = [each for each in await log.topics() if each.name == name]
             if found:
+                self.topics.deleting(found[0].id)
                 await log.delete_topic(found[0].id)
+                self.topics.deleted(found[0].id)
         elif call.kind == "trim":
             await log.trim(where, Offset((await log.bounds(where)).latest * (call.number % 4) // 4))
         elif call.kind == "compact":
@@ -274,8 +296,9 @@ class LogWorld:
         self.story.tell(who, f"{what}: {type(error).__name__}")
         if isinstance(error, LogStopped | WriteUnknown):
             self._died.set()  # the operator restarts a log that stopped
-        elif error.code in ("log_damaged", "error"):
+        elif error.code == "error":
             raise Broken("damage", f"{what} is answered {error!r}")
+        self.damage.check(error, f"{what} is answered")
 
     async def _in_time(self, work: Awaitable[T], what: str) -> T:
         try:
@@ -309,8 +332,13 @@ class LogWorld:
             except OffsetTrimmed as error:
                 at = Offset(int(str(error.fields["earliest"])))
             except TokenAhead as error:
+                if (topic.id, partition) in self.damage.cut:
+                    at = Offset((await log.bounds(topic.partition(partition))).latest + 1)
+                    continue
                 raise Broken("shown", f"a reader at {partition}@{at} is answered {error.message}") from error
             except (DuramenError, OSError) as error:
+                if isinstance(error, DuramenError):
+                    self.damage.check(error, f"a reader at {partition}@{at} is answered")
                 if isinstance(error, OSError) and self.disk.survivor is None:
                     raise Broken("typed", f"a reader ended with {error!r}") from error
                 await asyncio.sleep(_RESTART_S)
@@ -323,14 +351,26 @@ class LogWorld:
             where = topic.partition(partition)
             bounds = await log.bounds(where)
             try:
-                stored = await read_all(log, topic.id, partition, bounds.earliest)
+                found, refused = await self.damage.read(log, topic, partition, self.book)
             except OSError:
                 return  # the machine died meanwhile
+            if refused:
+                self.story.met["damage is refused"] += 1
             if self.disk.survivor is None:
-                self.book.check(topic.id, partition, records_in(stored), bounds.earliest, bounds.latest)
+                self.book.check(topic.id, partition, found, bounds.earliest, bounds.latest, refused)
+                if not self.plan.damages:
+                    self.book.show(topic.id, partition, found)
 
     async def _last_look(self) -> None:
-        """Without faults: the log opens, takes a write in each partition, and holds what it should."""
+        """Without faults: the log opens, takes a write in each partition, and holds what it should. A
+        verification names damage before it is put right.
+        """
+        if self.plan.damages:
+            self.damage.verify(self._settings)
+            await self._restarted("kill", "the look at rest")
+            self.damage.check_unnamed()
+            self.damage.put_right()
+            await self._restarted("kill", "the damage was put right")
         for number in range(self.plan.partitions):
             call = Call(0, 99, "append", 10_000 + number, (number,))
             for _ in range(20):
@@ -344,11 +384,17 @@ class LogWorld:
                     sent.offsets.add(answer.base_offset)
                     break
                 self._meet("world", "the last write", answer)
+                if self.damage.excuses(answer):
+                    break  # a checkpoint that was put right knows of a commit that was cut
                 await asyncio.sleep(2 * _RESTART_S)
             else:
                 raise Broken("ends", "the log takes no write after the faults")
         ends: tuple[FaultKind, ...] = ("kill", "power")
         for kind in ends:
-            self.disk.die(Fault(0, kind, 0, seed=self.plan.seed), "the end")
-            self._up.clear()
-            await self._in_time(self._up.wait(), "the start after the end")
+            await self._restarted(kind, "the end")
+
+    async def _restarted(self, kind: FaultKind, after: str) -> None:
+        await self._in_time(self._up.wait(), f"a start before {after}")
+        self.disk.die(MachineFault(0, kind, 0, seed=self.plan.seed), after)
+        self._up.clear()
+        await self._in_time(self._up.wait(), f"the start after {after}")

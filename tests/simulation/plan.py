@@ -6,14 +6,13 @@ import random
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from duramen.testing.machine.fault import DAMAGES, FAULTS, FaultKind, MachineFault
+
 __all__ = [
-    "FAULTS",
     "INCIDENTS",
     "TASK",
     "Call",
     "CallKind",
-    "Fault",
-    "FaultKind",
     "Incident",
     "IncidentKind",
     "Plan",
@@ -22,17 +21,7 @@ __all__ = [
 ]
 
 CallKind = Literal["append", "together", "gathered", "trim", "compact", "create", "delete", "restart"]
-FaultKind = Literal["power", "kill", "sync", "write", "full", "slow"]
 IncidentKind = Literal["cut", "one way", "late", "behind", "slow", "reset", "reset reply", "pause", "kill", "stop"]
-
-FAULTS: Final[dict[FaultKind, str]] = {
-    "power": "the machine loses power: what was not synced is lost, sector by sector",
-    "kill": "the process is killed: the kernel keeps what was written",
-    "sync": "a sync fails",
-    "write": "a write, a rename or another change of the disk fails",
-    "full": "the disk is full for a while",
-    "slow": "threads are slow to wake for a while",
-}
 
 INCIDENTS: Final[dict[IncidentKind, str]] = {
     "cut": "nothing passes between two processes for a while",
@@ -71,7 +60,9 @@ _AIMED: Final[tuple[IncidentKind, ...]] = (
 _LENGTH_S: Final = 12.0
 _UNEVEN_CHANCE: Final = 0.3
 _TRIMS_CHANCE: Final = 0.3
+_DAMAGES_CHANCE: Final = 0.25
 _PUT_BACK_CHANCE: Final = 0.1
+_OPENINGS_CHANCE: Final = 0.75
 _COPIED_S_MAX: Final = 2.5
 _CALLS: Final[tuple[CallKind, ...]] = (
     "append",
@@ -99,17 +90,6 @@ class Call:
     size: int = 10
     hot: bool = False
     """Whether it writes to keys that others write too."""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something goes wrong: at the disk's `steps`th change after `at_s`, or a second later."""
-
-    at_s: float
-    kind: FaultKind
-    steps: int
-    seconds: float = 0.0
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -158,7 +138,11 @@ class Plan:
     quick: bool
     """Whether commits may be made in a caller's thread."""
     calls: tuple[Call, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[MachineFault, ...]
+    damages: tuple[MachineFault, ...] = ()
+    """Of the log alone: its disk lies."""
+    openings: tuple[MachineFault, ...] = ()
+    """Of the log alone: what strikes while its life of the number `at_s` begins, at the change after `steps` ones."""
     incidents: tuple[Incident, ...] = ()
     """Of a cluster; other worlds have one process."""
     trims: Trims | None = None
@@ -197,9 +181,36 @@ def plan_of(seed: int) -> Plan:
         quick=chance.random() < 0.5,
         calls=calls,
         faults=faults,
+        damages=_damages(random.Random(f"damages {seed}")),
+        openings=_openings(random.Random(f"openings {seed}")),
         incidents=_incidents(random.Random(f"incidents {seed}")),
         trims=None if copied_s is not None else _trims(random.Random(f"trims {seed}")),
         copied_s=copied_s,
+    )
+
+
+def _damages(chance: random.Random) -> tuple[MachineFault, ...]:
+    if chance.random() > _DAMAGES_CHANCE:
+        return ()
+    possible = [kind for kind in DAMAGES if chance.random() < 0.6] or ["flip"]
+    return tuple(sorted((_fault(chance, possible) for _ in range(chance.choice((1, 1, 2, 4)))), key=_at))
+
+
+def _openings(chance: random.Random) -> tuple[MachineFault, ...]:
+    if chance.random() > _OPENINGS_CHANCE:
+        return ()
+    kinds: tuple[FaultKind, ...] = ("power", "power", "kill", "sync", "write")
+    # The first life has hardly begun when its folder is made.
+    first: tuple[FaultKind, ...] = ("kill", "kill", "power", "sync", "write")
+    return tuple(
+        MachineFault(
+            life,
+            chance.choice(kinds if life > 1 else first),
+            steps=chance.randrange(25 if life > 1 else 6),
+            seed=chance.getrandbits(32),
+        )
+        for life in range(1, 9)
+        if chance.random() < 0.6
     )
 
 
@@ -261,7 +272,7 @@ def _incident(chance: random.Random, possible: list[IncidentKind]) -> Incident:
     return Incident(at_s, kind, one, other, seconds, keeps, late_s=seconds / 4)
 
 
-def _at(one: Call | Fault | Incident) -> float:
+def _at(one: Call | MachineFault | Incident) -> float:
     return one.at_s
 
 
@@ -282,8 +293,8 @@ def _call(chance: random.Random, number: int, kind: CallKind, partitions: int) -
     )
 
 
-def _fault(chance: random.Random, possible: list[FaultKind]) -> Fault:
-    return Fault(
+def _fault(chance: random.Random, possible: list[FaultKind]) -> MachineFault:
+    return MachineFault(
         chance.random() * _LENGTH_S,
         chance.choice(possible),
         steps=chance.choice((0, 1, 2, 3, chance.randrange(40))),

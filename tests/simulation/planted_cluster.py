@@ -18,7 +18,7 @@ from router.data.outcomes import judged
 from router.data.requests import OutcomesPart, ReadPart
 from router.remote import messages
 from router.routing import watches
-from router.routing.reads import RoutedReads
+from router.routing.hedging import HedgedQuestions
 from serving_tier.fold import fold
 from serving_tier.fold.producers import ProducerState
 from serving_tier.replica.replica import Replica
@@ -47,7 +47,7 @@ def _repeated_batch_counts_twice() -> Patches:
 
 
 def _verdict_before_its_batch_is_applied() -> Patches:
-    async def judge(self: LocalData, part: OutcomesPart, left_s: Callable[[], float], acknowledged: bool) -> Any:
+    async def judge(self: LocalData, part: OutcomesPart, ends_s: float, acknowledged: bool) -> Any:
         try:
             return judged(part, self.node.replica(part.partition).index.outcomes(part.base_offset, part.after))
         except DuramenError as error:
@@ -85,12 +85,13 @@ def _watch_resumes_at_its_beginning() -> Patches:
 
 
 def _second_question_without_floor() -> Patches:
-    ask = RoutedReads._ask_second
+    ask = HedgedQuestions._ask_second
 
-    async def forgetful(self: RoutedReads, member: Any, parts: Sequence[ReadPart], *how: float) -> Any:
-        return await ask(self, member, [part._replace(after=NOTHING) for part in parts], *how)
+    async def forgetful(self: HedgedQuestions, member: Any, parts: Sequence[Any], *how: Any) -> Any:
+        asked = [part._replace(after=NOTHING) if isinstance(part, ReadPart) else part for part in parts]
+        return await ask(self, member, asked, *how)
 
-    return [(RoutedReads, "_ask_second", forgetful)]
+    return [(HedgedQuestions, "_ask_second", forgetful)]
 
 
 PLANTED_IN_CLUSTER: Final[dict[str, Callable[[], Patches]]] = {

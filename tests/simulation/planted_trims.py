@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import lmdb
 
+from duramen.client import watch
 from log_tier.model import batch_cut
+from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.identifiers import Offset
 from router.admin.planners import upkeep
 from serving_tier.fold.entry import version_of
@@ -75,10 +78,20 @@ def _past_with_one_record_more() -> Patches:
     return [(point_in_time, "cut_run", lambda data, last, place: cut(data, Offset(last + 1), place))]
 
 
+def _watch_without_holes() -> Patches:
+
+    def dense(data: bytes, place: Any) -> Batch:
+        batch = decode_batch(data, place)
+        return replace(batch, columns=replace(batch.columns, deltas=None))
+
+    return [(watch, "decode_batch", dense)]
+
+
 PLANTED_IN_TRIMS: Final[dict[str, Callable[[], Patches]]] = {
     "a trim goes past the verified snapshot": _trim_past_the_snapshot,
     "a snapshot mixes two offsets": _snapshot_of_two_offsets,
     "a snapshot's manifest names a later offset than its data": _manifest_ahead_of_its_data,
     "an index of another history than its log is believed": _index_and_log_are_not_compared,
     "a restore to a point in time holds a record more": _past_with_one_record_more,
+    "a watch numbers what a compaction has left without holes": _watch_without_holes,
 }

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from kit.resp.raw_client import RawError
 
+from duramen.testing.machine.simulated_wire import WireClient, WireCut
 from simulation.book import Broken
-from simulation.simulated_wire import WireClient, WireCut
 
 __all__ = ["Listeners"]
 

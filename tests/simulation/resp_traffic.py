@@ -10,13 +10,13 @@ from typing import Any, Final, Protocol
 
 from kit.resp.raw_client import RawError
 
+from duramen.testing.machine.simulated_loop import SimulatedLoop
+from duramen.testing.machine.simulated_wire import WireClient, WireCut
+from duramen.testing.machine.story import RunStory
 from simulation.database_world import DatabaseWorld
 from simulation.plan import Plan
 from simulation.resp_ledger import Ledger
 from simulation.resp_listeners import Listeners
-from simulation.simulated_loop import SimulatedLoop
-from simulation.simulated_wire import WireClient, WireCut
-from simulation.story import RunStory
 
 __all__ = ["RespWorld", "finals", "pipelines", "resp_traffic"]
 

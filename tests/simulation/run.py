@@ -13,9 +13,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from duramen.testing.machine.simulated_loop import SimulatedLoop, Stuck
 from simulation.book import Broken
 from simulation.plan import Plan, plan_of
-from simulation.simulated_loop import SimulatedLoop, Stuck
 from simulation.worlds import WORLDS, WorldName
 
 __all__ = ["Outcome", "run_plan", "run_seed", "run_seeds", "shrink"]
@@ -114,7 +114,7 @@ def shrink(plan: Plan, broken: str, world: WorldName = "log") -> Plan:
         tries -= 1
         return run_plan(candidate, world).broken == broken
 
-    for part in ("incidents", "faults", "calls"):
+    for part in ("incidents", "damages", "openings", "faults", "calls"):
         size = max(1, len(getattr(plan, part)) // 2)
         while tries > 0:
             at, gone = 0, False

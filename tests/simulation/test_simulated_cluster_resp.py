@@ -14,8 +14,8 @@ from simulation.worlds import BUGS
 
 FULL = os.environ.get("DURAMEN_CAMPAIGN") == "1"
 WORLD = "cluster-resp"
-GROUPS = 2
-SEEDS = 100 if FULL else 3
+GROUPS = 4
+SEEDS = 100 if FULL else 5
 """In each group; a run takes about a second of a processor."""
 FOUND_WITHIN = 60
 """Runs after which each planted bug is found."""
@@ -31,7 +31,8 @@ def test_endpoints_of_a_cluster_keep_every_property(group: int, record_property:
         assert not outcome.broken, (
             f"{outcome.words}\nagain: python -m tests.simulation --world {WORLD} --seed {seed} --story"
         )
-    record_property("simulation cluster-resp seeds", SEEDS)
+    record_property("simulation world", WORLD)
+    record_property("simulation seeds", SEEDS)
     record_property("simulation met", dict(met))
     assert met["answer ok"] > 0
     assert met["replica compared"] > 0

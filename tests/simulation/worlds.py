@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol
 
+from duramen.testing.machine.simulated_loop import SimulatedLoop
+from duramen.testing.machine.story import RunStory
 from simulation.api_traffic import api_traffic
 from simulation.cluster_incidents import disk_operator
 from simulation.cluster_resp import cluster_resp_traffic
@@ -17,13 +19,16 @@ from simulation.plan import Plan
 from simulation.planted import PLANTED, Patches
 from simulation.planted_cluster import PLANTED_IN_CLUSTER
 from simulation.planted_cluster_resp import PLANTED_IN_CLUSTER_RESP
+from simulation.planted_damage import PLANTED_IN_DAMAGE
+from simulation.planted_data_sets import PLANTED_IN_DATA_SETS
 from simulation.planted_database import PLANTED_IN_DATABASE
+from simulation.planted_index import PLANTED_IN_INDEX
 from simulation.planted_resp import PLANTED_IN_RESP
+from simulation.planted_syncs import PLANTED_SYNCS
 from simulation.planted_trims import PLANTED_IN_TRIMS
 from simulation.planted_versions import PLANTED_IN_VERSIONS
+from simulation.planted_views import VIEWS_IN_DATABASE, VIEWS_IN_LOG, VIEWS_IN_RESP
 from simulation.resp_traffic import resp_traffic
-from simulation.simulated_loop import SimulatedLoop
-from simulation.story import RunStory
 
 __all__ = ["BUGS", "WORLDS", "World", "WorldName"]
 
@@ -68,10 +73,10 @@ WORLDS: Final[dict[WorldName, Callable[[Plan, SimulatedLoop], World]]] = {
 clients of the Python API; one with clients of the Redis protocol."""
 
 BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
-    "log": PLANTED,
-    "database": PLANTED_IN_DATABASE,
-    "resp": PLANTED_IN_RESP,
-    "cluster": PLANTED_IN_CLUSTER | PLANTED_IN_VERSIONS | PLANTED_IN_TRIMS,
+    "log": PLANTED | PLANTED_IN_DAMAGE | PLANTED_SYNCS | VIEWS_IN_LOG,
+    "database": PLANTED_IN_DATABASE | VIEWS_IN_DATABASE,
+    "resp": PLANTED_IN_RESP | VIEWS_IN_RESP,
+    "cluster": PLANTED_IN_CLUSTER | PLANTED_IN_VERSIONS | PLANTED_IN_TRIMS | PLANTED_IN_DATA_SETS | PLANTED_IN_INDEX,
     "cluster-resp": PLANTED_IN_CLUSTER_RESP,
 }
 """Where each planted bug is found."""

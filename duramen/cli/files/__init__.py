@@ -1,4 +1,5 @@
-"""Commands on the files of a data folder, without a server: `log dump`, `log verify`. They change nothing.
+"""Commands on the files of a data folder, without a server: `log dump` and `log verify`, which change nothing, and
+`log repair`.
 
-Reading order: `stored_batches.py`, `dump.py`, `verify.py`, `app.py`.
+Reading order: `stored_batches.py`, `dump.py`, `verify.py`, `repair.py`, `app.py`.
 """

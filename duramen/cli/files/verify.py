@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from shlex import quote
+from typing import Annotated, Final
 
 import typer
 
@@ -11,7 +13,7 @@ from duramen.cli.terminal.exits import ERROR, OK
 from duramen.cli.terminal.options import Json
 from duramen.cli.terminal.output import say, say_json
 from duramen.cli.terminal.text import counted
-from log_tier.model.finding import FileFinding
+from log_tier.model.finding import FileFinding, Remedy
 
 __all__ = ["verify"]
 
@@ -23,10 +25,11 @@ def verify(
     """Read all files of a data folder that nobody has open; name what is damaged, and what to do. Changes nothing.
 
     Every batch of the log is checked against its checksums, its place and its order, with the code by which a start
-    recovers. So are the small files next to them, the structure of each index, and each snapshot in the folder. Notes
-    are what a crash leaves and the next start puts right. The exit code is 1 if something is damaged, and 6, without a
-    look at anything, while a process has the folder open: stop it, or verify a snapshot of the file system. Files that
-    are copied one after the other while a server writes are of different times, and look damaged.
+    recovers. So are the small files next to them, the structure of each index, and each snapshot in the folder. With
+    each damage comes the command that repairs it. Notes are what a crash leaves and the next start puts right. The exit
+    code is 1 if something is damaged, and 6, without a look at anything, while a process has the folder open: stop it,
+    or verify a snapshot of the file system. Files that are copied one after the other while a server writes are of
+    different times, and look damaged.
 
     \b
       duramen log verify duramen-data
@@ -38,7 +41,7 @@ def verify(
     damaged = 0
     for finding in looked.findings():
         damaged += finding.is_damage
-        _say(finding, json)
+        _say(finding, _repair_of(finding, data), json)
     seen = looked.log
     if json:
         counts = {"partitions": seen.partitions, "segments": seen.segments, "bytes": seen.bytes}
@@ -55,10 +58,26 @@ def verify(
     return ERROR if damaged else OK
 
 
-def _say(finding: FileFinding, json: bool) -> None:
+_COMMANDS: Final[Mapping[Remedy, str]] = {
+    "copy": "duramen log repair {data} --from COPY",
+    "alone": "duramen log repair {data}",
+    "snapshot": "duramen admin snapshot TABLE",
+}
+
+
+def _repair_of(finding: FileFinding, data: Path) -> str:
+    """The command that puts a damaged file right; empty if there is none."""
+    command = _COMMANDS.get(finding.remedy, "") if finding.is_damage else ""
+    return command.format(data=quote(str(data)))
+
+
+def _say(finding: FileFinding, repair: str, json: bool) -> None:
     if not json:
         say(f"{'DAMAGED' if finding.is_damage else 'note   '}  {finding.message}")
+        if repair:
+            say(f"         repair: {repair}")
         return
     kind = "damage" if finding.is_damage else "note"
     place = {"position": finding.position, "offset": finding.offset}
-    say_json({"kind": kind, "file": str(finding.file), **place, "message": finding.message})
+    command = {"repair": repair} if repair else {}
+    say_json({"kind": kind, "file": str(finding.file), **place, "message": finding.message, **command})

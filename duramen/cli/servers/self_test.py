@@ -37,7 +37,7 @@ async def check_own(
     from contextlib import AsyncExitStack
 
     from duramen.verification.chaos import Faults, break_children, child_faults
-    from duramen.verification.cluster import Cluster
+    from duramen.verification.cluster import StartedCluster
     from duramen.verification.run import connect_to, run_check
     from duramen.verification.scratch_log import scratch_log
     from duramen.verification.workload import WorkloadShape
@@ -46,7 +46,7 @@ async def check_own(
     async with AsyncExitStack() as opened:
         folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="duramen-check-"))
         url = None if log is None else await opened.enter_async_context(scratch_log(log))
-        cluster = await Cluster.open(Path(folder) / "data", nodes=nodes, log=url)
+        cluster = await StartedCluster.open(Path(folder) / "data", nodes=nodes, log=url)
         opened.push_async_callback(cluster.close)
         faults = Faults(child_faults(cluster), seed=seed)
         made = await run_check(

@@ -12,7 +12,13 @@ from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.serving_node import ON_DEMAND, SnapshotPolicy
-from duramen.server.wiring.single_machine import NODE_ID, SingleMachine, open_single_machine
+from duramen.server.wiring.single_machine import (
+    NODE_ID,
+    THIS_MACHINE,
+    MachineParts,
+    SingleMachine,
+    open_single_machine,
+)
 from log_tier.model.errors import DuramenError
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.remote.service import LogService
@@ -60,6 +66,7 @@ class SingleServer:
         port: int = 7070,
         snapshots: SnapshotPolicy = ON_DEMAND,
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
+        machine: MachineParts = THIS_MACHINE,
     ) -> SingleServer:
         """Open the data folder and listen. `log_url`: where the log is, if not there. `take_over`: see
         `open_local_data`.
@@ -72,28 +79,33 @@ class SingleServer:
                 unless_opened.push_async_callback(shell.close)
                 sockets = RespSockets.take(resp_endpoint)
                 unless_opened.callback(sockets.close)
-                machine = await open_single_machine(
-                    data, log_url=log_url, take_over=take_over, address=shell.address, snapshots=snapshots
+                database = await open_single_machine(
+                    data,
+                    log_url=log_url,
+                    take_over=take_over,
+                    address=shell.address,
+                    snapshots=snapshots,
+                    machine=machine,
                 )
                 unless_opened.pop_all()
-            opened.push_async_callback(machine.data_plane.close)
-            admin = _admin(machine, opened)
+            opened.push_async_callback(database.data_plane.close)
+            admin = _admin(database, opened)
 
             async def at_hand() -> Admin:
                 return admin
 
             opened.push_async_callback(
-                add_node_services(shell, machine.data_plane, machine.node, at_hand, role="single", log_url="")
+                add_node_services(shell, database.data_plane, database.node, at_hand, role="single", log_url="")
             )
-            kv = add_kv_service(opened, shell, here(machine.data_plane), machine.node.load)
+            kv = add_kv_service(opened, shell, here(database.data_plane), database.node.load)
             opened.push_async_callback(shell.close)
-            log_pb2_grpc.add_LogServicer_to_server(LogService(machine.data_plane.log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
-            data_plane = machine.data_plane
+            log_pb2_grpc.add_LogServicer_to_server(LogService(database.data_plane.log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
+            data_plane = database.data_plane
             added = await open_resp_endpoint(
                 opened,
                 shell,
                 data_plane,
-                machine.node.follower,
+                database.node.follower,
                 resp_endpoint,
                 sockets,
                 node=data_plane.node,
@@ -101,7 +113,7 @@ class SingleServer:
                 admin=at_hand,
             )
             await shell.start((*_SERVICES, *kv, *added))
-            return cls(shell, machine.data_plane, sockets.port, machine.node.ended, opened.pop_all())
+            return cls(shell, database.data_plane, sockets.port, database.node.ended, opened.pop_all())
         raise AssertionError("not reached")
 
     @property
@@ -114,9 +126,9 @@ class SingleServer:
         await self._opened.aclose()
 
 
-def _admin(machine: SingleMachine, opened: AsyncExitStack) -> Admin:
+def _admin(database: SingleMachine, opened: AsyncExitStack) -> Admin:
     """The administration of a database that is one process: it looks at the node itself, and connects to nobody."""
-    node, data_plane = machine.node, machine.data_plane
+    node, data_plane = database.node, database.data_plane
     feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running)
     opened.push_async_callback(feed.close)
     membership = LocalMembership(node.hosting, feed)

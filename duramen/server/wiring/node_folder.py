@@ -1,6 +1,6 @@
 """A node's data folder: who the node is, and that one process at a time is it.
 
-    node.json     format, version, the node's id, its identity
+    node.json     format, version, the node's id, its identity; sealed with a checksum
     node.lock     held by the process that is the node; the kernel lets go of it however that process ends
 
 The **identity** is drawn when the folder is made. The catalog keeps it with the node's id: another folder that claims
@@ -20,6 +20,7 @@ from duramen.server.wiring.foreign_names import refuse_foreign
 from log_tier.concurrency.disk_errors import disk_refusal
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import FolderInUse, ForeignFolder, UnknownFormat
+from log_tier.model.sealed_json import SealedKind
 from serving_tier.names import NODE_FILE, NODE_FOLDERS, NODE_LOCK, new_file
 
 __all__ = ["NodeFolder"]
@@ -28,6 +29,21 @@ _FORMAT: Final = "duramen node"
 _VERSION: Final = 1
 
 _IDENTITY_BYTES: Final = 16
+
+_FIRST_FIELDS: Final = frozenset({"format", "version", "id", "identity"})
+
+_RESTORE: Final = (
+    "restore it; or, as a node's data are copies, remove the folder, start the node anew and let it take over "
+    "(--take-over)"
+)
+_KIND: Final = SealedKind(
+    _FORMAT,
+    _VERSION,
+    bytes_max=4096,  # it has some 150
+    damage=ForeignFolder,
+    remedy=_RESTORE,
+    upgrade="update this process",
+)
 
 
 class NodeFolder:
@@ -50,11 +66,15 @@ class NodeFolder:
         try:
             refuse_foreign(path, (NODE_FILE, new_file(path / NODE_FILE).name, NODE_LOCK, *NODE_FOLDERS))
             path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(path / NODE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            return cls._taken(path, node_id)
         except OSError as error:
             if isinstance(error, NotADirectoryError):
                 raise ForeignFolder(f"{path} is below a file, a node's data is a folder: name another one") from error
             raise disk_refusal(error, f"{path} cannot be used", path=path, effect="the node did not start") from error
+
+    @classmethod
+    def _taken(cls, path: Path, node_id: str) -> NodeFolder:
+        lock = os.open(path / NODE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _take(lock, path)
             return cls(path, _identity(path, node_id), lock)
@@ -91,17 +111,17 @@ def _identity(path: Path, node_id: str) -> str:
     """Read the marker, or write one for a folder that has none."""
     file = path / NODE_FILE
     try:
-        found = json.loads(file.read_bytes())
+        data = file.read_bytes()
+        found = json.loads(data)
+        if found.keys() - _FIRST_FIELDS:  # earlier versions wrote these, and no checksum
+            found = _KIND.parse(data, str(file))
         named = (found["format"], found["version"], found["id"], found["identity"])
     except FileNotFoundError:
         identity = secrets.token_hex(_IDENTITY_BYTES)
-        _write(file, {"format": _FORMAT, "version": _VERSION, "id": node_id, "identity": identity})
+        _write(file, _KIND.write({"id": node_id, "identity": identity}))
         return identity
-    except (ValueError, KeyError, TypeError) as error:
-        raise ForeignFolder(
-            f"{file} cannot be read ({error!r}): restore it; or, as a node's data are copies, remove the folder, start "
-            "the node anew and let it take over (--take-over)"
-        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ForeignFolder(f"{file} cannot be read ({error!r}): {_RESTORE}") from error
     if named[0] != _FORMAT or named[1] != _VERSION:
         raise UnknownFormat(f"{file} tells of {named[0]!r} version {named[1]}; this process has {_VERSION}: update it")
     if named[2] != node_id:
@@ -109,12 +129,15 @@ def _identity(path: Path, node_id: str) -> str:
     return str(named[3])
 
 
-def _write(file: Path, document: dict[str, object]) -> None:
+def _write(file: Path, document: bytes) -> None:
     new = new_file(file)
-    with open(new, "wb") as opened:
-        opened.write(json.dumps(document, indent=1).encode())
-        opened.flush()
-        os.fsync(opened.fileno())
+    try:
+        with open(new, "wb") as opened:
+            opened.write(document)
+            opened.flush()
+            os.fsync(opened.fileno())
+    except OSError as error:  # an error about an open file does not name it
+        raise OSError(error.errno, error.strerror, str(new)) from error
     os.replace(new, file)
     folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -8,7 +8,9 @@ says it is.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -21,14 +23,16 @@ from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotP
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import RegisterNode
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.disk_errors import disk_refusal
+from log_tier.concurrency.workers import THREADS, Workers
 from log_tier.model.errors import InvalidRequest, NodeIdTaken
 from log_tier.model.log import Log
 from log_tier.open import LOG_FOLDER, open_log
 from router.data.catalog_tables import CatalogTables
 from router.data.local_data import LocalData
 
-__all__ = ["NODE_ID", "SingleMachine", "open_local_data", "open_single_machine"]
+__all__ = ["NODE_ID", "THIS_MACHINE", "MachineParts", "SingleMachine", "open_local_data", "open_single_machine"]
 
 NODE_ID: Final = "n1"
 """What the only node of one machine is called in the catalog."""
@@ -37,8 +41,30 @@ NODE_ID: Final = "n1"
 _IDENTITY: Final = "single"
 
 
+async def _own_log(url: str) -> Log:
+    return await open_log(url)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineParts:
+    """What a database takes of its machine: the seam at which a test puts a disk that fails, and virtual time."""
+
+    open_log: Callable[[str], Awaitable[Log]] = _own_log
+    """Opens the log in the data folder, by its URL."""
+    clock: Clock = SYSTEM_CLOCK
+    workers: Workers = THREADS
+
+
+THIS_MACHINE: Final = MachineParts()
+
+
 async def open_local_data(
-    data: Path, *, log_url: str | None = None, take_over: bool = False, snapshots: SnapshotPolicy = ON_DEMAND
+    data: Path,
+    *,
+    log_url: str | None = None,
+    take_over: bool = False,
+    snapshots: SnapshotPolicy = ON_DEMAND,
+    machine: MachineParts = THIS_MACHINE,
 ) -> LocalData:
     """Open the data folder (made where it is missing) and serve what is in it; `LocalData.close` ends it all.
 
@@ -46,8 +72,8 @@ async def open_local_data(
     `FolderInUse`, `ForeignFolder`, `FolderReadOnly`, `UnknownFormat`, `DiskFull`, `LogDamaged`; with a `log_url` also
     `Disconnected`, and `NodeIdTaken` where another folder is that log's only node: `take_over` says that it is lost.
     """
-    machine = await open_single_machine(data, log_url=log_url, take_over=take_over, snapshots=snapshots)
-    return machine.data_plane
+    opened = await open_single_machine(data, log_url=log_url, take_over=take_over, snapshots=snapshots, machine=machine)
+    return opened.data_plane
 
 
 class SingleMachine(NamedTuple):
@@ -64,6 +90,7 @@ async def open_single_machine(
     take_over: bool = False,
     address: str = "",
     snapshots: SnapshotPolicy = ON_DEMAND,
+    machine: MachineParts = THIS_MACHINE,
 ) -> SingleMachine:
     """`open_local_data`, but return all parts and not the data plane alone. `address`: host:port of the server around
     it, if there is one.
@@ -79,8 +106,11 @@ async def open_single_machine(
                     folder = await asyncio.to_thread(NodeFolder.open, data, node_id=NODE_ID)
                     opened.callback(folder.close)
                     identity = folder.identity
-                url = log_url if log_url is not None else await asyncio.to_thread(_checked_url, data)
-                log: Log = await open_log(url)
+                log: Log = (
+                    await open_log(log_url)
+                    if log_url is not None
+                    else await machine.open_log(await asyncio.to_thread(_checked_url, data))
+                )
                 opened.push_async_callback(log.close)
                 catalog = await Catalog.open(log)
                 opened.push_async_callback(catalog.close)
@@ -91,7 +121,14 @@ async def open_single_machine(
                 if log_url is None:
                     await CatalogTables(log, catalog).reconcile()
                 node = await ServingNode.open(
-                    log, catalog, data, node_id=NODE_ID, identity=identity, snapshots=snapshots
+                    log,
+                    catalog,
+                    data,
+                    node_id=NODE_ID,
+                    identity=identity,
+                    snapshots=snapshots,
+                    clock=machine.clock,
+                    workers=machine.workers,
                 )
                 opened.push_async_callback(node.close)
             except OSError as error:

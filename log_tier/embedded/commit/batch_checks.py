@@ -18,7 +18,7 @@ from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, OrderedThread
 from log_tier.embedded.commit.committer import Committer
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.model.batch import SealedBatch, checked_span
-from log_tier.model.batch_header import decoded_bytes
+from log_tier.model.batch_header import COMPRESSION_MASK, HEADER_BYTES, decoded_bytes, flags_of
 from log_tier.model.errors import DuramenError, ShuttingDown
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Appended
@@ -53,7 +53,8 @@ class BatchChecks:
         size = 0
         for _, batch in parts:
             size += _checked_bytes(batch)
-        return size <= AT_ONCE_BYTES_MAX and self._large.is_free(partition for partition, _ in parts)
+        large = self._large
+        return size <= AT_ONCE_BYTES_MAX and (not large.pending or large.is_free(partition for partition, _ in parts))
 
     def append(self, parts: _Parts, *, gathered: bool) -> Awaitable[_Outcomes]:
         """Check batches and queue them for a commit; see `Log.append_many`."""
@@ -142,4 +143,7 @@ def _placed(appended: _Outcomes, refused: Mapping[int, DuramenError]) -> _Outcom
 
 def _checked_bytes(batch: bytes) -> int:
     """How many bytes `checked_span` reads of a batch, or of its body after decompression."""
-    return 0 if type(batch) is SealedBatch else decoded_bytes(batch)
+    if type(batch) is SealedBatch:
+        return 0
+    is_plain = len(batch) > HEADER_BYTES and not flags_of(batch) & COMPRESSION_MASK
+    return len(batch) if is_plain else decoded_bytes(batch)

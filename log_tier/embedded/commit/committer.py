@@ -5,8 +5,9 @@ It takes everything that is queued, writes each partition's batches with one wri
 While it syncs, the next appends gather; there is no timer and no linger, so one caller alone pays for one sync and
 nothing else, and many callers share one.
 
-Where a caller has gathered everything itself, nothing waits, and the disk is quick (`quick_disk.py`), the commit is
-made in the caller's thread: two threads less are woken. Never two commits at once: the committing thread holds `_turn`.
+Where a caller has gathered everything itself, or calls come one at a time (`lone_calls.py`), nothing waits, and the
+disk is quick (`QuickWork`), the commit is made in the caller's thread: two threads less are woken. Never two commits at
+once: the committing thread holds `_turn`.
 
 A failed sync is final: the kernel marks pages clean after one, so a second sync that succeeds would prove nothing. What
 was written and not synced may be in the log after the restart: its callers get `WriteUnknown`. What waits behind it,
@@ -26,9 +27,9 @@ from typing import Any, Final, NamedTuple
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
 from log_tier.concurrency.sized_work import wake_some
-from log_tier.concurrency.workers import Consumer
+from log_tier.concurrency.workers import Consumer, QuickWork
 from log_tier.embedded.commit.journal import Journal, JournalEntry
-from log_tier.embedded.commit.quick_disk import QuickDisk
+from log_tier.embedded.commit.lone_calls import LoneCalls
 from log_tier.embedded.commit.room import SHARED_OUT, CommitRoom
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.staged import Staged
@@ -77,7 +78,9 @@ class Committer:
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         """Held by the thread that writes to partitions: the writer thread, or a caller that commits at once."""
-        self._disk = QuickDisk(settings.quick_commit_s)
+        self._disk = QuickWork(settings.quick_commit_s)
+        self._calls = LoneCalls()
+        """Of the calls that have not gathered everything."""
         self._room = CommitRoom(settings.workers)
         self._queued = 0
         self._queued_bytes = 0
@@ -98,8 +101,9 @@ class Committer:
         self._writer.start()
 
     def submit(self, batches: Sequence[_Batch], *, gathered: bool = False) -> asyncio.Future[_Results]:
-        """Queue checked batches of the running loop; they share a commit. With `gathered` the commit may be made here,
-        and the future is done. Its result has one outcome for each batch; it raises nothing.
+        """Queue checked batches of the running loop; they share a commit. With `gathered`, or where calls come one at a
+        time, the commit may be made here, and the future is done. Its result has one outcome for each batch; it raises
+        nothing.
 
         Raises `Overloaded`, `LogStopped`, `ShuttingDown`; then none of them is queued.
         """
@@ -119,9 +123,11 @@ class Committer:
                     f"{settings.queue_batches_max} and {settings.queue_bytes_max} bytes may: wait and try again",
                     limit=settings.queue_bytes_max,
                 )
+            if not gathered:
+                self._calls.came(queued=self._queued > 0)
             # Nothing queued means that nothing is in the thread's hands either, so nobody is overtaken.
             at_once = (
-                gathered
+                (gathered or self._calls.is_alone)
                 and not self._queued
                 and size <= _AT_ONCE_BYTES_MAX
                 and len(batches) <= _AT_ONCE_BATCHES_MAX
@@ -383,7 +389,9 @@ def _settle(outcomes: _Settled) -> None:
             followers.append(future)
         elif not future.done():
             future.set_result(outcome)
-    if followers:
+    if len(followers) == 1:
+        _release(followers[0])
+    elif followers:
         wake_some(followers, _release)
 
 

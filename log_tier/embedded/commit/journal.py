@@ -30,6 +30,7 @@ This is the write-ahead journal of BookKeeper's bookies, used only where it save
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Future
 from contextlib import suppress
@@ -88,6 +89,8 @@ class Journal:
         self._settling: Future[None] | None = None
         self._being_settled: set[Path] = set()
         self._settler = workers.pool(1, name="duramen-log-settler")
+        self._waiting = threading.Lock()
+        """Held by a thread that waits for them: several may seal segments at once."""
 
     @classmethod
     def open(
@@ -169,24 +172,30 @@ class Journal:
 
     def _turn(self) -> None:
         """Go on in the other file, which must be settled; settle this one meanwhile. One sync more than a frame's."""
-        self._wait_settled()
+        self.wait_settled()
         self._being_settled, self._uncovered = self._uncovered, set()
         self._settling = self._settler.submit(_sync_all, self._disk, self._being_settled)
         self._generation += 1
         self._begin_file(self._generation)
         self._position = FRAMES_AT
 
-    def _wait_settled(self) -> None:
-        if self._settling is None:
-            return
-        try:
-            self._settling.result()
-        except OSError as error:
-            if error.errno in OUT_OF_DESCRIPTORS:
-                # No sync failed: a segment could not be opened. It is tried again until the next turn.
-                self._settling = self._settler.submit(_sync_all, self._disk, self._being_settled)
-            raise
-        self._settling = None
+    def wait_settled(self) -> None:
+        """Wait until segments have on stable storage what the older file's frames hold. In any thread.
+
+        Raises `OSError`: what the disk holds is unknown, but for the errors `OUT_OF_DESCRIPTORS`, after which the next
+        call may succeed.
+        """
+        with self._waiting:
+            if self._settling is None:
+                return
+            try:
+                self._settling.result()
+            except OSError as error:
+                if error.errno in OUT_OF_DESCRIPTORS:
+                    # No sync failed: a segment could not be opened.
+                    self._settling = self._settler.submit(_sync_all, self._disk, self._being_settled)
+                raise
+            self._settling = None
 
     def close(self, *, settle: bool, synced: Set[Path] = frozenset()) -> None:
         """Let go of the files. With `settle`, sync what only frames cover and say so, so that no replay is needed.
@@ -195,7 +204,7 @@ class Journal:
         """
         try:
             if settle:
-                self._wait_settled()
+                self.wait_settled()
                 _sync_all(self._disk, self._uncovered - synced)
                 Witness(self._generation, clean=True).write(self._disk, self._folder)
         finally:

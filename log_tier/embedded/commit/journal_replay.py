@@ -25,7 +25,7 @@ from log_tier.embedded.commit.journal_format import FileHeader, JournalEntry, Wa
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, File
 from log_tier.embedded.storage.documents import read_document, write_document
-from log_tier.model.errors import LogDamaged
+from log_tier.model.errors import ForeignFolder, LogDamaged
 from log_tier.model.identifiers import Offset, PartitionId
 
 __all__ = ["JournalCut", "Replayed", "Witness", "journal_faults", "load_journal", "replay"]
@@ -105,7 +105,7 @@ def load_journal(disk: Disk, folder: Path, log_id: bytes) -> tuple[list[Walk], R
     found = Replayed()
     try:
         witness = Witness.read(disk, folder)
-    except LogDamaged as error:
+    except (LogDamaged, ForeignFolder) as error:
         found.notes.append(f"went on without {names.JOURNAL_WITNESS}, as after an unclean end: {error.message}")
         witness = Witness(0, False)
     files = [_load(disk, folder / name) for name in names.JOURNALS]

@@ -6,6 +6,7 @@ time, by a lock on a file that the kernel releases when the process ends, howeve
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,10 +22,13 @@ from log_tier.model.errors import ForeignFolder, LogDamaged
 from log_tier.model.identifiers import Partition, PartitionId, TableId, table_id_from_bytes
 from log_tier.model.log import Topic
 
-__all__ = ["DataFolder"]
+__all__ = ["DataFolder", "read_identity"]
 
 _FOLDER_KIND: Final = "duramen-log"
 _TOPIC_KIND: Final = "duramen-topic"
+
+# A folder that this process may not open, or that cannot be synced, is not one that a start of the log has made.
+_NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS})
 
 
 class DataFolder:
@@ -67,15 +71,14 @@ class DataFolder:
         release = disk.lock(path / names.LOCK)
         try:
             if disk.exists(path / names.MARKER):
-                identity = read_document(
-                    disk, path / names.MARKER, _FOLDER_KIND, lambda fields: TableId(str(fields["id"]))
-                )
+                identity = read_identity(disk, path / names.MARKER)
             else:
                 disk.make_folder(path / names.TOPICS)
                 disk.sync_folder(path)
+                # Before the marker: a later start that finds one does not look at the parents again.
+                _sync_parents(disk, path)
                 identity = table_id_from_bytes(random_bytes(16))
                 write_document(disk, path / names.MARKER, _FOLDER_KIND, {"id": identity})
-                disk.sync_folder(path.parent)
             return cls(disk, path, identity=identity, random_bytes=random_bytes, release=release)
         except BaseException:
             release()
@@ -178,6 +181,23 @@ class DataFolder:
             else:
                 self._disk.unlink(inner)
         self._disk.remove_folder(folder)
+
+
+def read_identity(disk: Disk, marker: Path) -> TableId:
+    """The id of the log whose marker this is. Raises as `read_document` does."""
+    return read_document(disk, marker, _FOLDER_KIND, lambda fields: TableId(str(fields["id"])))
+
+
+def _sync_parents(disk: Disk, path: Path) -> None:
+    """Bring the names of a folder and of its parents to stable storage: any of them may be new, made by this start or
+    by one that ended early. One sync each. Raises `OSError`.
+    """
+    for folder in path.parents:
+        try:
+            disk.sync_folder(folder)
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
 
 
 def _topic_of(fields: Mapping[str, Any]) -> Topic:

@@ -66,9 +66,11 @@ class PartitionSummary(NamedTuple):
 
     @classmethod
     def of(cls, log: PartitionLog) -> Self | None:
-        """The summary of a closed partition; None if the next open has to look at its files."""
+        """The summary of a closed partition; None if the next open has to look at its files. Of one that gave offsets
+        up it reads which.
+        """
         segments = log.segments
-        if log.damage is not None or len(segments) > _SEGMENTS_MAX:
+        if log.damage is not None or len(segments) > _SEGMENTS_MAX or log.checkpoint.given_up:
             return None
         if segments and log.checkpoint.clean_bytes != segments[-1].bytes:
             return None

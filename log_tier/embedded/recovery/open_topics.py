@@ -17,6 +17,7 @@ from log_tier.embedded.segments.log_resources import LogResources
 from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.partition_state import PartitionState
+from log_tier.embedded.segments.settling import Settling
 from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, SyncFailed
@@ -46,7 +47,7 @@ class TopicOpener:
         self.memory = TailMemory(settings.tail_bytes_max)
         files = OpenFiles(settings.open_segments_max or descriptor_shares().segments)
         self.moves = MoveFeed()
-        self._resources = LogResources(disk, settings, self.memory, files, self.moves)
+        self._resources = LogResources(disk, settings, self.memory, files, self.moves, Settling())
         self._proved: dict[PartitionId, Offset] = {}
         """The ends of partitions that the journal proves."""
         self._summary = LogSummary()
@@ -96,6 +97,7 @@ class TopicOpener:
         if replayed.cut is not None:
             self.report.cuts.append(replayed.cut)
         self.report.notes.extend(replayed.notes)
+        self._resources.settling.wait = journal.wait_settled
         self._proved = replayed.ends
         if replayed.clean and replayed.generation == summary.generation:
             self._summary = summary

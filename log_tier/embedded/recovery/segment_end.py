@@ -107,12 +107,14 @@ def _scan(file: File, segment: Segment, size: int, index: SparseIndex, every_byt
             return run
 
 
-def check_sealed(disk: Disk, segment: Segment, next_base: Offset, *, every_bytes: int) -> LogDamaged | None:
-    """Check that a sealed segment ends where the next begins; fill in its facts. Reads one index and about 64 KiB."""
+def check_sealed(disk: Disk, segment: Segment, next_base: Offset, *, every_bytes: int, gaps: bool) -> LogDamaged | None:
+    """Check that a sealed segment ends where the next begins; fill in its facts. Reads one index and about 64 KiB.
+    `gaps`: a compaction may have dropped records of it.
+    """
     file = disk.open(segment.path)
     try:
         size = file.size()
-        run = _scan(file, segment, size, segment.load_index(disk), every_bytes, gaps=True)
+        run = _scan(file, segment, size, segment.load_index(disk), every_bytes, gaps=gaps)
     finally:
         file.close()
     if run.damage is not None:

@@ -6,7 +6,7 @@ touches the disk. `partition_log.py` is the writing half of a partition, `reader
 reads old data in a thread that may block.
 
 Reading order: `sparse_index.py`, `segment.py`, `sparse_index_writer.py`, `tail_cache.py`, `open_files.py`,
-`log_resources.py` (what all partitions share), `growing_file.py` (the newest segment's), `partition_state.py`,
-`staged.py`, `partition_log.py`, `reader.py`, `cold_reader.py`, `memory_blocks.py`, `inspection.py` (reading files from
-outside, for an operator).
+`settling.py`, `log_resources.py` (what all partitions share), `growing_file.py` (the newest segment's),
+`partition_state.py`, `staged.py`, `partition_log.py`, `reader.py`, `cold_reader.py`, `memory_blocks.py`,
+`inspection.py` (reading files from outside, for an operator).
 """

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from typing import Any
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
 from log_tier.embedded.segments.partition_log import PartitionLog
-from log_tier.embedded.segments.segment import Segment, damaged, first_in_index, read_run
+from log_tier.embedded.segments.segment import Run, Segment, damaged, first_in_index, read_run
 from log_tier.embedded.segments.sparse_index import SparseIndex
 from log_tier.embedded.storage.disk import File
 from log_tier.embedded.storage.refusal import refusal_of
@@ -70,7 +71,7 @@ class ColdReader:
             assert segment is not None, "a seek finds a segment"
             end = segment.bytes
             if self._position < end:
-                run = read_run(file, segment.path, self._position, end, self._expected, size=self._chunk_bytes)
+                run = self._run(file, segment, end, size=self._chunk_bytes)
                 if not run.batches:
                     raise run.damage or damaged(segment.path, self._position, self._expected, "nothing can be read")
                 header = run.batches[-1].header
@@ -133,7 +134,7 @@ class ColdReader:
         every_bytes = self._partition.settings.index_every_bytes
         indexed = 0
         while self._position < segment.bytes:
-            run = read_run(file, segment.path, self._position, segment.bytes, self._expected, size=2 * every_bytes)
+            run = self._run(file, segment, segment.bytes, size=2 * every_bytes)
             for position, header in run.batches:
                 if header.base_offset + header.span > offset:
                     self._position = position
@@ -145,6 +146,12 @@ class ColdReader:
                 self._position = position + header.length
             if run.damage is not None:
                 raise run.damage
+
+    def _run(self, file: File, segment: Segment, end: int, *, size: int) -> Run:
+        """What is read next of a segment whose batches end at the byte `end`."""
+        gaps = self._partition.checkpoint.may_lack(self._expected)
+        how: dict[str, Any] = {"size": size, "gaps": gaps, "below": segment.end}
+        return read_run(file, segment.path, self._position, end, self._expected, **how)
 
     def _close_file(self) -> None:
         if self._file is not None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from log_tier.concurrency.disk_errors import NO_SPACE
 from log_tier.embedded.segments.open_files import OpenFiles
+from log_tier.embedded.segments.settling import Settling
 from log_tier.embedded.storage.disk import Disk, File, SyncFailed
 from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN, PREALLOCATION_FACTOR
 from log_tier.model.errors import LogStopped
@@ -25,10 +26,22 @@ _DOUBLING_BYTES: Final = 1 << 20
 class GrowingFile:
     """An open file that grows, or the knowledge of how far it is preallocated while it is closed."""
 
-    __slots__ = ("_disk", "_file", "_files", "_folder", "_segment_bytes", "_unsynced", "capacity", "is_in_commit")
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_files",
+        "_folder",
+        "_segment_bytes",
+        "_settling",
+        "_unsynced",
+        "capacity",
+        "is_in_commit",
+    )
 
-    def __init__(self, disk: Disk, folder: Path, files: OpenFiles, *, segment_bytes: int, capacity: int) -> None:
-        self._disk, self._folder, self._files = disk, folder, files
+    def __init__(
+        self, disk: Disk, folder: Path, files: OpenFiles, settling: Settling, segment_bytes: int, *, capacity: int
+    ) -> None:
+        self._disk, self._folder, self._files, self._settling = disk, folder, files, settling
         self._segment_bytes = segment_bytes
         self._file: File | None = None
         """None until the first append, between two segments, and while other partitions need the descriptor more."""
@@ -119,6 +132,7 @@ class GrowingFile:
     def seal(self, size: int) -> None:
         """Cut the file to its batches and close it. Where that fails, it stays open. One sync."""
         assert self._file is not None, "only an open file is cut"
+        self._settling.wait()
         self._file.truncate(size)
         self.sync()
         self.capacity = 0

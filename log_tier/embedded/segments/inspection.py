@@ -38,9 +38,11 @@ __all__ = [
     "StoredRecord",
     "Tail",
     "inspect_segment",
+    "next_batch",
     "segment_files",
 ]
 
+_START: Final = Offset(0)
 _ZERO_SCAN_BYTES: Final = 1 << 20
 
 
@@ -133,10 +135,17 @@ def _notes(attribute: int, version: int, expiry: int) -> Iterator[str]:
 
 
 def segment_files(path: Path) -> list[Path]:
-    """The segments at a path: itself, or all below a folder, in the order of their partitions and offsets."""
+    """The segments at a path: itself, or all below a folder, in the order of their partitions and offsets. Those that a
+    repair replaced are not among them, unless they are named.
+    """
     if path.is_file():
         return [path] if names.segment_base(path.name) is not None else []
-    found = [file for file in path.rglob("*.log") if names.segment_base(file.name) is not None]
+    found = [
+        file
+        for file in path.rglob("*.log")
+        if names.segment_base(file.name) is not None
+        and not any(map(names.is_repair_folder, file.relative_to(path).parts))
+    ]
     return sorted(found, key=lambda file: (str(file.parent.parent), _partition_order(file.parent.name), file.name))
 
 
@@ -177,7 +186,7 @@ def _inspect(file: File, path: Path, base: Offset, is_newest: bool) -> Iterator[
         if unused == position:
             yield Tail(path, position, f"{size - position} bytes are reserved and not yet used")
             return
-        following = _next_batch(file, path, position, size)
+        following = next_batch(file, path, position, size)
         if following is None and is_newest:
             what = f"{unused - position} bytes are no whole batch: a write that was cut short, or one under way"
             yield Tail(path, position, what)
@@ -197,7 +206,7 @@ def _why(damage: LogDamaged) -> str:
 def _table_name(path: Path) -> str | None:
     try:
         name = json.loads((path.parent.parent / names.TOPIC_FILE).read_bytes()).get("name")
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return None
     return name if isinstance(name, str) else None
 
@@ -214,8 +223,10 @@ def _zeros_from(file: File, position: int, size: int) -> int:
     return position
 
 
-def _next_batch(file: File, path: Path, position: int, size: int) -> int | None:
-    """The next place behind `position` where a whole batch begins. O(what lies between)."""
+def next_batch(file: File, path: Path, position: int, size: int, *, first: Offset = _START) -> int | None:
+    """The next place behind `position` where a whole batch begins, with offset `first` or a later one. O(what lies
+    between).
+    """
     at, whose = position + 1, names.folder_place(path.parent)
     while at < size:
         data = file.pread(min(BATCH_BYTES_MAX, size - at), at)
@@ -225,7 +236,8 @@ def _next_batch(file: File, path: Path, position: int, size: int) -> int | None:
             continue
         try:
             header = read_header(file.pread(HEADER_BYTES, at + found))
-            if at + found + header.length <= size and decode_batch(file.pread(header.length, at + found), whose):
+            is_there = header.base_offset >= first and at + found + header.length <= size
+            if is_there and decode_batch(file.pread(header.length, at + found), whose):
                 return at + found
         except (BatchRefused, UnknownFormat):
             pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from log_tier.embedded.segments.open_files import OpenFiles
+from log_tier.embedded.segments.settling import Settling
 from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage.disk import Disk
 from log_tier.embedded.storage.settings import EngineSettings
@@ -24,3 +25,5 @@ class LogResources(NamedTuple):
     """Which partitions have their newest segment open."""
     moves: MoveFeed
     """Which partitions have new records, or a new state."""
+    settling: Settling
+    """What the journal still has to bring into the segments."""

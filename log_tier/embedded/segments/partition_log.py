@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
 from log_tier.embedded.segments.growing_file import GrowingFile
@@ -58,7 +58,7 @@ class PartitionLog:
     ) -> None:
         """`look`: looks at the files, where `state` only says what a clean close left."""
         self.name, self.id, self.folder = name, partition, folder
-        disk, settings, memory, files, self._moves = resources
+        disk, settings, memory, files, self._moves, settling = resources
         self.disk, self.settings = disk, settings
         self.lock = threading.Lock()
         """Guards what is known of the files. Never held during a call of the disk: appends take it."""
@@ -83,7 +83,7 @@ class PartitionLog:
         self._place = place_of(partition)
         self.files = files
         """The open files of all partitions of this log."""
-        self._file = GrowingFile(disk, folder, files, segment_bytes=settings.segment_bytes, capacity=state.capacity)
+        self._file = GrowingFile(disk, folder, files, settling, settings.segment_bytes, capacity=state.capacity)
         """The newest segment's file."""
         self._indexed = state.indexed_bytes
         """Position of the newest index entry."""
@@ -149,8 +149,7 @@ class PartitionLog:
         with self.lock:
             earliest = self.segments[0].base if self.segments else Offset(0)
             latest = Offset(self.next_offset - 1)
-            compacted = self.checkpoint.compacted
-            return Bounds(earliest, latest, newest_ms=self._newest_ms, lost=self.lost, compacted=compacted)
+            return Bounds(earliest, latest, 0, self._newest_ms, self.lost, *self.checkpoint.history)
 
     def check_writable(self) -> None:
         """Raise what keeps this partition from taking appends."""
@@ -308,8 +307,9 @@ class PartitionLog:
         """See that `first` of `total` more bytes fit into the newest file; return up to where it may be written."""
         segment = self.segments[-1] if self.segments else None
         is_full = segment is not None and segment.bytes > 0 and segment.bytes + first > self.settings.segment_bytes
-        if is_full and not self._sealed:
-            self.seal()
+        if segment is not None and is_full and not self._sealed:
+            if self.seal() is None:  # it was cut before, and the process ended before its index was written
+                self.index_writer.seal(segment)
             self._sealed = True
         if segment is None or self._sealed:
             segment = self._begin_segment(first)
@@ -354,8 +354,8 @@ class PartitionLog:
         """Close the newest segment's file; the next append opens it again. Raises `LogStopped` where a sync failed."""
         self._file.release()
 
-    def save_checkpoint(self, *, clean: bool = False, reserved_bytes: int | None = None, **changed: Offset) -> None:
-        """Write down what is known to be on stable storage. Two syncs. `changed`: `earliest`, `compacted`."""
+    def save_checkpoint(self, *, clean: bool = False, reserved_bytes: int | None = None, **changed: Any) -> None:
+        """Write down what is known to be on stable storage. Two syncs. `changed`: other fields of the checkpoint."""
         segment = self.segments[-1] if self.segments else None
         checkpoint = replace(
             self.checkpoint,

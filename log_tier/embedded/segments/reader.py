@@ -57,7 +57,7 @@ async def read_partition(
                 warm = partition.tail.read(offset, chunk_bytes)
                 if warm is not None:
                     data, offset = warm
-                    yield ReadChunk(data, Offset(partition.next_offset - 1))
+                    yield ReadChunk(data, Offset(partition.next_offset - 1), compacted=partition.checkpoint.compacted)
                     del data, warm  # who waits for more holds nothing
                     continue
                 cold = cold or ColdReader(partition, chunk_bytes)
@@ -81,7 +81,7 @@ async def read_partition(
                 cold.close()
                 cold = None
             if data:
-                yield ReadChunk(data, latest)
+                yield ReadChunk(data, latest, compacted=partition.checkpoint.compacted)
             del data
     finally:
         if cold is not None:

@@ -58,4 +58,5 @@ class SparseIndexWriter:
             finally:
                 file.close()
         except OSError as error:
-            _logger.warning("%s was not written (%s): a scan takes its place", segment.index_path, error)
+            why = error.strerror or error
+            _logger.warning("%s was not written (%s): a scan takes its place", segment.index_path, why)

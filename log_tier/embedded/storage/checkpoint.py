@@ -8,14 +8,14 @@ before old segments are removed. It never has to be taken back: what it says sta
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from log_tier.embedded.storage.disk import Disk
-from log_tier.embedded.storage.documents import read_document, write_document
+from log_tier.embedded.storage.documents import Field, read_document, write_document
 from log_tier.model.errors import LogDamaged
-from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.identifiers import NOTHING, Offset, OffsetRange, parse_ranges, ranges_text
 
 __all__ = ["Checkpoint"]
 
@@ -41,10 +41,40 @@ class Checkpoint:
     compacted: Offset = _START
     """Records below it may have been dropped: what is left gives the states from here on, and none of before. It is
     written before the first of them goes."""
+    given_up: tuple[OffsetRange, ...] = ()
+    """Acknowledged offsets that an operator gave up in a repair: empty shells occupy them. Rising, at most
+    `RANGES_MAX`."""
+    mended: Offset = NOTHING
+    """With `given_up`: the record with which the last such repair ended; -1: that repair was interrupted."""
+
+    @property
+    def history(self) -> tuple[Offset, Offset, Offset]:
+        """What `Bounds` says of what the partition has held: `compacted`, `given_up`, `mended`."""
+        return self.compacted, self.given_up[0].first if self.given_up else NOTHING, self.mended
+
+    @property
+    def is_half_mended(self) -> bool:
+        """Was a repair that gave offsets up interrupted?"""
+        return bool(self.given_up) and self.mended < 0
+
+    def may_lack(self, offset: Offset) -> bool:
+        """May a compaction have dropped the record at `offset`? Elsewhere a hole is damage."""
+        return offset < self.compacted
 
     def write(self, disk: Disk, path: Path) -> None:
         """Write the checkpoint, with the topic id and partition that its folder names. Two syncs."""
-        write_document(disk, path, _KIND, {"of": _owner(path), **asdict(self)})
+        fields: dict[str, Field] = {
+            "of": _owner(path),
+            "earliest": self.earliest,
+            "end": self.end,
+            "newest_segment": self.newest_segment,
+            "clean_bytes": self.clean_bytes,
+            "reserved_bytes": self.reserved_bytes,
+            "compacted": self.compacted,
+        }
+        if self.given_up:
+            fields |= {"given_up": ranges_text(self.given_up), "mended": self.mended}
+        write_document(disk, path, _KIND, fields)
 
     @classmethod
     def read(cls, disk: Disk, path: Path) -> Checkpoint:
@@ -64,7 +94,8 @@ class Checkpoint:
     @classmethod
     def _of(cls, fields: Mapping[str, Any]) -> tuple[str, Checkpoint]:
         """The partition that a checkpoint names, and its content. One of an earlier version has neither its partition
-        nor `reserved_bytes`, nor `compacted`.
+        nor `reserved_bytes`, nor `compacted`: then anything may have been dropped. Only one of a partition that gave
+        offsets up says which.
         """
         return str(fields.get("of", "")), cls(
             Offset(int(fields["earliest"])),
@@ -72,7 +103,9 @@ class Checkpoint:
             Offset(int(fields["newest_segment"])),
             int(fields["clean_bytes"]),
             int(fields.get("reserved_bytes", 0)),
-            Offset(int(fields.get("compacted", 0))),
+            Offset(int(fields.get("compacted", fields["end"]))),
+            parse_ranges(str(fields.get("given_up", ""))),
+            Offset(int(fields.get("mended", NOTHING))),
         )
 
 

@@ -1,9 +1,9 @@
 """The seam to the disk: everything that the engine does to files goes through these two protocols.
 
 A narrow seam, after LevelDB's `Env`: tests put a disk behind it that fails a sync, is full, or forgets what was not
-synced (`tests/kit/log/memory_disk.py`). Errors are `OSError`s, as the kernel gives them, and each of them names its
-file; a failed sync is a `SyncFailed`. The caller turns them into Duramen's own (`refusal.refusal_of`), because only
-the caller knows what was lost.
+synced (`duramen/testing/machine/memory_disk.py`). Errors are `OSError`s, as the kernel gives them, and each of them
+names its file; a failed sync is a `SyncFailed`. The caller turns them into Duramen's own (`refusal.refusal_of`),
+because only the caller knows what was lost.
 """
 
 from __future__ import annotations
@@ -136,6 +136,10 @@ class Disk(Protocol):
         """Rename, replacing a file that is there."""
         ...
 
+    def link(self, old: Path, new: Path) -> None:
+        """Give a file a second name. Raises `FileExistsError`."""
+        ...
+
     def unlink(self, path: Path) -> None:
         """Remove a file."""
         ...
@@ -248,6 +252,9 @@ class LocalDisk:
 
     def rename(self, old: Path, new: Path) -> None:
         os.rename(old, new)
+
+    def link(self, old: Path, new: Path) -> None:
+        os.link(old, new, follow_symlinks=False)
 
     def unlink(self, path: Path) -> None:
         os.unlink(path)

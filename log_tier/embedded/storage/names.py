@@ -15,6 +15,7 @@
                     checkpoint.json                 what is known to be there
             new-<topic id>/              a topic half created: removed at open
             gone-<topic id>/             a topic half deleted: removed at open
+        repair-<n>/                      what a repair replaced, by the same names: for an operator to remove
 
 A name that ends in `.part` is a file half written; it becomes real by a rename, and is removed at open.
 """
@@ -41,8 +42,10 @@ __all__ = [
     "folder_place",
     "gone_topic",
     "index_name",
+    "is_repair_folder",
     "new_topic",
     "partition_name",
+    "repair_folder",
     "segment_base",
     "segment_name",
     "topic_leftover",
@@ -63,6 +66,7 @@ PART: Final = ".part"
 _SEGMENT = re.compile(r"(\d{20})\.log")
 _TOPIC = re.compile(r"[A-Za-z0-9_-]{22}")
 _LEFTOVER = re.compile(r"(?:new|gone)-[A-Za-z0-9_-]{22}")
+_REPAIR = re.compile(r"repair-\d+")
 
 
 def segment_name(base: Offset) -> str:
@@ -112,3 +116,13 @@ def gone_topic(topics: Path, topic: TableId) -> Path:
 def topic_leftover(name: str) -> bool:
     """Whether a crash left this folder behind while a topic was created or deleted."""
     return _LEFTOVER.fullmatch(name) is not None
+
+
+def repair_folder(number: int) -> str:
+    """The folder in a log's to which a repair moves what it replaced."""
+    return f"repair-{number}"
+
+
+def is_repair_folder(name: str) -> bool:
+    """Does a folder hold what a repair replaced?"""
+    return _REPAIR.fullmatch(name) is not None

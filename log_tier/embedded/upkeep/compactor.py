@@ -69,7 +69,16 @@ def _batches(partition: PartitionLog, segment: Segment) -> Iterator[tuple[BatchH
     try:
         position, expected = 0, segment.base
         while position < segment.bytes:
-            run = read_run(file, segment.path, position, segment.bytes, expected, size=SCAN_BYTES)
+            run = read_run(
+                file,
+                segment.path,
+                position,
+                segment.bytes,
+                expected,
+                size=SCAN_BYTES,
+                gaps=partition.checkpoint.may_lack(expected),
+                below=segment.end,
+            )
             if run.damage is not None:
                 raise run.damage
             yield from zip((header for _, header in run.batches), split_batches(run.data), strict=True)

@@ -8,14 +8,14 @@ superfluous.
 
 **What is a finding.** `FileFinding.is_damage` (`log_tier.model.finding`) says that a file is not as it was written.
 Where nothing is lost by it (a cache, a journal after a clean close) the message says so. The rest are notes: a torn
-tail that the next start cuts, a topic that was half made. Neither is a sign of a bad disk.
+tail that the next start cuts, a topic that was half made, offsets that a repair gave up. None is a sign of a bad disk.
 
 **What it cannot see.** The limits of `segment_end` hold here too: with one copy, damage to exactly the last commit
 before an unclean end looks like a write that was cut short, and is a note. A cache that is an older copy of itself is a
 valid cache.
 
-**What it deliberately does not do.** It repairs nothing. It takes the folder's lock without writing to it, so it works
-on a read-only file system, and not while a server has the folder.
+**What it deliberately does not do.** It repairs nothing: a finding's `remedy` says what does. It takes the folder's
+lock without writing to it, so it works on a read-only file system, and not while a server has the folder.
 
 Reading order: `overlay_disk.py`, `small_files.py`, `segments.py`, `verify.py`.
 """

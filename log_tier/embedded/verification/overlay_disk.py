@@ -159,6 +159,12 @@ class OverlayDisk:
         self.unlink(old)
         self._changed[new] = changed
 
+    def link(self, old: Path, new: Path) -> None:
+        if self.exists(new):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new))
+        changed = self._changed.get(old) or self._change(old, create=False)
+        self._changed[old] = self._changed[new] = changed
+
     def unlink(self, path: Path) -> None:
         if not self.exists(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

@@ -8,36 +8,46 @@ from pathlib import Path
 from log_tier.embedded.segments.segment import SCAN_BYTES, Segment, damaged, read_run
 from log_tier.embedded.segments.sparse_index import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, SparseIndex
 from log_tier.embedded.storage import names
+from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import Disk
 from log_tier.model.batch import decode_batch
 from log_tier.model.errors import BatchRefused, LogDamaged, UnknownFormat
 from log_tier.model.finding import FileFinding
 from log_tier.model.identifiers import Offset
 
-__all__ = ["check_segment"]
+__all__ = ["check_segment", "index_fault"]
 
 
-def check_segment(disk: Disk, segment: Segment, *, is_newest: bool) -> Iterator[FileFinding]:
+def check_segment(disk: Disk, segment: Segment, checkpoint: Checkpoint, *, is_newest: bool) -> Iterator[FileFinding]:
     """Read a segment to its end, which recovery has found, and compare its sparse index with it. O(its bytes).
 
     A crash may leave the newest one's index torn, or not there yet.
     """
     places: dict[int, int] = {}
-    damage = _read_all(disk, segment, places)
+    damage = _read_all(disk, segment, checkpoint, places)
     if damage is not None:
         yield FileFinding.of(damage, segment.path)
     else:
         yield from _check_index(disk, segment, places, is_newest)
 
 
-def _read_all(disk: Disk, segment: Segment, places: dict[int, int]) -> LogDamaged | None:
+def _read_all(disk: Disk, segment: Segment, checkpoint: Checkpoint, places: dict[int, int]) -> LogDamaged | None:
     """The first damage; fills in which position each batch's first offset has."""
     file = disk.open(segment.path)
     try:
         position, expected = 0, segment.base
         whose = names.folder_place(segment.folder)
         while position < segment.bytes:
-            run = read_run(file, segment.path, position, segment.bytes, expected, size=SCAN_BYTES)
+            run = read_run(
+                file,
+                segment.path,
+                position,
+                segment.bytes,
+                expected,
+                size=SCAN_BYTES,
+                gaps=checkpoint.may_lack(expected),
+                below=segment.end,
+            )
             for place, header in run.batches:
                 begins = place - position
                 try:
@@ -58,16 +68,16 @@ def _check_index(disk: Disk, segment: Segment, places: dict[int, int], is_newest
     path = segment.index_path
     if is_newest and not disk.exists(path):
         return
-    why, position = _index_fault(disk, path, segment, places)
+    why, position = index_fault(disk, path, segment, places)
     if why:
         message = (
             f"{path} is damaged at byte {position}: {why}. It is a cache, and nothing is lost: reads scan "
             "more of the segment; stop the log and remove the file to have it made anew"
         )
-        yield FileFinding(path, message, is_damage=not is_newest, position=position)
+        yield FileFinding(path, message, is_damage=not is_newest, position=position, remedy="alone")
 
 
-def _index_fault(disk: Disk, path: Path, segment: Segment, places: dict[int, int]) -> tuple[str, int]:
+def index_fault(disk: Disk, path: Path, segment: Segment, places: dict[int, int]) -> tuple[str, int]:
     """What is wrong with a sparse index, and at which byte; empty if nothing is."""
     if not disk.exists(path):
         return "the file is missing", 0

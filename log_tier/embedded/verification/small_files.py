@@ -27,20 +27,22 @@ def check_log_files(disk: Disk, folder: Path, log_id: TableId) -> Iterator[FileF
     try:
         witness = Witness.read(disk, folder)
     except DuramenError as error:
-        yield FileFinding.of(error, path)
+        found = FileFinding.of(error, path)
+        yield found if isinstance(error, UnknownFormat) else found._replace(remedy="alone")
     else:
         if witness is None and any(disk.exists(folder / name) for name in names.JOURNALS):
-            yield FileFinding(path, f"{path} is missing: the next start replays the journal as after an unclean end")
+            message = f"{path} is missing: the next start replays the journal as after an unclean end"
+            yield FileFinding(path, message, remedy="alone")
     if witness is not None and witness.clean:
         for fault in journal_faults(disk, folder, table_id_to_bytes(log_id)):
             found = FileFinding.of(fault, folder)
             what = fault.message.partition(". It may hold acknowledged writes")[0]
-            yield found._replace(message=f"{what}. {_NOTHING_LOST}")
+            yield found._replace(message=f"{what}. {_NOTHING_LOST}", remedy="alone")
     if disk.exists(folder / names.SUMMARY):
         try:
             LogSummary.read(disk, folder, log_id)
         except DuramenError as error:
-            yield FileFinding.of(error, folder / names.SUMMARY)
+            yield FileFinding.of(error, folder / names.SUMMARY)._replace(remedy="alone")
 
 
 def check_checkpoint(disk: Disk, folder: Path) -> Iterator[FileFinding]:
@@ -53,7 +55,7 @@ def check_checkpoint(disk: Disk, folder: Path) -> Iterator[FileFinding]:
         yield FileFinding.of(error, path)
         return
     except DuramenError as error:
-        yield FileFinding.of(error, path)._replace(message=f"{error.message}. {without}")
+        yield FileFinding.of(error, path)._replace(message=f"{error.message}. {without}", remedy="copy")
         return
     if not disk.exists(path) and any(names.segment_base(name) is not None for name in disk.list(folder)):
-        yield FileFinding(path, f"{path} is missing, and there are segments. {without}")
+        yield FileFinding(path, f"{path} is missing, and there are segments. {without}", remedy="copy")

@@ -18,7 +18,7 @@ from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.embedded.verification.overlay_disk import OverlayDisk
 from log_tier.embedded.verification.segments import check_segment
 from log_tier.embedded.verification.small_files import check_checkpoint, check_log_files
-from log_tier.model.errors import DuramenError, InvalidRequest, UnknownFormat
+from log_tier.model.errors import DuramenError, ForeignFolder, InvalidRequest, UnknownFormat
 from log_tier.model.finding import FileFinding
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
@@ -56,16 +56,17 @@ def verify_log(
     if not local.exists(marker):
         if not local.exists(folder / names.TOPICS):
             raise InvalidRequest(f"{folder} is no log's folder: name the one that holds {marker.name}")
-        yield FileFinding(marker, f"{marker} is missing: restore it from a copy. {_STRANGE}")
+        yield FileFinding(marker, f"{marker} is missing: restore it from a copy. {_STRANGE}", remedy="copy")
         return
     overlay = OverlayDisk(local, hold=hold_lock if disk is None else disk.lock)
     settings = settings or EngineSettings()
     try:
         owned = DataFolder.open(overlay, folder, random_bytes=settings.random_bytes)
     except DuramenError as error:
-        if error.fields.get("file") is None:
+        if error.fields.get("file") is None and not isinstance(error, ForeignFolder):
             raise
-        yield FileFinding.of(error, folder)._replace(message=f"{error.message}. {_STRANGE}")
+        found = FileFinding.of(error, marker)._replace(message=f"{error.message}. {_STRANGE}")
+        yield found if isinstance(error, UnknownFormat) else found._replace(remedy="copy")
         return
     try:
         yield from _Look(owned, local, overlay, settings, seen or LogVerification()).findings()
@@ -112,10 +113,11 @@ class _Look:
         try:
             topic = self._folder.topic_in(folder.name)
         except DuramenError as error:
-            yield FileFinding.of(error, path)
+            found = FileFinding.of(error, path)
+            yield found._replace(remedy="copy") if isinstance(error, ForeignFolder) else found
             topic = self._as_it_lies(folder)
         except FileNotFoundError:
-            yield FileFinding(path, f"{path} is missing: restore it from a copy")
+            yield FileFinding(path, f"{path} is missing: restore it from a copy", remedy="copy")
             topic = self._as_it_lies(folder)
         if topic is None:
             return
@@ -134,7 +136,8 @@ class _Look:
     def _partition(self, topic: Topic, partition: PartitionId) -> Iterator[FileFinding]:
         folder = self._folder.partition_folder(partition)
         if not self._overlay.exists(folder):
-            yield FileFinding(folder, f"{folder} is missing: restore it from a copy, or serve from a snapshot")
+            message = f"{folder} is missing: restore it from a copy, or serve from a snapshot"
+            yield FileFinding(folder, message, remedy="copy")
             return
         yield from check_checkpoint(self._local, folder)
         report = RecoveryReport()
@@ -145,11 +148,16 @@ class _Look:
             return  # the finding about its checkpoint says so
         yield from (FileFinding.of(damage, folder) for damage in report.damages)
         yield from _notes(RecoveryReport(cuts=report.cuts), folder)
+        if state.checkpoint.given_up:
+            ranges = ", ".join(map(str, state.checkpoint.given_up))
+            yield FileFinding(folder, f"{folder}: a repair gave up {ranges}: no record is there", False)
         known = {(damage.fields.get("file"), damage.fields.get("position")) for damage in report.damages}
         for segment in state.segments:
             self._seen.segments += 1
             self._seen.bytes += segment.bytes
-            for finding in check_segment(self._overlay, segment, is_newest=segment is state.segments[-1]):
+            for finding in check_segment(
+                self._overlay, segment, state.checkpoint, is_newest=segment is state.segments[-1]
+            ):
                 if (str(finding.file), finding.position) not in known:
                     yield finding
         self._seen.partitions += 1

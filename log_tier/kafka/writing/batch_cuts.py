@@ -67,7 +67,7 @@ class BatchCuts:
         if (
             len(parts) <= AT_ONCE_PARTS_MAX
             and sum(decoded_bytes(part.batch) for part in parts) <= AT_ONCE_BYTES_MAX
-            and self._large.is_free(keys)
+            and (not self._large.pending or self._large.is_free(keys))
         ):
             sent.set_result(self._queued(parts, _cut(parts)))
             return sent

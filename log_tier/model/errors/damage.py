@@ -36,8 +36,8 @@ class LogDamaged(Damaged):
     """A stored batch does not hold its checksum, or the log has lost its end. Fields: `file`, `position`, `offset`; of
     a replica that lacks acknowledged writes also `partition`, `applied` and `asked`, the offset that the log held.
 
-    Do: keep the folder; restore the named file from a copy. `duramen log verify DATA` names all that is damaged,
-    `duramen log dump FILE` shows what can be read.
+    Do: keep the folder; repair it from a copy: `duramen log repair DATA --from COPY`. `duramen log verify DATA` names
+    all that is damaged, `duramen log dump FILE` shows what can be read.
     """
 
     code = "log_damaged"

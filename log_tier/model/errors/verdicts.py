@@ -25,7 +25,8 @@ class Rejected(DuramenError):
 
 
 class ConditionFailed(Rejected):
-    """The condition of a write did not hold. Fields: `offset`, `actual` (the key's version; -1: it is absent).
+    """The condition of a write did not hold. Fields: `offset`, `actual` (the key's version; -1: it is absent), `failed`
+    (the offset of the record that was refused: of an atomic batch it may be another one).
 
     Do: read the entry again, and write under its new version.
     """

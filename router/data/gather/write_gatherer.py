@@ -149,10 +149,10 @@ class WriteGatherer(Generic[T, C]):
             results = [error] * len(sent)
         again: list[BatchBuilder[C]] = []
         pending: list[tuple[BatchBuilder[C], OutcomesPart]] = []
-        turn = Turn()
+        turn = Turn() if len(sent) > 1 else None  # a lone batch pays for nothing else
         try:
             for batch, part, result in zip(sent, parts, results, strict=True):
-                if turn.is_full(_items(batch)):
+                if turn is not None and turn.is_full(_items(batch)):
                     await turn.end()
                 fate = batch.progress.answered(result, asked=part.outcomes)
                 if fate is Fate.AGAIN:
@@ -195,12 +195,19 @@ class WriteGatherer(Generic[T, C]):
         for batch in waited:
             outcomes = not apart and batch.callers.want_verdict(repeated=batch.progress.repeated)
             if not batch.data:
+                # As `_bytes_of` and `_encoded`, without their calls: nearly every batch is one by itself.
+                sequence = self._sequences.get(batch.place, 0)
                 try:
-                    self._encoded(batch, self._bytes_of(batch))
+                    batch.data = batch.columns.encode(
+                        producer_id=self._producer_id, sequence=sequence, compress=self._compress
+                    )
                 except (DuramenError, struct.error) as error:
                     reason = error if isinstance(error, DuramenError) else DuramenError(f"not encodable: {error}")
                     self._give_up(batch, reason)
                     continue
+                self._sequences[batch.place] = sequence + batch.records
+                self.batches += 1
+                self.records += batch.records
             batch.progress.under_way = True
             sent.append(batch)
             parts.append(WritePart(batch.place, batch.data, outcomes, gathered))

@@ -1,7 +1,7 @@
 """The index in LMDB: one environment per partition and version.
 
 `format.py` says which LMDB databases there are and what a row of each looks like; every other module uses its packing
-functions. Write transactions belong to the applier's thread. Readers may be in other processes (`shared_reader.py`):
+functions. Write transactions belong to the applier. Readers may be in other processes (`shared_reader.py`):
 they need no lock and see data and applied offset in one transaction. No sync per transaction: the log is the truth, and
 an index that may be unclean after a machine restart is discarded (`folder.py`).
 

@@ -104,18 +104,29 @@ def open_environment(path: Path, *, map_bytes: int, reads_only: bool = False) ->
                         for name in Databases._fields
                     )
                 )
-            return env, _databases(env)
+            return env, _databases(env, path)
         except BaseException:
             env.close()
             raise
 
 
-def _databases(env: Any) -> Databases:
-    """Open or make all databases in one transaction: each by itself takes the writer's lock."""
+def _databases(env: Any, path: Path) -> Databases:
+    """Open or make all databases in one transaction: each by itself takes the writer's lock.
+
+    Raises `IndexDamaged`, with nothing made, for a file that has others: one of them has lost its name, and would be
+    empty.
+    """
     with env.begin(write=True) as txn:
-        return Databases(
+        databases = Databases(
             *(env.open_db(name.encode(), txn=txn, dupsort=name == "expiries") for name in Databases._fields)
         )
+        found = txn.stat(env.open_db(None, txn=txn))["entries"]
+        if found != len(databases):
+            raise IndexDamaged(
+                f"{path} has {found} databases, and should have {len(databases)}: discard it and fold the log again",
+                file=str(path),
+            )
+        return databases
 
 
 class named_troubles:  # noqa: N801  (a context, read as a word)

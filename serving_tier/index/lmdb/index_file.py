@@ -179,7 +179,7 @@ class IndexFile(LmdbReads):
         except BaseException:
             env.close()
             raise
-        self._env, self._databases = env, databases
+        self._env, self._databases, self.is_at_rest = env, databases, False
         self._data, self._meta = databases.data, databases.meta
         self._begin = env.begin
         self._is_new = False
@@ -220,7 +220,7 @@ class IndexFile(LmdbReads):
                 summary = self._summarized(env)
             except DuramenError:
                 return False  # damaged, or the disk fails: the next read or write raises it
-            self._env = None
+            self._env, self.is_at_rest = None, True
             self._databases, self._data, self._meta = _NAMES, _NAMES.data, _NAMES.meta
             env.close()
             if self._claimed:
@@ -266,11 +266,6 @@ class IndexFile(LmdbReads):
                     env.reader_check()
 
     @property
-    def is_at_rest(self) -> bool:
-        """Does the next read open the file first? That takes about 1 ms."""
-        return self._env is None
-
-    @property
     def is_closed(self) -> bool:
         """Has `close` been called?"""
         return self._closed
@@ -308,7 +303,7 @@ class IndexFile(LmdbReads):
             if self._ended:
                 return
             self._ended = True
-            env, self._env = self._env, None
+            env, self._env, self.is_at_rest = self._env, None, True
             clean, summary = clean and self._unsynced, self._summary
             try:
                 if env is not None and clean:
@@ -321,11 +316,12 @@ class IndexFile(LmdbReads):
                     env.close()
                     if self._environments is not None:
                         self._environments.closed(self)
-            if clean and env is None:
-                try:
+            if not clean or self._is_new:
+                return  # what could not be made has nothing to sync
+            try:
+                if env is None:
                     sync_data(self._path)
-                except OSError as error:
-                    logger.warning("%s was not closed cleanly: %s; the next start looks at it", self._path, error)
-                    return
-            if clean:
                 release_folder(self._path, summary)
+            except OSError as error:
+                trouble = error.strerror or error
+                logger.warning("%s was not closed cleanly: %s; the next start looks at it", self._path, trouble)

@@ -74,15 +74,12 @@ class LmdbReads:
         self._env, self._path, self._map_bytes = env, path, map_bytes
         self._databases, self._data, self._meta = databases, databases.data, databases.meta
         self._begin: Callable[..., Any] = begin or env.begin
+        self.is_at_rest = env is None
+        """Does the next read open the file first? See `serving_tier.index.lmdb.index_file`. That takes about 1 ms."""
         self.pins = Pins()
         """Held by each read and write for as long as its transaction runs."""
         self.readers = Pins()
         """Held by long reads, of one transaction or of several: the owner closes the index after they have ended."""
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Does the next read open the file first? See `serving_tier.index.lmdb.index_file`."""
-        return False
 
     @property
     def path(self) -> Path:

@@ -22,6 +22,7 @@ from router.data.gather.read_rounds import ReadRules
 from router.data.gather.write_coalescer import WRITE_RULES
 from router.data.local_data import LocalData
 from router.data.requests import ReadResult
+from serving_tier.replica import apply
 
 DEADLINE_S = 20
 
@@ -191,6 +192,7 @@ async def test_a_partition_that_waits_does_not_hold_up_the_others(
         may_go.wait()
         return inner(chunk)
 
+    monkeypatch.setattr(apply, "SMALL_BYTES_MAX", -1)  # by the thread: the loop must not be held up
     monkeypatch.setattr(index, "fold_in", held)
     await flights.put(keys[0], b"w")
     slow = [asyncio.ensure_future(flights.get(keys[0])) for _ in range(2)]

@@ -80,7 +80,7 @@ async def check_everything_works(database: aio.Database, name: str = "flights") 
 async def test_through_a_router_straight_to_the_nodes(cluster: TestCluster, connect: Callable[..., Any]) -> None:
     database = await connect(cluster.routers[0].address)
     await check_everything_works(database)
-    asked = cluster.routers[0].connection.reads.budget
+    asked = cluster.routers[0].connection.reads.questions.budget
     assert asked._left == 10, "the router was asked for no key"
     assert any("read" in node.gated.asked for node in cluster.nodes.values())
 
@@ -134,7 +134,7 @@ async def test_nodes_and_log_that_cannot_be_reached_from_here(
         assert {(await anext(changes)).key for _ in range(2)} == {b"k", b"n"}
         await changes.aclose()
         assert not any(member.alive for member in connection.membership.members.values())
-        assert connection._writes._log is None
+        assert connection.writes._log is None
 
 
 class _Frozen:

@@ -23,6 +23,7 @@ from duramen.server.roles.all_in_one import SingleServer as Server
 from router.data.direct_reads import NOT_FRESH
 from router.endpoints.resp.server.sockets import RespSettings
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.replica import apply
 
 DEADLINE_S = 20
 
@@ -135,6 +136,7 @@ def test_what_is_read_while_it_is_being_committed_is_in_the_token(
         assert goes_on.wait(patience_s(DEADLINE_S))
         inner(self, *arguments)
 
+    monkeypatch.setattr(apply, "SMALL_BYTES_MAX", -1)  # by the thread: the loop must not be held up
     monkeypatch.setattr(LmdbIndex, "_commit", held)
     try:
         with duramen.connect(f"127.0.0.1:{served_fast.port}") as other:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.deadlines import patience_s
+from kit.index.thread_only import thread_only
 
 import duramen
 from duramen.client.database import Database
@@ -44,7 +45,8 @@ def lagging(machine: Server) -> Iterator[None]:
     for replica in replicas:
         replica.index.fold_in = held(replica.index.fold_in)  # type: ignore[assignment, method-assign]
     try:
-        yield
+        with thread_only():
+            yield
     finally:
         may_go.set()
         for replica in replicas:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from duramen.verification.checker import check_history
-from duramen.verification.history import Call, History, LogRecord
+from duramen.verification.history import BuiltPart, Call, History, LogRecord, read_history, write_history
 from duramen.verification.model import PartitionModel
 
 
@@ -56,6 +57,33 @@ def test_what_is_read_at_every_offset() -> None:
 def test_a_version_that_was_built_holds_what_the_table_held() -> None:
     model = PartitionModel([put(0, "a", "1"), barrier(1, 2, 30, "file:///built"), put(2, "b", "2")])
     assert model.keys_at(2, "") == {"a": "1", "b": "2"}
+
+
+def test_a_version_with_a_content_of_its_own() -> None:
+    """At its base it holds what was built; then what the live version accepted, before the barrier and behind it."""
+    log = [
+        put(0, "a", "1"),
+        put(1, "b", "2"),
+        put(2, "c", "3"),  # behind the base
+        LogRecord(0, 3, "add", "n", "5", batch=3),
+        barrier(4, 2, 30, "file:///built"),
+        LogRecord(0, 5, "put", "a", "9", condition="present", batch=5, void=True),  # it has no a
+        LogRecord(0, 6, "put", "x", "8", condition="version", version=1, batch=6),
+        barrier(7, 1, 40),
+    ]
+    model = PartitionModel(log, {"file:///built": BuiltPart(1, {"b": [0, "old"], "n": [1, "7"], "x": [1, "new"]})})
+    assert model.keys_at(3, "") == {"a": "1", "b": "2", "c": "3", "n": "5"}
+    assert model.keys_at(4, "") == {"b": "old", "c": "3", "n": "12", "x": "new"}
+    assert (model.at("x", 5), model.at("b", 5), model.at("c", 5)) == ((1, "new"), (0, "old"), (2, "3"))
+    assert (model.verdicts[5].rejected, model.verdicts[6].rejected) == ("condition_failed", "")
+    assert model.keys_at(7, "") == {"a": "1", "b": "2", "c": "3", "n": "5", "x": "8"}
+
+
+def test_builds_are_written_and_read_again(tmp_path: Path) -> None:
+    history = History(1, [], LOG, builds={"file:///built": [BuiltPart(1, {"b": [0, "old"]})]})
+    write_history(history, tmp_path / "history")
+    again = read_history((tmp_path / "history").read_text().splitlines())
+    assert again == history
 
 
 def test_a_read_of_the_version_before_is_named() -> None:

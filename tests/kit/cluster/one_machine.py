@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kit.index.thread_only import thread_only
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.catalog.commands import RegisterNode
@@ -111,7 +112,8 @@ def held(*replicas: Replica) -> Iterator[None]:
     for replica, apply in zip(replicas, inner, strict=True):
         replica.index.fold_in = applying(apply)  # type: ignore[assignment, method-assign]
     try:
-        yield
+        with thread_only():
+            yield
     finally:
         may_go.set()
         for replica in replicas:

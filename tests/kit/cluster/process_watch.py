@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from duramen.verification.chaos import FaultEvent, within
-from duramen.verification.cluster import Cluster
+from duramen.verification.cluster import StartedCluster
 from duramen.verification.history import History
 
 __all__ = ["ProcessWatch", "longest_stalls", "said", "tracebacks"]
@@ -24,7 +24,7 @@ _AFTER_NS = 5_000_000_000
 class ProcessWatch:
     """Looks at every child's memory and threads once a second."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: StartedCluster) -> None:
         self._cluster = cluster
         self.threads: dict[str, int] = defaultdict(int)
         """By child: the most threads seen."""

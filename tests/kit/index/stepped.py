@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kit.index.thread_only import thread_only
 from serving_tier.replica.replica import Replica
 
 __all__ = ["Steps", "stepped"]
@@ -49,7 +50,8 @@ def stepped(replica: Replica) -> Iterator[Steps]:
 
     replica.index.fold_in = wait_and_apply  # type: ignore[assignment, method-assign]
     try:
-        yield steps
+        with thread_only():
+            yield steps
     finally:
         steps.all()
         del replica.index.fold_in

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from deploy.kafka.brokers import Brokers
 from duramen.verification.chaos import ChaosFault, within
-from duramen.verification.cluster import Cluster
+from duramen.verification.cluster import StartedCluster
 
 __all__ = ["broker_faults", "kill_all", "lost_index", "restart_all"]
 
@@ -125,7 +125,7 @@ def restart_all(brokers: Brokers) -> None:
     brokers.wait_ready(deadline_s=_READY_S)
 
 
-def lost_index(cluster: Cluster, data: Path) -> ChaosFault:
+def lost_index(cluster: StartedCluster, data: Path) -> ChaosFault:
     """A node is killed and everything that it had applied is gone: it applies the log from its beginning."""
 
     async def cause(chance: random.Random, stop: asyncio.Event) -> bool:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from kit.log.memory_disk import Inode, MemoryDisk
+from duramen.testing.machine.memory_disk import Inode, MemoryDisk
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.identifiers import Partition
 from log_tier.model.log import Topic

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from kit.log.engine_steps import (
     ZERO,
     copy_of,
     open_log,
 )
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.batch_header import read_header

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from kit.deadlines import patience_s
-from kit.log.memory_disk import MemoryDisk
 
 _DEADLINE_S = 30.0
 

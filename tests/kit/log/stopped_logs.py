@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from kit.log.engine_steps import HOME, open_log, overwrite
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import plain_batch
 from log_tier.embedded import EngineSettings
 from log_tier.model.errors import DuramenError

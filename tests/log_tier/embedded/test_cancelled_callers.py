@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from kit.deadlines import patience_s
 from kit.log.held_step import HeldStep
-from kit.log.memory_disk import MemoryDisk
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog
 
 

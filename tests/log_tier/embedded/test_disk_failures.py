@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from kit.log.engine_steps import open_log
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.errors import DiskFailed, DiskFull, DuramenError, FolderReadOnly, LogStopped, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from kit.log.log_contract import LogContract, NoTopicsOfOthersContract
 
+from log_tier.concurrency.workers import QuickWork
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.embedded.commit.committer import Committer
-from log_tier.embedded.commit.quick_disk import QuickDisk
 
 
 class TestEmbeddedLog(LogContract, NoTopicsOfOthersContract):
@@ -25,8 +25,8 @@ class TestEmbeddedLogWhoseCallersCommit(LogContract):
 
     @pytest.fixture
     async def log(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EmbeddedLog]:
-        monkeypatch.setattr(QuickDisk, "__init__", lambda disk, _: setattr(disk, "is_quick", True))
-        monkeypatch.setattr(QuickDisk, "took", lambda *_: None)
+        monkeypatch.setattr(QuickWork, "__init__", lambda disk, _: setattr(disk, "is_quick", True))
+        monkeypatch.setattr(QuickWork, "took", lambda *_: None)
         submit = Committer.submit
         monkeypatch.setattr(Committer, "submit", lambda self, batches, **_: submit(self, batches, gathered=True))
         async with await EmbeddedLog.open(tmp_path / "log") as log:

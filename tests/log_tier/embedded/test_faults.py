@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from kit.deadlines import patience_s, until
 from kit.log.engine_steps import HOME, SMALL, ZERO, copy_of, open_log, segment_files
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.batch_header import BATCH_BYTES_MAX
 from log_tier.model.errors import (

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from kit.log.engine_steps import HOME, fails_from, open_log, overwrite, segment_files
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EngineSettings
 from log_tier.model.errors import DuramenError, LogDamaged
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId

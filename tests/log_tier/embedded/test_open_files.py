@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from kit.deadlines import within
 from kit.log.engine_steps import HOME, SMALL, copy_of, open_log, segment_files
-from kit.log.memory_disk import Inode, MemoryDisk, MemoryFile
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from duramen.testing.machine.memory_disk import Inode, MemoryDisk, MemoryFile
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.model.errors import DuramenError, LogStopped, Overloaded, TableNotFound

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 from kit.log.engine_steps import HOME, SMALL, ZERO, open_log
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import OffsetTrimmed
 from log_tier.model.identifiers import Offset

@@ -103,3 +103,29 @@ def test_followers_that_come_and_go_at_once() -> None:
         sys.setswitchinterval(interval)
     feed.note(part(0))
     assert all(moves.take() == [part(0)] for stays in followers for moves in stays)
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_two_that_follow_at_once_both_hear(step: int) -> None:
+    """One follows, and a third one leaves, at some line of the other's following."""
+    feed, lines = MoveFeed(), 0
+    leaving, others = feed.follow(), list[Moves]()
+
+    def at_each_line(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if frame.f_code is MoveFeed._tell_followers.__code__ and event == "line" and not others:
+            lines += 1
+            if lines == step + 1:
+                others.append(feed.follow())
+                feed.leave(leaving)
+        return at_each_line
+
+    before = sys.gettrace()
+    sys.settrace(at_each_line)
+    try:
+        first = feed.follow()
+    finally:
+        sys.settrace(before)
+    feed.note(part(0))
+    assert all(each.take() == [part(0)] for each in (first, *others))
+    assert others == [] or leaving.take() == []

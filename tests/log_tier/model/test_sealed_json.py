@@ -51,6 +51,7 @@ def test_no_flipped_bit_passes(at: int) -> None:
         (BYTES.replace(b"hello", b"hallo"), "here says its checksum is 44fbdac6, its text gives "),
         (BYTES.replace(b" ", b""), "here is not written as manifests are"),
         (BYTES + b" " * 200, "here is no note manifest"),
+        (BYTES.replace(b"44fbdac6", b"\\ud800"), "here says its checksum is None, its text gives 44fbdac6"),
         (NOTE.write({"text": 5}), r"here does not have the fields of version 1 \(TypeError"),
         (NOTE.write({}), r"here does not have the fields of version 1 \(KeyError"),
     ],

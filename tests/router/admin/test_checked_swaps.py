@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kit.cluster.operated import operated
 from kit.cluster.repush import repushed
+from kit.deadlines import until_true
 
 from duramen.verification.checker import check_history
 from duramen.verification.run import connect_to, run_check
@@ -27,6 +28,12 @@ async def test_versions_come_and_go_under_the_self_test(tmp_path: Path) -> None:
     async def change_versions(stop: asyncio.Event) -> None:
         nonlocal swaps
         turn = 0
+
+        async def has_records() -> bool:
+            described = await cluster.database.table(next(iter(await cluster.database.tables())).name).describe()
+            return all(part.latest >= 0 for part in described.partitions)
+
+        await until_true(has_records)  # a build is of some offset
         while not stop.is_set() or swaps < 3:
             turn += 1
             table = next(iter(cluster.router.catalog.map.tables.values()))

@@ -170,9 +170,9 @@ async def test_replicas_that_lag_behind_two_swaps(
     replicas = [cluster.replica(node, "flights", 0) for node in await hosts(cluster)]
     gate, inner = asyncio.Event(), Applying._run
 
-    async def held(self: Applying, *args: Any) -> Any:
+    async def held(self: Applying, *args: Any, **named: Any) -> Any:
         await gate.wait()
-        return await inner(self, *args)
+        return await inner(self, *args, **named)
 
     monkeypatch.setattr(Applying, "_run", held)
     for change in script:

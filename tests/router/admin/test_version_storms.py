@@ -42,9 +42,9 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> random.Random:
     chance = random.Random()
     apply, close = Applying._run, StandbyVersions.close_index
 
-    async def slowly_applied(self: Applying, *how: Any) -> Any:
+    async def slowly_applied(self: Applying, *how: Any, **named: Any) -> Any:
         await asyncio.sleep(chance.choice([0, 0, 0, 0.01]))
-        return await apply(self, *how)
+        return await apply(self, *how, **named)
 
     async def slowly_closed(self: StandbyVersions, *how: Any) -> Any:
         await asyncio.sleep(chance.choice([0, 0, 0.02]))

@@ -195,6 +195,20 @@ async def test_outcomes_asked_later(data_plane: LocalData, table: TableRef) -> N
     assert not isinstance(beyond, WriteResult)
 
 
+async def test_outcomes_that_a_compaction_may_have_taken_are_unknown(data_plane: LocalData, table: TableRef) -> None:
+    """An index that was opened after the compaction may have folded what was left. The writer of a second copy got that
+    copy's offset, as if there were no first one.
+    """
+    await write(data_plane, table, 0, ADD, outcomes=True)
+    await write(data_plane, table, 0, ADD, outcomes=True)
+    asked = [OutcomesPart(PartitionId(table.id, ZERO), Offset(number), 0, Offset(number)) for number in range(2)]
+    assert all(isinstance(each, WriteResult) for each in await data_plane.outcomes(asked, timeout=DEADLINE_S))
+    data_plane.node.replica(PartitionId(table.id, ZERO)).applying.compacted = Offset(1)
+    below, above = await data_plane.outcomes(asked, timeout=DEADLINE_S)
+    assert isinstance(below, WriteUnknown)
+    assert isinstance(above, WriteResult)
+
+
 async def test_errors_that_are_results_hold_no_frames(data_plane: LocalData, table: TableRef) -> None:
     gone = PartitionId(NO_TABLE, ZERO)
     beyond = OutcomesPart(PartitionId(table.id, ZERO), Offset(0), 0, Offset(0))

@@ -66,7 +66,7 @@ async def test_reads_are_shared_by_the_nodes(cluster: TestCluster, table: TableR
             await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"]))
             reads += 1
             counted = Counter({node.id: node.gated.asked.count("read") for node in cluster.nodes.values()})
-    assert reads <= sum(counted.values()) <= reads + cluster.router.reads.overtakings
+    assert reads <= sum(counted.values()) <= reads + cluster.router.reads.questions.overtakings
 
 
 async def test_parts_of_all_nodes_in_their_order(cluster: TestCluster, spread: TableRef) -> None:
@@ -115,7 +115,7 @@ async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, t
     """And those that it kept are answered at other nodes, long before their deadline."""
     offset = await put(cluster, table, b"k", b"v")
     part = ReadPart(PartitionId(table.id, ZERO), [b"k"], offset)
-    cluster.router.reads.budget = Budget(share=0.0, most=0.0)  # nobody asks twice
+    cluster.router.reads.questions.budget = Budget(share=0.0, most=0.0)  # nobody asks twice
     loop = asyncio.get_running_loop()
 
     async def timed() -> float:
@@ -150,26 +150,26 @@ async def test_a_late_reply_is_overtaken(cluster: TestCluster, table: TableRef) 
     await until(lambda: all(replica.applied >= offset for replica in cluster.replicas(table, 0)))
     part = ReadPart(PartitionId(table.id, ZERO), [b"k"], Offset(0))
     reads = cluster.router.reads
-    reads.lateness.late_s = 0.02
-    reads.budget = Budget(share=1.0)
+    reads.questions.lateness.late_s = 0.02
+    reads.questions.budget = Budget(share=1.0)
     cluster.nodes["n2"].gated.slow_s = 60.0
     async with within(DEADLINE_S):
         # Until it was drawn: on a slow machine others are late, too, and are overtaken before.
         while "read" not in cluster.nodes["n2"].gated.asked:
             (found,) = await read(cluster, part)
             assert value(found) == b"v"
-    assert reads.overtakings, "another one answered first"
+    assert reads.questions.overtakings, "another one answered first"
 
 
 async def test_a_second_question_only_within_the_budget(cluster: TestCluster, table: TableRef) -> None:
     await put(cluster, table, b"k", b"v")
     reads = cluster.router.reads
-    reads.budget = Budget(share=0.0, most=2.0)
+    reads.questions.budget = Budget(share=0.0, most=2.0)
     for node in cluster.nodes.values():
         node.gated.slow_s = 0.1
     for _ in range(5):
         await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"]))
-    assert reads.overtakings == 2
+    assert reads.questions.overtakings == 2
 
 
 async def test_a_lagging_replica_does_not_delay_a_read(cluster: TestCluster, table: TableRef) -> None:

@@ -17,6 +17,7 @@ from log_tier.model.table_ref import TableRef
 from log_tier.remote.remote_log import RemoteLog
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.remote.grpc_connection import GrpcConnection
+from router.routing.hedge_budget import Budget
 from router.routing.routed_connection import RoutedConnection
 from router.routing.tables import RemoteChanges
 
@@ -86,10 +87,39 @@ async def test_outcomes_that_nobody_knows_in_time(cluster: TestCluster, table: T
 
 
 async def test_a_lagging_replica_is_not_waited_for(cluster: TestCluster, table: TableRef) -> None:
+    cluster.router.writes.questions.budget = Budget(share=1.0)
     with held(cluster.replicas(table, 0)[0]):
         for number in range(10):
             result = await written(cluster.router, WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True))
             assert result.outcomes[0].result == b"%d" % (number + 1)
+
+
+async def test_outcomes_that_are_late_are_overtaken(cluster: TestCluster, table: TableRef) -> None:
+    """A node that its status calls level is asked, and another one as well when it does not answer."""
+    questions = cluster.router.writes.questions
+    questions.budget = Budget(share=1.0)
+    cluster.nodes["n2"].gated.slow_s = 60.0
+    number = 0
+    async with within(DEADLINE_S):
+        while "outcomes" not in cluster.nodes["n2"].gated.asked:  # until it was drawn
+            result = await written(cluster.router, WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True))
+            number += 1
+            assert result.outcomes[0].result == b"%d" % number
+    assert questions.overtakings, "another one answered first"
+
+
+async def test_outcomes_of_two_writers_at_once_while_a_replica_lags(cluster: TestCluster, table: TableRef) -> None:
+    """Each hears what its own write came to, whichever node answers first."""
+    cluster.router.writes.questions.budget = Budget(share=1.0, most=100.0)
+
+    async def write_all() -> list[bytes | None]:
+        part = WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True)
+        return [(await written(cluster.router, part)).outcomes[0].result for _ in range(10)]
+
+    with held(cluster.replicas(table, 0)[0]):
+        one, other = await asyncio.gather(write_all(), write_all())
+    found = [int(result or b"0") for result in (*one, *other)]
+    assert sorted(found) == list(range(1, 21)), "each number once"
 
 
 async def test_a_log_that_is_away_refuses_and_is_found_again(cluster: TestCluster, table: TableRef) -> None:
@@ -129,7 +159,7 @@ async def test_a_log_that_cannot_be_reached_from_here(cluster: TestCluster, tabl
         assert isinstance(refused, TableNotFound)
     finally:
         await log.close()
-        await connection._writes._fallback.close()  # type: ignore[union-attr]
+        await connection.writes._fallback.close()  # type: ignore[union-attr]
 
 
 async def test_no_log_at_all(cluster: TestCluster, table: TableRef) -> None:
@@ -140,7 +170,7 @@ async def test_no_log_at_all(cluster: TestCluster, table: TableRef) -> None:
         description = await connection.describe_table("flights", timeout=DEADLINE_S)
         assert [part.latest for part in description.partitions] == [0, -1, -1, -1]
     finally:
-        await connection._writes._fallback.close()  # type: ignore[union-attr]
+        await connection.writes._fallback.close()  # type: ignore[union-attr]
 
 
 async def test_producers(cluster: TestCluster, spread: TableRef) -> None:

@@ -64,3 +64,18 @@ def test_a_read_whose_file_cannot_be_opened_is_refused_with_the_index(tmp_path: 
     assert entry is not None
     assert entry.value == b"1"
     resting.close()
+
+
+def test_a_marker_that_cannot_be_written_at_the_close_leaves_the_index_unclean(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is closed all the same: in this boot of the machine nothing is lost with the mark."""
+    index = LmdbIndex.open(tmp_path / "index", partition=NAME)
+    index.apply(StoredLog().append(put(b"a", b"1")))
+    (tmp_path / "index" / "index.json.new").mkdir()
+    index.close()
+    assert f"{tmp_path / 'index'} was not closed cleanly: Is a directory" in caplog.text
+    (tmp_path / "index" / "index.json.new").rmdir()
+    again = LmdbIndex.open(tmp_path / "index", partition=NAME)
+    assert again.get_value(b"a") == b"1"
+    again.close()

@@ -31,6 +31,8 @@ T = TypeVar("T")
 class HeldClosers:
     """The threads of a node, of which those that close indexes wait for `go_on`."""
 
+    quick_s = THREADS.quick_s
+
     def __init__(self) -> None:
         self.entered, self.go_on = threading.Event(), threading.Event()
         self.failures: list[BaseException] = []

@@ -149,3 +149,102 @@ async def test_stopping_one_that_never_started() -> None:
     applier = Applier()
     await applier.stop()
     assert applier_threads() <= before
+
+
+async def after_small_jobs(applier: Applier) -> None:
+    """So many of them that they are known to be quick."""
+    for _ in range(8):
+        await applier.run(lambda: None, is_small=True)
+
+
+async def loop_does(applier: Applier) -> bool:
+    """Does the loop do the next small job itself?"""
+    return await applier.run(threading.get_ident, is_small=True) == threading.get_ident()
+
+
+@pytest.fixture
+async def stopwatch_s() -> list[float]:
+    """The times at which jobs begin and end, the next one last; then no time passes."""
+    return []
+
+
+@pytest.fixture
+async def timed_applier(stopwatch_s: list[float]) -> AsyncIterator[Applier]:
+    made = Applier(stopwatch_s=lambda: stopwatch_s.pop() if stopwatch_s else 0.0)
+    made.start()
+    yield made
+    await made.stop()
+
+
+async def test_the_loop_does_a_small_job_that_comes_alone(timed_applier: Applier) -> None:
+    applier = timed_applier
+    assert not await loop_does(applier), "nothing is known yet"
+    await after_small_jobs(applier)
+    before = applier.jobs_at_once
+    for done in range(1, 4):
+        await asyncio.sleep(0)
+        assert await loop_does(applier)
+        assert applier.jobs_at_once == before + done
+    assert await applier.run(threading.get_ident) != threading.get_ident(), "not a small one"
+
+
+async def test_of_small_jobs_that_come_together_the_loop_does_one(timed_applier: Applier) -> None:
+    applier = timed_applier
+    await after_small_jobs(applier)
+    await asyncio.sleep(0)
+    threads = await asyncio.gather(*(applier.run(threading.get_ident, is_small=True) for _ in range(5)))
+    assert threads.count(threading.get_ident()) == 1
+    assert len(set(threads)) == 2
+
+
+async def test_a_small_job_overtakes_none(timed_applier: Applier) -> None:
+    applier = timed_applier
+    await after_small_jobs(applier)
+    await asyncio.sleep(0)
+    may_go, done = threading.Event(), list[str]()
+
+    def first() -> None:
+        may_go.wait(patience_s(20.0))
+        done.append("first")
+
+    earlier = asyncio.ensure_future(applier.run(first))
+    later = asyncio.ensure_future(applier.run(lambda: done.append("small"), is_small=True))
+    await asyncio.sleep(0)
+    assert done == []
+    may_go.set()
+    await asyncio.gather(earlier, later)
+    assert done == ["first", "small"]
+
+
+async def test_after_a_slow_small_job_the_thread_does_the_next_ones(
+    timed_applier: Applier, stopwatch_s: list[float]
+) -> None:
+    applier = timed_applier
+    await after_small_jobs(applier)
+    await asyncio.sleep(0)
+    stopwatch_s += [0.002, 0.0]
+    assert await loop_does(applier)
+    for _ in range(64):
+        await asyncio.sleep(0)
+        assert not await loop_does(applier)
+    await asyncio.sleep(0)
+    assert await loop_does(applier)
+
+
+async def test_a_small_job_that_fails_on_the_loop_raises_to_its_caller_and_none_is_done_after_the_end(
+    timed_applier: Applier,
+) -> None:
+    applier = timed_applier
+    await after_small_jobs(applier)
+    await asyncio.sleep(0)
+
+    def full() -> None:
+        raise DiskFull("no room")
+
+    with pytest.raises(DiskFull):
+        await applier.run(full, is_small=True)
+    assert applier.jobs_at_once == 1
+    await asyncio.sleep(0)
+    await applier.stop()
+    with pytest.raises(ShuttingDown):
+        await applier.run(lambda: None, is_small=True)

@@ -249,3 +249,25 @@ async def test_a_table_that_is_cleared_again_and_again_keeps_no_more_of_its_vers
         assert len(versions.lost) < 100
         with pytest.raises(InvalidRequest, match="version 999 was deleted"):
             await versions.wait_level(999)
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_version_that_is_added_while_the_node_closes_leaves_no_index_open(
+    setting: VersionSetting, turns: int
+) -> None:
+    """The staging of a node adds versions until it is told, and the applier goes with the node."""
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        folder = replica.versions.folder.version(2)
+        await asyncio.to_thread(setting.build, folder, {b"a": b"x"}, base=base)
+        await applied(replica, base)
+        closing = asyncio.create_task(replica.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        adding = asyncio.create_task(replica.versions.add(2))
+        await closing
+        await setting.applier.stop()
+        with pytest.raises(ShuttingDown):
+            async with within(DEADLINE_S):
+                await adding
+        LmdbIndex.open(folder, partition=setting.topic.partition(ZERO)).close()

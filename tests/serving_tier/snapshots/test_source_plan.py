@@ -116,8 +116,26 @@ def test_no_past_is_replayed_from_what_a_compaction_has_left() -> None:
         "snapshot s5: the log is compacted below 15, so what lies between 5 and 10 is not all there",
         "the log: the log is compacted below 15, so what lies between -1 and 10 is not all there",
     )
-    assert order(plan_sources(offered(0, 20, snapshot(5), compacted=11), past)) == ["snapshot s5", "the log"]
-    assert order(plan_sources(offered(0, 20, snapshot(5), compacted=20), Goal())) == ["snapshot s5", "the log"]
+    assert order(plan_sources(offered(0, 20, snapshot(5), snapshot(10), compacted=11), past)) == [
+        "snapshot s10",
+        "the log",
+    ]
+
+
+def test_a_snapshot_from_within_the_compacted_part_is_no_source() -> None:
+    """Deletes behind it may be gone together with what they deleted."""
+    plan = plan_sources(offered(0, 20, snapshot(5), snapshot(14), compacted=15, peers=("n2",)), Goal())
+    assert order(plan) == ["snapshot s14", "peer n2", "the log"]
+    assert plan.passed_over == (
+        "snapshot s5: the log is compacted below 15, so what lies between 5 and 20 is not all there",
+    )
+
+
+def test_a_compacted_log_is_the_last_source_however_short_it_is() -> None:
+    """The states on the way are none that it ever had."""
+    goal = Goal(trivial_records=100)
+    assert order(plan_sources(offered(0, 20, snapshot(14)), goal)) == ["the log", "snapshot s14"]
+    assert order(plan_sources(offered(0, 20, snapshot(14), compacted=15), goal)) == ["snapshot s14", "the log"]
 
 
 def test_a_short_replay_comes_before_a_copy_and_a_long_one_after_it() -> None:

@@ -115,14 +115,8 @@ class Client(RespSession, asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Commands, or pieces of some."""
         command: RespCommand | None = None
-        if (
-            self.plain
-            and not self.queue
-            and self._task is None
-            and self._intake.idle
-            and not self.reply_queue.waits
-            and not self.closing
-        ):
+        is_free = not (self.queue or self._task or self.reply_queue.waits or self.closing)
+        if is_free and self.plain and self._intake.idle:
             key = lone_get(data)
             if key is not None and self._fast_path.lone_get(key):
                 return
@@ -140,7 +134,9 @@ class Client(RespSession, asyncio.Protocol):
             self.reply_queue.heard()
         else:
             self._take(data, command)
-        if not self.closing and self._input.took(len(data), stalled=self.reply_queue.stalled):
+        if command is not None and not self.queue and not self._intake.more:
+            self._input.queued_bytes = 0  # it was short, and has begun
+        elif not self.closing and self._input.took(len(data), stalled=self.reply_queue.stalled):
             self._take_turns()
 
     def _take(self, data: bytes, command: RespCommand | None = None) -> None:
@@ -278,8 +274,10 @@ class Client(RespSession, asyncio.Protocol):
     def answered(self) -> None:
         """Some slots were filled: send what is complete, and go on."""
         if not self.closing:
+            idle = self.idle
             self.reply_queue.flush()
-            self._run()
+            if not idle:
+                self._run()
 
     # --- the slow path
 
@@ -350,7 +348,9 @@ class Client(RespSession, asyncio.Protocol):
             begun = begun or pipeline.begin(spec, command, table)
         if begun:
             self.commands += begun
-            drop(self.queue, begun)
+            if begun > 1:
+                drop(self.queue, begun - 1)
+            self.queue.popleft()
             return True
         return False if reply_queue.waits else None  # it has to see what they do
 

@@ -6,7 +6,7 @@ it (`router/endpoints/resp/readers/reader_table.py`): both are a `ReadableTable`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, cast
 
 from log_tier.model.errors import DuramenError, LimitExceeded
@@ -272,10 +272,18 @@ class LocalReads:
             found.update(entries_of(mine, stored, replica.index))
         return found
 
-    def of_partition(self, table: ReadableTable, partition: Partition, keys: Sequence[bytes]) -> StoredEntries | None:
-        """`at_once` for the keys of a round, which are those of one partition; decoded as far as they are looked at."""
+    def of_partition(
+        self, table: ReadableTable, partition: Partition, keys: Sequence[bytes]
+    ) -> Mapping[bytes, LiveEntry | None] | None:
+        """`at_once` for the keys of a round, which are those of one partition. Many keys are decoded as far as somebody
+        looks at them.
+        """
         stored, replica = self.stored(table, partition, keys), table.replicas[partition]
-        return None if stored is None or replica is None else StoredEntries(keys, stored, replica.index.log_time_ms)
+        if stored is None or replica is None:
+            return None
+        if len(keys) == 1:
+            return entries_of(keys, stored, replica.index)
+        return StoredEntries(keys, stored, replica.index.log_time_ms)
 
 
 def entries_of(

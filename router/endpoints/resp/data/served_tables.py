@@ -77,11 +77,11 @@ class ServedTable:
 
     __slots__ = (
         "_cache_budget",
-        "_floors",
         "_will_describe",
         "caches",
         "claims",
         "floor",
+        "floors",
         "fresh",
         "gone",
         "ids",
@@ -109,7 +109,8 @@ class ServedTable:
         self.ids: Final = [ref.partition(number) for number in range(ref.partitions)]
         """The identity of each partition, made once."""
         self.partition_of = ref.partition_of
-        self._floors = floors
+        self.floors = floors
+        """What its readers are shown at least. What follows is theirs, one step nearer."""
         self.seen = floors.seen
         self.floor = floors.floor
         self.fresh = floors.fresh
@@ -187,16 +188,11 @@ class ServedTable:
 
     def saw(self, partition: Partition, offset: Offset) -> None:
         """A connection has seen `offset`."""
-        self._floors.saw(partition, offset)
+        self.floors.saw(partition, offset)
 
     def raise_floor(self, partition: Partition, offset: Offset) -> None:
         """A state was shown that holds `offset`, of whatever key."""
-        self._floors.raise_floor(partition, offset)
-
-    def wrote(self, partition: Partition, keys: Sequence[bytes], last: Offset) -> None:
-        """A batch with these keys is on stable storage; its last offset. O(keys), twice in all."""
-        replica = self.replicas[partition]
-        self._floors.wrote(partition, keys, last, None if replica is None else replica.index.applied)
+        self.floors.raise_floor(partition, offset)
 
     def reached(self, partition: Partition, offset: Offset) -> bool:
         """Does no later read of the partition show less than `offset`? True of a partition that the table has not."""

@@ -5,7 +5,7 @@ Its invariants W1 to W4 hold here. What this endpoint adds:
 
 - Waiters are callbacks, and not futures: a plain SET costs about 1 µs here, and creates no task.
 - A waiter is settled after its records are on stable storage, and after the table has noted their keys
-  (`ServedTable.wrote`). From then on every read of them by this endpoint shows them.
+  (`Floors.wrote`). From then on every read of them by this endpoint shows them.
 - Calls gather a little longer than a request takes (`Rules.gather_share`), because clients that were just answered
   usually write again at once.
 - Verdicts come with the write only where nobody waits for stable storage alone.
@@ -135,10 +135,14 @@ class Waiters:
             yield waiter
 
     def _land(self, result: WriteResult) -> None:
-        if self._table is not None:
-            keys = self._columns.keys
-            self._table.wrote(self._partition, keys, Offset(result.base_offset + len(keys) - 1))
-            self._table = None
+        table, self._table = self._table, None
+        if table is not None:
+            keys, replica = self._columns.keys, table.replicas[self._partition]
+            last, applied = (
+                Offset(result.base_offset + len(keys) - 1),
+                None if replica is None else replica.index.applied,
+            )
+            table.floors.wrote(self._partition, keys, last, applied)
             if self._landed is not None:
                 self._end()
 

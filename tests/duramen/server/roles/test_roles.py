@@ -67,6 +67,23 @@ class TestNodeFolder:
         with pytest.raises(error):
             NodeFolder.open(tmp_path, node_id="n1")
 
+    def test_no_flipped_bit_makes_it_another_node(self, tmp_path: Path) -> None:
+        NodeFolder.open(tmp_path, node_id="n1").close()
+        whole = (tmp_path / "node.json").read_bytes()
+        for at in range(len(whole.rstrip())):
+            (tmp_path / "node.json").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            with pytest.raises((ForeignFolder, UnknownFormat), match=r"node\.json"):
+                NodeFolder.open(tmp_path, node_id="n1")
+        (tmp_path / "node.json").write_bytes(whole)
+        NodeFolder.open(tmp_path, node_id="n1").close()
+
+    def test_the_folder_of_a_version_without_checksums(self, tmp_path: Path) -> None:
+        marker = {"format": "duramen node", "version": 1, "id": "n1", "identity": "0f8c"}
+        (tmp_path / "node.json").write_text(json.dumps(marker))
+        folder = NodeFolder.open(tmp_path, node_id="n1")
+        assert folder.identity == "0f8c"
+        folder.close()
+
     def test_folders_that_are_not_ours(self, tmp_path: Path) -> None:
         (tmp_path / "thesis.tex").write_text("x")
         with pytest.raises(ForeignFolder, match=r"thesis\.tex"):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from kit.deadlines import patience_s
 from kit.log.engine_steps import ZERO, open_log
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import plain_batch
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EngineSettings
 from log_tier.model import batch as batches
 from log_tier.model.batch import Columns, encode_batch

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from kit.log.engine_steps import SMALL, open_log
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import LogStopped, WriteUnknown
 from log_tier.model.log import Appended, Topic

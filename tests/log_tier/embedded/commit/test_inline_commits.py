@@ -15,17 +15,20 @@ from pathlib import Path
 import pytest
 from kit.deadlines import patience_s, within
 from kit.log.engine_steps import SMALL, ZERO, copy_of, open_log
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog, EngineSettings
-from log_tier.embedded.commit.quick_disk import QuickDisk
+from log_tier.embedded.commit.lone_calls import LoneCalls
 from log_tier.model.errors import DiskFull, LogStopped, ShuttingDown, WriteUnknown
 from log_tier.model.identifiers import Offset
 from log_tier.model.log import Appended, Topic
 
 WARM_UP = 8
 """Commits after which a disk is known to be quick."""
+
+IN_A_ROW = 61
+"""Calls after which they are known to come one at a time."""
 
 ALWAYS_QUICK = replace(SMALL, quick_commit_s=10.0)
 """What a busy machine's clock says is no part of these tests."""
@@ -257,29 +260,74 @@ def test_many_loops_at_once(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-class TestQuickDisk:
-    def test_a_disk_of_which_nothing_is_known_is_slow(self) -> None:
-        disk = QuickDisk(SMALL.quick_commit_s)
-        for _ in range(WARM_UP):
-            assert not disk.is_quick
-            disk.took(0.0001)
-        assert disk.is_quick
+async def test_a_disk_that_is_slow_never_holds_up_a_loop() -> None:
+    disk = MemoryDisk()
+    async with await open_log(disk) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        disk.on_step = lambda step, path: time.sleep(0.002) if step == "sync" else None
+        for number in range(3 * WARM_UP):
+            await gathered(log, topic, f"k{number}")
+        assert log._committer.commits_at_once == 0
 
-    def test_one_slow_commit_is_remembered_for_a_while(self) -> None:
-        disk = QuickDisk(SMALL.quick_commit_s)
-        for _ in range(100):
-            disk.took(0.0001)
-        disk.took(0.004)
-        for _ in range(64):
-            assert not disk.is_quick
-            disk.took(0.0004)
-        assert disk.is_quick
 
-    async def test_a_disk_that_is_slow_never_holds_up_a_loop(self) -> None:
-        disk = MemoryDisk()
-        async with await open_log(disk) as log:
-            topic = await log.create_topic("flights", partitions=1)
-            disk.on_step = lambda step, path: time.sleep(0.002) if step == "sync" else None
-            for number in range(3 * WARM_UP):
-                await gathered(log, topic, f"k{number}")
-            assert log._committer.commits_at_once == 0
+async def append_alone(log: EmbeddedLog, topic: Topic, times: int) -> None:
+    for _ in range(times):
+        await log.append(topic.partition(ZERO), plain_batch("alone"))
+        await idle(log)
+
+
+async def test_a_caller_that_is_alone_commits_itself_and_now_and_then_looks_for_others() -> None:
+    async with await open_log(MemoryDisk(), ALWAYS_QUICK) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        await append_alone(log, topic, IN_A_ROW)
+        assert log._committer.commits_at_once == 0, "nothing is known of the callers yet"
+        await append_alone(log, topic, IN_A_ROW)
+        assert log._committer.commits_at_once == IN_A_ROW - 1
+        await append_alone(log, topic, IN_A_ROW)
+        assert log._committer.commits_at_once == 2 * (IN_A_ROW - 1)
+        assert len(keys_of(await read_all(log, topic.id))) == 3 * IN_A_ROW
+
+
+async def test_callers_that_come_together_share_commits() -> None:
+    async with await open_log(MemoryDisk(), ALWAYS_QUICK) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        partition = topic.partition(ZERO)
+        await append_alone(log, topic, 2 * IN_A_ROW)
+        alone = log._committer.commits_at_once
+        for _ in range(2 * IN_A_ROW):
+            places = await asyncio.gather(*(log.append(partition, plain_batch("together")) for _ in range(8)))
+            assert len({place.base_offset for place in places}) == 8
+        # Those that commit themselves until one looks that is not the last of its eight.
+        assert log._committer.commits_at_once - alone <= 2 * IN_A_ROW
+        at_once = log._committer.commits_at_once
+        await append_alone(log, topic, IN_A_ROW // 2)
+        assert log._committer.commits_at_once == at_once, "the last ones came together"
+
+
+class TestLoneCalls:
+    def test_calls_that_find_nothing_queued_come_alone(self) -> None:
+        calls = LoneCalls()
+        for _ in range(IN_A_ROW):
+            calls.came(queued=False)
+            assert not calls.is_alone
+        calls.came(queued=False)
+        assert calls.is_alone
+
+    def test_one_of_them_goes_through_the_thread_to_look(self) -> None:
+        calls = LoneCalls()
+        looks = []
+        for number in range(1, 5 * IN_A_ROW):
+            calls.came(queued=False)
+            if not calls.is_alone:
+                looks.append(number)
+        assert looks == [*range(1, IN_A_ROW + 1), 2 * IN_A_ROW, 3 * IN_A_ROW, 4 * IN_A_ROW]
+
+    def test_a_call_that_meets_others_is_remembered(self) -> None:
+        calls = LoneCalls()
+        for _ in range(IN_A_ROW + 1):
+            calls.came(queued=False)
+        calls.came(queued=True)
+        for _ in range(IN_A_ROW):
+            assert not calls.is_alone
+            calls.came(queued=False)
+        assert not calls.is_alone

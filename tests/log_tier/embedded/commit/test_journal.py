@@ -9,9 +9,9 @@ from pathlib import Path
 import google_crc32c
 import pytest
 from kit.log.engine_steps import HOME, SMALL, copy_of, open_log, overwrite, segment_files
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.journal_format import FRAMES_AT
 from log_tier.model.errors import DuramenError, LogStopped, WriteUnknown

@@ -18,10 +18,10 @@ from kit.log.engine_steps import (
     segment_files,
 )
 from kit.log.filled_log import LARGE, filled, places, readable
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 from kit.storage.versioned_document import sealed_json
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from kit.deadlines import patience_s
 from kit.log.engine_steps import HOME, SMALL, open_log, overwrite, segment_files
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode
 from log_tier.embedded import EmbeddedLog

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from kit.log.engine_steps import ZERO
 from kit.log.sample_batches import plain_batch, read_all
 
+from duramen.testing.machine.kernel_disk import KernelDisk
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import FolderInUse, ForeignFolder, LogDamaged, UnknownFormat
 
@@ -106,3 +108,15 @@ async def test_a_deleted_topic_leaves_no_files(tmp_path: Path) -> None:
         await log.append(topic.partition(ZERO), plain_batch("a"))
         await log.delete_topic(topic.id)
         assert list((tmp_path / "topics").iterdir()) == []
+
+
+async def test_the_parents_that_a_log_makes_survive_a_power_loss() -> None:
+    for seed in range(8):
+        disk, home = KernelDisk(random.Random(seed)), Path("/some/new/place/log")
+        log = await EmbeddedLog.open(home, disk=disk)
+        topic = await log.create_topic("flights", partitions=1)
+        await log.append(topic.partition(0), plain_batch("a", "b"))
+        after = disk.after_power_loss(random.Random(seed))
+        await log.close()
+        async with await EmbeddedLog.open(home, disk=after) as again:
+            assert [each.name for each in await again.topics()] == ["flights"], f"power loss {seed}"

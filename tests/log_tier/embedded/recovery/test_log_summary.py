@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from kit.log.engine_steps import HOME, SMALL, copy_of, open_log, segment_files
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog
 from log_tier.embedded.recovery.log_summary import LogSummary, PartitionSummary, TopicSummary
 from log_tier.embedded.storage.disk import FileIdentity

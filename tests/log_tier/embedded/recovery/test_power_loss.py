@@ -9,9 +9,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.log.engine_steps import SMALL, ZERO, open_log
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset

@@ -20,14 +20,15 @@ from kit.log.engine_steps import (
     segment_files,
 )
 from kit.log.filled_log import LARGE, filled, places, readable
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog, RecoveryReport
 from log_tier.embedded.recovery.open_partition import open_partition
 from log_tier.embedded.recovery.segment_end import Cut
 from log_tier.embedded.segments.log_resources import LogResources
 from log_tier.embedded.segments.open_files import OpenFiles
+from log_tier.embedded.segments.settling import Settling
 from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN
 from log_tier.model.batch_header import read_header
@@ -82,7 +83,7 @@ async def test_the_newest_segment_cut_at_every_byte_of_its_last_4_kib(filling: s
             "flights/0",
             topic.partition(ZERO),
             path.parent,
-            LogResources(cut, LARGE, TailMemory(0), OpenFiles(8), MoveFeed()),
+            LogResources(cut, LARGE, TailMemory(0), OpenFiles(8), MoveFeed(), Settling()),
             report=report,
         )
         assert partition.bounds()[:2] == (Offset(0), Offset(kept - 1))

@@ -22,9 +22,9 @@ import pytest
 from kit.golden import check_script
 from kit.log.engine_steps import HOME, SMALL, ZERO, copy_of, open_log, overwrite, segment_files
 from kit.log.filled_log import places
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import plain_batch
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog
 from log_tier.embedded.storage import names
 from log_tier.model.batch_header import MAGIC

@@ -18,9 +18,9 @@ from kit.log.engine_steps import (
     segment_files,
 )
 from kit.log.filled_log import LARGE, filled, places, readable
-from kit.log.memory_disk import MemoryFile
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from duramen.testing.machine.memory_disk import MemoryFile
 from log_tier.embedded import EngineSettings
 from log_tier.embedded.recovery.segment_end import Cut
 from log_tier.embedded.segments.sparse_index import SparseIndex
@@ -66,6 +66,50 @@ def test_single_flipped_bits_are_found_named_and_never_served(clean: bool, numbe
             assert behind.items() <= truth.items(), "what is served is what was written"
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("number", [0, 1, -1])
+async def test_a_batch_that_lies_in_the_place_of_an_earlier_one_of_its_partition_is_damage(
+    clean: bool, number: int
+) -> None:
+    """As a disk leaves it that wrote it to the wrong place. No compaction has made that hole."""
+    original, topic = SEVENTY[clean]
+    disk = copy_of(original)
+    path = segment_files(disk, topic)[number]
+    content = bytearray(disk.files[path].content)
+    ends = places(bytes(content))
+    begin, next_one, end = ends[1], ends[2], ends[3]
+    content[begin : begin + end - next_one] = content[next_one:end]
+    overwrite(disk, path, bytes(content))
+    async with await open_log(disk) as log:
+        found, damage = await readable(log, topic)
+    offset = int(path.stem) + 1
+    assert found == {n: b"k%d" % n for n in range(offset)}
+    assert damage is not None
+    assert damage.fields == {"file": str(path), "position": begin, "offset": offset}
+
+
+async def test_a_batch_of_a_later_segment_is_damage_in_a_compacted_one() -> None:
+    """Where a compaction may have left holes, a batch still belongs to the segment that holds its offset."""
+    original, topic = SEVENTY[True]
+    disk = copy_of(original)
+    async with await open_log(disk) as log:
+        for _ in range(4):
+            await log.append(topic.partition(0), plain_batch(*(f"k{n}" for n in range(0, 60, 2))))
+        dropped = await log.compact(topic.partition(0), Offset(150))
+    assert dropped
+    first, later = segment_files(disk, topic)[1:3]
+    content, other = bytearray(disk.files[first].content), bytes(disk.files[later].content)
+    end = places(other)[1]
+    content[:end] = other[:end]
+    overwrite(disk, first, bytes(content))
+    async with await open_log(disk) as log:
+        _, damage = await readable(log, topic)
+        found = keys_of(await read_all(log, topic.id, start=int(later.stem)))
+    assert damage is not None
+    assert (damage.fields["file"], damage.fields["position"]) == (str(first), 0)
+    assert min(found) == int(later.stem)
 
 
 async def test_damage_in_the_middle_is_proved_by_what_was_written_after_its_sync() -> None:

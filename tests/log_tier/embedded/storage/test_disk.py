@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from kit.log.memory_disk import MemoryDisk
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded.storage.disk import Disk, LocalDisk, replace_file
 from log_tier.model.errors import FolderInUse
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.log.engine_steps import ZERO, copy_of, open_log
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 from kit.log.state_model import State, fold
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.barrier import Barrier, barrier_batch, parse_barrier
 from log_tier.model.batch import Columns, decode_batch, encode_batch

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.log.memory_disk import MemoryDisk
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded.storage.disk import Disk, LocalDisk, hold_lock
 from log_tier.embedded.verification.overlay_disk import OverlayDisk
 from log_tier.model.errors import FolderInUse

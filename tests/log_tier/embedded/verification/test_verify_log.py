@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from kit.log.engine_steps import HOME, open_log
-from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of
 from kit.log.stopped_logs import KINDS, LIVES, OPTIONS, PARTITIONS, Stopped, changes_of, damaged_disk, kind_of
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded.verification import LogVerification, verify_log
 from log_tier.model.errors import DuramenError, FolderInUse, InvalidRequest
 from log_tier.model.finding import FileFinding
@@ -90,6 +90,24 @@ async def test_what_is_damaged_is_named(kind: str, clean: bool, alone: bool) -> 
     assert failures == []
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "lock"])
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+def test_each_damage_has_a_remedy(kind: str, clean: bool) -> None:
+    """A repair from a copy; or one without, where nothing is lost."""
+    stopped = LIVES[clean, False]
+    found: list[FileFinding] = []
+    for path in sorted(stopped.files):
+        if kind_of(path) == kind:
+            for data in (None, b"", b"{}", stopped.files[path][:40] + b"?" + stopped.files[path][41:]):
+                found += [each for each in verified(damaged_disk(stopped, path, data)) if each.is_damage]
+    assert found or (not clean and kind == "sparse index")
+    assert [each for each in found if not each.remedy] == []
+    lossless = {"sparse index", "journal.json"} | ({"journal.0", "journal.1"} if clean else set())
+    assert {each.remedy for each in found if kind_of(each.file) == kind} <= (
+        {"alone"} if kind in lossless else {"copy"}
+    )
+
+
 def test_a_log_that_is_open_is_not_looked_at(tmp_path: Path) -> None:
     disk = damaged_disk(LIVES[True, False])
     release = disk.lock(HOME / "lock")
@@ -98,3 +116,16 @@ def test_a_log_that_is_open_is_not_looked_at(tmp_path: Path) -> None:
     release()
     with pytest.raises(InvalidRequest, match=r"no log's folder: name the one that holds duramen\.json"):
         list(verify_log(tmp_path))
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+def test_every_damaged_segment_of_a_partition_is_named(clean: bool) -> None:
+    stopped = LIVES[clean, True]
+    disk = damaged_disk(stopped)
+    segments = [path for path in stopped.files if kind_of(path) == "segment" and path.parent.name == "0"]
+    assert len(segments) > 1
+    for path in segments:
+        disk.files[path].content[-9] ^= 1  # in what a start reads
+    damaged = {finding.file for finding in verified(disk) if finding.is_damage and finding.file.suffix == ".log"}
+    assert damaged == set(segments[:-1]) | damaged & {segments[-1]}
+    assert segments[-1] in {finding.file for finding in verified(disk)}, "as a tear, or as damage"

@@ -59,3 +59,48 @@ async def test_what_a_read_asks_for_is_decided_once() -> None:
 
 async def test_the_halves_of_a_large_read_ask_for_the_same() -> None:
     assert await asked_of(WritingSession(LimitExceeded("too large", limit=1, size=2))) == [7] * 3
+
+
+class HalfAnswers:
+    """A connection that refuses what has more than one key, and answers each key from another offset."""
+
+    def __init__(self, expiries: dict[bytes, int]) -> None:
+        self.expiries = expiries
+
+    def offsets(self, table: TableRef) -> Sequence[Offset]:
+        return [Offset(-1)]
+
+    def saw(self, table: TableRef, partition: Partition, offset: Offset) -> None:
+        """It has no session."""
+
+    async def read(self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0) -> list[Any]:
+        return [
+            LimitExceeded("too large", limit=1, size=2)
+            if len(part.keys) > 1
+            else ReadResult(
+                Offset(part.keys[0][0]),
+                list(part.keys),
+                [1],
+                [self.expiries[part.keys[0]]] if part.keys[0] in self.expiries else None,
+            )
+            for part in parts
+        ]
+
+
+async def halves(expiries: dict[bytes, int]) -> ReadResult:
+    connection = HalfAnswers(expiries)
+    reads = ReadCoalescer(cast("Any", connection), cast("Any", connection))
+    deadline = asyncio.get_running_loop().time() + 60
+    async with within(20):
+        found = await reads.submit(
+            REF, REF.partition(ZERO), [b"a", b"b", b"c"], after=None, strong=False, seen=True, deadline=deadline
+        )
+    await reads.close()
+    return found
+
+
+async def test_halves_that_are_joined_show_what_both_of_them_had_applied() -> None:
+    found = await halves({})
+    assert (found.applied, list(found.values), found.expiries) == (ord("a"), [b"a", b"b", b"c"], None)
+    assert list((await halves({b"a": 5})).expiries or ()) == [5, 0, 0]
+    assert list((await halves({b"c": 5})).expiries or ()) == [0, 0, 5]

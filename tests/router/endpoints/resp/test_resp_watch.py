@@ -16,6 +16,7 @@ from kit.resp.server_thread import ServerThread
 
 from log_tier.model.identifiers import Partition, PartitionId
 from router.endpoints.resp.data.rounds import queued_commands
+from serving_tier.replica import apply
 
 OK = Status("OK")
 QUEUED = Status("QUEUED")
@@ -207,6 +208,7 @@ def test_a_value_never_goes_back_behind_its_watched_version(
     while raw.call("GET", f"{key}-none") is not None or raw.call("GET", key) != b"old":
         pass
     raw.call("GET", key)
+    monkeypatch.setattr(apply, "SMALL_BYTES_MAX", -1)  # by the thread: the loop must not be held up
     monkeypatch.setattr(index, "_commit", late)
     try:
         # By another way than this endpoint, which does not know of it.

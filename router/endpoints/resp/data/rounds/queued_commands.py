@@ -88,7 +88,7 @@ class QueuedCommand:
 
     __slots__ = (
         *("args", "asked", "blind", "deadline", "keys", "owner", "receiver", "reply", "step", "tries", "watched"),
-        "wrote",
+        *("weight", "wrote"),
     )
 
     cost: Final = 1
@@ -110,6 +110,8 @@ class QueuedCommand:
         """
         self.owner = owner
         self.keys = keys if not watched else (*keys, *watched)
+        self.weight = len(self.keys)
+        """What its keys cost of a turn of the event loop, in keys."""
         self.step = step
         self.args = args
         self.receiver = receiver
@@ -126,11 +128,6 @@ class QueuedCommand:
         """How often its group was rejected."""
         self.deadline = 0.0
         """When it is given up; set by the first rejection."""
-
-    @property
-    def weight(self) -> int:
-        """What its keys cost of a turn of the event loop, in keys."""
-        return len(self.keys)
 
     def run(self, overlay: Overlay, room: int) -> int:
         """Run on what the commands before it have left; about how many bytes its reply has. It runs whatever `room` is:

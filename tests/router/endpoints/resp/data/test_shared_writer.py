@@ -236,7 +236,7 @@ async def test_fresh_keys_are_forgotten_when_they_are_applied(data_plane: LocalD
     replica = table.replicas[0]
     assert replica is not None
     await replica.wait_applied(Offset(49), timeout=10)
-    table.wrote(ZERO, [b"last"], Offset(49))
+    table.floors.wrote(ZERO, [b"last"], Offset(49), replica.index.applied)
     assert table.fresh[0] == {}
     assert table.needed(ZERO, [b"k1"]) == table.floor[0]
     assert table.seen[0] == 49

@@ -1,0 +1,64 @@
+"""`python -m tests.fuzz`: fuzz the parsers, or read one input again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+# The kit, and this package, are imported as the tests import them.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fuzz.run import FuzzOutcome, Range, fuzz_apart, input_of
+from fuzz.targets import all_targets
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what the arguments ask for; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--target", action="append", default=[], help="one of them; all if not given")
+    parser.add_argument("--list", action="store_true", help="the names of the targets")
+    parser.add_argument("--bytes", type=int, default=1_000_000, help="bytes of inputs for each target")
+    parser.add_argument("--seconds", type=float, default=1e9, help="processor time for each target")
+    parser.add_argument("--inputs", type=int, default=1 << 62, help="inputs for each target")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first input")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--show", action="store_true", help="print the bytes of the first input")
+    asked = parser.parse_args(arguments)
+    names = asked.target or list(all_targets())
+    if asked.list:
+        print("\n".join(names))
+        return 0
+    if asked.show:
+        print(input_of(all_targets()[names[0]], asked.seed, asked.first))
+    inputs = Range(asked.seed, asked.first, asked.bytes, asked.inputs, asked.seconds)
+    broken = total = 0
+    print(f"{'inputs':>9} {'MB':>7} {'refused':>8} {'longest':>9} {'s':>6}  target")
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        for outcome in pool.map(lambda name: fuzz_apart(name, inputs), names):
+            broken += _say(outcome, asked.seed)
+            total += outcome.bytes
+    print(f"{len(names)} targets, {total / 1e6:.1f} MB, {broken} broken")
+    return 1 if broken else 0
+
+
+def _say(outcome: FuzzOutcome, seed: int) -> bool:
+    share = outcome.refused / max(1, outcome.inputs)
+    print(
+        f"{outcome.inputs:9} {outcome.bytes / 1e6:7.2f} {share:8.0%} {outcome.longest_s * 1000:6.1f} ms "
+        f"{outcome.seconds:6.1f}  {outcome.name}",
+        flush=True,
+    )
+    for finding in outcome.findings:
+        print(finding.words.rstrip())
+        print(
+            f"again: python -m tests.fuzz --target {outcome.name!r} --seed {seed} --first {finding.number} --inputs 1 "
+            "--show"
+        )
+    return bool(outcome.findings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

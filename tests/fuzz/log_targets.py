@@ -1,0 +1,106 @@
+"""What a log takes from clients, and what it finds on its disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from kit.log.engine_steps import HOME
+from kit.log.stopped_logs import KINDS, LIVES, OPTIONS, Stopped, damaged_disk, kind_of
+from kit.log.stored_log import add, columns_of, delete, noop, put
+
+from fuzz.sealing import sealed_batch, sealed_run
+from fuzz.target import Target
+from log_tier.embedded.verification import verify_log
+from log_tier.model.barrier import Barrier, barrier_batch
+from log_tier.model.batch import Columns, check_batch, decode_batch, encode_batch
+from log_tier.model.batch_header import place_of, split_batches, stamp_batch
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.record import Condition, Expiry
+from serving_tier.fold.fold import fold
+from serving_tier.index.memory_index import MemoryIndex
+
+__all__ = ["log_targets", "stored_samples"]
+
+_PLACE: Final = PartitionId(TableId("AAECAwQFBgcICQoLDA0ODw"), Partition(3))
+_EMPTY: Final = MemoryIndex()
+"""What every accepted batch is folded over; nothing is kept of it."""
+
+
+def _batches() -> list[bytes]:
+    version = {"condition": Condition.VERSION, "version": 4}
+    soon = {"expiry": Expiry.TTL, "expiry_ms": 500}
+    groups = [put(b"{a}1", b"x"), put(b"{a}2", b"y", grouped=True), delete(b"{a}3", grouped=True)]
+    return [
+        encode_batch(columns_of([put(b"k%d" % number, b"v" * (number % 7)) for number in range(12)])),
+        encode_batch(columns_of([put(b"even", b"value")] * 8), producer_id=7, sequence=40),
+        encode_batch(columns_of([put(b"long", b"v" * 900), put(b"other", b"v" * 900)]), compress=True),
+        encode_batch(columns_of([add(b"n", b"1"), add(b"n", b"-2.5", **version), delete(b"n"), noop()])),
+        encode_batch(columns_of([*groups, put(b"t", b"", **soon), put(b"t", b"", condition=Condition.ABSENT)])),
+        encode_batch(Columns([b"a", b"b"], [b"1", b"2"], deltas=[0, 4]), span=6),
+        barrier_batch(Barrier(2, 10, "empty:3/4", (1,)), producer_id=5, sequence=1),
+    ]
+
+
+def stored_samples() -> list[bytes]:
+    runs, at = [], 0
+    for batch in _batches():
+        stamped = stamp_batch(batch, base_offset=Offset(at), timestamp_ms=at + 1000, unsynced=0, place=place_of(_PLACE))
+        at += check_batch(batch).span
+        runs.append(stamped)
+    return [b"".join(runs), *runs]
+
+
+def _accepted(data: bytes) -> None:
+    """What a log accepts, every replica decodes and folds."""
+    check_batch(data)
+    try:
+        stored = stamp_batch(data, base_offset=Offset(9), timestamp_ms=2000, unsynced=0, place=place_of(_PLACE))
+        fold([decode_batch(stored, place_of(_PLACE))], _EMPTY, applied=Offset(8), log_time_ms=1000)
+    except DuramenError as error:
+        raise AssertionError(f"the log accepts a batch that no replica can fold: {error!r}") from error
+
+
+def _run(data: bytes) -> None:
+    for batch in split_batches(data):
+        decode_batch(batch, place_of(_PLACE))
+
+
+def _files(kind: str, *, clean: bool) -> Sequence[bytes]:
+    stopped = LIVES[clean, False]
+    return [content.rstrip(b"\0") or content[:64] for path, content in stopped.files.items() if kind_of(path) == kind]
+
+
+def _file_of_a_log(stopped: Stopped, path: Path, data: bytes) -> None:
+    for finding in verify_log(HOME, disk=damaged_disk(stopped, path, data), settings=OPTIONS):
+        assert finding.message, "a finding without a word"
+
+
+def _in_a_log() -> Iterator[Target]:
+    for clean in (True, False):
+        stopped = LIVES[clean, False]
+        for kind in KINDS:
+            path = next((each for each in sorted(stopped.files) if kind_of(each) == kind), None)
+            if path is None:
+                continue
+            name = f"{kind} of a log that was {'closed' if clean else 'killed'}"
+            read = partial(_file_of_a_log, stopped, path)
+            samples = partial(_files, kind, clean=clean)
+            yield Target(name, samples, read)
+            if kind == "segment":
+                place = place_of(stopped.topic.partition(int(path.parent.name)))
+                yield Target(f"{name}, sealed", samples, read, seal=partial(sealed_run, place=place))
+
+
+def log_targets() -> Iterator[Target]:
+    """Batches of clients, runs of stored batches, and each kind of file among the others of its log."""
+    yield Target("batch of a client", _batches, _accepted)
+    yield Target("batch of a client, sealed", _batches, _accepted, seal=sealed_batch)
+    yield Target("run of stored batches", stored_samples, _run)
+    yield Target(
+        "run of stored batches, sealed", stored_samples, _run, seal=partial(sealed_run, place=place_of(_PLACE))
+    )
+    yield from _in_a_log()

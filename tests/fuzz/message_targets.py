@@ -1,0 +1,167 @@
+"""Messages of gRPC, from bytes to what the services and clients work with."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from fuzz.target import Target
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
+from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
+from log_tier.rpc.problems import problem_of
+from router.admin.messages import change_from
+from router.data.requests import OutcomesPart, ReadPart, ReadResult, ScanRequest, ScanResult, WritePart
+from router.data.scan import check_scan
+from router.endpoints.grpc.kv.freshness import freshness_of, parse_token
+from router.endpoints.grpc.kv.records import delete_record, group_of, put_record, update_record
+from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, tables_pb2
+from router.remote import messages
+
+__all__ = ["message_targets"]
+
+_TABLE: Final = TableId("AAECAwQFBgcICQoLDA0ODw")
+_PLACE: Final = PartitionId(_TABLE, Partition(3))
+_REFUSALS: Final = (DuramenError, DecodeError)
+_TABLE_REF: Final = TableRef(_TABLE, "flights", 8)
+_TOKEN: Final = Token({_TABLE: {Partition(3): Offset(7)}})
+
+Convert = Callable[[Any], object]
+
+
+def _read(kind: type[Message], convert: Convert, data: bytes) -> None:
+    convert(kind.FromString(data))
+
+
+def _samples(*sent: Message) -> list[bytes]:
+    return [message.SerializeToString() for message in sent]
+
+
+def _asked(request: Any) -> None:
+    """A read by the service for other languages."""
+    token = parse_token(request.after)
+    freshness_of(_TABLE_REF, token, request)
+
+
+def _scanned(request: keyvalue_pb2.ScanRequest) -> None:
+    check_scan(messages.scan_from(request))
+
+
+def _kv() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
+    key, number = b"{a}key", kv_pb2.KVNumber(integer=-3)
+    puts = [
+        kv_pb2.KVPutRequest(table="flights", key=key, value=b"value", if_version=7, ttl_ms=900),
+        kv_pb2.KVPutRequest(table="flights", key=key, if_absent=True, keep_ttl=True),
+    ]
+    writes = [
+        kv_pb2.KVWrite(key=key, put=b"value", if_absent=True),
+        kv_pb2.KVWrite(key=key, add=number, ttl_ms=5),
+        kv_pb2.KVWrite(key=key, delete=True, if_version=4),
+        kv_pb2.KVWrite(key=key, append=b"more"),
+    ]
+    yield kv_pb2.KVPutRequest, put_record, puts
+    yield kv_pb2.KVDeleteRequest, delete_record, [kv_pb2.KVDeleteRequest(table="f", key=key, if_present=True)]
+    yield kv_pb2.KVUpdateRequest, update_record, [kv_pb2.KVUpdateRequest(table="f", key=key, multiply=number)]
+    yield kv_pb2.KVWriteRequest, lambda request: group_of(request.writes), [kv_pb2.KVWriteRequest(writes=writes)]
+    bounded = kv_pb2.KVGetRequest(table="f", key=key, level=kv_pb2.KV_LEVEL_BOUNDED, max_lag_ms=5)
+    after = kv_pb2.KVGetRequest(table="f", key=key, after=str(_TOKEN))
+    yield kv_pb2.KVGetRequest, _asked, [bounded, after]
+
+
+def _requests() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
+    reads = [ReadPart(_PLACE, [b"one", b"two"], Offset(7), True, 5)]
+    scan = ScanRequest(_TABLE, b"a", b"z", after={Partition(1): Offset(2)}, table_versions={Partition(1): 2})
+    table = messages.table_message(_TABLE_REF)
+    yield keyvalue_pb2.ReadRequest, messages.read_parts_from, [messages.read_request(reads, patience=0.1)]
+    write = messages.write_request([WritePart(_PLACE, b"batch", True)])
+    yield keyvalue_pb2.WriteRequest, messages.write_parts_from, [write]
+    outcomes = messages.outcomes_request([OutcomesPart(_PLACE, Offset(1), 5, Offset(3))])
+    yield keyvalue_pb2.OutcomesRequest, messages.outcomes_parts_from, [outcomes]
+    yield keyvalue_pb2.ScanRequest, _scanned, [messages.scan_request(scan)]
+    starts = [admin_pb2.AdminStartRequest(dry_run=True), _start("move"), _start("swap")]
+    yield admin_pb2.AdminStartRequest, change_from, starts
+    yield tables_pb2.Table, messages.ref_from, [table]
+
+
+def _start(member: str) -> admin_pb2.AdminStartRequest:
+    request = admin_pb2.AdminStartRequest()
+    getattr(request, member).SetInParent()
+    return request
+
+
+def _replies() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
+    """What a client reads from a server."""
+    found = ReadResult(Offset(7), [b"value", None], [7, NOTHING], [0, 5])
+    refused = DuramenError("no")
+    read = messages.read_reply([found, refused])
+    page = ScanResult([b"a"], [b"1"], [4], True, {Partition(0): Offset(9)}, {Partition(0): 2})
+    yield keyvalue_pb2.ReadReply, messages.read_results_from, [read]
+    written = keyvalue_pb2.WriteReply(results=[keyvalue_pb2.WriteResult(base_offset=7, problem=problem_of(refused))])
+    yield keyvalue_pb2.WriteReply, messages.write_results_from, [written]
+    yield keyvalue_pb2.ScanReply, messages.scan_result_from, [messages.scan_reply(page)]
+
+
+def changed_fields(kind: type[Message], samples: Sequence[bytes], chance: random.Random) -> bytes:
+    """One of the samples with some of its fields set to values that they may have and hardly ever do."""
+    message = kind.FromString(chance.choice(samples))
+    for _ in range(chance.randint(1, 4)):
+        _change_field(message, chance)
+    return message.SerializeToString()
+
+
+def _change_field(message: Message, chance: random.Random) -> None:
+    field: FieldDescriptor = cast("FieldDescriptor", chance.choice(list(message.DESCRIPTOR.fields)))
+    inside = field.type == field.TYPE_MESSAGE
+    if field.is_repeated:
+        entries: Any = getattr(message, field.name)
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            return  # the fields of errors
+        if entries and chance.random() < 0.3:
+            del entries[chance.randrange(len(entries))]
+        elif inside:
+            _change_field(chance.choice(entries) if entries and chance.random() < 0.7 else entries.add(), chance)
+        else:
+            value = _value_of(field, chance)
+            entries.extend([value] * (2 if isinstance(value, (bytes, str)) else chance.choice((1, 2, 2000))))
+    elif inside:
+        part: Message = getattr(message, field.name)
+        part.SetInParent()
+        if part.DESCRIPTOR.fields:
+            _change_field(part, chance)
+    elif chance.random() < 0.2:
+        message.ClearField(field.name)
+    else:
+        setattr(message, field.name, _value_of(field, chance))
+
+
+def _value_of(field: FieldDescriptor, chance: random.Random) -> Any:
+    if field.type == field.TYPE_STRING:
+        return chance.choice(("", "flights", "d1.", str(_TOKEN), "\0", "é" * 70, "../..", "x" * 5000))
+    if field.type == field.TYPE_BYTES:
+        return chance.choice((b"", b"k", bytes(15), bytes(16), b"{a}", b"{", b"x" * 511, b"x" * 512, b"x" * 5000))
+    if field.type == field.TYPE_BOOL:
+        return chance.random() < 0.5
+    if field.type in (field.TYPE_DOUBLE, field.TYPE_FLOAT):
+        return chance.choice((0.0, -0.0, math.inf, -math.inf, math.nan, 1e300, 5e-324))
+    bits = 31 if field.type in (field.TYPE_INT32, field.TYPE_SINT32, field.TYPE_ENUM, field.TYPE_SFIXED32) else 63
+    if field.type in (field.TYPE_UINT32, field.TYPE_FIXED32, field.TYPE_UINT64, field.TYPE_FIXED64):
+        bits = 32 if field.type in (field.TYPE_UINT32, field.TYPE_FIXED32) else 64
+        return chance.choice((0, 1, 8, 1 << 14, (1 << bits) - 1, 1 << bits - 1))
+    return chance.choice((0, 1, -1, 8, 1 << 14, (1 << bits) - 1, -(1 << bits), (1 << bits) - 2))
+
+
+def message_targets() -> Iterator[Target]:
+    """Two for each message that is turned into something else: its bytes changed, and its fields."""
+    for groups in (_kv, _requests, _replies):
+        for kind, convert, sent in groups():
+            name = f"message {kind.DESCRIPTOR.name}"
+            samples, read = partial(_samples, *sent), partial(_read, kind, convert)
+            yield Target(name, samples, read, _REFUSALS)
+            yield Target(f"{name}, by fields", samples, read, _REFUSALS, partial(changed_fields, kind))

@@ -1,0 +1,24 @@
+"""All targets, by name."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from fuzz.document_targets import document_targets
+from fuzz.index_targets import index_targets
+from fuzz.log_targets import log_targets
+from fuzz.message_targets import message_targets
+from fuzz.target import Target
+from fuzz.wire_targets import wire_targets
+
+__all__ = ["all_targets"]
+
+
+@cache
+def all_targets() -> dict[str, Target]:
+    """Each has a name of its own."""
+    found: dict[str, Target] = {}
+    for target in (*document_targets(), *log_targets(), *index_targets(), *wire_targets(), *message_targets()):
+        assert target.name not in found, f"two targets have the name {target.name}"
+        found[target.name] = target
+    return found

@@ -1,0 +1,93 @@
+"""Every parser holds under changed samples: a little of it in each run of the suite, 50 MB each in the campaign."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kit.deadlines import patience_s
+
+from fuzz.changes import changed_sample
+from fuzz.run import Range, fuzz, fuzz_apart, input_of
+from fuzz.target import Target
+from fuzz.targets import all_targets
+from log_tier.model.errors import InvalidToken
+
+ROOT = Path(__file__).parents[2]
+FULL = os.environ.get("DURAMEN_CAMPAIGN") == "1"
+QUICK = Range(inputs_max=150, seconds_max=0.4, input_seconds_max=20.0)
+"""A busy machine makes any input take a second, also of processor time: short of memory, the kernel works in it."""
+LONG = Range(bytes_max=50_000_000, seconds_max=120)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", all_targets())
+def test_a_parser_holds(name: str, record_property: Callable[[str, object], None]) -> None:
+    outcome = fuzz_apart(name, LONG) if FULL else fuzz(all_targets()[name], QUICK)
+    again = f"again: python -m tests.fuzz --target {name!r} --inputs 1 --show --first"
+    assert not outcome.findings, "\n".join(f"{each.words}\n{again} {each.number}" for each in outcome.findings)
+    assert outcome.inputs, "nothing was read"
+    record_property("fuzzed bytes", outcome.bytes)
+
+
+def _careless(data: bytes) -> None:
+    if data[:1] == b"!":
+        raise KeyError(data[0])
+    if data[:1] == b"?":
+        raise InvalidToken("no")
+
+
+def test_an_error_that_is_no_refusal_is_a_finding() -> None:
+    wrong = Target("wrong", lambda: [b"fine"], _careless, change=lambda samples, chance: chance.choice((b"!", b"?")))
+    outcome = fuzz(wrong, Range(inputs_max=40))
+    assert outcome.findings
+    assert all("KeyError" in finding.words for finding in outcome.findings)
+    assert {input_of(wrong, 0, finding.number) for finding in outcome.findings} == {b"!"}
+    assert outcome.refused
+
+
+def test_what_takes_long_is_a_finding() -> None:
+    def slow(data: bytes) -> None:
+        if len(data) > 4:
+            sum(range(2_000_000))
+
+    target = Target("slow", lambda: [b"one"], slow, change=lambda samples, chance: b"longer")
+    outcome = fuzz(target, Range(inputs_max=1, input_seconds_max=0.01))
+    assert "ms of processor time" in outcome.findings[0].words
+
+
+def test_a_target_of_which_no_sample_is_accepted_is_refused() -> None:
+    with pytest.raises(AssertionError, match="no sample of careless"):
+        fuzz(Target("careless", lambda: [b"?"], _careless), QUICK)
+
+
+def test_a_process_that_ends_without_a_word_is_a_finding() -> None:
+    """Its inputs are those of a target that is not there: the process fails before it says anything."""
+    outcome = fuzz_apart("nothing of this name", QUICK)
+    assert "said nothing" in outcome.findings[0].words
+
+
+def test_an_input_is_a_number() -> None:
+    target = all_targets()["token, sealed"]
+    assert input_of(target, 1, 5) == input_of(target, 1, 5) != input_of(target, 1, 6)
+    inputs = {changed_sample([b"sample"], random.Random(number)) for number in range(200)}
+    assert len(inputs) > 150
+
+
+def test_the_command_reads_an_input_again() -> None:
+    run = subprocess.run(
+        [*(sys.executable, "-m", "tests.fuzz", "--target", "token", "--first", "3", "--inputs", "1", "--show")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=patience_s(60),
+        check=True,
+    )
+    assert repr(input_of(all_targets()["token"], 0, 3)) in run.stdout
+    assert "1 targets" in run.stdout
+    assert "0 broken" in run.stdout

@@ -1,0 +1,56 @@
+"""Bugs to plant that only a disk shows which lies: what is checked of a batch that comes from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from log_tier.embedded.recovery import segment_end
+from log_tier.embedded.segments import segment
+from log_tier.embedded.storage.checkpoint import Checkpoint
+from log_tier.embedded.verification import verify
+from log_tier.embedded.verification.segments import check_segment
+from log_tier.model.batch_header import BatchHeader, check_stored_at, read_header
+from simulation.planted import Patches
+
+__all__ = ["PLANTED_IN_DAMAGE"]
+
+
+def _body_is_not_checked() -> Patches:
+    def believed(data: bytes, at: int, place: Any = None) -> BatchHeader:
+        return read_header(data, at)
+
+    return [(segment, "check_stored_at", believed)]
+
+
+def _place_is_not_compared() -> Patches:
+    def anywhere(data: bytes, at: int, place: Any = None) -> BatchHeader:
+        return check_stored_at(data, at)
+
+    return [(segment, "check_stored_at", anywhere)]
+
+
+def _holes_are_believed() -> Patches:
+    return [(Checkpoint, "may_lack", lambda self, offset: True)]
+
+
+def _no_proof_against_a_tear() -> Patches:
+    return [(segment_end, "find_proof", lambda *args, **kwargs: None)]
+
+
+def _first_damage_alone() -> Patches:
+    inner: Any = check_segment
+
+    def one(*args: Any, **how: Any) -> Any:
+        return (finding for finding in inner(*args, **how) if finding.file.suffix != ".log")
+
+    return [(verify, "check_segment", one)]
+
+
+PLANTED_IN_DAMAGE: Final[dict[str, Callable[[], Patches]]] = {
+    "the bytes of a batch are not checked when it is read": _body_is_not_checked,
+    "a batch of another partition is believed": _place_is_not_compared,
+    "a hole that no compaction made is believed": _holes_are_believed,
+    "damage is cut as if it were a tear": _no_proof_against_a_tear,
+    "a verification reads what a start reads": _first_damage_alone,
+}
