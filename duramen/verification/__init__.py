@@ -29,6 +29,6 @@ who does not trust this checker can use another one.
 What is not here: performance, and what an invariant does not promise (that a call succeeds while a process is paused:
 its failure is recorded, and must only be honest).
 
-Reading order: `history.py`, `model.py`, `checker.py`, `workload.py`, `cluster.py`, `chaos.py`, `observations.py`,
-`replicas.py`, `run.py`, `scratch_log.py`.
+Reading order: `history.py`, `model.py`, `checker.py`, `recorder.py`, `workload.py`, `watcher.py`, `cluster.py`,
+`chaos.py`, `observations.py`, `replicas.py`, `run.py`, `scratch_log.py`.
 """

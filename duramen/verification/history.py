@@ -1,4 +1,4 @@
-"""The history: every call and its reply. Its form on disk is JSON lines (docs/FORMATS.md), version 1."""
+"""The history: every call and its reply. Its form on disk is JSON lines (docs/FORMATS.md), version 2."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ __all__ = [
     "write_history",
 ]
 
-HISTORY_VERSION: Final = 1
+HISTORY_VERSION: Final = 2
+"""Version 1 had no expiries: a checker of that version would judge one of these wrongly."""
+
+_READABLE: Final = (1, 2)
 
 CallResult = Literal["ok", "rejected", "failed", "unknown"]
 """`failed`: nothing was done, for sure. `unknown`: a write that may be in the log, once, or not at all."""
@@ -70,6 +73,12 @@ class LogRecord:
     """The base offset of its batch: records of one batch become visible together."""
     void: bool | None = False
     """The server says that it changed nothing; None: no server was left that could say it."""
+    time_ms: int = 0
+    """The timestamp of its batch."""
+    expiry: str = ""
+    """ttl, at, keep, or nothing."""
+    expires_ms: int = 0
+    """Of `ttl`: milliseconds of log time; of `at`: milliseconds since 1970."""
 
 
 @dataclass(slots=True)
@@ -123,8 +132,9 @@ def read_history(lines: Iterable[str]) -> History:
     source = iter(lines)
     try:
         head = json.loads(next(source, "{}"))
-        if head.get("history") != HISTORY_VERSION:
-            raise InvalidRequest(f"this is no history of version {HISTORY_VERSION}: it begins with {str(head)[:80]}")
+        if head.get("history") not in _READABLE:
+            known = " or ".join(map(str, _READABLE))
+            raise InvalidRequest(f"this is no history of version {known}: it begins with {str(head)[:80]}")
         history = History(int(head["partitions"]), about=head["about"])
         for url, parts in head.get("builds", {}).items():
             history.builds[url] = [BuiltPart(int(part["base"]), part["entries"]) for part in parts]

@@ -1,7 +1,10 @@
 """The model: what the log means, written in the shortest way, without the index's code.
 
 It reads records in log order and keeps, for every key, the list of what it was: so the state at *any* offset can be
-asked for. It knows the operations of the workload; times and expiries are not among them.
+asked for.
+
+The log's time at an offset is the highest timestamp up to there. A key expires when that time reaches its expiry,
+wherever it is read: no other clock has a say.
 
 A barrier says which version of the table is read from its offset on. A version with an `empty:` place held nothing at
 the offset that the place names, and then followed what the live one accepted. A version whose content the model is
@@ -43,6 +46,11 @@ class _Change(NamedTuple):
     offset: int
     value: str | None
     """None: the key was deleted."""
+    expires_ms: int = 0
+    """The log time from which on the key is absent; 0: never."""
+
+
+_ABSENT: Final = _Change(-1, None)
 
 
 class _Content:
@@ -57,32 +65,32 @@ class _Content:
         """What a build holds at its base."""
         content = cls(part.base)
         for key, (version, value) in part.entries.items():
-            content.set(key, version, value)
+            content.set(key, _Change(version, value))
         return content
 
-    def at(self, key: str, offset: int) -> tuple[int, str | None]:
-        """Version and value of a key; (-1, None) where it is absent. O(log n)."""
+    def at(self, key: str, offset: int, now_ms: int) -> _Change:
+        """What a key is when the log's time is `now_ms`. O(log n)."""
         changes = self._changes.get(key, ())
         place = bisect_right(changes, offset, key=lambda change: change.offset)
         if not place or changes[place - 1].value is None:
-            return -1, None
-        return changes[place - 1].offset, changes[place - 1].value
+            return _ABSENT
+        return _live(changes[place - 1], now_ms)
 
     def keys(self, prefix: str) -> Iterator[str]:
         """Every key with that prefix that was ever in it."""
         return (key for key in self._changes if key.startswith(prefix))
 
-    def set(self, key: str, offset: int, value: str | None) -> None:
-        self._changes.setdefault(key, []).append(_Change(offset, value))
+    def set(self, key: str, change: _Change) -> None:
+        self._changes.setdefault(key, []).append(change)
 
-    def follow(self, group: list[LogRecord]) -> None:
+    def follow(self, group: list[LogRecord], now_ms: int) -> None:
         """Take over what the live version accepted."""
         for record in group:
             if record.offset > self.base and record.operation not in KEYLESS:
-                _, value = self.at(record.key, record.offset)
-                after, _, refused = _effect(record, value)
-                if not refused and not (value is None and after is None):
-                    self.set(record.key, record.offset, after)
+                before = self.at(record.key, record.offset, now_ms)
+                after, _, refused = _effect(record, before, now_ms)
+                if not refused and not (before.value is None and after.value is None):
+                    self.set(record.key, after)
 
 
 class PartitionModel:
@@ -95,6 +103,8 @@ class PartitionModel:
         self.latest = -1
         self.ends: set[int] = {-1}
         """Offsets at which a state may be seen: the ends of batches."""
+        self._times: list[tuple[int, int]] = [(-1, 0)]
+        """From which offset on the log's time was what."""
         self._first: dict[tuple[int, int], int] = {}
         """Producer and sequence of a record → the offset of its first copy."""
         self._newest: dict[int, int] = {}
@@ -123,22 +133,25 @@ class PartitionModel:
             if record.offset == record.batch:
                 self.ends.add(self.latest)
             self.latest = record.offset
+            if record.time_ms > self._times[-1][1]:
+                self._times.append((record.offset, record.time_ms))
         if self._is_late(group):
             for record in group:
                 original = self._first.get((record.producer, record.sequence), -1)
                 self.verdicts[record.offset] = RecordOutcome(False, duplicate_of=original)
             return
-        written: dict[str, tuple[int, str | None]] = {}
-        verdicts = [self._judge(record, written, before) for record in group]
+        now_ms = self._times[-1][1]
+        written: dict[str, _Change] = {}
+        verdicts = [self._judge(record, written, before, now_ms) for record in group]
         rejected = next((verdict.rejected for verdict in verdicts if verdict.rejected), "")
         if rejected:  # one record's rejection takes the whole group with it
             verdicts = [RecordOutcome(False, rejected=rejected)] * len(group)
         else:
             live = self._live[-1][1]
-            for key, (offset, value) in written.items():
-                live.set(key, offset, value)
+            for key, change in written.items():
+                live.set(key, change)
             for other in {id(each): each for each in self._versions.values() if each is not live}.values():
-                other.follow(group)
+                other.follow(group, now_ms)
             self._pass_barrier(group)
         self.verdicts.update(zip((record.offset for record in group), verdicts, strict=True))
 
@@ -152,10 +165,9 @@ class PartitionModel:
         self._first.update(((record.producer, record.sequence), record.offset) for record in group)
         return False
 
-    def _judge(self, record: LogRecord, written: dict[str, tuple[int, str | None]], before: int) -> RecordOutcome:
-        version, value = written.get(record.key) or self.at(record.key, before)
-        if value is None:
-            version = -1
+    def _judge(self, record: LogRecord, written: dict[str, _Change], before: int, now_ms: int) -> RecordOutcome:
+        found = written.get(record.key) or self._read(before).at(record.key, before, now_ms)
+        version = -1 if found.value is None else found.offset
         if (
             (record.condition == "absent" and version >= 0)
             or (record.condition == "present" and version < 0)
@@ -164,11 +176,11 @@ class PartitionModel:
             return RecordOutcome(False, rejected="condition_failed")
         if record.operation in KEYLESS:
             return RecordOutcome(record.operation == "barrier")
-        after, result, refused = _effect(record, value)
+        after, result, refused = _effect(record, found, now_ms)
         if refused:
             return RecordOutcome(False, rejected=refused)
-        if value is not None or after is not None:
-            written[record.key] = (record.offset, after)
+        if found.value is not None or after.value is not None:
+            written[record.key] = after
         return RecordOutcome(True, result=result)
 
     def _pass_barrier(self, group: list[LogRecord]) -> None:
@@ -182,14 +194,21 @@ class PartitionModel:
     def _read(self, offset: int) -> _Content:
         return self._live[bisect_right(self._live, offset, key=lambda each: each[0]) - 1][1]
 
+    def time_at(self, offset: int) -> int:
+        """The log's time at `offset`, ms since 1970. O(log n)."""
+        return self._times[bisect_right(self._times, offset, key=lambda each: each[0]) - 1][1]
+
     def at(self, key: str, offset: int) -> tuple[int, str | None]:
         """Version and value of a key in the state at `offset`; (-1, None) where it is absent. O(log n)."""
-        return self._read(offset).at(key, offset)
+        found = self._read(offset).at(key, offset, self.time_at(offset))
+        return found.offset, found.value
 
-    def keys_at(self, offset: int, prefix: str) -> dict[str, str]:
-        """Everything with that prefix in the state at `offset`. O(keys log n)."""
-        content = self._read(offset)
-        found = {key: content.at(key, offset)[1] for key in content.keys(prefix)}
+    def keys_at(self, offset: int, prefix: str, now_ms: int = 0) -> dict[str, str]:
+        """Everything with that prefix in the state at `offset`, without what has expired when the log's time is this,
+        or that at `offset` where it is later. O(keys log n).
+        """
+        content, time_ms = self._read(offset), max(now_ms, self.time_at(offset))
+        found = {key: content.at(key, offset, time_ms).value for key in content.keys(prefix)}
         return {key: value for key, value in found.items() if value is not None}
 
 
@@ -215,21 +234,39 @@ def _barrier(record: LogRecord) -> _Said | None:
     return _Said(said["version"], said["job"], url, empty_from)
 
 
-def _effect(record: LogRecord, value: str | None) -> tuple[str | None, str, str]:
-    """What an operation makes of a value, its result, and why it can't: not_a_number."""
-    if record.operation == "put":
-        return record.value, "", ""
+def _live(change: _Change, now_ms: int) -> _Change:
+    """It, or nothing where it has expired."""
+    return _ABSENT if 0 < change.expires_ms <= now_ms else change
+
+
+def _effect(record: LogRecord, before: _Change, now_ms: int) -> tuple[_Change, str, str]:
+    """What an operation makes of a key, its result, and why it can't: not_a_number."""
     if record.operation == "delete":
-        return None, "", ""
-    if record.operation == "append":
-        after = (value or "") + record.value
-        return after, str(len(after)), ""
-    try:
-        number = int(value) if value is not None else None
-    except ValueError:
-        return value, "", "not_a_number"
-    after = str(_arithmetic(record.operation, number, int(record.value)))
-    return after, after, ""
+        return _Change(record.offset, None), "", ""
+    if record.operation == "put":
+        after, result = record.value, ""
+    elif record.operation == "append":
+        after = (before.value or "") + record.value
+        result = str(len(after))
+    else:
+        try:
+            number = int(before.value) if before.value is not None else None
+        except ValueError:
+            return before, "", "not_a_number"
+        after = result = str(_arithmetic(record.operation, number, int(record.value)))
+    expires_ms = _expires_ms(record, before, now_ms)
+    if 0 < expires_ms <= now_ms:
+        return _Change(record.offset, None), result, ""  # it expires as it is written
+    return _Change(record.offset, after, expires_ms), result, ""
+
+
+def _expires_ms(record: LogRecord, before: _Change, now_ms: int) -> int:
+    if record.expiry == "ttl":
+        return now_ms + record.expires_ms
+    if record.expiry == "at":
+        return record.expires_ms
+    # An update that says nothing keeps what is there; a put that says nothing ends it.
+    return before.expires_ms if record.expiry == "keep" or record.operation != "put" else 0
 
 
 def _arithmetic(operation: str, before: int | None, operand: int) -> int:

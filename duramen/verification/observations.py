@@ -15,7 +15,15 @@ from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed
 from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.log import Log
-from log_tier.model.record import CONDITION_SHIFT, GROUPED, OPERATION_MASK, Condition, Operation
+from log_tier.model.record import (
+    CONDITION_SHIFT,
+    EXPIRY_SHIFT,
+    GROUPED,
+    OPERATION_MASK,
+    Condition,
+    Expiry,
+    Operation,
+)
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.open import open_log
@@ -194,6 +202,7 @@ def records_of(partition: PartitionId, batches: bytes, void: Collection[int] = (
             attribute = 1 if columns.attributes is None else columns.attributes[place]
             condition = Condition(attribute >> CONDITION_SHIFT & 3)
             operation = Operation(attribute & OPERATION_MASK)
+            expiry = Expiry(attribute >> EXPIRY_SHIFT & 3)
             found.append(
                 LogRecord(
                     partition=partition.partition,
@@ -208,6 +217,9 @@ def records_of(partition: PartitionId, batches: bytes, void: Collection[int] = (
                     sequence=header.sequence + offset - header.base_offset,
                     batch=header.base_offset,
                     void=offset in void or operation in (Operation.NOOP, Operation.BARRIER),
+                    time_ms=header.timestamp_ms,
+                    expiry="" if expiry is Expiry.NONE else expiry.name.lower(),
+                    expires_ms=columns.expiries[place] if columns.expiries and expiry is not Expiry.NONE else 0,
                 )
             )
     return found

@@ -23,8 +23,10 @@ from duramen.verification.observations import (
     tell_void,
     void_records,
 )
+from duramen.verification.recorder import Recorder
 from duramen.verification.replicas import read_replicas
-from duramen.verification.workload import Recorder, WorkloadShape, run_client, run_watcher
+from duramen.verification.watcher import run_watcher
+from duramen.verification.workload import WorkloadShape, run_client
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.errors import Unavailable, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from typing import Any, Final
 
 from duramen.client.context import ClientContext
 from duramen.client.model.consistency import asked_of
-from duramen.client.model.results import Change
 from duramen.client.scan import ScanRange, scan_table
 from duramen.client.table import Table
-from duramen.verification import observations as truth
-from duramen.verification.history import Call, CallResult
-from log_tier.model.errors import DuramenError, OffsetTrimmed, Rejected, WriteUnknown
-from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.record import Operation
+from duramen.verification.recorder import Recorder
+from log_tier.model.errors import DuramenError, Rejected, WriteUnknown
+from log_tier.model.identifiers import Partition
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 
-__all__ = ["Recorder", "WorkloadShape", "run_client", "run_watcher"]
+__all__ = ["WorkloadShape", "run_client"]
 
 _TAGS: Final = 4
 """Hot keys share this many tags, so that atomic batches and counters meet."""
+
+_TTLS_S: Final = (0.05, 0.5, 3.0, 60.0)
+"""Some end at the next write, some within the run, some not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,33 +43,17 @@ class WorkloadShape:
     """Between two calls of a client."""
     late_s: float = 0.0
     """Every second watcher begins so late, at the first record all the same."""
+    expiring: float = 0.0
+    """Of the puts and updates, so many set an expiry or keep the one that is there."""
     compacted: bool = False
     """The log may be compacted meanwhile, so a watch that reads on later does not see what later writes replaced."""
-
-
-@dataclass(slots=True)
-class Recorder:
-    """The calls so far, and the tokens that clients hand to each other."""
-
-    calls: list[Call] = field(default_factory=list)
-    tokens: list[Token] = field(default_factory=list)
-    clock: Callable[[], int] = time.monotonic_ns
-
-    def begin(self, client: int, kind: str, **arguments: Any) -> Call:
-        """A call that is about to be made."""
-        call = Call(len(self.calls), client, kind, self.clock(), arguments=arguments)
-        self.calls.append(call)
-        return call
-
-    def end(self, call: Call, outcome: CallResult, **reply: Any) -> None:
-        """Record the end of a call: its outcome and its reply."""
-        call.end_ns, call.outcome, call.reply = self.clock(), outcome, reply
 
 
 class _Client:
     def __init__(self, number: int, table: Table, ref: TableRef, recorder: Recorder, shape: WorkloadShape, seed: str):
         self.number, self.table, self.ref, self.recorder, self.shape = number, table, ref, recorder, shape
         self.random = random.Random(f"{seed}/{number}")
+        self.expiries = random.Random(f"{seed}/{number}/expiries")
         self.written = 0
         self.versions: dict[bytes, int] = {}
 
@@ -92,6 +75,14 @@ class _Client:
         """A number that no other update of this run adds."""
         self.written += 1
         return self.number * 1_000_000 + self.written
+
+    def expiry(self, *, is_put: bool) -> dict[str, Any]:
+        """What a call says of its key's expiry."""
+        if not self.shape.expiring or self.expiries.random() >= self.shape.expiring:
+            return {}
+        if is_put and self.expiries.random() < 0.25:
+            return {"keep_ttl": True}
+        return {"ttl": self.expiries.choice(_TTLS_S)}
 
     # --- writes
 
@@ -127,6 +118,7 @@ class _Client:
             how["if_version"] = version
         elif condition:
             how[f"if_{condition}"] = True
+        how |= self.expiry(is_put=True)
         operation = _operation("put", key, value, condition, version)
         await self.write([operation], lambda: self.table.put(key, value, timeout=self.shape.timeout_s, **how))
 
@@ -142,14 +134,15 @@ class _Client:
         tag = self.random.randrange(_TAGS)
         if self.random.random() < 0.3:
             key, value = b"text{%d}" % tag, b"%d." % self.operand()
+            expiry = self.expiry(is_put=False)
             await self.write(
                 [_operation("append", key, value)],
-                lambda: self.table.update(key, append=value, timeout=self.shape.timeout_s),
+                lambda: self.table.update(key, append=value, timeout=self.shape.timeout_s, **expiry),
             )
             return
         key, number = b"count{%d}" % tag, self.operand()
         name = self.random.choice(["add", "add", "max", "min"])
-        how: dict[str, Any] = {name: number}
+        how: dict[str, Any] = {name: number, **self.expiry(is_put=False)}
         await self.write(
             [_operation(name, key, b"%d" % number)],
             lambda: self.table.update(key, timeout=self.shape.timeout_s, **how),
@@ -285,111 +278,3 @@ async def run_client(
         await client.random.choice(kinds)()
         # Someone may answer without ever waiting; the others must get their turn.
         await asyncio.sleep(client.shape.pause_s)
-
-
-class _Shown:
-    """What one watcher was shown of each partition, in stretches: a trim of the log may end one and begin another."""
-
-    def __init__(self, start: Token, ref: TableRef, *, compacted: bool) -> None:
-        self._ref, self._compacted = ref, compacted
-        self.position = start
-        """Everything up to it was shown."""
-        first = {number: start.offsets(ref.id).get(Partition(number), -1) + 1 for number in range(ref.partitions)}
-        self._stretches: dict[int, list[tuple[int, list[list[Any]]]]] = {
-            number: [(offset, [])] for number, offset in first.items()
-        }
-        self._cuts: dict[int, list[int]] = defaultdict(list)
-
-    def add(self, change: Change) -> None:
-        self._stretches[change.partition][-1][1].append(
-            [
-                int(change.offset),
-                Operation(change.operation).name.lower(),
-                change.key.decode(),
-                None if change.value is None else change.value.decode(),
-            ]
-        )
-        self.position = Token.parse(change.token)
-
-    def skip(self, error: OffsetTrimmed) -> None:
-        """The log does not hold what comes next any more. Raises `error` where that cannot be."""
-        number, earliest = Partition(int(error.fields["partition"])), Offset(int(error.fields["earliest"]))
-        offsets = dict(self.position.offsets(self._ref.id))
-        if earliest <= offsets.get(number, -1) + 1:
-            raise error
-        self._cuts[number].append(offsets.get(number, -1))
-        self._stretches[number].append((earliest, []))
-        self.position = Token({self._ref.id: {**offsets, number: Offset(earliest - 1)}})
-
-    def reached(self, end: Token) -> bool:
-        """Was everything up to `end` shown? What changed nothing at its end is not shown: the token counts."""
-        seen = self.position.offsets(self._ref.id)
-        return all(seen.get(number, -1) >= offset for number, offset in end.offsets(self._ref.id).items())
-
-    def record(self, number: int, recorder: Recorder, end: Token) -> None:
-        """One call for each stretch."""
-        for partition, stretches in self._stretches.items():
-            ends = [*self._cuts[partition], end.offsets(self._ref.id).get(Partition(partition), -1)]
-            for (first, changes), last in zip(stretches, ends, strict=True):
-                call = recorder.begin(number, "watch", **{"from": first, "session": False})
-                if self._compacted:
-                    call.arguments["compacted"] = True
-                call.partition = partition
-                recorder.end(call, "ok", to=last, changes=[change for change in changes if change[0] <= last])
-
-
-async def run_watcher(
-    number: int,
-    table: Table,
-    ref: TableRef,
-    recorder: Recorder,
-    *,
-    seed: str,
-    stop: asyncio.Event,
-    start: Token,
-    until: Awaitable[Token],
-    late_s: float = 0.0,
-    compacted: bool = False,
-) -> None:
-    """Wait `late_s`, then watch from `start`, torn down now and then and resumed by token, to the token that `until`
-    gives. Where the log was trimmed, go on where it begins. `compacted`: the log may be compacted meanwhile.
-    """
-    await asyncio.sleep(late_s)
-    chance = random.Random(f"{seed}/watch/{number}")
-    shown = _Shown(start, ref, compacted=compacted)
-    end: Token | None = None
-    ended = asyncio.ensure_future(until)
-    lost = False
-    while not lost and (end is None or not shown.reached(end)):
-        runs: Any = table.watch_runs(after=shown.position, timeout=60)
-        left = chance.randrange(5, 60)
-        async with aclosing(runs) as watching:
-            while True:
-                if ended.done() and end is None:
-                    end = ended.result()
-                if end is not None and shown.reached(end):
-                    break
-                following = asyncio.ensure_future(cast("Any", anext(watching)))
-                await asyncio.wait(
-                    [following, *([] if ended.done() else [ended])],
-                    return_when="FIRST_COMPLETED",
-                    timeout=None if end is None else truth.SILENCE_S,
-                )
-                if not following.done():
-                    # Where the end was known already, it does not come: what is missing is the checker's to say.
-                    lost = end is not None
-                    following.cancel()
-                    await asyncio.wait([following])
-                    break  # the end is known: look whether it is reached, and go on from the last token
-                try:
-                    run: list[Change] = following.result()
-                except OffsetTrimmed as error:
-                    shown.skip(error)
-                    break
-                for change in run:
-                    shown.add(change)
-                left -= 1
-                if left <= 0 and not stop.is_set():
-                    break
-    assert end is not None, "the loop ends with it"
-    shown.record(number, recorder, end)

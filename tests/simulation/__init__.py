@@ -40,6 +40,10 @@ may the close of a file that was not synced; in most runs each folder's names ar
 lives of a log meet a fault while they begin. Topics that clients made stay, and those that they deleted stay away.
 After a clean close the next start finds nothing to recover.
 
+**Clocks.** In a third of the runs wall clocks are set forward or back, by milliseconds or by days: the log's, or that
+of one node. In a third of them clients write keys that expire, and the checker's model judges each of them by the log's
+time, wherever it is read.
+
 **A database.** In the world `database` the log carries a whole embedded database: catalog, one node with its hosting,
 replicas in LMDB on a folder in memory, data plane, and clients with their gatherers and retries. Their calls end as
 lost connections where the server dies. The workload, its history and the checker are those of `duramen check`. The
@@ -52,16 +56,16 @@ the loop takes longer than a turn may, so that rounds end by their time. `resp_l
 listen to keyspace notifications, and `resp_listeners.py` holds what they hear against what was written.
 
 **A cluster.** In the world `cluster` a log server, three nodes, a router and routed clients are processes on one
-network. Each has a context of its own whose transport (`log_tier.rpc.transport`) is its end of that network, so the
-network knows who talks to whom. Calls go through the generated stubs and the servicers, as the bytes that gRPC would
-carry; a connection is in order, and two of them overtake each other. The plan's incidents cut links, both ways or one
-way, make them late, reset their connections (also by a message, which is lost), pause, kill and stop processes. In some
-runs the nodes are uneven: one answers late, the others answer at once from less than the log holds. The time that
-clients give a call is drawn too, so that some calls end without a reply. A
-paused process is one that the network does not reach: its own timers go on. A killed node lets go of its files as a
-closed one does, but nothing that it does meanwhile gets out; its indexes are as they were, or are gone. Workload and
-checker are those of `duramen check`: every replica is read and held against the log. After the last fault everything
-must be level within a minute of virtual time.
+network. Each has a clock of its own, and a context whose transport (`log_tier.rpc.transport`) is its end of that
+network, so the network knows who talks to whom. Calls go through the generated stubs and the servicers, as the bytes
+that gRPC would carry; a connection is in order, and two of them overtake each other. The plan's incidents cut links,
+both ways or one way, make them late, reset their connections (also by a message, which is lost), pause, kill and stop
+processes. In some runs the nodes are uneven: one answers late, the others answer at once from less than the log holds.
+The time that clients give a call is drawn too, so that some calls end without a reply. A paused process is one that the
+network does not reach: its own timers go on. A killed node lets go of its files as a closed one does, but nothing that
+it does meanwhile gets out; its indexes are as they were, or are gone. Workload and checker are those of `duramen
+check`: every replica is read and held against the log. After the last fault everything must be level within a minute of
+virtual time.
 
 **Jobs.** In most runs of a cluster an operator begins jobs meanwhile, at any node: moves, rebalances, restores,
 changes of the replicas, snapshots; and makes and drops tables. In some runs the table begins with one replica or two,
@@ -113,14 +117,14 @@ believed (`index_crashes.py`).
 
 **What it does not do yet.** LMDB is real, and a commit of it is one step: an index is never found in the middle of one.
 In the worlds of one database an index is closed cleanly, or gone. A commit of the log is one step of the simulated
-thread: a reader never runs between its write and its sync. Clocks do not step, and a node's own disk does not fail.
+thread: a reader never runs between its write and its sync. A node's own disk does not fail.
 
 **Reading order**: the simulated machine is `duramen.testing.machine`. Here: `plan.py`, `planned_machine.py`, `book.py`,
 `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`, `database_world.py`, `judging.py`, `api_traffic.py`,
 `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`, `kept_log.py`, `index_crashes.py`, `cluster_world.py`,
 `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`,
 `cluster_versions.py`, `cluster_past.py`, `cluster_put_back.py`, `cluster_incidents.py`, `cluster_traffic.py`,
-`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_damage.py`, `planted_database.py`,
-`planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`,
-`planted_index.py`, `planted_cluster_resp.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
+`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
+`planted_data_sets.py`, `planted_index.py`, `planted_cluster_resp.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

@@ -40,6 +40,7 @@ async def api_traffic(world: DatabaseWorld) -> None:
         hot_keys=chance.choice((2, 12)),
         cold_keys=40,
         pause_s=chance.choice((_PAUSE_MIN_S, 0.01, 0.1)),
+        expiring=world.plan.expiring,
     )
     history = await run_check(
         connect,

@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from duramen.verification.checker import INVARIANTS
-from log_tier.model.batch import decode_batch
+from log_tier.model.batch import Columns, decode_batch, encode_batch
+from log_tier.model.batch_header import read_header
 from log_tier.model.identifiers import Offset
+from simulation.plan import Call
 
-__all__ = ["PROPERTIES", "Book", "Broken", "SentBatch", "records_in"]
+__all__ = ["PROPERTIES", "Book", "Broken", "SentBatch", "newest_date", "records_in"]
 
 PROPERTIES = {
     "acknowledged": "what was acknowledged is in the log at its offset, with its bytes",
@@ -18,6 +20,7 @@ PROPERTIES = {
     "refused": "what was refused is not in the log",
     "shown": "what a reader was shown stays at its offset",
     "whole": "the records of a batch are there together, in their order",
+    "dated": "the timestamps of a partition never fall, whatever the clock does",
     "dense": "offsets have no holes, but where a compaction made them",
     "I8": "damage is detected, and repaired from a copy or refused with its place; it is never served, and no "
     "acknowledged record is cut silently",
@@ -31,7 +34,7 @@ PROPERTIES = {
     "retrieved": "no failure is lost: somebody retrieves what a task or a future ends with",
     "restored": "a table that was restored to a point in time holds what its source held at that offset",
     "equal": "replicas that have applied the same offset hold the same",
-    "level": "everything is alive, and every replica follows the log, soon after the last fault",
+    "level": "everything is alive, and every replica has applied the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",
 }
 
@@ -73,6 +76,16 @@ def records_in(stored: Iterable[bytes]) -> dict[int, Record]:
     return found
 
 
+def newest_date(stored: Iterable[bytes], newest_ms: int) -> int:
+    """The timestamp of the last of these batches, which come behind one of `newest_ms`. Raises `Broken`."""
+    for data in stored:
+        header = read_header(data)
+        if header.timestamp_ms < newest_ms:
+            raise Broken("dated", f"the batch at {header.base_offset} is of {header.timestamp_ms}, behind {newest_ms}")
+        newest_ms = header.timestamp_ms
+    return newest_ms
+
+
 class Book:
     """Everything that was sent, answered and shown, over all lives of a log."""
 
@@ -81,6 +94,22 @@ class Book:
         self.shown: dict[Place, Record] = {}
         self.compacted: dict[tuple[str, int], int] = defaultdict(int)
         """Below which offset records may have gone because later ones replaced them."""
+
+    def batch_of(self, call: Call, topic: str, partition: int) -> SentBatch:
+        """What a call of the plan sends to a partition."""
+        records: tuple[Record, ...] = tuple(
+            (
+                b"hot%d" % (at % 3) if call.hot else b"key%d.%d" % (call.number, at),
+                b"%d.%d.%d " % (call.number, partition, at) + b"x" * call.size,
+            )
+            for at in range(call.records)
+        )
+        data = encode_batch(
+            Columns([key for key, _ in records], [value for _, value in records]), producer_id=0, sequence=0
+        )
+        sent = SentBatch(topic, partition, records, data)
+        self.sent.append(sent)
+        return sent
 
     def show(self, topic: str, partition: int, records: dict[int, Record]) -> None:
         """A reader was shown these."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from duramen.testing.cluster.levelling import behind
 from simulation.book import Broken
 from simulation.cluster_jobs import bugs, finish_drops, maps_differ, under_way, unfinished, work
 from simulation.cluster_past import check_builds, check_pasts, restore_pasts
@@ -17,7 +18,7 @@ from simulation.cluster_versions import change_versions
 from simulation.cluster_world import NODES, ClusterWorld
 from simulation.job_steps import TASKLESS, meets_jobs
 from simulation.plan import TASK, Incident
-from simulation.planned_machine import faults
+from simulation.planned_machine import faults, set_clocks
 
 __all__ = ["OPERATORS", "Operator", "disk_operator", "happen", "level"]
 
@@ -60,6 +61,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
     """Let the plan's faults and incidents happen; when `stop` is set and they are over, wait until all is level."""
     happening = [asyncio.create_task(_meet_at(world, each)) for each in world.plan.incidents if not each.aimed]
     happening += [asyncio.create_task(each(world, stop)) for each in (_aim, *operators)]
+    happening.append(asyncio.create_task(set_clocks(world.plan, world.story, _PACE, world.clock_of)))
     try:
         await faults(world.machine, world.plan, _PACE)
         await stop.wait()
@@ -161,9 +163,9 @@ async def _meet(world: ClusterWorld, incident: Incident) -> None:
 
 
 async def level(world: ClusterWorld) -> None:
-    """Return when everything is alive and every replica follows. Raises `Broken` where that takes too long."""
+    """Return when everybody is alive and every replica has applied the log. Raises `Broken` if that takes too long."""
     deadline_s = world.loop.time() + _LEVEL_S
-    while what := _not_level(world):
+    while what := await _not_level(world):
         if world.plan.copied_s is not None:
             accept_loss(world)
         if world.loop.time() > deadline_s:
@@ -172,7 +174,7 @@ async def level(world: ClusterWorld) -> None:
     world.story.tell("world", "all is level")
 
 
-def _not_level(world: ClusterWorld) -> str:
+async def _not_level(world: ClusterWorld) -> str:
     if _disk_failures(world) > world.failures_seen:
         return "the log server has not been started again"
     for process in world.processes.values():
@@ -182,9 +184,9 @@ def _not_level(world: ClusterWorld) -> str:
         if plane.hosting.pending:
             why = ", ".join(f"{place}: {each.trouble}" for place, each in plane.hosting.pending.items())
             return f"{name} has not opened {len(plane.hosting.pending)} replicas ({why})"
-        for replica in plane.node:
-            if replica.state != "ready":
-                return f"{name} has {replica.name} {replica.state}: {replica.failure}"
+    assert world.log is not None, "its process is up"
+    if what := await behind({name: plane.node for name, (_, plane) in world.nodes.items()}, world.log):
+        return what
     if maps_differ(world):
         return "somebody has an older map"
     for job, task in unfinished(world):

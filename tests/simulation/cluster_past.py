@@ -95,12 +95,13 @@ async def _check(world: ClusterWorld, cluster: ClusterMap, job: Job, task: Task)
     await log.keep(place)
     records = [each for each in world.kept.records(source.ref) if each.partition == place.partition]
     builds = {url: parts[place.partition] for url, parts in world.builds.items() if len(parts) == source.partitions}
-    wanted = PartitionModel((each for each in records if each.offset <= offset), builds).keys_at(offset, "")
+    model = PartitionModel((each for each in records if each.offset <= offset), builds)
     for name, (_, plane) in world.nodes.items():
         replica = plane.node.hosted().get(task.partition_id)
         if replica is None:
             continue
         found = _content(replica.index)
+        wanted = model.keys_at(offset, "", replica.index.log_time_ms)
         world.story.met["past compared"] += 1
         if found != wanted:
             wrong = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))

@@ -42,6 +42,7 @@ async def cluster_traffic(world: ClusterWorld) -> None:
         cold_keys=40,
         timeout_s=chance.choice((0.3, 1.0, 5.0)),
         pause_s=chance.choice((0.05, 0.2, 0.5)),
+        expiring=world.plan.expiring,
     )
     if world.plan.trims is not None:
         shape = replace(shape, pause_s=0.05)  # so that there are segments to drop

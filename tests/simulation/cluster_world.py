@@ -15,7 +15,7 @@ from duramen.server.roles.kv import nearest, others_on_demand
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
 from duramen.testing.cluster.lives import open_log_server, open_node, open_router
 from duramen.testing.machine.seeded import seeded
-from duramen.testing.machine.simulated_clock import SlowTurnClock
+from duramen.testing.machine.simulated_clock import SimulatedClock, SlowTurnClock
 from duramen.testing.machine.simulated_loop import SimulatedLoop
 from duramen.testing.machine.simulated_network import Connecting, Network
 from duramen.testing.machine.simulated_process import Life, SimulatedProcess
@@ -114,6 +114,10 @@ class ClusterWorld:
         finally:
             self.under_way[what] -= 1
 
+    def clock_of(self, name: str) -> SimulatedClock:
+        """The clock of a process."""
+        return self.machine.clock if name == "log" else self.machine.clock_of(name)
+
     def broke(self, what: str, error: Exception) -> None:
         """A handler ended with an error that is none of ours."""
         if not self.broken.done():
@@ -210,7 +214,7 @@ class ClusterWorld:
             process.end(politely=True)
 
     async def _router_life(self, process: SimulatedProcess, opened: AsyncExitStack) -> None:
-        router = await open_router(process, opened, self.machine.clock, log_url=LOG_URL)
+        router = await open_router(process, opened, self.machine.clock_of(process.name), log_url=LOG_URL)
         if self._has_endpoints:
             await self._open_endpoint(process, opened, router.connection, router.follower, router.membership, None)
         self.catalogs[process.name] = router.catalog

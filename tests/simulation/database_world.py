@@ -27,7 +27,7 @@ from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 from simulation.book import Broken
 from simulation.plan import Plan
-from simulation.planned_machine import cannot_start, faults, machine_of, undamaged_log
+from simulation.planned_machine import cannot_start, faults, machine_of, set_clocks, undamaged_log
 
 __all__ = ["DatabaseWorld", "Traffic"]
 
@@ -158,6 +158,11 @@ class DatabaseWorld:
 
     async def faults(self, stop: asyncio.Event) -> None:
         """Let the plan's faults happen; when `stop` is set, no others do."""
-        await faults(self._machine, self.plan, _PACE)
+        clocks = asyncio.create_task(set_clocks(self.plan, self.story, _PACE, lambda name: self._machine.clock))
+        try:
+            await faults(self._machine, self.plan, _PACE)
+            await clocks
+        finally:
+            clocks.cancel()
         await stop.wait()
         self.disk.calm()

@@ -16,7 +16,6 @@ from duramen.testing.machine.simulated_disk import FaultyDisk
 from duramen.testing.machine.simulated_loop import SimulatedLoop, SimulatedWorkers
 from duramen.testing.machine.story import RunStory
 from log_tier.embedded import EmbeddedLog, EngineSettings
-from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import (
     DuramenError,
@@ -27,10 +26,11 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset
 from log_tier.model.log import Appended, Topic
-from simulation.book import Book, Broken, Record, SentBatch, records_in
+from simulation.book import Book, Broken, SentBatch, newest_date, records_in
 from simulation.clean_close import CleanClose
 from simulation.log_damage import LogDamage
 from simulation.plan import Call, Plan
+from simulation.planned_machine import set_clocks
 from simulation.topic_book import TopicBook
 
 __all__ = ["LogWorld"]
@@ -54,6 +54,7 @@ class LogWorld:
         self.story = RunStory(loop.time)
         self.book, self.topics = Book(), TopicBook()
         self._clean_close = CleanClose(self.story)
+        self.clock = SimulatedClock(loop.time)
         self.broken: asyncio.Future[None] = loop.create_future()
         self._died = asyncio.Event()
         # A disk that lies has no kernel that hides things too: each is held to by itself.
@@ -85,6 +86,7 @@ class LogWorld:
         tasks += [asyncio.create_task(self._client(number)) for number in sorted({c.client for c in self.plan.calls})]
         readers = [asyncio.create_task(self._reader(number)) for number in range(self.plan.partitions)]
         faults = [asyncio.create_task(self._fail(fault)) for fault in (*self.plan.faults, *self.plan.damages)]
+        faults.append(asyncio.create_task(set_clocks(self.plan, self.story, 1.0, lambda name: self.clock)))
         everything = [*tasks, *readers, *faults]
         try:
             await self._all(tasks[1:] + faults, everything)
@@ -142,9 +144,8 @@ class LogWorld:
         self.damage.before_open(disk)
         self._clean_close.begin()
         meant = [] if self.plan.damages else [each for each in self.plan.openings if each.at_s == self._life]
-        clock = SimulatedClock(self.loop.time)
         with self.disk.armed(meant):
-            opening = EmbeddedLog.open(HOME, disk=disk, clock=clock.wall_ms, settings=self._settings)
+            opening = EmbeddedLog.open(HOME, disk=disk, clock=self.clock.wall_ms, settings=self._settings)
             self._log = await self._in_time(opening, "open")
         assert self._log is not None
         recovery = self._log.recovery
@@ -236,7 +237,7 @@ class LogWorld:
             self._died.set()  # closes it cleanly
 
     async def _write(self, who: str, log: EmbeddedLog, topic: Topic, call: Call) -> None:
-        batches = [self._batch(topic, partition, call) for partition in call.partitions]
+        batches = [self.book.batch_of(call, topic.id, partition) for partition in call.partitions]
         again = call.number % 3 == 0
         for attempt in range(2 if again else 1):
             for batch in batches:
@@ -276,21 +277,6 @@ class LogWorld:
         except DuramenError as error:
             return [error]
 
-    def _batch(self, topic: Topic, partition: int, call: Call) -> SentBatch:
-        records: tuple[Record, ...] = tuple(
-            (
-                b"hot%d" % (at % 3) if call.hot else b"key%d.%d" % (call.number, at),
-                b"%d.%d.%d " % (call.number, partition, at) + b"x" * call.size,
-            )
-            for at in range(call.records)
-        )
-        data = encode_batch(
-            Columns([key for key, _ in records], [value for _, value in records]), producer_id=0, sequence=0
-        )
-        sent = SentBatch(topic.id, partition, records, data)
-        self.book.sent.append(sent)
-        return sent
-
     def _meet(self, who: str, what: str, error: DuramenError) -> None:
         self.story.met[f"answer {type(error).__name__}"] += 1
         self.story.tell(who, f"{what}: {type(error).__name__}")
@@ -317,7 +303,7 @@ class LogWorld:
 
     async def _reader(self, partition: int) -> None:
         """Follow a partition through all lives."""
-        at = Offset(0)
+        at, newest_ms = Offset(0), 0
         while True:
             await self._up.wait()
             log, topic = self._log, self._topic
@@ -326,14 +312,16 @@ class LogWorld:
             try:
                 async with aclosing(log.read(topic.partition(partition), at, follow=True)) as chunks:
                     async for chunk in chunks:
-                        records = records_in(split_batches(chunk.data))
+                        stored = list(split_batches(chunk.data))
+                        records = records_in(stored)
                         self.book.show(topic.id, partition, records)
+                        newest_ms = newest_date(stored, newest_ms)
                         at = Offset(max([at - 1, *records]) + 1)
             except OffsetTrimmed as error:
                 at = Offset(int(str(error.fields["earliest"])))
             except TokenAhead as error:
                 if (topic.id, partition) in self.damage.cut:
-                    at = Offset((await log.bounds(topic.partition(partition))).latest + 1)
+                    at, newest_ms = Offset((await log.bounds(topic.partition(partition))).latest + 1), 0
                     continue
                 raise Broken("shown", f"a reader at {partition}@{at} is answered {error.message}") from error
             except (DuramenError, OSError) as error:
@@ -377,7 +365,7 @@ class LogWorld:
                 await self._in_time(self._up.wait(), "the last start")
                 if self._log is None or self._topic is None:
                     continue
-                sent = self._batch(self._topic, number, call)
+                sent = self.book.batch_of(call, self._topic.id, number)
                 sent.copies = 1
                 answer = (await self._in_time(self._answers(self._log, self._topic, [sent], call), "the last write"))[0]
                 if isinstance(answer, Appended):

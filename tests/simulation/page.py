@@ -17,7 +17,7 @@ _CLUSTERS: Final = ("cluster", "cluster-resp")
 
 PROMISED: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("acknowledged", "unwritten", "refused"), ("log", *_REDIS)),
-    **dict.fromkeys(("shown", "whole", "dense", "closed"), ("log",)),
+    **dict.fromkeys(("shown", "whole", "dated", "dense", "closed"), ("log",)),
     **dict.fromkeys(("one after the other", "session", "atomic", "notified"), _REDIS),
     **dict.fromkeys(("I1", "I2", "I3", "I4", "I5", "I6", "I7"), _API),
     "restored": _CLUSTERS,
@@ -37,6 +37,8 @@ def fault_of(name: str) -> str:
     first = name.partition(" ")[0]
     if name.startswith("incident "):
         return name.removeprefix("incident ")
+    if name.startswith("a clock is set "):
+        return "a clock is set"
     return f"disk: {first}" if first in _MACHINE and (" at " in name or " in " in name) else ""
 
 

@@ -13,6 +13,7 @@ __all__ = [
     "TASK",
     "Call",
     "CallKind",
+    "ClockStep",
     "Incident",
     "IncidentKind",
     "Plan",
@@ -63,6 +64,7 @@ _TRIMS_CHANCE: Final = 0.3
 _DAMAGES_CHANCE: Final = 0.25
 _PUT_BACK_CHANCE: Final = 0.1
 _OPENINGS_CHANCE: Final = 0.75
+_CLOCKS_CHANCE: Final = 0.35
 _COPIED_S_MAX: Final = 2.5
 _CALLS: Final[tuple[CallKind, ...]] = (
     "append",
@@ -111,6 +113,17 @@ class Incident:
 
 
 @dataclass(frozen=True)
+class ClockStep:
+    """The wall clock of a process is set."""
+
+    at_s: float
+    process: str
+    """Of a cluster; other worlds have one process, whose clock it is."""
+    seconds: float
+    """Negative: set back."""
+
+
+@dataclass(frozen=True)
 class Trims:
     """How the log of a cluster gets shorter."""
 
@@ -145,6 +158,9 @@ class Plan:
     """Of the log alone: what strikes while its life of the number `at_s` begins, at the change after `steps` ones."""
     incidents: tuple[Incident, ...] = ()
     """Of a cluster; other worlds have one process."""
+    clock_steps: tuple[ClockStep, ...] = ()
+    expiring: float = 0.0
+    """Of the writes of clients of the Python API, so many are about expiries."""
     trims: Trims | None = None
     """Of a cluster; None: its log keeps everything."""
     copied_s: float | None = None
@@ -184,6 +200,8 @@ def plan_of(seed: int) -> Plan:
         damages=_damages(random.Random(f"damages {seed}")),
         openings=_openings(random.Random(f"openings {seed}")),
         incidents=_incidents(random.Random(f"incidents {seed}")),
+        clock_steps=_clock_steps(random.Random(f"clocks {seed}")),
+        expiring=random.Random(f"expiring {seed}").choice((0.0, 0.0, 0.2)),
         trims=None if copied_s is not None else _trims(random.Random(f"trims {seed}")),
         copied_s=copied_s,
     )
@@ -230,6 +248,22 @@ def _trims(chance: random.Random) -> Trims | None:
     )
 
 
+def _clock_steps(chance: random.Random) -> tuple[ClockStep, ...]:
+    if chance.random() > _CLOCKS_CHANCE:
+        return ()
+    # Half of them happen to the log's clock, which has most to say.
+    processes = ("log", "log", "log", *_NODES)
+    steps = [
+        ClockStep(
+            chance.random() * _LENGTH_S,
+            chance.choice(processes),
+            chance.choice((-1, 1)) * chance.choice((0.03, 1.0, 60.0, 86_400.0)) * (0.5 + chance.random()),
+        )
+        for _ in range(chance.choice((1, 2, 5)))
+    ]
+    return tuple(sorted(steps, key=_at))
+
+
 def _incidents(chance: random.Random) -> tuple[Incident, ...]:
     possible = [kind for kind in INCIDENTS if chance.random() < 0.4] or ["kill"]
     incidents = [_incident(chance, possible) for _ in range(chance.randrange(1, 9))]
@@ -272,7 +306,7 @@ def _incident(chance: random.Random, possible: list[IncidentKind]) -> Incident:
     return Incident(at_s, kind, one, other, seconds, keeps, late_s=seconds / 4)
 
 
-def _at(one: Call | MachineFault | Incident) -> float:
+def _at(one: Call | ClockStep | MachineFault | Incident) -> float:
     return one.at_s
 
 

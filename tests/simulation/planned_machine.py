@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from duramen.testing.machine.simulated_clock import SimulatedClock
 from duramen.testing.machine.simulated_loop import SimulatedLoop
 from duramen.testing.machine.simulated_machine import SimulatedMachine
+from duramen.testing.machine.story import RunStory
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.errors import DuramenError
 from simulation.book import Broken
 from simulation.plan import Plan
 
-__all__ = ["cannot_start", "faults", "machine_of", "undamaged_log"]
+__all__ = ["cannot_start", "faults", "machine_of", "set_clocks", "undamaged_log"]
 
 _STEP_COMES_S: Final = 0.2
 """A fault that no step of the disk has met by then happens all the same, or is forgotten."""
@@ -59,3 +61,14 @@ async def faults(machine: SimulatedMachine, plan: Plan, pace: float) -> None:
             machine.disk.arm(fault)
             await asyncio.sleep(_STEP_COMES_S)
             machine.disk.force(fault)
+
+
+async def set_clocks(plan: Plan, story: RunStory, pace: float, clock_of: Callable[[str], SimulatedClock]) -> None:
+    """Set the clocks of processes as the plan says, with its times multiplied by `pace`."""
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    for step in plan.clock_steps:
+        await asyncio.sleep(max(0.0, began_s + step.at_s * pace - loop.time()))
+        story.tell("fault", f"the clock of {step.process} is set by {step.seconds:+.3f} s")
+        story.met[f"a clock is set {'back' if step.seconds < 0 else 'forward'}"] += 1
+        clock_of(step.process).step(step.seconds)

@@ -17,6 +17,7 @@ from simulation.database_world import DatabaseWorld
 from simulation.log_world import LogWorld
 from simulation.plan import Plan
 from simulation.planted import PLANTED, Patches
+from simulation.planted_clocks import CLOCKS_IN_DATABASE, CLOCKS_IN_LOG
 from simulation.planted_cluster import PLANTED_IN_CLUSTER
 from simulation.planted_cluster_resp import PLANTED_IN_CLUSTER_RESP
 from simulation.planted_damage import PLANTED_IN_DAMAGE
@@ -73,8 +74,8 @@ WORLDS: Final[dict[WorldName, Callable[[Plan, SimulatedLoop], World]]] = {
 clients of the Python API; one with clients of the Redis protocol."""
 
 BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
-    "log": PLANTED | PLANTED_IN_DAMAGE | PLANTED_SYNCS | VIEWS_IN_LOG,
-    "database": PLANTED_IN_DATABASE | VIEWS_IN_DATABASE,
+    "log": PLANTED | PLANTED_IN_DAMAGE | PLANTED_SYNCS | VIEWS_IN_LOG | CLOCKS_IN_LOG,
+    "database": PLANTED_IN_DATABASE | VIEWS_IN_DATABASE | CLOCKS_IN_DATABASE,
     "resp": PLANTED_IN_RESP | VIEWS_IN_RESP,
     "cluster": PLANTED_IN_CLUSTER | PLANTED_IN_VERSIONS | PLANTED_IN_TRIMS | PLANTED_IN_DATA_SETS | PLANTED_IN_INDEX,
     "cluster-resp": PLANTED_IN_CLUSTER_RESP,

@@ -17,6 +17,9 @@ __all__ = ["check_own", "check_running", "report"]
 # A person reads the first few; the history has them all.
 _SHOWN_MAX: Final = 20
 
+# Of the puts and updates, so many are about expiries.
+_EXPIRING: Final = 0.1
+
 
 async def check_running(
     at: str, log: str | None, seconds: float, clients: int, seed: str
@@ -25,7 +28,7 @@ async def check_running(
     from duramen.verification.run import connect_to, run_check
     from duramen.verification.workload import WorkloadShape
 
-    shape = WorkloadShape(clients=clients)
+    shape = WorkloadShape(clients=clients, expiring=_EXPIRING)
     connect = connect_to(at, timeout=shape.timeout_s)
     return await run_check(connect, seconds=seconds, seed=seed, shape=shape, targets=[at], log_url=log), {}
 
@@ -42,7 +45,7 @@ async def check_own(
     from duramen.verification.scratch_log import scratch_log
     from duramen.verification.workload import WorkloadShape
 
-    shape = WorkloadShape(clients=clients)
+    shape = WorkloadShape(clients=clients, expiring=_EXPIRING)
     async with AsyncExitStack() as opened:
         folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="duramen-check-"))
         url = None if log is None else await opened.enter_async_context(scratch_log(log))

@@ -168,7 +168,7 @@ class Cluster:
 
         Every client of the cluster is recorded, also those that a program makes by itself. Returns how many tables,
         calls and records of the log were looked at. Raises `NotLevel`; `PromiseBroken`, which names the invariants (I1
-        to I7, see `docs/RELIABILITY.md`); `NotJudged` where a program wrote expiries or fractions.
+        to I7, see `docs/RELIABILITY.md`); `NotJudged` where a program wrote fractions.
         """
         processes = self._check_open()
         await self.level(within_s)

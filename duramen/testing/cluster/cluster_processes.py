@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from duramen.testing.cluster.lives import open_log_server, open_node, open_router
+from duramen.testing.machine.simulated_clock import SimulatedClock
 from duramen.testing.machine.simulated_machine import SimulatedMachine
 from duramen.testing.machine.simulated_process import Life, SimulatedProcess
 from duramen.testing.running.virtual_loop import VirtualLoop
@@ -70,6 +71,10 @@ class ClusterProcesses:
             task = self.by_name[name].start(self.by_name[name].live(life))
             task.add_done_callback(self._ended)
             self._tasks.append(task)
+
+    def clock_of(self, name: str) -> SimulatedClock:
+        """The clock of a process of the cluster."""
+        return self.machine.clock if name == self.log_name else self.machine.clock_of(name)
 
     async def up(self) -> None:
         """Return when everybody has begun."""
@@ -134,6 +139,6 @@ class ClusterProcesses:
             process.end(politely=True)
 
     async def _router_life(self, process: SimulatedProcess, opened: AsyncExitStack) -> None:
-        parts: Any = await open_router(process, opened, self.machine.clock, log_url=self.log_url)
+        parts: Any = await open_router(process, opened, self.machine.clock_of(process.name), log_url=self.log_url)
         self.catalogs[process.name] = parts.catalog
         parts.server.listen()

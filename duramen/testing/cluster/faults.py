@@ -15,6 +15,9 @@ __all__ = ["ClusterFaults"]
 _LATE_S_MAX: Final = 3600.0
 """What is later than an hour is cut."""
 
+_CLOCK_S_MAX: Final = 10 * 365 * 86_400.0
+"""Ten years, so that no date leaves what a timestamp holds."""
+
 
 class ClusterFaults:
     """`cluster.faults`. Its processes are `n1`, `n2`, …, `router`, `log`, `client` (the test itself), and what
@@ -159,6 +162,17 @@ class ClusterFaults:
     def resume(self, name: str) -> None:
         """Undo `pause`."""
         self.heal(name)
+
+    def set_clock(self, name: str, seconds: float) -> None:
+        """Set the wall clock of a process of the cluster forward by so many seconds, or back where they are negative.
+
+        Expiries and the retention by age go by the log's clock; what other processes have is for their own plans.
+        """
+        self._process(name)
+        if not abs(seconds) <= _CLOCK_S_MAX:
+            raise ValueError(f"give seconds from -{_CLOCK_S_MAX:g} to {_CLOCK_S_MAX:g}, not {seconds!r}")
+        self._tell(f"the clock of {name} is set by {seconds:+g} s")
+        self._processes.clock_of(name).step(seconds)
 
     # --- the log's disk
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 from duramen.testing.cluster.cluster_processes import ClusterProcesses
@@ -10,8 +11,10 @@ from duramen.testing.cluster.faults import ClusterFaults
 from duramen.testing.running.errors import NotLevel
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import PartitionId
+from log_tier.model.log import Log
+from serving_tier.node.node import Node
 
-__all__ = ["LEVEL_S", "wait_level"]
+__all__ = ["LEVEL_S", "behind", "wait_level"]
 
 LEVEL_S: Final = 60.0
 """Virtual seconds in which everything is level after the last fault: Duramen's own simulation holds it to that."""
@@ -44,20 +47,21 @@ async def _lacking(processes: ClusterProcesses) -> str:
     newest = next(iter(processes.catalogs.values())).map
     for job, _, task in newest.unfinished_tasks():
         return f"job {job.id} ({job.kind}) has a task left: {task.action} on {task.node}"
-    return await _behind(processes)
+    assert processes.log is not None, "its process is up"
+    return await behind(processes.nodes(), processes.log)
 
 
-async def _behind(processes: ClusterProcesses) -> str:
+async def behind(nodes: Mapping[str, Node], log: Log) -> str:
+    """What keeps the replicas of these nodes from being level with the log, in words; empty: nothing."""
     ends: dict[PartitionId, int] = {}
-    for name, node in processes.nodes().items():
+    for name, node in nodes.items():
         for replica in list(node):
             if replica.state != "ready":
                 return f"{name} has {replica.name} {replica.state}: {replica.failure}"
             place = replica.id
             if place not in ends:
-                assert processes.log is not None, "its process is up"
                 try:
-                    ends[place] = (await processes.log.bounds(place)).latest
+                    ends[place] = (await log.bounds(place)).latest
                 except DuramenError as error:
                     return f"the log does not answer for {replica.name}: {error.message}"
             if replica.applied < ends[place]:

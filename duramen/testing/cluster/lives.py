@@ -74,7 +74,7 @@ async def open_node(
     retention_round_s: float = ROUND_S,
 ) -> NodeParts:
     """Open a node of the process' name, in a folder of that name. Raises what opening log and node raises."""
-    name = process.name
+    name, clock = process.name, machine.clock_of(process.name)
     log = await open_log(log_url)
     opened.push_async_callback(log.close)
     catalog = await Catalog.open(log)
@@ -88,13 +88,13 @@ async def open_node(
         identity=f"identity of {name}",
         snapshots=snapshots,
         retention_round_s=retention_round_s,
-        clock=machine.clock,
+        clock=clock,
         workers=machine.workers,
     )
     opened.push_async_callback(node.close)
     plane = LocalData(log, catalog, node.hosting, resources=AsyncExitStack())
     opened.push_async_callback(plane.close)
-    memberships = membership_on_demand(node.follower, clock=machine.clock)
+    memberships = membership_on_demand(node.follower, clock=clock)
     opened.push_async_callback(memberships.close)
     admin = admin_on_demand(catalog, log, memberships)
     opened.push_async_callback(admin.close)

@@ -14,10 +14,15 @@ _SLOW_CHANCE: Final = 0.01
 
 
 class SimulatedClock:
-    """A `Clock` in virtual time."""
+    """A `Clock` in virtual time. Its wall clock can be set, as an operator or NTP sets one; the other ones go on."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
+        self._set_us = 0
+
+    def step(self, seconds: float) -> None:
+        """Set the wall clock forward, or back."""
+        self._set_us += int(seconds * 1_000_000)
 
     def monotonic_s(self) -> float:
         return self._now_s()
@@ -26,7 +31,7 @@ class SimulatedClock:
         return self.wall_us() // 1000
 
     def wall_us(self) -> int:
-        return int(self._now_s() * 1_000_000) + _BEGIN_MS * 1000
+        return int(self._now_s() * 1_000_000) + _BEGIN_MS * 1000 + self._set_us
 
     def busy_s(self) -> float:
         return 0.0  # virtual time hardly passes while anybody works

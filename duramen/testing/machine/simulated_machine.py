@@ -1,4 +1,4 @@
-"""A machine of a simulation: disk, clock, threads, a folder in memory, and a log on the disk."""
+"""A machine of a simulation: disk, clocks, threads, a folder in memory, and a log on the disk."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ class SimulatedMachine:
         self.disk = FaultyDisk(self.story, died)
         self.chance = random.Random(f"{name} {seed}")
         self.clock = SimulatedClock(loop.time)
+        """Of the process with the log."""
+        self._clocks: dict[str, SimulatedClock] = {}
         self.workers = SimulatedWorkers(loop, quick_s=settings.quick_commit_s)
         memory = Path("/dev/shm")
         self.folder = Path(tempfile.mkdtemp(prefix="duramen-simulation-", dir=memory if memory.is_dir() else None))
@@ -51,6 +53,10 @@ class SimulatedMachine:
         self._settings = replace(
             settings, random_bytes=self.chance.randbytes, workers=self.workers, stopwatch_s=loop.time
         )
+
+    def clock_of(self, name: str) -> SimulatedClock:
+        """The clock of another process, which can be set by itself; made when it is first asked for."""
+        return self._clocks.setdefault(name, SimulatedClock(self.loop.time))
 
     async def open_log(self) -> EmbeddedLog:
         """The log, on what its last life has left."""

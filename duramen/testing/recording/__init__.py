@@ -12,7 +12,7 @@ is read from its beginning, and each reply is held against it.
     I6  verdicts and results are those of the log's order
     I7  a watch shows every change once, in order
 
-What is not judged, and refused with `NotJudged`: expiries, and numbers that are no integers of 64 bits. A watch is
+What is not judged, and refused with `NotJudged`: numbers that are no integers of 64 bits. A watch is
 recorded as its connection gives it, before the client makes changes of it. Of a writer of a stream (`table.writer`) I2
 is judged and I1 is not: a batch that an earlier run has written is acknowledged at the place of its second copy.
 

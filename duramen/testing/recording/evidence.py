@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
+from duramen.verification.recorder import Recorder
 from duramen.verification.replicas import read_replica, read_replicas
-from duramen.verification.workload import Recorder
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.catalog.remote import fetch_view
 from log_tier.model.identifiers import Offset, Partition, TableId

@@ -11,7 +11,7 @@ from duramen.testing.running.errors import NotJudged, PromiseBroken
 from duramen.verification.checker import INVARIANTS, Violation, check_history
 from duramen.verification.history import History
 from duramen.verification.observations import differences, read_open_log, read_served_log, tell_void
-from duramen.verification.workload import Recorder
+from duramen.verification.recorder import Recorder
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token

@@ -8,11 +8,9 @@ from duramen.verification.history import text_of
 from log_tier.model.batch import Columns
 from log_tier.model.record import (
     CONDITION_SHIFT,
-    EXPIRY_SHIFT,
     OPERATION_MASK,
     PLAIN_PUT,
     Condition,
-    Expiry,
     Operation,
 )
 
@@ -44,8 +42,6 @@ def unjudged(records: Columns) -> str:
     """What the checker's model has not, in words; empty: nothing."""
     for place, attribute in enumerate(records.attributes or ()):
         key, value = records.keys[place], records.values[place]
-        if Expiry(attribute >> EXPIRY_SHIFT & 3) is not Expiry.NONE:
-            return f"{key!r} was written with an expiry"
         if Operation(attribute & OPERATION_MASK) in _NUMERIC and not _is_whole(value):
             return f"{key!r} was updated by the fraction {text_of(value)}"
     return ""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from duramen.client.model.results import Change
 from duramen.testing.recording.operations import operations_of, unjudged
 from duramen.verification.history import Call, text_of
-from duramen.verification.workload import Recorder
+from duramen.verification.recorder import Recorder
 from log_tier.model.batch import Columns
 from log_tier.model.errors import ConditionFailed, DuramenError, NotANumber, Rejected, WriteUnknown
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId

@@ -56,4 +56,4 @@ class Killed(RuntimeError):
 
 
 class NotJudged(RuntimeError):
-    """The checker cannot judge this history: its model has no expiry and no fractions."""
+    """The checker cannot judge this history: its model has no fractions, and no numbers of more than 64 bits."""

@@ -12,7 +12,8 @@ from duramen.client.model.results import Change
 from duramen.verification.checker import check_history
 from duramen.verification.history import Call, History, LogRecord
 from duramen.verification.observations import differences, join_dropped
-from duramen.verification.workload import Recorder, run_watcher
+from duramen.verification.recorder import Recorder
+from duramen.verification.watcher import run_watcher
 from log_tier.model.errors import OffsetTrimmed
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.record import Operation

@@ -14,7 +14,7 @@ from duramen.verification.workload import WorkloadShape
 from log_tier.model.batch import Batch, decode_batch, encode_batch
 from log_tier.model.batch_header import stamp_batch
 
-SHAPE = WorkloadShape(clients=6, watchers=2, hot_keys=8, cold_keys=60, timeout_s=2.0)
+SHAPE = WorkloadShape(clients=6, watchers=2, hot_keys=8, cold_keys=60, timeout_s=2.0, expiring=0.1)
 
 
 async def checked(

@@ -321,7 +321,7 @@ def of_manifests() -> dict[str, Document]:
 
 def of_positions() -> dict[str, Document]:
     """Histories, positions and tokens."""
-    head = b'{"history":1,"partitions":4,"about":{}}\n'
+    head = b'{"history":2,"partitions":4,"about":{}}\n'
     one_place = TablePlace(Topic(TABLE, "flights", 1), "slot", "", (Offset(0),), ((),), ((),))
     return {
         "history of a check": Document(
@@ -329,7 +329,7 @@ def of_positions() -> dict[str, Document]:
             history_of,
             "duramen/verification/history.py",
             unknown=head + CALL.replace(b"}}", b',"added":1}}'),
-            newer=head.replace(b"1", b"2", 1) + CALL,
+            newer=head.replace(b"2", b"3", 1) + CALL,
             damaged=head + CALL[:-1],
             without=lambda name: head + plain_json(CALL, lambda fields: fields["call"].pop(name)),
             required="number",
