@@ -55,7 +55,8 @@ async def test_a_version_that_stops_being_live_before_its_copy_begins(
         old = replica.index
         barrier = await setting.swap(2)
         await applied(replica, barrier)
-        await until(lambda: replica.index is not old)  # the old one has passed the barrier first
+        # The new version is live before the old one follows it over the barrier.
+        await until(lambda: replica.index is not old and old.applied >= barrier)
         turns = iter((old, replica.index))
 
         @contextmanager
