@@ -21,8 +21,9 @@ What holds:
 The layers below are `log_tier` (the log), `serving_tier` (the indexes) and `router` (the data plane); each is
 described in its `__init__`. In this package `client/` is the library; `aio.py` is its interface for event loops,
 `blocking.py` for threads. `server/` is what `duramen up` runs, `cli/` the command line, `loading/` loads files,
-`verification/` is `duramen check`, and `testing/` is for tests that choose what fails (`pytest_plugin.py` has its
-fixtures). Importing `duramen` imports neither gRPC nor LMDB: that waits until something is opened.
+`verification/` is `duramen check`, `certificates/` makes and reads certificates, and `testing/` is for tests that
+choose what fails (`pytest_plugin.py` has its fixtures). Importing `duramen` imports neither gRPC nor LMDB: that waits
+until something is opened.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from duramen.client.model.consistency import bounded
 from log_tier.model.errors import (
     AccessDenied,
     BatchRefused,
+    CertificateInvalid,
     CommandRejected,
     ConditionFailed,
     Damaged,
@@ -91,6 +93,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccessDenied",
     "BatchRefused",
+    "CertificateInvalid",
     "CommandRejected",
     "ConditionFailed",
     "Damaged",

@@ -27,6 +27,7 @@ _STATUS: Final[dict[str, grpc.StatusCode]] = {
     "deadline_exceeded": grpc.StatusCode.DEADLINE_EXCEEDED,
     "write_unknown": grpc.StatusCode.DEADLINE_EXCEEDED,
     "damaged": grpc.StatusCode.DATA_LOSS,
+    "certificate_invalid": grpc.StatusCode.FAILED_PRECONDITION,
     "disk_failed": grpc.StatusCode.FAILED_PRECONDITION,
     "log_stopped": grpc.StatusCode.FAILED_PRECONDITION,
     "unknown_format": grpc.StatusCode.UNIMPLEMENTED,

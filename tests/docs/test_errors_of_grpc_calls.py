@@ -11,6 +11,7 @@ from log_tier.rpc.status_codes import status_of
 
 # Errors of a start or of the Python client, of the comparison of replicas, and bases of others.
 NOT_OF_CALLS = {
+    "certificate_invalid",
     "database_closed",
     "database_forked",
     "folder_in_use",

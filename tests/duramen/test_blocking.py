@@ -247,7 +247,18 @@ def test_stopping_ends_what_runs() -> None:
     assert [str(error) for error in endings] == ["this database was closed while the call was under way"]
 
 
-HEAVY = ("grpc", "lmdb", "pandas", "pyspark", "confluent_kafka", "pyarrow", "uvloop", "google.protobuf", "fsspec")
+HEAVY = (
+    "grpc",
+    "lmdb",
+    "pandas",
+    "pyspark",
+    "confluent_kafka",
+    "pyarrow",
+    "uvloop",
+    "google.protobuf",
+    "fsspec",
+    "cryptography",
+)
 
 
 @pytest.mark.parametrize(

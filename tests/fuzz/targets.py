@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from fuzz.certificate_targets import certificate_targets
 from fuzz.document_targets import document_targets
 from fuzz.index_targets import index_targets
 from fuzz.log_targets import log_targets
@@ -18,7 +19,14 @@ __all__ = ["all_targets"]
 def all_targets() -> dict[str, Target]:
     """Each has a name of its own."""
     found: dict[str, Target] = {}
-    for target in (*document_targets(), *log_targets(), *index_targets(), *wire_targets(), *message_targets()):
+    for target in (
+        *document_targets(),
+        *log_targets(),
+        *index_targets(),
+        *wire_targets(),
+        *message_targets(),
+        *certificate_targets(),
+    ):
         assert target.name not in found, f"two targets have the name {target.name}"
         found[target.name] = target
     return found

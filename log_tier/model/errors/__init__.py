@@ -2,7 +2,7 @@
 
     DuramenError
     ├── InvalidRequest            the caller's: nothing was done, a retry cannot help
-    │   ├── InvalidName           a table or topic name that cannot be one
+    │   ├── InvalidName           a name of a table, topic or certificate that cannot be one
     │   ├── InvalidKey            empty, longer than 511 bytes, not bytes
     │   ├── InvalidValue          longer than the limit, not bytes
     │   ├── PartitionMismatch     an atomic batch whose keys lie in several partitions
@@ -46,6 +46,7 @@
         ├── FolderInUse           another process owns the data folder
         ├── FolderReadOnly        a folder that this user may not write
         ├── NodeIdTaken           another data folder has this node's id
+        ├── CertificateInvalid    a certificate or key that is missing, malformed, or not the other one's
         └── ForeignFolder         a folder that holds something else
 
 Each class says three things: `code`, its name on the wire and in logs, which never changes once landed; `retryable`,
@@ -111,6 +112,7 @@ from log_tier.model.errors.transient import (
     WriteUnknown,
 )
 from log_tier.model.errors.damage import (
+    CertificateInvalid,
     Damaged,
     DiskFailed,
     FolderInUse,
@@ -130,6 +132,7 @@ __all__ = [
     "ERRORS",
     "AccessDenied",
     "BatchRefused",
+    "CertificateInvalid",
     "CommandRejected",
     "ConditionFailed",
     "Damaged",

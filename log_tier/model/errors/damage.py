@@ -7,6 +7,7 @@ from typing import ClassVar
 from log_tier.model.errors.root import DuramenError, Fault
 
 __all__ = [
+    "CertificateInvalid",
     "Damaged",
     "DiskFailed",
     "FolderInUse",
@@ -131,6 +132,17 @@ class FolderReadOnly(Damaged):
     """
 
     code = "folder_read_only"
+    fault = "state"
+
+
+class CertificateInvalid(Damaged):
+    """A certificate or its key cannot be used: the file is missing or malformed, the two do not belong together, the
+    certificate names nobody, or it is not valid now. Field: `file` where there is one.
+
+    Do: put the right file there, or reissue it with `duramen cert rotate`; `duramen cert show` names what is wrong.
+    """
+
+    code = "certificate_invalid"
     fault = "state"
 
 

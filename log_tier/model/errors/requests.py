@@ -32,7 +32,7 @@ class InvalidRequest(DuramenError, ValueError):
 
 
 class InvalidName(InvalidRequest):
-    """The text is not a valid name of a table or a topic.
+    """The text is not a valid name of a table, a topic or a certificate.
 
     Do: use a name of the form that the message gives.
     """
