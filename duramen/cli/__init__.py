@@ -22,8 +22,8 @@ What it deliberately does not do: keep a session between two commands (a token f
 that), ask questions where nobody is there to answer, or reach into the server's files; only `log dump` and `log
 verify` read those, and change nothing.
 
-Reading order: `app.py` (the list of commands), `terminal/` (what they share), `servers/`, `files/`, `data/`, `admin/`,
-`spark/`.
+Reading order: `app.py` (the list of commands), `terminal/` (what they share), `servers/`, `files/`, `certs/`, `data/`,
+`admin/`, `spark/`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 
 import duramen
 from duramen.cli import admin
+from duramen.cli.certs import app as certs
 from duramen.cli.data import load, records, streams, tables
 from duramen.cli.files import app as files
 from duramen.cli.servers import check, health, serve, up
@@ -78,6 +79,7 @@ app.add_typer(admin.app, name="admin")
 app.command("check")(check.check)
 app.command("health")(health.health)
 app.add_typer(files.app, name="log")
+app.add_typer(certs.app, name="cert")
 
 
 def _version(asked: bool) -> None:
