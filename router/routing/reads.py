@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from log_tier.model.errors import DuramenError, InvalidRequest
+from log_tier.model.errors import DuramenError
 from router.data.requests import ReadPart, ReadResult
 from router.routing.hedging import HedgedQuestions
 from router.routing.routes import Routes
@@ -13,8 +13,6 @@ from router.routing.scatter import Scatter
 from router.routing.targets import Askable
 
 __all__ = ["RoutedReads"]
-
-_Results = list[ReadResult | DuramenError]
 
 
 class RoutedReads:
@@ -25,30 +23,18 @@ class RoutedReads:
         self._loop = asyncio.get_running_loop()
         self.questions = HedgedQuestions(routes)
 
-    async def read(self, parts: Sequence[ReadPart], *, timeout: float, patience: float) -> _Results:
+    async def read(
+        self, parts: Sequence[ReadPart], *, timeout: float, patience: float
+    ) -> list[ReadResult | DuramenError]:
         if not parts:
             return []
-        results: _Results = [_UNANSWERED] * len(parts)
 
         async def ask(
-            member: Askable, numbers: Sequence[int], timeout: float, patience: float
-        ) -> Mapping[int, DuramenError]:
-            mine = parts if len(numbers) == len(parts) else [parts[number] for number in numbers]
-            found = await self.questions.ask(
+            member: Askable, mine: Sequence[ReadPart], timeout: float, patience: float
+        ) -> Sequence[ReadResult | DuramenError]:
+            return await self.questions.ask(
                 member, mine, lambda node, some, left_s: node.read(some, timeout=left_s, patience=patience), timeout
             )
-            failed: dict[int, DuramenError] = {}
-            for number, result in zip(numbers, found, strict=True):
-                if isinstance(result, DuramenError):
-                    failed[number] = result
-                else:
-                    results[number] = result
-            return failed
 
-        failed = await self._scatter.run(parts, ask, deadline=self._loop.time() + timeout, patience=patience)
-        for number, error in failed.items():
-            results[number] = error
-        return results
-
-
-_UNANSWERED = InvalidRequest("a part of a read was not answered: a bug of ours")
+        deadline = self._loop.time() + timeout
+        return await self._scatter.answers(parts, ask, deadline=deadline, patience=patience)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
@@ -32,6 +32,9 @@ __all__ = ["Ask", "Scatter"]
 Ask = Callable[[Askable, Sequence[int], float, float], Awaitable[Mapping[int, DuramenError]]]
 """`await ask(member, numbers, timeout, patience)` asks one node for these parts, keeps what it answers, and returns
 those that it did not answer; or raises, which goes for all of them."""
+
+AnyPart = TypeVar("AnyPart", bound=Part)
+Answer = TypeVar("Answer")
 
 # How long a replica may keep a part waiting while others could answer: some ten times what applying takes when the
 # node keeps up.
@@ -50,6 +53,35 @@ class Scatter:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
         self._loop = asyncio.get_running_loop()
+
+    async def answers(
+        self,
+        parts: Sequence[AnyPart],
+        ask_some: Callable[[Askable, Sequence[AnyPart], float, float], Awaitable[Sequence[Answer | DuramenError]]],
+        *,
+        deadline: float,
+        patience: float = 0.0,
+    ) -> list[Answer | DuramenError]:
+        """One result for each part, in their order: a node's answer, or why none answered. Arguments as for `run`.
+
+        `await ask_some(member, parts, timeout, patience)` has one node answer these parts.
+        """
+        results: dict[int, Answer | DuramenError] = {}
+
+        async def ask(
+            member: Askable, numbers: Sequence[int], timeout: float, patience: float
+        ) -> Mapping[int, DuramenError]:
+            mine = parts if len(numbers) == len(parts) else [parts[number] for number in numbers]
+            failed: dict[int, DuramenError] = {}
+            for number, result in zip(numbers, await ask_some(member, mine, timeout, patience), strict=True):
+                if isinstance(result, DuramenError):
+                    failed[number] = result
+                else:
+                    results[number] = result
+            return failed
+
+        results.update(await self.run(parts, ask, deadline=deadline, patience=patience))
+        return [results[number] for number in range(len(parts))]
 
     async def run(
         self, parts: Sequence[Part], ask: Ask, *, deadline: float, patience: float = 0.0

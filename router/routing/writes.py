@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError
+from log_tier.model.errors import Disconnected, DuramenError
 from log_tier.model.log import Appended, Log
 from router.data.outcomes import outcome_unknown, unanswered
 from router.data.requests import OutcomesPart, WritePart, WriteResult
@@ -116,28 +116,14 @@ class RoutedWrites:
         ]
 
     async def _ask(self, parts: Sequence[OutcomesPart], deadline: float) -> _Results:
-        results: _Results = [_UNANSWERED] * len(parts)
-
-        async def ask(member: Askable, numbers: Sequence[int], timeout: float, _: float) -> Mapping[int, DuramenError]:
-            mine = parts if len(numbers) == len(parts) else [parts[number] for number in numbers]
-            found = await self.questions.ask(
+        async def ask(
+            member: Askable, mine: Sequence[OutcomesPart], timeout: float, _: float
+        ) -> Sequence[WriteResult | DuramenError]:
+            return await self.questions.ask(
                 member,
                 mine,
                 lambda node, some, left_s: node.outcomes(some, timeout=left_s),
                 min(timeout, _OUTCOMES_TRY_S),
             )
-            failed: dict[int, DuramenError] = {}
-            for number, result in zip(numbers, found, strict=True):
-                if isinstance(result, DuramenError):
-                    failed[number] = result
-                else:
-                    results[number] = result
-            return failed
 
-        failed = await self._scatter.run(parts, ask, deadline=deadline)
-        for number, error in failed.items():
-            results[number] = error
-        return results
-
-
-_UNANSWERED: Final = DeadlineExceeded("what became of the write was not asked in time")
+        return await self._scatter.answers(parts, ask, deadline=deadline)
