@@ -5,6 +5,7 @@ Every byte that comes from the disk is checked here, and only here: `read_run` i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -16,7 +17,7 @@ from log_tier.model.batch_header import HEADER_BYTES, BatchHeader, check_stored,
 from log_tier.model.errors import BatchRefused, LogDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset
 
-__all__ = ["SCAN_BYTES", "PlacedBatch", "Run", "Segment", "damaged", "first_in_index", "read_run"]
+__all__ = ["SCAN_BYTES", "PlacedBatch", "Run", "Segment", "damaged", "first_in_index", "read_run", "read_runs"]
 
 # Bytes per read of a scan: long enough that the call costs little compared with the copying.
 SCAN_BYTES: Final = 1 << 20
@@ -149,3 +150,26 @@ def first_in_index(file: File, path: Path, entry: tuple[int, int], end: int) -> 
         return header.base_offset == offset and check_stored(data, names.folder_place(path.parent)) == header
     except (BatchRefused, UnknownFormat):
         return False
+
+
+def read_runs(disk: Disk, segment: Segment, may_lack: Callable[[Offset], bool]) -> Iterator[tuple[int, Run]]:
+    """Read a whole segment: where each run begins, and the run. The first one that is damaged is the last.
+
+    `may_lack(offset)`: may a compaction have dropped that record? Raises `OSError`.
+    """
+    file = disk.open(segment.path)
+    try:
+        position, expected = 0, segment.base
+        while position < segment.bytes:
+            gaps = may_lack(expected)
+            run = read_run(
+                file, segment.path, position, segment.bytes, expected, size=SCAN_BYTES, gaps=gaps, below=segment.end
+            )
+            yield position, run
+            if run.damage is not None:
+                return
+            position += len(run.data)
+            header = run.batches[-1].header
+            expected = Offset(header.base_offset + header.span)
+    finally:
+        file.close()

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from log_tier.embedded.segments.partition_log import PartitionLog
-from log_tier.embedded.segments.segment import SCAN_BYTES, Segment, read_run
+from log_tier.embedded.segments.segment import Segment, read_runs
 from log_tier.embedded.segments.sparse_index import SparseIndex
 from log_tier.embedded.storage import names
 from log_tier.embedded.upkeep.compaction import CompactionPlan, shrink_batch
@@ -65,28 +65,10 @@ def compact_partition(
 
 
 def _batches(partition: PartitionLog, segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
-    file = partition.disk.open(segment.path)
-    try:
-        position, expected = 0, segment.base
-        while position < segment.bytes:
-            run = read_run(
-                file,
-                segment.path,
-                position,
-                segment.bytes,
-                expected,
-                size=SCAN_BYTES,
-                gaps=partition.checkpoint.may_lack(expected),
-                below=segment.end,
-            )
-            if run.damage is not None:
-                raise run.damage
-            yield from zip((header for _, header in run.batches), split_batches(run.data), strict=True)
-            position += len(run.data)
-            header = run.batches[-1].header
-            expected = Offset(header.base_offset + header.span)
-    finally:
-        file.close()
+    for _, run in read_runs(partition.disk, segment, partition.checkpoint.may_lack):
+        if run.damage is not None:
+            raise run.damage
+        yield from zip((header for _, header in run.batches), split_batches(run.data), strict=True)
 
 
 def _rewrite(partition: PartitionLog, segment: Segment, plan: CompactionPlan) -> int:

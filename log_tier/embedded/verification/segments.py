@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from log_tier.embedded.segments.segment import SCAN_BYTES, Segment, damaged, read_run
+from log_tier.embedded.segments.segment import Segment, damaged, read_runs
 from log_tier.embedded.segments.sparse_index import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, SparseIndex
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
@@ -13,7 +13,6 @@ from log_tier.embedded.storage.disk import Disk
 from log_tier.model.batch import decode_batch
 from log_tier.model.errors import BatchRefused, LogDamaged, UnknownFormat
 from log_tier.model.finding import FileFinding
-from log_tier.model.identifiers import Offset
 
 __all__ = ["check_segment", "index_fault"]
 
@@ -33,34 +32,17 @@ def check_segment(disk: Disk, segment: Segment, checkpoint: Checkpoint, *, is_ne
 
 def _read_all(disk: Disk, segment: Segment, checkpoint: Checkpoint, places: dict[int, int]) -> LogDamaged | None:
     """The first damage; fills in which position each batch's first offset has."""
-    file = disk.open(segment.path)
-    try:
-        position, expected = 0, segment.base
-        whose = names.folder_place(segment.folder)
-        while position < segment.bytes:
-            run = read_run(
-                file,
-                segment.path,
-                position,
-                segment.bytes,
-                expected,
-                size=SCAN_BYTES,
-                gaps=checkpoint.may_lack(expected),
-                below=segment.end,
-            )
-            for place, header in run.batches:
-                begins = place - position
-                try:
-                    decode_batch(run.data[begins : begins + header.length], whose)
-                except (BatchRefused, UnknownFormat) as error:
-                    return damaged(segment.path, place, header.base_offset, error.message)
-                places[header.base_offset] = place
-                expected = Offset(header.base_offset + header.span)
-            if run.damage is not None:
-                return run.damage
-            position += len(run.data)
-    finally:
-        file.close()
+    whose = names.folder_place(segment.folder)
+    for position, run in read_runs(disk, segment, checkpoint.may_lack):
+        for place, header in run.batches:
+            begins = place - position
+            try:
+                decode_batch(run.data[begins : begins + header.length], whose)
+            except (BatchRefused, UnknownFormat) as error:
+                return damaged(segment.path, place, header.base_offset, error.message)
+            places[header.base_offset] = place
+        if run.damage is not None:
+            return run.damage
     return None
 
 
