@@ -1,4 +1,4 @@
-"""Makes the helpers of this folder importable, and gives the tests of builds, repushes and exports a real server."""
+"""Makes the helpers of this folder importable, and gives the tests of Spark a real server."""
 
 from __future__ import annotations
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.index.one_replica import ReplicaSetting, replica_setting
+from kit.index.one_replica import ReplicaSetting
 from kit.log.stored_log import StoredLog, columns_of, put
 
 from log_tier.model.barrier import ORIGINAL
@@ -52,19 +51,6 @@ def test_a_chunk_is_cut_behind_the_first_batch_that_reaches_each_offset(
     ends = [batch.header.last_offset for batch in run]
     first_ends = {min((end for end in ends if end >= offset), default=None) for offset in map(Offset, offsets)}
     assert cuts == sorted(end for end in first_ends if end is not None)
-
-
-@pytest.fixture
-async def setting(tmp_path: Path) -> AsyncIterator[ReplicaSetting]:
-    async with replica_setting(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-async def replica(setting: ReplicaSetting) -> AsyncIterator[Replica]:
-    opened = await setting.open("0")
-    yield opened
-    await opened.close()
 
 
 def values(pinned: PinnedRead) -> dict[bytes, bytes]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pytest
 from kit.deadlines import patience_s, within
-from kit.index.one_replica import ReplicaSetting, replica_setting
+from kit.index.one_replica import ReplicaSetting
 
 from log_tier.model.batch import Batch, Columns, decode_batch, encode_batch
 from log_tier.model.batch_header import stamp_batch
@@ -30,21 +29,6 @@ T = TypeVar("T")
 
 
 DEADLINE_S = 20
-
-
-@pytest.fixture
-async def setting(tmp_path: Path) -> AsyncIterator[ReplicaSetting]:
-    async with replica_setting(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-async def replica(setting: ReplicaSetting) -> AsyncIterator[Replica]:
-    opened = await setting.open()
-    yield opened
-    opened.check()
-    await opened.close()
-    opened.check()
 
 
 class HeldIndex:

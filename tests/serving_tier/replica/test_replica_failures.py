@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from kit.deadlines import until, within
-from kit.index.one_replica import ReplicaSetting, replica_setting
+from kit.index.one_replica import ReplicaSetting
 
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.batch import Batch
@@ -35,21 +35,6 @@ ZERO = Partition(0)
 
 
 DEADLINE_S = 20
-
-
-@pytest.fixture
-async def setting(tmp_path: Path) -> AsyncIterator[ReplicaSetting]:
-    async with replica_setting(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-async def replica(setting: ReplicaSetting) -> AsyncIterator[Replica]:
-    opened = await setting.open()
-    yield opened
-    opened.check()
-    await opened.close()
-    opened.check()
 
 
 def cut_data(folder: Path) -> None:
