@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from duramen.cli.admin.figures import duration
+from duramen.cli.admin.figures import duration, offset
 from duramen.cli.admin.figures import size as format_size
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_json, say_table
@@ -211,8 +211,8 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
             (
                 part.partition,
                 part.earliest,
-                part.latest,
-                part.applied,
+                offset(part.latest),
+                offset(part.applied),
                 part.keys,
                 part.index_bytes // 1024,
                 f"{part.state}: {part.reason}" if part.reason else part.state,

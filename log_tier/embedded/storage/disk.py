@@ -300,10 +300,13 @@ def _take_lock(fd: int, path: Path) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+        where = f", process {owner}" if owner else ""
+        advice = "connect to that one, stop it, or choose another folder"
+        if owner == str(os.getpid()):
+            where += " (this one, or one of another container)"
+            advice = "use the database that is open, or close it first"
         raise FolderInUse(
-            f"{path.parent} is open in another Duramen"
-            + (f", process {owner}" if owner else "")
-            + ": connect to that one, stop it, or choose another folder",
+            f"{path.parent} is open in another Duramen{where}: {advice}",
             **({"pid": int(owner)} if owner.isdigit() else {}),
         ) from error
 

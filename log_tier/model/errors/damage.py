@@ -106,9 +106,10 @@ class UnknownFormat(Damaged):
 
 
 class FolderInUse(Damaged):
-    """Another process owns the data folder. Field: `pid` where known.
+    """Another database, of this process or another one, owns the data folder. Field: `pid` where known.
 
-    Do: connect to the process that has the folder, or stop it; the message names its pid.
+    Do: connect to the process that has the folder, or stop it; the message names its pid. In this process: use the
+    database that is open.
     """
 
     code = "folder_in_use"
