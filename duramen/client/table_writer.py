@@ -249,6 +249,6 @@ class TableWriter:
             if final is not None:
                 raise write_unknown(final.message) if unknown else final
             if parts:
-                assert failure is not None
+                assert failure is not None, "what is left has failed"
                 if not await backoff.pause():
                     raise failure

@@ -61,7 +61,7 @@ class StartedCluster:
         return cluster
 
     async def _read(self) -> None:
-        assert self._process.stdout is not None
+        assert self._process.stdout is not None, "it was started with a pipe"
         while line := await self._process.stdout.readline():
             event = json.loads(line)
             if event["event"] == "child":
@@ -90,7 +90,7 @@ class StartedCluster:
     @property
     def target(self) -> str:
         """The router's address."""
-        assert self.started is not None
+        assert self.started is not None, "it has said that it is up"
         return f"127.0.0.1:{self.started['port']}"
 
     async def close(self) -> None:

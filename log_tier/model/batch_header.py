@@ -78,7 +78,7 @@ _TAIL: Final = struct.Struct("<QQII")
 _U32: Final = struct.Struct("<I")
 EXTENT: Final = struct.Struct("<4sB3xI")
 """Magic, version, length: these lie at the same places in every format version."""
-assert _HEADER.size == HEADER_BYTES
+assert _HEADER.size == HEADER_BYTES, f"a header has {_HEADER.size} bytes, not {HEADER_BYTES}"
 
 _crc = google_crc32c.value
 _crc_extend = google_crc32c.extend

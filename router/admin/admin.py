@@ -355,7 +355,7 @@ class Admin:
             time_ms = 0
             if len(found) < table.partitions:
                 time_ms = await self._newest_time(situation, table, found, bounds)
-        assert time_ms is not None
+        assert time_ms is not None, "a restore names a token or a time"
         for place in table.partition_ids():
             if place.partition not in found:
                 offset = await offset_at_time(self._log, place, time_ms)

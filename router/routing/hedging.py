@@ -114,7 +114,7 @@ async def overtaken(first: Awaitable[T], late_s: float, second: Callable[[], Cor
     except asyncio.CancelledError:
         over = True
         if won and waiting.uncancel() <= cancelling:
-            assert other is not None
+            assert other is not None, "it has won"
             return other.result()
         raise
     except DuramenError:

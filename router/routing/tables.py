@@ -205,7 +205,7 @@ class RoutedTables:
     async def describe(self, name: str, *, timeout: float) -> TableDescription:
         """Log bounds from the log, the rest from the nodes' status: of each partition the replica that is furthest."""
         if self._log is None:
-            assert self._fallback is not None
+            assert self._fallback is not None, "without a log there is a fallback"
             return await self._fallback.describe_table(name, timeout=timeout)
         left_s = time_left(timeout)
         ref = await self.find(name, timeout=timeout)

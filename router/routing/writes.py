@@ -39,7 +39,7 @@ class RoutedWrites:
 
     async def write(self, parts: Sequence[WritePart], *, timeout: float, patience: float) -> _Results:
         if self._log is None:
-            assert self._fallback is not None
+            assert self._fallback is not None, "without a log there is a fallback"
             return list(await self._fallback.write(parts, timeout=timeout, patience=patience))
         deadline = self._loop.time() + timeout
         appended: Sequence[Appended | DuramenError]

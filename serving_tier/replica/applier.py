@@ -135,7 +135,7 @@ class Applier:
         await asyncio.to_thread(self._closers.shutdown)
 
     def _run(self, taken: list[_Job[object] | None]) -> bool:
-        assert self._loop is not None
+        assert self._loop is not None, "the thread runs after `start`"
         jobs = [job for job in taken if job is not None]
         for job in jobs:
             try:

@@ -173,7 +173,7 @@ def _built(plan: BuildPlan, place: TablePlace, outcomes: list[PartitionOutcome],
     refused = [found[each] for each in sorted(found) if found[each].error is not None]
     if refused:
         first = refused[0].error
-        assert first is not None
+        assert first is not None, "it was refused by an error"
         others = f" (and {len(refused) - 1} more partitions were refused)" if len(refused) > 1 else ""
         raise error_from_code(
             first.code,

@@ -162,6 +162,16 @@ def test_functions_fit_on_a_screen() -> None:
     assert set(long) == LONG_FUNCTIONS, f"functions of more than {FUNCTION_LINES_MAX} lines: {long}"
 
 
+def test_an_assertion_says_what_it_asserts() -> None:
+    silent = [
+        f"{path}:{node.lineno}"
+        for path in product_files()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Assert) and node.msg is None
+    ]
+    assert not silent, f"an assertion that fails in production is read without its code: {silent}"
+
+
 def test_users_of_every_package_get_its_types() -> None:
     assert [package for package in PACKAGES if not (TOP / package / "py.typed").exists()] == []
 

@@ -74,8 +74,8 @@ class Readers:
             pass_fds=(listening,),
         )
         self._processes[task.number] = process
-        assert process.stdin is not None
-        assert process.stdout is not None
+        assert process.stdin is not None, "it was started with pipes"
+        assert process.stdout is not None, "it was started with pipes"
         said = {
             "folder": str(task.folder),
             "number": task.number,

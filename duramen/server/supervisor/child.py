@@ -78,7 +78,7 @@ class Child:
                 # Ctrl-C in a terminal goes to the supervisor, which then stops its children in their order.
                 start_new_session=True,
             )
-        assert self._process.stdout is not None
+        assert self._process.stdout is not None, "it was started with a pipe"
         line = await self._process.stdout.readline()
         if not line:
             code = await self._process.wait()
@@ -96,7 +96,7 @@ class Child:
         loop = asyncio.get_running_loop()
         backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         while True:
-            assert self._process is not None
+            assert self._process is not None, "it was started"
             await self._drained(self._process)
             code = await self._process.wait()
             if self._stopping:
@@ -116,7 +116,7 @@ class Child:
     @staticmethod
     async def _drained(process: Process) -> None:
         """Discard what a child prints while it ends, so that its pipe does not fill."""
-        assert process.stdout is not None
+        assert process.stdout is not None, "it was started with a pipe"
         while await process.stdout.readline():
             pass
 

@@ -269,7 +269,7 @@ class _Served:
                 reply = self._serialize(await handler.unary_unary(request, self))
             status = (grpc.StatusCode.OK, "", ())
         except _Abort:
-            assert self._status is not None
+            assert self._status is not None, "`abort` sets it before it raises"
             status = self._status
         except asyncio.CancelledError:
             status = (grpc.StatusCode.CANCELLED, "cancelled", ())

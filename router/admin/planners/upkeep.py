@@ -102,7 +102,7 @@ def _below_snapshots(
             continue
         notes.extend(_left_behind(situation, place, limit) if action == Action.TRIM else ())
         node = _worker(situation, choices, place)
-        note = f"{limit - held.earliest} offsets from {held.earliest} to {limit - 1}"
+        note = f"offsets {held.earliest} to {limit - 1}"
         steps.append(Step(action, place, entry.name, node, arguments={argument: limit}, note=note))
     subject = entry.name if partition is None else f"{entry.name}/{partition}"
     return plan_of(action, subject, steps, notes=notes)

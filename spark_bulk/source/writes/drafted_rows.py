@@ -234,7 +234,7 @@ class _Rows:
 
     def _key(self, row: int) -> str:
         column = self._column("key")
-        assert column is not None
+        assert column is not None, "rows have keys"
         return repr(column[row].as_py()[:40])
 
     def _json(self, deletes: Any) -> list[bytes]:
