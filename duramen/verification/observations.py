@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -176,12 +177,15 @@ def differences(served: Sequence[LogRecord], log: Sequence[LogRecord], *, trimme
     held = {(record.partition, record.offset): replace(record, void=False) for record in log}
     if trimmed:
         first = {
-            partition: max(min(offset for number, offset in each if number == partition) for each in (given, held))
-            for partition in {number for number, _ in given} & {number for number, _ in held}
+            partition: max(
+                # One that holds nothing has lost everything.
+                min((offset for number, offset in each if number == partition), default=math.inf)
+                for each in (given, held)
+            )
+            for partition in {number for number, _ in (*given, *held)}
         }
         given, held = (
-            {place: record for place, record in each.items() if place[1] >= first.get(place[0], 0)}
-            for each in (given, held)
+            {place: record for place, record in each.items() if place[1] >= first[place[0]]} for each in (given, held)
         )
     return [
         f"{partition}@{offset}: a server gave {given.get((partition, offset))}, the log holds "

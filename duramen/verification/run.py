@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from duramen import aio
@@ -33,7 +33,7 @@ from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 
-__all__ = ["Connect", "connect_to", "run_check"]
+__all__ = ["Connect", "beyond", "connect_to", "run_check"]
 
 Connect = Callable[[], Awaitable[Database]]
 """Makes a new client, with a session of its own."""
@@ -124,11 +124,13 @@ async def run_check(
             await asyncio.gather(*clients, *watchers, breaking, return_exceptions=True)
         about = {"seed": seed, "seconds": seconds, "table": table.name}
         history = History(partitions, recorder.calls, about=about, builds={} if builds is None else builds)
-        history.log = await read_served_log(first.connection, ref, end)
-        if log_url is not None:
-            history.log = await _read_log_itself(log_url, ref, end, history.log, dropped, recorder)
+
+        read = _LogReader(first, ref, log_url, dropped, recorder)
+        history.log = await read.up_to(end)
         for target in targets[:1]:
             await read_replicas(target, ref, _end_of(history.log), recorder)
+            if further := beyond(end, ref, recorder.calls):
+                history.log = await read.up_to(further)
         if not keep_table:
             await first.drop_table(table.name)
         return history
@@ -139,6 +141,23 @@ async def _table(database: Database, earlier: History | None, partitions: int, r
     if earlier is not None:
         return database.table(earlier.about["table"])
     return await database.create_table(f"check-{secrets.token_hex(4)}", partitions=partitions, replicas=replicas)
+
+
+@dataclass(frozen=True)
+class _LogReader:
+    """Reads the table's log as a server gives it, and itself where its address is known."""
+
+    database: Database
+    ref: TableRef
+    log_url: str | None
+    dropped: Callable[[TableRef], Iterable[LogRecord]] | None
+    recorder: Recorder
+
+    async def up_to(self, end: Token) -> list[LogRecord]:
+        served = await read_served_log(self.database.connection, self.ref, end)
+        if self.log_url is None:
+            return served
+        return await _read_log_itself(self.log_url, self.ref, end, served, self.dropped, self.recorder)
 
 
 async def _read_log_itself(
@@ -219,6 +238,15 @@ async def _mark_the_end(database: Database, table: Table, ref: TableRef, recorde
                 token = token.merge(Token.parse(done.token))
                 break
     return token
+
+
+def beyond(end: Token, ref: TableRef, calls: Iterable[Call]) -> Token | None:
+    """What replicas were read at, where one is beyond `end`: a no-op may have let keys expire after the last write."""
+    reached = end
+    for call in calls:
+        if call.kind == "replica" and call.outcome == "ok":
+            reached = reached.merge(Token.of(ref.id, Partition(call.partition), Offset(call.reply["applied"])))
+    return None if reached == end else reached
 
 
 def _end_of(log: Sequence[LogRecord]) -> dict[Partition, Offset]:

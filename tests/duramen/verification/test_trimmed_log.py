@@ -13,6 +13,7 @@ from duramen.verification.checker import check_history
 from duramen.verification.history import Call, History, LogRecord
 from duramen.verification.observations import differences, join_dropped
 from duramen.verification.recorder import Recorder
+from duramen.verification.run import beyond
 from duramen.verification.watcher import run_watcher
 from log_tier.model.errors import OffsetTrimmed
 from log_tier.model.identifiers import Offset, Partition, TableId
@@ -28,6 +29,15 @@ def put(offset: int, key: str, value: str, *, void: bool | None = False) -> LogR
     return LogRecord(0, offset, "put", key, value, batch=offset, void=void)
 
 
+def test_what_a_replica_was_read_at_beyond_the_end_is_read_of_the_log() -> None:
+    """A no-op that lets keys expire may come after the last write."""
+    end = Token.of(REF.id, ZERO, Offset(7))
+    replica = Call(1, -1, "replica", 0, partition=0, outcome="ok", reply={"applied": 7})
+    assert beyond(end, REF, [replica]) is None
+    replica.reply["applied"] = 9
+    assert beyond(end, REF, [replica]) == Token.of(REF.id, ZERO, Offset(9))
+
+
 WHOLE = [put(0, "a", "1"), put(1, "b", "2"), put(2, "a", "3"), put(3, "c", "4")]
 
 
@@ -35,6 +45,7 @@ def test_what_a_trim_took_is_joined_and_what_else_differs_is_named() -> None:
     assert join_dropped(WHOLE[:3], WHOLE[2:]) == [put(0, "a", "1", void=None), put(1, "b", "2", void=None), *WHOLE[2:]]
     assert differences(WHOLE[1:], WHOLE[2:], trimmed=True) == []
     assert len(differences(WHOLE[1:], WHOLE[2:])) == 1, "where nothing is trimmed, the log has lost a record"
+    assert differences(WHOLE[1:], [], trimmed=True) == [], "everything was trimmed between the two reads"
     assert len(differences([*WHOLE[1:3], put(3, "c", "5")], WHOLE[2:], trimmed=True)) == 1
 
 

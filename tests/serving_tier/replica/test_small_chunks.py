@@ -65,7 +65,8 @@ async def test_many_records_and_large_ones_are_applied_in_the_thread(setting: Re
 async def test_of_two_replicas_that_apply_in_one_turn_the_thread_has_one(setting: ReplicaSetting) -> None:
     one, other = await setting.open("0"), await setting.open("1")
     for _ in range(WARM_UP):
-        await write(setting, one, b"key")
+        warm = await write(setting, one, b"key")
+    await other.wait_applied(warm, timeout=patience_s(20.0))  # what it still has to apply counts, too
     before = setting.applier.jobs_at_once
     for number in range(10):
         offset = await write(setting, one, b"key", value=b"%d" % number)
