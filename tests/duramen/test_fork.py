@@ -16,6 +16,8 @@ from kit.deadlines import patience_s
 import duramen
 from duramen import aio
 
+pytestmark = pytest.mark.embedded_log_only
+
 DEADLINE_S = 300
 PROGRAMS = Path(__file__).with_name("forked_programs.py")
 
@@ -80,7 +82,6 @@ def test_a_server_that_forks_its_workers(target: str) -> None:
     check_program("prefork", target)
 
 
-@pytest.mark.embedded_log_only
 def test_a_killed_parent_leaves_its_folder_to_the_next(tmp_path: Path) -> None:
     """Its children live on, and must not hold the lock that they inherited."""
     program = """

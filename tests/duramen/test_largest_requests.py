@@ -23,6 +23,8 @@ from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, resp_endpoint_pb2, tab
 from serving_tier.proto import node_pb2
 from serving_tier.service.content_digest import BUCKETS_MAX
 
+pytestmark = pytest.mark.embedded_log_only
+
 MODULES: Final = (cluster_pb2, log_pb2, admin_pb2, resp_endpoint_pb2, keyvalue_pb2, kv_pb2, tables_pb2, node_pb2)
 
 METHODS: Final = [

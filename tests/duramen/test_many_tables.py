@@ -20,6 +20,8 @@ from kit.deadlines import patience_s
 import duramen
 from log_tier.concurrency.descriptors import DescriptorShares, descriptor_shares
 
+pytestmark = pytest.mark.embedded_log_only
+
 DEADLINE_S = 60.0
 LIMIT = 1024
 
@@ -250,7 +252,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.embedded_log_only
 def test_killed_after_a_restart_that_left_most_partitions_at_rest(tmp_path: Path) -> None:
     """A process that tries to open the same folder meanwhile takes nothing away."""
     path, summary = tmp_path / "data", tmp_path / "data" / "log" / "summary.json"

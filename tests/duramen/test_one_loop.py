@@ -19,6 +19,8 @@ import duramen
 from duramen.blocking import Database
 from log_tier.concurrency.background_loop import background_loop, report_unless_late
 
+pytestmark = pytest.mark.embedded_log_only
+
 DEADLINE_S = 60
 
 COUNTING = """

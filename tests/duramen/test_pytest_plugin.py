@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from kit.deadlines import patience_s
 
+pytestmark = pytest.mark.embedded_log_only
+
 TOP = Path(__file__).resolve().parents[2]
 
 FIXTURES = """

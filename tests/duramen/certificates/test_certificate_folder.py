@@ -28,6 +28,8 @@ from log_tier.model.errors import (
     InvalidRequest,
 )
 
+pytestmark = pytest.mark.embedded_log_only
+
 SERVER, ALICE = CertificateIdentity("server", "n1"), CertificateIdentity("user", "alice")
 HOSTS = ("n1.example.org", "10.0.0.5")
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

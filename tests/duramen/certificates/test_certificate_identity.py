@@ -12,6 +12,8 @@ from duramen.certificates.folder import CertificateFolder
 from duramen.certificates.identity import CertificateIdentity, identity_of, uri_of
 from log_tier.model.errors import CertificateInvalid
 
+pytestmark = pytest.mark.embedded_log_only
+
 
 def uri(text: str) -> x509.GeneralName:
     return x509.UniformResourceIdentifier(text)

@@ -20,6 +20,8 @@ from duramen.certificates.names import files_of
 from duramen.certificates.pair import replace_pair
 from log_tier.model.errors import InvalidRequest
 
+pytestmark = pytest.mark.embedded_log_only
+
 
 @pytest.fixture
 def time() -> PassingDays:

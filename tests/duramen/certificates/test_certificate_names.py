@@ -10,6 +10,8 @@ from duramen.certificates import names
 from duramen.certificates.lifetimes import DAYS_MAX, lifetime_of_days
 from log_tier.model.errors import InvalidName, InvalidRequest
 
+pytestmark = pytest.mark.embedded_log_only
+
 
 @pytest.mark.parametrize("name", ["alice", "n1.example.org", "_x", "7", "A-b_c.d", "x" * 64, "ca1", "alice.crt"])
 def test_names_that_can_be(name: str) -> None:

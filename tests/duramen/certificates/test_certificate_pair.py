@@ -25,6 +25,8 @@ from duramen.certificates.pair import (
 from duramen.certificates.pem import PEM_BYTES_MAX, parse_key
 from log_tier.model.errors import CertificateInvalid, DiskFailed
 
+pytestmark = pytest.mark.embedded_log_only
+
 OLD, NEW = foreign_pair(["old"]), foreign_pair(["new"])
 
 

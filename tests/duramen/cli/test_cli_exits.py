@@ -11,6 +11,8 @@ from duramen.loading import FileRefused, RowRefused
 from log_tier.model import errors
 from log_tier.model.errors import ERRORS, DuramenError, PortInUse
 
+pytestmark = pytest.mark.embedded_log_only
+
 
 @pytest.mark.parametrize("kind", ERRORS.values(), ids=ERRORS.keys())
 def test_every_class_has_a_code(kind: type[DuramenError]) -> None:

@@ -14,6 +14,8 @@ from kit.deadlines import patience_s, wait_until
 
 from duramen.blocking import Database
 
+pytestmark = pytest.mark.embedded_log_only
+
 ROWS = 60_000
 
 

@@ -11,6 +11,8 @@ import pytest
 from kit.client.server_process import run_duramen
 from kit.deadlines import patience_s
 
+pytestmark = pytest.mark.embedded_log_only
+
 # A Python in which the packages of the extra `spark` are not installed: neither their files nor their metadata.
 _WITHOUT_SPARK = """
 import importlib.metadata, sys

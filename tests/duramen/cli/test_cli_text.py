@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from duramen.cli.terminal.text import bytes_of, counted, json_text, shown_key, shown_value
 from log_tier.model.errors import InvalidRequest
 
+pytestmark = pytest.mark.embedded_log_only
+
 
 @given(st.binary())
 def test_whatever_is_shown_can_be_typed(data: bytes) -> None:

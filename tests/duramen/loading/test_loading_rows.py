@@ -30,6 +30,8 @@ from duramen.loading import (
 from duramen.loading.rows import CHUNK_ROWS
 from log_tier.model.errors import InvalidRequest
 
+pytestmark = pytest.mark.embedded_log_only
+
 ID = LoadOptions(key_columns=("id",))
 
 

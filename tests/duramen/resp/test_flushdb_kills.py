@@ -17,6 +17,8 @@ from kit.client.server_process import run_duramen
 from kit.cluster.up_cluster import NODES, UpCluster
 from kit.deadlines import patience_s, wait_until
 
+pytestmark = pytest.mark.embedded_log_only
+
 KEYS = [f"key{number}" for number in range(300)]
 NODE_NAMES = [f"n{number}" for number in range(1, NODES + 1)]
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from kit.deadlines import patience_s
 
+pytestmark = pytest.mark.embedded_log_only
+
 
 @pytest.mark.parametrize("how", ["-O", "PYTHONOPTIMIZE"])
 @pytest.mark.parametrize("role", [("up",), ("serve", "log")], ids=" ".join)

@@ -10,6 +10,8 @@ from duramen.server.settings.loading import load_settings
 from duramen.server.settings.models import ROLES, LogSettings, NodeSettings, RouterSettings
 from log_tier.model.errors import InvalidRequest
 
+pytestmark = pytest.mark.embedded_log_only
+
 
 def test_the_defaults_are_a_cluster_on_one_machine() -> None:
     log, node, router = (

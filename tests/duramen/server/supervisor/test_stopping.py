@@ -12,6 +12,8 @@ import pytest
 
 from duramen.server.supervisor.stopping import stop_process
 
+pytestmark = pytest.mark.embedded_log_only
+
 WAITING = "import signal, sys; print('ready', flush=True); sys.stdin.read()"
 DEAF = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); sys.stdin.read()"
 

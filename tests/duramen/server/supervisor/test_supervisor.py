@@ -18,6 +18,8 @@ from kit.deadlines import patience_s, wait_until
 
 import duramen
 
+pytestmark = pytest.mark.embedded_log_only
+
 DEADLINE_S = 60.0
 
 
@@ -139,7 +141,6 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert "thesis.tex" in made.errors
 
 
-@pytest.mark.embedded_log_only
 def test_data_of_one_process_goes_on_in_many(tmp_path: Path) -> None:
     with duramen.open(tmp_path / "data") as db:
         db.create_table("flights", partitions=2).put(b"k", b"v")

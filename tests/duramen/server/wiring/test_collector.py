@@ -7,6 +7,8 @@ import pytest
 
 from duramen.server.wiring.collector import OpenedObjects
 
+pytestmark = pytest.mark.embedded_log_only
+
 FEW, MANY = 10, 5_000
 
 
