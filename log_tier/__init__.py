@@ -13,8 +13,8 @@ them. The offset is the clock of the whole system: everything above orders itsel
   suite runs against every engine. `open.py` finds the engine that a URL names.
 - The *engines*: `embedded/` keeps a log in files of this machine, `kafka/` in the topics of a Kafka cluster. `remote/`
   puts any log behind gRPC; its client is a `Log` again.
-- What *every tier* uses: `concurrency/` (waiting, threads, clocks, retries) and `rpc/` (gRPC channels, errors on the
-  wire).
+- What *every tier* uses: `concurrency/` (waiting, threads, clocks, retries), `privacy/` (files that other users of the
+  machine cannot read) and `rpc/` (gRPC channels, errors on the wire).
 - The *catalog*, `catalog/`: which tables, nodes and jobs there are, folded from a log of its own.
 
 **Invariants.** Offsets are inclusive, rise by one as written, and are never given twice. A batch is stamped by the log
@@ -31,6 +31,6 @@ stored bytes as they are, in chunks of whole batches (`split_batches`), check th
 producer ids and sequences, and the fold voids what comes twice. It holds no index by key. It imports nothing from the
 tiers above.
 
-**Reading order**: `model/` (the vocabulary, and the seam `model/log.py`), `concurrency/`, `rpc/`, then the engines
-`embedded/`, `kafka/` and `remote/`, `open.py` (which engine a URL names), and `catalog/`.
+**Reading order**: `model/` (the vocabulary, and the seam `model/log.py`), `concurrency/`, `privacy/`, `rpc/`, then the
+engines `embedded/`, `kafka/` and `remote/`, `open.py` (which engine a URL names), and `catalog/`.
 """

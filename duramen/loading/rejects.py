@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from duramen.loading.rows import Reject
+from log_tier.privacy.private_files import private_opener
 
 __all__ = ["RejectsFile"]
 
@@ -35,7 +36,7 @@ class RejectsFile:
         if not rejects:
             return
         if self._file is None:
-            self._file = open(self.path, "w", encoding="utf-8")  # noqa: SIM115 - closed by __exit__
+            self._file = open(self.path, "w", encoding="utf-8", opener=private_opener)  # noqa: SIM115 - closed by __exit__
         for reject in rejects:
             self._file.write(json.dumps(reject._asdict(), ensure_ascii=False) + "\n")
         self._file.flush()

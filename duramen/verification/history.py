@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from log_tier.model.errors import InvalidRequest
+from log_tier.privacy.private_files import private_opener
 
 __all__ = [
     "HISTORY_VERSION",
@@ -110,9 +111,8 @@ class History:
 
 def write_history(history: History, path: Path) -> None:
     """Write it as JSON lines: a header, the calls, the log."""
-    with path.open("w", encoding="ascii") as file:
-        for line in _lines(history):
-            file.write(json.dumps(line, separators=(",", ":")) + "\n")
+    with open(path, "w", encoding="ascii", opener=private_opener) as file:
+        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in _lines(history))
 
 
 def _lines(history: History) -> Iterator[dict[str, Any]]:

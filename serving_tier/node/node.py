@@ -25,6 +25,7 @@ from log_tier.concurrency.workers import THREADS, Workers
 from log_tier.model.errors import DuramenError, NotHosted
 from log_tier.model.identifiers import FIRST, Offset, PartitionId, TableId
 from log_tier.model.log import Bounds, Log, Topic
+from log_tier.privacy.private_files import make_private
 from serving_tier.folders import clear_away
 from serving_tier.index.divergence import may_differ
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -100,7 +101,7 @@ class Node:
         workers: Workers = THREADS,
     ) -> Node:
         """Open a node that keeps its indexes below `folder`; it hosts nothing yet. `failed`: see `run_forever`."""
-        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        await asyncio.to_thread(make_private, folder)
         node = cls(log, folder, clock=clock, workers=workers)
         node._applier.start()
         node.idle_expiry.start(failed=failed)

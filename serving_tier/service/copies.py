@@ -12,6 +12,7 @@ from typing import Final
 from log_tier.concurrency.disk_errors import disk_refusal
 from log_tier.concurrency.tasks import going_on
 from log_tier.model.errors import Overloaded
+from log_tier.privacy.private_files import make_private
 from serving_tier.replica.replica import Replica
 from serving_tier.snapshots.peer_copy import CopyPart, send_copy
 
@@ -63,4 +64,4 @@ class Copies:
 
 def _emptied(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)

@@ -19,6 +19,7 @@ from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import SnapshotDamaged, UnknownFormat
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Log
+from log_tier.privacy.private_files import FOLDER_MODE, make_private
 from serving_tier.index.divergence import check_history
 from serving_tier.index.lmdb.folder import claim_folder, release_folder
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, READABLE_VERSIONS
@@ -94,7 +95,8 @@ async def receiving(
     def begin(_: Stop) -> None:
         with local_troubles(folder):
             recover_folder(folder, folders=folders)
-            incoming.mkdir(parents=True)
+            make_private(incoming.parent)
+            incoming.mkdir(FOLDER_MODE)
 
     def finish(_: Stop) -> None:
         with local_troubles(folder):

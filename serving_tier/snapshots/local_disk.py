@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from log_tier.concurrency.disk_errors import disk_refusal
+from log_tier.privacy.private_files import private_opener
 from serving_tier.folders import discard
 
 __all__ = [
@@ -71,7 +72,7 @@ def replace_file(path: str, data: bytes, *, below: str) -> None:
 
     Whatever was written into its folder before is there if this file is.
     """
-    with open(path + _PART, "wb", buffering=0) as file:
+    with open(path + _PART, "wb", buffering=0, opener=private_opener) as file:
         write_whole(file, data)
         sync_file(file)
     folder = os.path.dirname(path)

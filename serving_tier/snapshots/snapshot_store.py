@@ -30,6 +30,7 @@ import google_crc32c
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable
 from log_tier.model.identifiers import Offset, PartitionId, TableId
+from log_tier.privacy.private_files import FILE_MODE, make_private, private_opener
 from serving_tier.names import MANIFEST_FILE, parse_snapshot_path
 from serving_tier.snapshots.contents import FileCheck, pieces_of
 from serving_tier.snapshots.local_disk import begin_writing, linked, replace_file, sync_file, sync_folder, write_whole
@@ -128,6 +129,7 @@ class SnapshotStore:
                         progress("storing", done, manifest.bytes)
             check.finish()
             if self._local:
+                os.fchmod(out.fileno(), FILE_MODE)
                 out.flush()
                 os.fsync(out.fileno())
         except BaseException:
@@ -152,7 +154,7 @@ class SnapshotStore:
     def _fetch(self, manifest: SnapshotManifest, folder: Path, progress: Progress | None, stop: Stop) -> None:
         done = 0
         for file in manifest.files:
-            with open(folder / file.name, "wb", buffering=0) as out:
+            with open(folder / file.name, "wb", buffering=0, opener=private_opener) as out:
                 for piece in self._checked(manifest, file, stop):
                     write_whole(out, piece)
                     begin_writing(out.fileno())
@@ -320,7 +322,10 @@ class SnapshotStore:
         # An object store has no folders. Asked to make one, S3's client would make a missing bucket, perhaps of a wrong
         # name.
         if not self.url.startswith("s3://"):
-            self._fs.makedirs(path, exist_ok=True)
+            if self._local:
+                make_private(path)
+            else:
+                self._fs.makedirs(path, exist_ok=True)
 
     def _check_there(self) -> None:
         """Raise what the store raises where its root is not there: then nothing that is missing below means anything.

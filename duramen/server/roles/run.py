@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from log_tier.concurrency.descriptors import raise_descriptor_limit
 from log_tier.model.errors import DuramenError, InvalidRequest
+from log_tier.privacy.private_files import take_private_umask
 
 __all__ = ["Role", "check_assertions", "run_role", "run_until_signal"]
 
@@ -85,8 +86,11 @@ def check_assertions() -> None:
 
 
 def run_role(work: Coroutine[Any, Any, None]) -> None:
-    """Run on uvloop, where it is installed, with as many open files as the system allows."""
+    """Run on uvloop, where it is installed, with as many open files as the system allows; what the process creates is
+    for this user only.
+    """
     raise_descriptor_limit()
+    take_private_umask()
     try:
         import uvloop
     except ImportError:

@@ -16,6 +16,7 @@ from duramen.server.supervisor.parent import PARENT_VARIABLE
 from duramen.server.supervisor.stopping import stop_process
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.errors import DuramenError, error_from_code
+from log_tier.privacy.private_files import private_opener
 
 __all__ = ["Child", "Event"]
 
@@ -66,7 +67,7 @@ class Child:
             command += ["--resp-port", str(self.resp_port)]
         environment = {**os.environ, **self.environment, PARENT_VARIABLE: str(os.getpid())}
         self._started_s = asyncio.get_running_loop().time()
-        with self._output.open("ab") as errors:
+        with open(self._output, "ab", opener=private_opener) as errors:  # noqa: ASYNC230 - some µs
             began = errors.tell()
             self._process = await asyncio.create_subprocess_exec(
                 *command,

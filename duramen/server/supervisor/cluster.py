@@ -16,6 +16,7 @@ from duramen.server.supervisor.child import Child, Event
 from duramen.server.wiring.foreign_names import DATA_NAMES, refuse_foreign
 from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.model.errors import InvalidRequest
+from log_tier.privacy.private_files import make_private, tighten
 from serving_tier.names import NODES_FOLDER, OUTPUT_FOLDER, SNAPSHOTS_FOLDER
 
 __all__ = ["NODES_MAX", "ClusterOptions", "supervise"]
@@ -166,9 +167,10 @@ def _prepare(data: Path) -> Path:
     data = data.absolute()
     try:
         refuse_foreign(data, DATA_NAMES)
-        data.mkdir(parents=True, exist_ok=True)
+        make_private(data)
+        tighten(data)
         for name in (NODES_FOLDER, SNAPSHOTS_FOLDER, OUTPUT_FOLDER):
-            (data / name).mkdir(exist_ok=True)
+            make_private(data / name)
     except OSError as error:
         raise refusal_of(error, data) from error
     return data

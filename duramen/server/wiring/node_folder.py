@@ -21,6 +21,7 @@ from log_tier.concurrency.disk_errors import disk_refusal
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import FolderInUse, ForeignFolder, UnknownFormat
 from log_tier.model.sealed_json import SealedKind
+from log_tier.privacy.private_files import FILE_MODE, make_private, private_opener, tighten
 from serving_tier.names import NODE_FILE, NODE_FOLDERS, NODE_LOCK, new_file
 
 __all__ = ["NodeFolder"]
@@ -65,7 +66,8 @@ class NodeFolder:
         """
         try:
             refuse_foreign(path, (NODE_FILE, new_file(path / NODE_FILE).name, NODE_LOCK, *NODE_FOLDERS))
-            path.mkdir(parents=True, exist_ok=True)
+            make_private(path)
+            tighten(path)
             return cls._taken(path, node_id)
         except OSError as error:
             if isinstance(error, NotADirectoryError):
@@ -74,7 +76,7 @@ class NodeFolder:
 
     @classmethod
     def _taken(cls, path: Path, node_id: str) -> NodeFolder:
-        lock = os.open(path / NODE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = os.open(path / NODE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             _take(lock, path)
             return cls(path, _identity(path, node_id), lock)
@@ -132,7 +134,7 @@ def _identity(path: Path, node_id: str) -> str:
 def _write(file: Path, document: bytes) -> None:
     new = new_file(file)
     try:
-        with open(new, "wb") as opened:
+        with open(new, "wb", opener=private_opener) as opened:
             opened.write(document)
             opened.flush()
             os.fsync(opened.fileno())

@@ -29,6 +29,7 @@ from log_tier.concurrency.workers import THREADS, Workers
 from log_tier.model.errors import InvalidRequest, NodeIdTaken
 from log_tier.model.log import Log
 from log_tier.open import LOG_FOLDER, open_log
+from log_tier.privacy.private_files import tighten
 from router.data.catalog_tables import CatalogTables
 from router.data.local_data import LocalData
 
@@ -112,6 +113,7 @@ async def open_single_machine(
                     else await machine.open_log(await asyncio.to_thread(_checked_url, data))
                 )
                 opened.push_async_callback(log.close)
+                await asyncio.to_thread(tighten, data)
                 catalog = await Catalog.open(log)
                 opened.push_async_callback(catalog.close)
                 _check_alone(catalog.map, data)

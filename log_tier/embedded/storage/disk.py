@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import FolderInUse
+from log_tier.privacy.private_files import FILE_MODE, make_private, tighten
 
 __all__ = [
     "Disk",
@@ -225,7 +226,7 @@ class LocalDisk:
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
-        return _LocalFile(os.open(path, flags, 0o644), path)
+        return _LocalFile(os.open(path, flags, FILE_MODE), path)
 
     def exists(self, path: Path) -> bool:
         return os.path.lexists(path)
@@ -245,7 +246,7 @@ class LocalDisk:
         return found
 
     def make_folder(self, folder: Path) -> None:
-        os.makedirs(folder, exist_ok=True)
+        make_private(folder)
 
     def remove_folder(self, folder: Path) -> None:
         os.rmdir(folder)
@@ -268,9 +269,11 @@ class LocalDisk:
             os.close(fd)
 
     def lock(self, path: Path) -> Callable[[], None]:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             _take_lock(fd, path)
+            # Only now is the folder known to be a log's, and this process's.
+            tighten(path.parent)
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode("ascii"), 0)
         except BaseException:

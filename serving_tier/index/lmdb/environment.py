@@ -20,6 +20,7 @@ from log_tier.model.errors import (
     InvalidKey,
     Overloaded,
 )
+from log_tier.privacy.private_files import FILE_MODE
 
 __all__ = [
     "ENVIRONMENTS_MAX",
@@ -93,6 +94,7 @@ def open_environment(path: Path, *, map_bytes: int, reads_only: bool = False) ->
             meminit=False,
             readonly=reads_only,
             create=not reads_only,
+            mode=FILE_MODE,
         )
         try:
             # Slots of the reader table that a killed process left would keep old pages alive for ever.

@@ -50,6 +50,7 @@ from log_tier.concurrency.disk_errors import disk_refusal
 from log_tier.model.errors import DuramenError, IndexDamaged
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.sealed_json import SealedKind
+from log_tier.privacy.private_files import make_private, private_opener
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, NEWER_INDEX, READABLE_VERSIONS
 from serving_tier.index.lmdb.pages import METAS_BYTES_MAX, DamagedPage, NoMetaPage, check_trees, newest_meta
 from serving_tier.index.lmdb.summary import IndexSummary
@@ -130,7 +131,7 @@ def claim_folder(path: Path, *, partition: PartitionId, boot_id: BootId = read_b
     the folder and fold the log again. Raises `UnknownFormat` for an index of a newer format: keep the folder.
     """
     boot = boot_id()
-    path.mkdir(parents=True, exist_ok=True)
+    make_private(path)
     was_clean = False
     if any(path.iterdir()):
         marker = check_folder(path, partition=partition, boot_id=lambda: boot)
@@ -320,7 +321,7 @@ def _write_marker(path: Path, marker: _Marker, *, durable: bool) -> None:
     if fields["summary"] is None:
         del fields["summary"]
     new = new_file(path / MARKER_FILE)
-    with open(new, "wb") as file:
+    with open(new, "wb", opener=private_opener) as file:
         file.write(_KIND.write(fields))
         if durable:
             file.flush()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from log_tier.model.errors import InvalidRequest, PortInUse
+from log_tier.privacy.private_files import FILE_MODE
 from router.endpoints.resp.wire.limits import LISTEN_BACKLOG, OUTPUT_STALL_S
 
 __all__ = ["RespSettings", "RespSockets", "tls_context"]
@@ -128,6 +129,8 @@ def _bound_path(path: Path) -> socket.socket:
                 raise
             path.unlink()  # of a server that was killed
             made.bind(str(path))
+        # Nobody can connect before `listen`.
+        os.chmod(path, FILE_MODE)
         made.listen(LISTEN_BACKLOG)
         made.setblocking(False)
     except OSError as error:
