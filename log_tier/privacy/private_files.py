@@ -41,10 +41,13 @@ def make_private(folder: str | os.PathLike[str]) -> None:
 def tighten(folder: Path) -> None:
     """Take every right on an existing folder from other users. Where that cannot be done, a warning names the folder.
 
-    One `stat` for a folder that is private already. Call it for folders that are known to be Duramen's only. Raises
-    `OSError` for a folder that is missing.
+    One `stat` for a folder that is private already. Call it for folders that are Duramen's only. One that is
+    missing stays so: it is made private later (`make_private`), or not at all, where the log's disk is simulated.
     """
-    mode = os.stat(folder).st_mode & 0o7777
+    try:
+        mode = os.stat(folder).st_mode & 0o7777
+    except FileNotFoundError:
+        return
     if not mode & _OTHERS:
         return
     try:

@@ -14,8 +14,9 @@ from kit.cluster.data_plane_contract import DataPlaneContract
 from kit.cluster.table_admin_contract import TableAdminContract
 
 from duramen.client.transport.deferred import DeferredConnection
-from duramen.testing.machine.simulated_grpc import SimulatedServer, SimulatedTransport
+from duramen.testing.machine.simulated_grpc import SimulatedTransport
 from duramen.testing.machine.simulated_network import Network
+from duramen.testing.machine.simulated_server import SimulatedServer
 from duramen.testing.machine.story import RunStory
 from duramen.testing.recording.call_recorder import CallRecorder
 from duramen.testing.recording.recorded_ways import RecordedConnection

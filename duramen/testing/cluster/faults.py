@@ -62,7 +62,7 @@ class ClusterFaults:
         self._network.cut(source, target)
 
     def heal(self, one: str | None = None, other: str | None = None) -> None:
-        """Undo cuts, pauses and lateness: of everything, of the links of `one`, or of those between two processes."""
+        """Undo cuts, pauses, copies and lateness: of everything, of the links of `one`, or between two processes."""
         self._check(*(each for each in (one, other) if each is not None))
         self._tell(f"heal {one or 'everything'} {other or ''}".rstrip())
         if one is None:
@@ -74,7 +74,7 @@ class ClusterFaults:
             ends = {source, target}
             if not asked <= ends or ends.isdisjoint(self._processes.names):
                 continue
-            link.late_s = 0.0
+            link.late_s = link.copies_s = 0.0
             if link.cut and ends.isdisjoint(self._apart):
                 self._network.heal(source, target)
 
@@ -113,6 +113,16 @@ class ClusterFaults:
         self._check(source, target)
         self._tell(f"lose the next message {source} -> {target}")
         self._network.link(source, target).reset_next = True
+
+    def copy_requests(self, source: str, target: str, seconds: float) -> None:
+        """Some requests of `source` arrive at `target` a second time, up to so much later, and nobody hears the reply.
+
+        A write of `duramen.aio` has one effect nevertheless. 0: no more of them; those under way still arrive.
+        """
+        self._check(source, target)
+        _check_seconds(seconds)
+        self._tell(f"copy requests {source} -> {target}, {seconds:g} s late")
+        self._network.link(source, target).copies_s = seconds
 
     # --- processes
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from duramen.server.roles.node_role import add_node_services
 from duramen.server.wiring.register import register_node
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
-from duramen.testing.machine.simulated_grpc import SimulatedServer
 from duramen.testing.machine.simulated_machine import SimulatedMachine
 from duramen.testing.machine.simulated_process import SimulatedProcess
+from duramen.testing.machine.simulated_server import SimulatedServer
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import MapFollower

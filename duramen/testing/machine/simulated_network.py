@@ -21,6 +21,8 @@ from log_tier.rpc.channel import CUT_NOTICED_S
 __all__ = ["Connecting", "Direction", "Link", "NetConnection", "Network"]
 
 _LATENCY_S: Final = 0.0002
+_COPIED: Final = 0.3
+"""Of the requests over a link that copies, so many."""
 _CONNECT_S: Final = 5.0
 """What a connection to somebody who does not answer takes to fail."""
 
@@ -34,6 +36,8 @@ class Link:
     """At most so much is added to each message's way."""
     reset_next: bool = False
     """The next message over it is lost with its connection."""
+    copies_s: float = 0.0
+    """Some requests over it arrive once more, at most so much later; 0: none."""
     directions: dict[Direction, None] = field(default_factory=dict)
     """In the order in which they were made: a set has another order in each process. So have all dicts here."""
 
@@ -179,6 +183,13 @@ class Network:
                 connection.reset("keepalive watchdog timeout")
             self.loop.call_later(CUT_NOTICED_S, self._noticed, source, target, link)
 
+    def copied_after_s(self, source: str, target: str) -> float:
+        """How long after it was sent a copy of this request arrives; 0: it is not copied."""
+        copies_s = self.link(source, target).copies_s
+        if not copies_s or self.chance.random() >= _COPIED:
+            return 0.0
+        return _LATENCY_S + self.chance.random() * copies_s
+
     def heal(self, source: str, target: str) -> None:
         """Undo `cut`."""
         link = self.link(source, target)
@@ -208,6 +219,6 @@ class Network:
     def calm(self) -> None:
         """Every link is whole and quick."""
         for (source, target), link in list(self._links.items()):
-            link.late_s, link.reset_next = 0.0, False
+            link.late_s, link.copies_s, link.reset_next = 0.0, 0.0, False
             if link.cut:
                 self.heal(source, target)

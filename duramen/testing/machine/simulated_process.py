@@ -8,9 +8,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
-from duramen.testing.machine.simulated_grpc import SimulatedServer, SimulatedTransport
+from duramen.testing.machine.simulated_grpc import SimulatedTransport
 from duramen.testing.machine.simulated_machine import RESTART_S, SimulatedMachine
 from duramen.testing.machine.simulated_network import Network
+from duramen.testing.machine.simulated_server import SimulatedServer
 from log_tier.model.errors import DuramenError
 from log_tier.rpc.transport import TRANSPORT
 
