@@ -41,6 +41,10 @@ _Log = Annotated[
 _Certs = Annotated[
     str | None, typer.Option("--certs", metavar="DIR", help="TLS: ca.crt and this server's certificate and key.")
 ]
+_Insecure = Annotated[
+    bool | None,
+    typer.Option("--insecure", help="Listen without TLS where other machines reach it.", show_default=False),
+]
 _LogLevel = Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")]
 
 
@@ -55,6 +59,7 @@ def log(
     host: _Host = None,
     port: _Port = None,
     certs: _Certs = None,
+    insecure: _Insecure = None,
     log_level: _LogLevel = None,
     json: Json = False,
 ) -> None:
@@ -66,14 +71,18 @@ def log(
     """
     from duramen.server.roles.log_role import LogRole
     from duramen.server.roles.run import run_role, run_until_signal
+    from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import LogSettings
     from duramen.server.wiring.server_certificates import ServerCertificates
 
     settings = load_settings(
-        LogSettings, config, _given(data=data, host=host, port=port, certs=certs, log_level=log_level)
+        LogSettings,
+        config,
+        _given(data=data, host=host, port=port, certs=certs, insecure=insecure, log_level=log_level),
     )
     _begin(settings.log_level)
+    check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
     announce = _Announcer("log", "log", settings.host, json, data=str(settings.data.absolute()))
     opening = LogRole.open(settings.data, host=settings.host, port=settings.port, certificates=certificates)
@@ -107,6 +116,7 @@ def node(
     resp_port: _RespPort = None,
     resp_socket: _RespSocket = None,
     certs: _Certs = None,
+    insecure: _Insecure = None,
     log_level: _LogLevel = None,
     json: Json = False,
 ) -> None:
@@ -118,6 +128,7 @@ def node(
     """
     from duramen.server.roles.node_role import NodeRole
     from duramen.server.roles.run import run_role, run_until_signal
+    from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import NodeSettings
     from duramen.server.settings.resp import resp_settings
@@ -137,10 +148,12 @@ def node(
         resp_port=resp_port,
         resp_socket=resp_socket,
         certs=certs,
+        insecure=insecure,
         log_level=log_level,
     )
     settings = load_settings(NodeSettings, config, flags)
     _begin(settings.log_level)
+    check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
     announce = _Announcer("node", settings.id, settings.host, json, data=str(settings.data.absolute()))
     opening = NodeRole.open(
@@ -168,6 +181,7 @@ def router(
     resp_port: _RespPort = None,
     resp_socket: _RespSocket = None,
     certs: _Certs = None,
+    insecure: _Insecure = None,
     log_level: _LogLevel = None,
     json: Json = False,
 ) -> None:
@@ -179,16 +193,25 @@ def router(
     """
     from duramen.server.roles.router_role import RouterRole
     from duramen.server.roles.run import run_role, run_until_signal
+    from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import RouterSettings
     from duramen.server.settings.resp import resp_settings
     from duramen.server.wiring.server_certificates import ServerCertificates
 
     flags = _given(
-        log=log, host=host, port=port, resp_port=resp_port, resp_socket=resp_socket, certs=certs, log_level=log_level
+        log=log,
+        host=host,
+        port=port,
+        resp_port=resp_port,
+        resp_socket=resp_socket,
+        certs=certs,
+        insecure=insecure,
+        log_level=log_level,
     )
     settings = load_settings(RouterSettings, config, flags)
     _begin(settings.log_level)
+    check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
     announce = _Announcer("router", "router", settings.host, json)
     opening = RouterRole.open(

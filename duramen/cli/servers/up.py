@@ -77,6 +77,9 @@ def up(
             help="TLS: a folder with ca.crt and the server's certificate and key, as `duramen cert` makes it.",
         ),
     ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen without TLS where other machines reach it.")
+    ] = False,
     log_level: Annotated[
         _LogLevel, typer.Option("--log-level", help="What the server logs on the standard error.")
     ] = _LogLevel.WARNING,
@@ -85,12 +88,12 @@ def up(
     """Start a server: log, indexes and endpoints in one process, on one port; or, with --nodes, a cluster.
 
     It runs until Ctrl-C or SIGTERM and then closes cleanly; `kill -9` loses nothing that was acknowledged. One process
-    owns a data folder at a time. There is no access control: listen on other addresses than 127.0.0.1 only in a
-    network that you trust.
+    owns a data folder at a time. There is no access control. An address that other machines reach needs --certs, or
+    --insecure in a network that you trust.
 
     \b
       duramen up
-      duramen up --data /var/lib/duramen --host 0.0.0.0 --port 7070
+      duramen up --data /var/lib/duramen --host 0.0.0.0 --certs certs
       duramen up --port 0 --json          # one JSON line with the port, when it is ready
       duramen up --nodes 3                # five processes; one that dies is started again
       duramen up --resp-port 6379         # and redis-cli, or any client of Redis
@@ -103,11 +106,9 @@ def up(
         raise InvalidRequest("--take-over goes with --log: without it the log itself is in the data folder")
     _check_ports(port, resp_port or 0)
     logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    from duramen.server.roles.run import check_assertions, run_role, run_until_signal
-    from duramen.server.supervisor.parent import end_with_parent
+    from duramen.server.roles.run import run_role, run_until_signal
 
-    check_assertions()
-    end_with_parent()
+    _begin(host, certs, insecure)
     if nodes is not None:
         if resp_socket is not None:
             raise InvalidRequest("--resp-socket goes without --nodes: each process would need one of its own")
@@ -156,6 +157,16 @@ def up(
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
+
+
+def _begin(host: str, certs: Path | None, insecure: bool) -> None:
+    from duramen.server.roles.run import check_assertions
+    from duramen.server.settings.exposure import check_exposure
+    from duramen.server.supervisor.parent import end_with_parent
+
+    check_exposure(host, certs=certs, insecure=insecure)
+    check_assertions()
+    end_with_parent()
 
 
 def _check_ports(*ports: int) -> None:

@@ -14,10 +14,15 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 OptionalPort = Annotated[int, Field(ge=-1, le=65535)]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
-_HOST: Final = "The address to listen on. There is no access control yet: 127.0.0.1, or a network that you trust."
+_HOST: Final = (
+    "The address to listen on. There is no access control yet: any other than 127.0.0.1 needs `certs` or `insecure`."
+)
 _CERTS: Final = (
     "TLS: the folder with ca.crt and this server's certificate and key, as `duramen cert` makes it. All servers of a "
     "cluster have it, or none; empty: plain TCP."
+)
+_INSECURE: Final = (
+    "Listen on an address that other machines reach without TLS: everybody there reads and writes everything."
 )
 _RESP_PORT: Final = "The port of the RESP endpoint, the Redis protocol; 0 picks a free port and reports it, -1: none."
 _RESP_SOCKET: Final = "A Unix socket on which the RESP endpoint is, too; empty: none."
@@ -38,6 +43,7 @@ class LogSettings(BaseSettings):
     host: str = Field("127.0.0.1", description=_HOST)
     port: Port = Field(7071, description="The port; 0 picks a free port and reports it.")
     certs: str = Field("", description=_CERTS)
+    insecure: bool = Field(False, description=_INSECURE)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 
@@ -96,6 +102,7 @@ class NodeSettings(BaseSettings):
         "Without it they are read from the index, which takes about a microsecond each.",
     )
     certs: str = Field("", description=_CERTS)
+    insecure: bool = Field(False, description=_INSECURE)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 
@@ -121,6 +128,7 @@ class RouterSettings(BaseSettings):
     resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
     resp_tls_key: str = Field("", description=_RESP_KEY)
     certs: str = Field("", description=_CERTS)
+    insecure: bool = Field(False, description=_INSECURE)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 
