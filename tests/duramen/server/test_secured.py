@@ -161,6 +161,23 @@ def test_a_new_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
         server.close()
 
 
+def test_redis_clients_get_a_new_certificate_without_a_restart(tmp_path: Path) -> None:
+    made = CertsAtHand(tmp_path)
+    arguments = ["--certs", str(made.path), "--resp-port", "0"]
+    server = ServerProcess(tmp_path / "data", log=tmp_path / "log", arguments=arguments)
+    try:
+        asked = ["s_client", "-connect", f"localhost:{server.announcement['resp_port']}", "-CAfile", str(made.ca)]
+        before = certificate_in(openssl(*asked))
+        made.folder.rotate("server")
+        after = certificate_in(openssl(*asked))
+        assert before != after
+        assert after in (made.path / "server.crt").read_text()
+        (made.path / "server.crt").write_text("no certificate")
+        assert certificate_in(openssl(*asked)) == after
+    finally:
+        server.close()
+
+
 def test_a_folder_without_a_server_is_refused_with_the_command(tmp_path: Path) -> None:
     CertificateFolder(tmp_path / "certs").make_authority()
     done = run_duramen("up", "--data", str(tmp_path / "data"), "--port", "0", "--certs", str(tmp_path / "certs"))
