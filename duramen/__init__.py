@@ -50,6 +50,7 @@ from log_tier.model.errors import (
     FolderInUse,
     FolderReadOnly,
     ForeignFolder,
+    HandshakeFailed,
     IndexDamaged,
     IndexDiverged,
     InvalidKey,
@@ -107,6 +108,7 @@ __all__ = [
     "FolderInUse",
     "FolderReadOnly",
     "ForeignFolder",
+    "HandshakeFailed",
     "IndexDamaged",
     "IndexDiverged",
     "InvalidKey",
@@ -148,7 +150,14 @@ __all__ = [
 
 
 def connect(
-    target: str | Sequence[str], *, timeout: float = 10.0, compress: bool = False, direct: bool = True
+    target: str | Sequence[str],
+    *,
+    timeout: float = 10.0,
+    compress: bool = False,
+    direct: bool = True,
+    ca: str | os.PathLike[str] | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
 ) -> Database:
     """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
 
@@ -157,13 +166,18 @@ def connect(
     gets and puts to the RESP endpoint of a single server that has one; if False, everything goes by gRPC through the
     server at `target`, which passes on what it does not hold.
 
-    Raises `Disconnected` if no server answers.
+    `duramens://host:port,host:port` calls servers with TLS; `ca` is then the file of the CA that signed their
+    certificates, and `certificate` and `key` are the files of the client's own, if it shows one.
+
+    Raises `Disconnected` if no server answers; `HandshakeFailed`, which is one of these, if TLS fails;
+    `CertificateInvalid` for files that cannot be used.
     """
+    from functools import partial
+
     from duramen import aio, blocking
 
-    return blocking.start(
-        lambda: aio.connect(target, timeout=timeout, compress=compress, direct=direct), isolated=False
-    )
+    asked = partial(aio.connect, target, timeout=timeout, compress=compress, direct=direct)
+    return blocking.start(partial(asked, ca=ca, certificate=certificate, key=key), isolated=False)
 
 
 def open(  # noqa: A001

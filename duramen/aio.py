@@ -11,15 +11,24 @@ from pathlib import Path
 from duramen.client.context import TIMEOUT_DEFAULT_S, Address, check_timeout
 from duramen.client.database import Database
 from duramen.client.model.session import Session
+from duramen.client.model.target import parse_target
 from duramen.client.table import Table
 from log_tier.model.errors import InvalidRequest
+from log_tier.rpc.security import SECURITY, secured
 from router.data.direct_reads import DirectReads, LocalTables
 
 __all__ = ["Database", "Table", "connect", "open"]
 
 
 async def connect(
-    target: str | Sequence[str], *, timeout: float = TIMEOUT_DEFAULT_S, compress: bool = False, direct: bool = True
+    target: str | Sequence[str],
+    *,
+    timeout: float = TIMEOUT_DEFAULT_S,
+    compress: bool = False,
+    direct: bool = True,
+    ca: str | os.PathLike[str] | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
 ) -> Database:
     """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
 
@@ -27,14 +36,27 @@ async def connect(
     when that makes them smaller. `direct`: send requests straight to the nodes and the log of a cluster; if
     False, everything goes through the server at `target`, which passes on what it does not hold.
 
-    Raises `Disconnected` if no server answers.
+    `duramens://host:port,host:port` calls servers with TLS; `ca` is then the file of the CA that signed their
+    certificates, and `certificate` and `key` are the files of the client's own, if it shows one.
+
+    Raises `Disconnected` if no server answers; `HandshakeFailed`, which is one of these, if TLS fails;
+    `CertificateInvalid` for files that cannot be used.
     """
-    from duramen.client.transport.connect import connect_to, split_targets
+    from duramen.client.transport.connect import connect_to
 
     check_timeout(timeout)
-    targets = tuple(split_targets(target))
-    connection = await connect_to(targets, timeout=timeout, direct=direct)
-    address = Address(targets, timeout, compress, direct)
+    servers, secure = parse_target(target)
+    security = SECURITY.get()
+    if secure:
+        # Here, and not at the top: `cryptography` is for those who use it.
+        from duramen.certificates.channel_files import channel_files
+
+        security = channel_files(*(None if each is None else Path(each) for each in (ca, certificate, key)))
+    elif ca is not None or certificate is not None or key is not None:
+        raise InvalidRequest(f"certificates are for servers with TLS: call {', '.join(servers)} with duramens://")
+    with secured(security):
+        connection = await connect_to(servers, timeout=timeout, direct=direct)
+    address = Address(servers, timeout, compress, direct, security=security)
     return Database(connection, timeout=timeout, compress=compress, address=address)
 
 

@@ -32,5 +32,6 @@ servers the URI. It neither opens a connection nor decides who may do what.
 start, do not.
 
 Reading order: `names.py` and `lifetimes.py` (what is allowed), `pem.py`, `identity.py`, `pair.py` (two files as one),
-`signing.py` (no files), `facts.py`, `folder_lock.py`, `folder.py` (the changes), `inspection.py` (what is wrong).
+`signing.py` (no files), `facts.py`, `folder_lock.py`, `folder.py` (the changes), `inspection.py` (what is wrong),
+`channel_files.py` (what a client reads).
 """

@@ -18,6 +18,7 @@ from duramen.cli.servers import check, health, serve, up
 from duramen.cli.spark import bulk, pipeline
 from duramen.cli.terminal.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
 from duramen.cli.terminal.output import say_error, say_failure
+from duramen.cli.terminal.tls_options import with_tls_options
 from log_tier.model.errors import DuramenError
 
 __all__ = ["app", "run_app"]
@@ -80,6 +81,7 @@ app.command("check")(check.check)
 app.command("health")(health.health)
 app.add_typer(files.app, name="log")
 app.add_typer(certs.app, name="cert")
+with_tls_options(app)
 
 
 def _version(asked: bool) -> None:

@@ -16,6 +16,7 @@ from duramen.client.transport.resp_fast_path import RespFastPath
 from log_tier.concurrency.forking import keep_for_ever, on_fork
 from log_tier.model.errors import DatabaseClosed, DatabaseForked, InvalidRequest
 from log_tier.model.tokens import Token
+from log_tier.rpc.security import ChannelSecurity, secured
 from router.data.direct_reads import DirectReads
 from router.data.gather.read_coalescer import ReadCoalescer
 from router.data.gather.write_coalescer import WriteCoalescer
@@ -45,6 +46,8 @@ class Address(NamedTuple):
     direct: bool
     fast_path: tuple[str, int] | None = None
     """Host and port of the server's RESP endpoint."""
+    security: ChannelSecurity | None = None
+    """How its channels are secured; None: plain."""
 
 
 class _Links(NamedTuple):
@@ -124,9 +127,11 @@ class ClientContext:
         from duramen.client.transport.connect import connect_to
         from duramen.client.transport.deferred import DeferredConnection
 
-        return self.link(
-            DeferredConnection(lambda: connect_to(address.targets, timeout=address.timeout, direct=address.direct))
-        )
+        async def connect() -> Connection:
+            with secured(address.security):
+                return await connect_to(address.targets, timeout=address.timeout, direct=address.direct)
+
+        return self.link(DeferredConnection(connect))
 
     def after_fork(self) -> None:
         """This process has inherited the client: nothing of the connection may be used here, or destroyed."""
@@ -171,6 +176,8 @@ class ClientContext:
 
     async def find_resp_endpoint(self) -> None:
         """Look for the server's RESP endpoint, for blocking callers. What is not found is not used."""
+        if self._address is not None and self._address.security is not None:
+            return  # it would be plain TCP
         look: Any = getattr(self.connection, "resp_endpoint", None)  # of other connections there is none to be found
         found = None if look is None else await look(timeout=_ENDPOINT_S)
         if found is not None:

@@ -22,6 +22,7 @@ from log_tier.model.errors import (
 )
 from log_tier.proto.problem_pb2 import Problem
 from log_tier.rpc.details import STATUS_KEY, status_details
+from log_tier.rpc.security import handshake_failure
 from log_tier.rpc.status_codes import status_of
 
 __all__ = ["PROBLEM_KEY", "abort", "error_of", "error_of_call", "may_have_happened", "problem_of"]
@@ -108,9 +109,13 @@ def error_of_call(failure: grpc.aio.AioRpcError, target: str) -> DuramenError:
     kind = _FOREIGN.get(failure.code().name)
     details = failure.details() or failure.code().name
     if kind is Disconnected:
+        if (refused := handshake_failure(target, details)) is not None:
+            return refused
         not_sent = {"sent": 0} if _NOT_SENT in details else {}
         return Disconnected(
-            f"no Duramen server answers at {target} ({details}); is it running? `duramen up` starts one", **not_sent
+            f"no Duramen server answers at {target} ({details}); is it running? `duramen up` starts one; one with "
+            "certificates is called with duramens://",
+            **not_sent,
         )
     if kind is None:
         return DuramenError(f"the call to {target} failed: {details}", answered=0)

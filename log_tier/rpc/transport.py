@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from log_tier.rpc.channel import CHANNEL_OPTIONS
 from log_tier.rpc.core import grpc_core
+from log_tier.rpc.security import SECURITY, channel_credentials
 
 __all__ = ["TRANSPORT", "GrpcTransport", "Transport"]
 
@@ -28,8 +29,11 @@ class GrpcTransport:
     """gRPC over TCP."""
 
     def channel(self, target: str) -> Any:
-        """A channel of gRPC's core of this process."""
-        return grpc_core().aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+        """A channel of gRPC's core of this process, secured as its context says. Raises `CertificateInvalid`."""
+        security = SECURITY.get()
+        if security is None:
+            return grpc_core().aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+        return grpc_core().aio.secure_channel(target, channel_credentials(security), options=CHANNEL_OPTIONS)
 
 
 TRANSPORT: Final[ContextVar[Transport]] = ContextVar("transport", default=GrpcTransport())  # noqa: B039 (no state)

@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
+from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
@@ -57,7 +58,9 @@ class Member:
         self._changed = changed
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._connection = GrpcConnection(entry.address)
+        # A user's task may notice a loss and make the next connection, which must be secured as the first one is.
+        self._context = copy_context()
+        self._connection = self._connect()
         self._refused = False
         """A call over it was refused because it could not connect: until it tries again, in up to a second, it refuses
         all others."""
@@ -67,6 +70,9 @@ class Member:
         self._follower: asyncio.Task[None] | None = None
         self._closing = TaskSet()
         self._retired = False
+
+    def _connect(self) -> GrpcConnection:
+        return self._context.run(GrpcConnection, self.entry.address)
 
     @property
     def id(self) -> str:
@@ -133,14 +139,14 @@ class Member:
         self._closing.start(self._wire.close(), name=f"close the status stream of node {self.id}")
         for connection in dict.fromkeys((self._connection, *self._asking)):
             self._closing.start(connection.close(), name=f"close a connection to node {self.id}")
-        self._wire = Wire(self.entry.address)
-        self._connection, self._refused = GrpcConnection(self.entry.address), False
+        self._wire = self._context.run(Wire, self.entry.address)
+        self._connection, self._refused = self._connect(), False
         self._changed()
 
     def _connect_again(self) -> None:
         """Ask over a new connection from now on. The questions under way end over the one before."""
         before = self._connection
-        self._connection, self._refused = GrpcConnection(self.entry.address), False
+        self._connection, self._refused = self._connect(), False
         self._close_idle(before)
 
     def _close_idle(self, connection: GrpcConnection) -> None:

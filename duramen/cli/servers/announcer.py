@@ -16,8 +16,9 @@ __all__ = ["Announcer"]
 class Announcer:
     """Says that the server began and ended."""
 
-    def __init__(self, data: Path, log: str | None, host: str, json: bool) -> None:
+    def __init__(self, data: Path, log: str | None, host: str, json: bool, certs: Path | None = None) -> None:
         self._data, self._host, self._json = data.absolute(), host, json
+        self._certs = None if certs is None else certs.absolute()
         # Its query may hold a password.
         self._log = log.partition("?")[0] if log is not None else None
 
@@ -36,6 +37,7 @@ class Announcer:
                     "port": server.port,
                     **({"resp_port": server.resp_port} if server.resp_port else {}),
                     "pid": os.getpid(),
+                    **({"certs": str(self._certs)} if self._certs is not None else {}),
                     "data": str(self._data),
                     "log": self._log,
                     "tables": [{"table": t.name, "id": t.id, "partitions": t.partitions} for t in tables],
@@ -54,9 +56,15 @@ class Announcer:
         say("  recovery  " + ("\n            ".join([*cuts, *notes]) or "nothing to recover"))
         for damage in damages:
             say(f"  DAMAGE    {damage}")
-        say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
+        if self._certs is None:
+            say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
+        else:
+            ca = self._certs / "ca.crt"
+            say(f'  connect   duramen.connect("duramens://{at}", ca="{ca}"), or any command with')
+            say(f"            --at duramens://{at} --ca {ca}")
         if server.resp_port:
-            say(f"  redis     redis-cli -p {server.resp_port}, or any client of Redis")
+            tls = "" if self._certs is None else f"--tls --cacert {self._certs / 'ca.crt'} "
+            say(f"  redis     redis-cli {tls}-p {server.resp_port}, or any client of Redis")
         say("  stop      Ctrl-C, or SIGTERM")
         sys.stdout.flush()
 

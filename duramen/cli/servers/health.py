@@ -30,11 +30,16 @@ def health(
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
     from log_tier.model.errors import Disconnected
+    from log_tier.rpc.security import SECURITY, channel_credentials, handshake_failure
 
-    with grpc.insecure_channel(at) as channel:
+    security = SECURITY.get()
+    opened = grpc.insecure_channel(at) if security is None else grpc.secure_channel(at, channel_credentials(security))
+    with opened as channel:
         try:
             reply = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=timeout)
         except grpc.RpcError as error:
+            if (refused := handshake_failure(at, error.details() or "")) is not None:
+                raise refused from error
             raise Disconnected(f"no server answers at {at} ({error.code().name})") from error
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status)
     if json:

@@ -38,6 +38,13 @@ _RespSocket = Annotated[
 _Log = Annotated[
     str | None, typer.Option("--log", metavar="URL", help="Where the log is: grpc:// or kafka://host:port.")
 ]
+_Certs = Annotated[
+    str | None, typer.Option("--certs", metavar="DIR", help="TLS: ca.crt and this server's certificate and key.")
+]
+_Insecure = Annotated[
+    bool | None,
+    typer.Option("--insecure", help="Listen without TLS where other machines reach it.", show_default=False),
+]
 _LogLevel = Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")]
 
 
@@ -51,6 +58,8 @@ def log(
     data: _Data = None,
     host: _Host = None,
     port: _Port = None,
+    certs: _Certs = None,
+    insecure: _Insecure = None,
     log_level: _LogLevel = None,
     json: Json = False,
 ) -> None:
@@ -62,13 +71,21 @@ def log(
     """
     from duramen.server.roles.log_role import LogRole
     from duramen.server.roles.run import run_role, run_until_signal
+    from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import LogSettings
+    from duramen.server.wiring.server_certificates import ServerCertificates
 
-    settings = load_settings(LogSettings, config, _given(data=data, host=host, port=port, log_level=log_level))
+    settings = load_settings(
+        LogSettings,
+        config,
+        _given(data=data, host=host, port=port, certs=certs, insecure=insecure, log_level=log_level),
+    )
     _begin(settings.log_level)
+    check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
+    certificates = ServerCertificates.of_process(settings.certs)
     announce = _Announcer("log", "log", settings.host, json, data=str(settings.data.absolute()))
-    opening = LogRole.open(settings.data, host=settings.host, port=settings.port)
+    opening = LogRole.open(settings.data, host=settings.host, port=settings.port, certificates=certificates)
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
 
@@ -98,6 +115,8 @@ def node(
     ] = None,
     resp_port: _RespPort = None,
     resp_socket: _RespSocket = None,
+    certs: _Certs = None,
+    insecure: _Insecure = None,
     log_level: _LogLevel = None,
     json: Json = False,
 ) -> None:
@@ -109,9 +128,11 @@ def node(
     """
     from duramen.server.roles.node_role import NodeRole
     from duramen.server.roles.run import run_role, run_until_signal
+    from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import NodeSettings
     from duramen.server.settings.resp import resp_settings
+    from duramen.server.wiring.server_certificates import ServerCertificates
     from duramen.server.wiring.serving_node import SnapshotPolicy
 
     flags = _given(
@@ -126,10 +147,14 @@ def node(
         take_over=take_over,
         resp_port=resp_port,
         resp_socket=resp_socket,
+        certs=certs,
+        insecure=insecure,
         log_level=log_level,
     )
     settings = load_settings(NodeSettings, config, flags)
     _begin(settings.log_level)
+    check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
+    certificates = ServerCertificates.of_process(settings.certs)
     announce = _Announcer("node", settings.id, settings.host, json, data=str(settings.data.absolute()))
     opening = NodeRole.open(
         settings.data,
@@ -140,7 +165,8 @@ def node(
         advertise=settings.advertise or (f"{advertise_host}:0" if advertise_host else ""),
         snapshots=SnapshotPolicy(settings.snapshots, settings.snapshot_every_s, settings.snapshots_keep),
         take_over=settings.take_over,
-        resp_endpoint=resp_settings(settings),
+        resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
+        certificates=certificates,
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
@@ -154,6 +180,8 @@ def router(
     port: _Port = None,
     resp_port: _RespPort = None,
     resp_socket: _RespSocket = None,
+    certs: _Certs = None,
+    insecure: _Insecure = None,
     log_level: _LogLevel = None,
     json: Json = False,
 ) -> None:
@@ -165,20 +193,34 @@ def router(
     """
     from duramen.server.roles.router_role import RouterRole
     from duramen.server.roles.run import run_role, run_until_signal
+    from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import RouterSettings
     from duramen.server.settings.resp import resp_settings
+    from duramen.server.wiring.server_certificates import ServerCertificates
 
-    flags = _given(log=log, host=host, port=port, resp_port=resp_port, resp_socket=resp_socket, log_level=log_level)
+    flags = _given(
+        log=log,
+        host=host,
+        port=port,
+        resp_port=resp_port,
+        resp_socket=resp_socket,
+        certs=certs,
+        insecure=insecure,
+        log_level=log_level,
+    )
     settings = load_settings(RouterSettings, config, flags)
     _begin(settings.log_level)
+    check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
+    certificates = ServerCertificates.of_process(settings.certs)
     announce = _Announcer("router", "router", settings.host, json)
     opening = RouterRole.open(
         log_url=settings.log,
         host=settings.host,
         port=settings.port,
         client_log_url=None if settings.client_log == "same" else settings.client_log,
-        resp_endpoint=resp_settings(settings),
+        resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
+        certificates=certificates,
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()

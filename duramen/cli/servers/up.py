@@ -69,6 +69,17 @@ def up(
         int,
         typer.Option("--resp-cache-mebibytes", metavar="N", help="Memory for recently read values; 0: none.", min=0),
     ] = 512,
+    certs: Annotated[
+        Path | None,
+        typer.Option(
+            "--certs",
+            metavar="DIR",
+            help="TLS: a folder with ca.crt and the server's certificate and key, as `duramen cert` makes it.",
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen without TLS where other machines reach it.")
+    ] = False,
     log_level: Annotated[
         _LogLevel, typer.Option("--log-level", help="What the server logs on the standard error.")
     ] = _LogLevel.WARNING,
@@ -77,31 +88,27 @@ def up(
     """Start a server: log, indexes and endpoints in one process, on one port; or, with --nodes, a cluster.
 
     It runs until Ctrl-C or SIGTERM and then closes cleanly; `kill -9` loses nothing that was acknowledged. One process
-    owns a data folder at a time. There is no access control: listen on other addresses than 127.0.0.1 only in a
-    network that you trust.
+    owns a data folder at a time. There is no access control. An address that other machines reach needs --certs, or
+    --insecure in a network that you trust.
 
     \b
       duramen up
-      duramen up --data /var/lib/duramen --host 0.0.0.0 --port 7070
+      duramen up --data /var/lib/duramen --host 0.0.0.0 --certs certs
       duramen up --port 0 --json          # one JSON line with the port, when it is ready
       duramen up --nodes 3                # five processes; one that dies is started again
       duramen up --resp-port 6379         # and redis-cli, or any client of Redis
+      duramen up --certs certs            # TLS: clients call it with duramens://
       duramen up --log kafka://broker1:9092,broker2:9092
     """
     import logging
 
     if take_over and log is None:
         raise InvalidRequest("--take-over goes with --log: without it the log itself is in the data folder")
-    if not 0 <= port < 65536:
-        raise InvalidRequest(f"a port is 0 to 65535, not {port}")
-    if resp_port is not None and not 0 <= resp_port < 65536:
-        raise InvalidRequest(f"a port is 0 to 65535, not {resp_port}")
+    _check_ports(port, resp_port or 0)
     logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    from duramen.server.roles.run import check_assertions, run_role, run_until_signal
-    from duramen.server.supervisor.parent import end_with_parent
+    from duramen.server.roles.run import run_role, run_until_signal
 
-    check_assertions()
-    end_with_parent()
+    _begin(host, certs, insecure)
     if nodes is not None:
         if resp_socket is not None:
             raise InvalidRequest("--resp-socket goes without --nodes: each process would need one of its own")
@@ -119,16 +126,17 @@ def up(
             resp_password=resp_password,
             resp_cache_mebibytes=resp_cache_mebibytes,
             resp_readers=resp_readers,
+            certs=certs,
         )
         run_role(supervise(data, options, _tell_json if json else _tell_people))
         return
     from duramen.cli.servers.announcer import Announcer
     from duramen.server.roles.all_in_one import SingleServer
+    from duramen.server.wiring.server_certificates import ServerCertificates
     from duramen.server.wiring.serving_node import SnapshotPolicy
     from router.endpoints.resp.server.sockets import RespSettings
 
-    announce = Announcer(data, log, host, json)
-    policy = SnapshotPolicy(every_s=snapshot_every_s)
+    announce = Announcer(data, log, host, json, certs)
     resp_endpoint = RespSettings(
         host=host,
         port=resp_port,
@@ -138,10 +146,33 @@ def up(
         cache_mebibytes=resp_cache_mebibytes,
     )
     opening = SingleServer.open(
-        data, log_url=log, take_over=take_over, host=host, port=port, snapshots=policy, resp_endpoint=resp_endpoint
+        data,
+        log_url=log,
+        take_over=take_over,
+        host=host,
+        port=port,
+        snapshots=SnapshotPolicy(every_s=snapshot_every_s),
+        resp_endpoint=resp_endpoint,
+        certificates=ServerCertificates.of_process(certs),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
+
+
+def _begin(host: str, certs: Path | None, insecure: bool) -> None:
+    from duramen.server.roles.run import check_assertions
+    from duramen.server.settings.exposure import check_exposure
+    from duramen.server.supervisor.parent import end_with_parent
+
+    check_exposure(host, certs=certs, insecure=insecure)
+    check_assertions()
+    end_with_parent()
+
+
+def _check_ports(*ports: int) -> None:
+    for port in ports:
+        if not 0 <= port < 65536:
+            raise InvalidRequest(f"a port is 0 to 65535, not {port}")
 
 
 def _tell_json(event: dict[str, Any]) -> None:
@@ -160,7 +191,10 @@ def _tell_people(event: dict[str, Any]) -> None:
         at = f"localhost:{event['port']}"
         say(f"Duramen is up on {event['host']}:{event['port']}")
         say(f"  data      {event['data']}")
-        say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
+        if "certs" in event:
+            say(f"  connect   any command with --at duramens://{at} --ca {Path(event['certs']) / 'ca.crt'}")
+        else:
+            say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
         if event.get("resp_port"):
             say(f"  redis     redis-cli -p {event['resp_port']}, or any client of Redis")
         say("  stop      Ctrl-C, or SIGTERM")

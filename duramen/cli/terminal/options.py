@@ -32,7 +32,14 @@ __all__ = [
 AT_DEFAULT: Final = "localhost:7070"
 
 At = Annotated[
-    str, typer.Option("--at", envvar="DURAMEN_AT", metavar="HOST:PORT", help="The server.", show_default=True)
+    str,
+    typer.Option(
+        "--at",
+        envvar="DURAMEN_AT",
+        metavar="HOST:PORT",
+        help="The server; duramens://HOST:PORT calls it with TLS.",
+        show_default=True,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, errors included.")]
 Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="How long the call may take.")]

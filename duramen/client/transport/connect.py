@@ -20,20 +20,18 @@ from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
     DuramenError,
-    InvalidRequest,
     Unavailable,
     UnknownFormat,
 )
 from log_tier.model.log import Log
 from log_tier.remote.remote_log import RemoteLog
-from log_tier.rpc.address import checked_address
 from router.data.seam import Connection
 from router.membership.live_membership import LiveMembership
 from router.remote.grpc_connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.routed_connection import RoutedConnection
 
-__all__ = ["connect_to", "split_targets"]
+__all__ = ["connect_to"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,18 +40,6 @@ _SEVERAL_S: Final = 2.0
 
 # The log answers in a millisecond where it can be reached at all.
 _LOG_S: Final = 1.0
-
-
-def split_targets(target: str | Sequence[str]) -> list[str]:
-    """`host:port`, several of them with commas between, or a sequence.
-
-    Raises `InvalidRequest` where there is none, and for one that is no address.
-    """
-    given = target.split(",") if isinstance(target, str) else list(target)
-    targets = [checked_address(each.strip()) for each in given if each.strip()]
-    if not targets:
-        raise InvalidRequest(f"{target!r} names no server: connect takes host:port, or several of them")
-    return targets
 
 
 async def connect_to(targets: Sequence[str], *, timeout: float, direct: bool) -> Connection:

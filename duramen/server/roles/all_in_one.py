@@ -11,6 +11,8 @@ from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
+from duramen.server.settings.resp import with_certificate
+from duramen.server.wiring.server_certificates import ServerCertificates
 from duramen.server.wiring.serving_node import ON_DEMAND, SnapshotPolicy
 from duramen.server.wiring.single_machine import (
     NODE_ID,
@@ -67,14 +69,16 @@ class SingleServer:
         snapshots: SnapshotPolicy = ON_DEMAND,
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
         machine: MachineParts = THIS_MACHINE,
+        certificates: ServerCertificates | None = None,
     ) -> SingleServer:
         """Open the data folder and listen. `log_url`: where the log is, if not there. `take_over`: see
-        `open_local_data`.
+        `open_local_data`. `certificates`: for TLS.
 
         Raises `PortInUse`, and what `open_local_data` raises.
         """
+        resp_endpoint = with_certificate(resp_endpoint, None if certificates is None else certificates.files)
         async with AsyncExitStack() as opened:
-            shell = await GrpcServer.listen(host, port)
+            shell = await GrpcServer.listen(host, port, certificates=certificates)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
                 sockets = RespSockets.take(resp_endpoint)

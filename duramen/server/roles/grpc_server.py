@@ -14,6 +14,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from duramen.server.roles.reflected_names import ReflectedNames
+from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.errors import PortInUse
 from log_tier.rpc.channel import SERVER_OPTIONS
@@ -54,15 +55,18 @@ class GrpcServer:
         self._started = False
 
     @classmethod
-    async def listen(cls, host: str, port: int) -> GrpcServer:
-        """Take the port; nothing is answered yet. Raises `PortInUse`."""
+    async def listen(cls, host: str, port: int, *, certificates: ServerCertificates | None = None) -> GrpcServer:
+        """Take the port; nothing is answered yet. `certificates`: for TLS; None: plain TCP. Raises `PortInUse`."""
         if not 0 <= port <= _PORT_MAX:
             raise PortInUse(f"there is no port {port}: ports have the numbers 1 to {_PORT_MAX}", port=port)
         # Idle connections must not take the descriptors that the log and the indexes need.
         connections = ("grpc.max_allowed_incoming_connections", descriptor_shares().grpc_connections)
         server = grpc.aio.server(options=(*SERVER_OPTIONS, connections))
         try:
-            bound = server.add_insecure_port(f"{host}:{port}")
+            if certificates is None:
+                bound = server.add_insecure_port(f"{host}:{port}")
+            else:
+                bound = server.add_secure_port(f"{host}:{port}", certificates.credentials())
         except RuntimeError as error:
             await _let_go(server)
             raise PortInUse(

@@ -14,6 +14,7 @@ from duramen.server.roles.kv import add_kv_service, nearest, others_on_demand
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import log_url_for_clients, register_node
+from duramen.server.wiring.server_certificates import ServerCertificates
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
@@ -111,6 +112,7 @@ class NodeRole:
         snapshots: SnapshotPolicy = ON_DEMAND,
         take_over: bool = False,
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
+        certificates: ServerCertificates | None = None,
     ) -> NodeRole:
         """Own the folder, register with the catalog, host what it says, listen.
 
@@ -122,7 +124,7 @@ class NodeRole:
         async with AsyncExitStack() as opened:
             folder = await asyncio.to_thread(NodeFolder.open, data, node_id=node_id)
             opened.callback(folder.close)
-            shell = await GrpcServer.listen(host, port)
+            shell = await GrpcServer.listen(host, port, certificates=certificates)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
                 sockets = RespSockets.take(resp_endpoint)

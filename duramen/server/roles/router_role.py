@@ -10,6 +10,7 @@ from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.register import log_url_for_clients
+from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.service import ClusterService
@@ -67,13 +68,14 @@ class RouterRole:
         port: int,
         client_log_url: str | None = None,
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
+        certificates: ServerCertificates | None = None,
     ) -> RouterRole:
         """Follow the catalog and the nodes, listen. `client_log_url`: the log's address for clients, if that is not
         `log_url`; empty: clients write through routers. Raises `PortInUse`, `Disconnected`.
         """
         ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as opened:
-            shell = await GrpcServer.listen(host, port)
+            shell = await GrpcServer.listen(host, port, certificates=certificates)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
                 sockets = RespSockets.take(resp_endpoint)

@@ -14,12 +14,21 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 OptionalPort = Annotated[int, Field(ge=-1, le=65535)]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
-_HOST: Final = "The address to listen on. There is no access control yet: 127.0.0.1, or a network that you trust."
+_HOST: Final = (
+    "The address to listen on. There is no access control yet: any other than 127.0.0.1 needs `certs` or `insecure`."
+)
+_CERTS: Final = (
+    "TLS: the folder with ca.crt and this server's certificate and key, as `duramen cert` makes it. All servers of a "
+    "cluster have it, or none; empty: plain TCP."
+)
+_INSECURE: Final = (
+    "Listen on an address that other machines reach without TLS: everybody there reads and writes everything."
+)
 _RESP_PORT: Final = "The port of the RESP endpoint, the Redis protocol; 0 picks a free port and reports it, -1: none."
 _RESP_SOCKET: Final = "A Unix socket on which the RESP endpoint is, too; empty: none."
 _RESP_PASSWORD: Final = "What clients of the RESP endpoint must give with AUTH; empty: everybody may come in."
 _RESP_CERTIFICATE: Final = (
-    "A certificate with its chain, PEM: the RESP endpoint then speaks TLS on its port; empty: none."
+    "A certificate with its chain, PEM: the RESP endpoint then speaks TLS on its port; empty: that of `certs`."
 )
 _RESP_KEY: Final = "The certificate's key, PEM."
 _LOG_LEVEL: Final = "What the server logs on the standard error: debug, info, warning, error."
@@ -33,6 +42,8 @@ class LogSettings(BaseSettings):
     data: Path = Field(Path("duramen-log"), description="The folder of the log: what must not be lost.")
     host: str = Field("127.0.0.1", description=_HOST)
     port: Port = Field(7071, description="The port; 0 picks a free port and reports it.")
+    certs: str = Field("", description=_CERTS)
+    insecure: bool = Field(False, description=_INSECURE)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 
@@ -90,6 +101,8 @@ class NodeSettings(BaseSettings):
         description="Memory for values that clients of the Redis protocol read lately, taken as it is needed; 0: none. "
         "Without it they are read from the index, which takes about a microsecond each.",
     )
+    certs: str = Field("", description=_CERTS)
+    insecure: bool = Field(False, description=_INSECURE)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 
@@ -114,6 +127,8 @@ class RouterSettings(BaseSettings):
     resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
     resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
     resp_tls_key: str = Field("", description=_RESP_KEY)
+    certs: str = Field("", description=_CERTS)
+    insecure: bool = Field(False, description=_INSECURE)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 

@@ -46,6 +46,8 @@ class ClusterOptions:
     resp_cache_mebibytes: int = 512
     """The memory of each node's value caches. `resp_readers`: the reader processes of each node."""
     resp_readers: int = 0
+    certs: Path | None = None
+    """The folder of the certificate that all its servers share; None: plain TCP."""
 
 
 async def supervise(data: Path, options: ClusterOptions, tell: Event) -> None:
@@ -107,6 +109,7 @@ def _started(data: Path, options: ClusterOptions, router: Child) -> dict[str, An
         **({"resp_port": router.resp_port} if options.resp_port is not None else {}),
         "pid": os.getpid(),
         "data": str(data),
+        **({"certs": str(options.certs.absolute())} if options.certs is not None else {}),
     }
 
 
@@ -114,7 +117,7 @@ async def _start_all(
     data: Path, options: ClusterOptions, tell: Event, children: list[Child], stop: asyncio.Future[str]
 ) -> None:
     """Start the log, then the nodes all at once, then the router; each joins `children` before it starts."""
-    common = ["--host", options.host, "--log-level", options.log_level]
+    common = ["--host", options.host, "--log-level", options.log_level, *_certs(options)]
     output = data / OUTPUT_FOLDER
     url = options.log_url
     if url is None:
@@ -142,7 +145,7 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
     # has no other owner.
     take_over = options.log_url is None or options.take_over
     arguments = [
-        *("--host", options.host, "--log-level", options.log_level),
+        *("--host", options.host, "--log-level", options.log_level, *_certs(options)),
         *("--id", name, "--data", str(data / NODES_FOLDER / name), "--log", log_url, "--snapshots", store),
         *("--advertise-host", _reachable(options.host), "--snapshot-every-s", str(options.snapshot_every_s)),
         *(["--take-over"] if take_over else []),
@@ -156,6 +159,11 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
             "DURAMEN_NODE_RESP_READERS": str(options.resp_readers),
         }
     return child
+
+
+def _certs(options: ClusterOptions) -> list[str]:
+    """What each child says of TLS. Without certificates the parent has checked the address."""
+    return ["--insecure"] if options.certs is None else ["--certs", str(options.certs.absolute())]
 
 
 def _reachable(host: str) -> str:

@@ -26,6 +26,7 @@
     │   └── CommandRejected       a catalog command that lost a race, or contradicts the cluster's state
     ├── Unavailable               a passing state: nothing was done, a retry can help
     │   ├── Disconnected          no server answered
+    │   │   └── HandshakeFailed   client and server could not agree on TLS
     │   ├── Overloaded            a queue is full
     │   ├── DiskFull              the log cannot grow until space returns
     │   ├── SnapshotStoreUnavailable  the snapshot store does not answer, or refuses
@@ -101,6 +102,7 @@ from log_tier.model.errors.verdicts import (
 from log_tier.model.errors.transient import (
     DeadlineExceeded,
     Disconnected,
+    HandshakeFailed,
     DiskFull,
     NotHosted,
     Overloaded,
@@ -147,6 +149,7 @@ __all__ = [
     "FolderInUse",
     "FolderReadOnly",
     "ForeignFolder",
+    "HandshakeFailed",
     "IndexDamaged",
     "IndexDiverged",
     "InvalidKey",

@@ -8,6 +8,7 @@ __all__ = [
     "DeadlineExceeded",
     "Disconnected",
     "DiskFull",
+    "HandshakeFailed",
     "NotHosted",
     "Overloaded",
     "ReplicaBehind",
@@ -37,6 +38,16 @@ class Disconnected(Unavailable):
     """
 
     code = "disconnected"
+
+
+class HandshakeFailed(Disconnected):
+    """Client and server could not agree on TLS: an unknown CA, a wrong name, an expired certificate, or no TLS at one
+    end. Nothing of the request reached the server (field `sent`: 0).
+
+    Do: what the message says; a server whose certificate is replaced is reached again without a change here.
+    """
+
+    code = "handshake_failed"
 
 
 class Overloaded(Unavailable):

@@ -14,7 +14,7 @@ from kit.deadlines import patience_s, until
 
 import duramen
 from duramen import aio
-from duramen.client.transport.connect import split_targets
+from duramen.client.model.target import parse_target
 from log_tier.model.table_spec import TableSpec
 from router.remote.grpc_connection import GrpcConnection
 from router.routing.failover import FailoverConnection
@@ -206,9 +206,10 @@ async def test_a_server_that_does_not_speak(connect: Callable[..., Any], cluster
 
 
 def test_targets() -> None:
-    assert split_targets("a:1") == ["a:1"]
-    assert split_targets("a:1, b:2,") == ["a:1", "b:2"]
-    assert split_targets(("a:1", "b:2")) == ["a:1", "b:2"]
+    assert parse_target("a:1") == (("a:1",), False)
+    assert parse_target("a:1, b:2,") == (("a:1", "b:2"), False)
+    assert parse_target(("a:1", "b:2")) == (("a:1", "b:2"), False)
+    assert parse_target("duramens://a:1,[::1]:2") == (("a:1", "[::1]:2"), True)
 
 
 async def test_too_many_replicas(cluster: TestCluster, connect: Callable[..., Any]) -> None:

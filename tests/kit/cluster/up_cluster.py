@@ -18,10 +18,11 @@ NODES = 3
 class UpCluster:
     """`duramen up --nodes 3 --resp-port 0`."""
 
-    def __init__(self, folder: Path, *, readers: int = 0) -> None:
-        """`readers`: reader processes of each node."""
+    def __init__(self, folder: Path, *, readers: int = 0, certs: Path | None = None) -> None:
+        """`readers`: reader processes of each node. `certs`: for TLS, a folder of certificates."""
         command = f"-m duramen up --nodes {NODES} --port 0 --resp-port 0 --json --data {folder / 'data'}"
         command += f" --resp-readers {readers}"
+        command += "" if certs is None else f" --certs {certs}"
         with (folder / "cluster.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *command.split()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log

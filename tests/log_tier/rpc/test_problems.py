@@ -145,6 +145,7 @@ def test_each_status_is_one_that_fits() -> None:
     assert unavailable == {
         "unavailable",
         "disconnected",
+        "handshake_failed",
         "shutting_down",
         "not_hosted",
         "version_missing",

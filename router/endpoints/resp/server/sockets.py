@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
 import ssl
@@ -15,6 +16,8 @@ from log_tier.privacy.private_files import FILE_MODE
 from router.endpoints.resp.wire.limits import LISTEN_BACKLOG, OUTPUT_STALL_S
 
 __all__ = ["RespSettings", "RespSockets", "tls_context"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,36 @@ def _answers(path: Path) -> bool:
 
 
 def tls_context(settings: RespSettings) -> ssl.SSLContext | None:
-    """What TLS needs; None where it is not wanted. Raises `InvalidRequest`."""
+    """What TLS needs; None where it is not wanted. Files that change are read again at the next handshake; while they
+    cannot be used, what was read before is. Raises `InvalidRequest`.
+    """
+    context = _loaded(settings)
+    if context is None:
+        return None
+    latest, stamp = context, _stamp(settings)
+
+    def renew(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        nonlocal latest, stamp
+        now = _stamp(settings)
+        if now != stamp:
+            try:
+                latest, stamp = _loaded(settings) or latest, now
+            except InvalidRequest as error:
+                logger.error("new certificates cannot be used, the endpoint goes on with the old ones: %s", error)
+        connection.context = latest
+
+    context.sni_callback = renew
+    return context
+
+
+def _stamp(settings: RespSettings) -> list[tuple[int, int] | None]:
+    """What changes when a certificate or its key does."""
+    files = [each for each in (settings.tls_certificate, settings.tls_key) if each is not None]
+    found = [each.stat() if each.exists() else None for each in files]
+    return [None if each is None else (each.st_ino, each.st_mtime_ns) for each in found]
+
+
+def _loaded(settings: RespSettings) -> ssl.SSLContext | None:
     if settings.tls_certificate is None and settings.tls_key is None:
         return None
     if settings.tls_certificate is None or settings.tls_key is None:

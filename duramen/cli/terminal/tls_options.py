@@ -1,0 +1,77 @@
+"""The options of a connection with TLS, for every command that has `--at`.
+
+A command's own code knows a server by host and port. What is said here on top of that, `duramens://` in the address and
+the files, becomes the security of the channels that the command makes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from duramen.client.model.target import parse_target
+from log_tier.model.errors import InvalidRequest
+from log_tier.rpc.security import secured
+
+__all__ = ["with_tls_options"]
+
+_OPTIONS: Final = {
+    "ca": Annotated[
+        Path | None,
+        typer.Option(
+            "--ca", envvar="DURAMEN_CA", metavar="FILE", help="With duramens://: the CA of the servers' certificates."
+        ),
+    ],
+    "certificate": Annotated[
+        Path | None,
+        typer.Option(
+            "--certificate", envvar="DURAMEN_CERTIFICATE", metavar="FILE", help="A certificate of your own to show."
+        ),
+    ],
+    "key": Annotated[
+        Path | None,
+        typer.Option("--certificate-key", envvar="DURAMEN_CERTIFICATE_KEY", metavar="FILE", help="Its key."),
+    ],
+}
+
+
+def with_tls_options(app: typer.Typer) -> None:
+    """Give them to the commands of `app`, and of the groups in it, that have `--at`."""
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            with_tls_options(group.typer_instance)
+    for command in app.registered_commands:
+        callback = command.callback
+        if callback is not None and "at" in inspect.signature(callback).parameters:
+            command.callback = _with_options(callback)
+
+
+def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(command)
+    def connected(
+        *, at: str, tls_ca: Path | None, tls_certificate: Path | None, tls_key: Path | None, **own: Any
+    ) -> Any:
+        servers, secure = parse_target(at)
+        if len(servers) > 1:
+            raise InvalidRequest(f"--at takes one server, not {', '.join(servers)}")
+        if not secure:  # the files may be those of the environment, for other servers
+            return command(at=servers[0], **own)
+        from duramen.certificates.channel_files import channel_files
+
+        with secured(channel_files(tls_ca, tls_certificate, tls_key)):
+            return command(at=servers[0], **own)
+
+    signature = inspect.signature(command, eval_str=True)
+    added = [
+        inspect.Parameter(f"tls_{name}", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in _OPTIONS.items()
+    ]
+    own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
+    connected.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+    connected.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+    return connected

@@ -1,0 +1,37 @@
+"""Whom a server can be reached by: an address that others reach needs TLS, or the operator's word."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from pathlib import Path
+
+from log_tier.model.errors import InvalidRequest
+
+__all__ = ["check_exposure", "is_loopback"]
+
+logger = logging.getLogger(__name__)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`. A name other than localhost may be anybody's."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def check_exposure(host: str, *, certs: Path | str | None, insecure: bool) -> None:
+    """Raise `InvalidRequest` for plain TCP on an address that other machines reach, unless `insecure` allows it. Then
+    log a warning.
+    """
+    if is_loopback(host) or (certs is not None and certs != ""):
+        return
+    where = host or "every address"
+    if not insecure:
+        raise InvalidRequest(
+            f"{where} is reached by other machines, and without certificates everybody there reads and writes "
+            "everything: `duramen cert init && duramen cert issue server --server HOST,…` makes certificates, and "
+            "--certs certs uses them; --insecure does without; --host 127.0.0.1 is for this machine alone"
+        )
+    logger.warning("--insecure: everybody who reaches %s reads and writes everything, in plain TCP", where)

@@ -1,0 +1,144 @@
+"""The certificates of a server process: found in a folder, and read again whenever a client connects.
+
+    ca.crt                    the CAs whose certificates are trusted
+    NAME.crt, NAME.key        the server's own: the only pair that is a server's, or `server`
+
+A file that cannot be read keeps a server from starting. Later it does not: the server goes on with what it has read
+before, and reports that once for each change.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from shlex import quote
+from typing import Any, Final
+
+import grpc
+
+from duramen.certificates.channel_files import ChannelFiles
+from duramen.certificates.identity import identity_of
+from duramen.certificates.names import AUTHORITY, PairFiles, files_of, leaf_names
+from duramen.certificates.pair import PemPair, read_pair
+from duramen.certificates.pem import parse_certificates, read_pem
+from log_tier.model.errors import CertificateInvalid
+from log_tier.rpc.security import SECURITY
+
+__all__ = ["ServerCertificates"]
+
+logger = logging.getLogger(__name__)
+
+_NAME: Final = "server"
+"""The pair that counts where a folder has several: that of `duramen cert issue server`."""
+
+
+class ServerCertificates:
+    """The certificates in one folder. gRPC's threads may call it, several at once."""
+
+    def __init__(self, folder: Path, files: PairFiles) -> None:
+        self.files = files
+        """The server's own certificate and its key."""
+        self.ca = files_of(folder, AUTHORITY).certificate
+        """The CAs that are trusted."""
+        self._lock = threading.Lock()
+        self._stamp = self._stamp_now()
+        self._configuration = self._read()
+
+    @classmethod
+    def open(cls, folder: Path) -> ServerCertificates:
+        """Find and read the certificates of a folder. Raises `CertificateInvalid` with the command that mends it."""
+        return cls(folder.absolute(), _server_pair(folder.absolute()))
+
+    @classmethod
+    def of_process(cls, folder: Path | str | None) -> ServerCertificates | None:
+        """Those of this process, which secure its calls to other servers, too, from what begins after this; None
+        without a folder. Raises `CertificateInvalid`.
+        """
+        if folder is None or folder == "":
+            return None
+        certificates = cls.open(Path(folder))
+        SECURITY.set(ChannelFiles(certificates.ca, *certificates.files))
+        return certificates
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """TLS for a port of a gRPC server; clients need no certificate. Certificates are read again, if they have
+        changed, at each handshake: three `stat` calls.
+        """
+        return grpc.dynamic_ssl_server_credentials(
+            self._configuration, self._changed, require_client_authentication=False
+        )
+
+    def _changed(self) -> Any:
+        """The certificates that came since the last handshake; None if there are none, or none that can be used."""
+        with self._lock:
+            stamp = self._stamp_now()
+            if stamp == self._stamp:
+                return None
+            self._stamp = stamp
+            try:
+                self._configuration = self._read()
+            except CertificateInvalid as error:
+                logger.error("new certificates cannot be used, the server goes on with the old ones: %s", error.message)
+                return None
+            logger.warning("new certificates are used from now on: %s", self.files.certificate)
+            return self._configuration
+
+    def _read(self) -> Any:
+        authorities = read_pem(self.ca)
+        parse_certificates(authorities, self.ca)
+        pair = _checked(read_pair(*self.files), self.files)
+        return grpc.ssl_server_certificate_configuration([(pair.key, pair.certificate)], authorities)
+
+    def _stamp_now(self) -> tuple[tuple[int, int, int] | None, ...]:
+        """What changes when a file does."""
+        return tuple(map(_stamp_of, (self.ca, *self.files)))
+
+
+def _server_pair(folder: Path) -> PairFiles:
+    """The files of the server's certificate."""
+    where = quote(str(folder))
+    try:
+        names = [name for name in leaf_names(folder) if files_of(folder, name).key.exists()]
+    except OSError as error:
+        raise CertificateInvalid(
+            f"{folder} cannot be read ({error.strerror}): `duramen cert init --dir {where}` makes it, and `duramen "
+            f"cert issue {_NAME} --server HOST,… --dir {where}` the certificate",
+            file=str(folder),
+        ) from error
+    servers = [name for name in names if _is_server(files_of(folder, name))]
+    if len(servers) == 1:
+        return files_of(folder, servers[0])
+    if _NAME in servers:
+        return files_of(folder, _NAME)
+    if servers:
+        raise CertificateInvalid(
+            f"{folder} has the certificates of several servers ({', '.join(servers)}) and none called {_NAME}: give "
+            "each server a folder with its own and ca.crt",
+            file=str(folder),
+        )
+    raise CertificateInvalid(
+        f"{folder} has no server's certificate with its key: `duramen cert issue {_NAME} --server HOST,… --dir {where}"
+        "` makes one, where the CA is",
+        file=str(folder),
+    )
+
+
+def _is_server(files: PairFiles) -> bool:
+    return identity_of(read_pem(files.certificate)).kind == "server"
+
+
+def _checked(pair: PemPair, files: PairFiles) -> PemPair:
+    if identity_of(pair.certificate).kind != "server":
+        raise CertificateInvalid(
+            f"{files.certificate} is no server's: issue one with --server", file=str(files.certificate)
+        )
+    return pair
+
+
+def _stamp_of(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

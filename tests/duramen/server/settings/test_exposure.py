@@ -1,0 +1,44 @@
+"""An address that others reach needs certificates, or --insecure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kit.client.server_process import ServerProcess, run_duramen
+
+from duramen.server.settings.exposure import check_exposure, is_loopback
+from log_tier.model.errors import InvalidRequest
+
+
+def test_what_only_this_machine_reaches() -> None:
+    hosts = ["127.0.0.1", "127.0.0.2", "::1", "[::1]", "localhost", "0.0.0.0", "", "::", "10.0.0.1", "db1"]
+    assert [host for host in hosts if is_loopback(host)] == ["127.0.0.1", "127.0.0.2", "::1", "[::1]", "localhost"]
+
+
+def test_others_need_certificates_or_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(InvalidRequest, match=r"0\.0\.0\.0 is reached by other machines.*--certs certs.*--insecure"):
+        check_exposure("0.0.0.0", certs="", insecure=False)
+    with pytest.raises(InvalidRequest, match="every address"):
+        check_exposure("", certs=None, insecure=False)
+    check_exposure("0.0.0.0", certs="certs", insecure=False)
+    check_exposure("127.0.0.1", certs=None, insecure=False)
+    assert caplog.text == ""
+    check_exposure("0.0.0.0", certs=None, insecure=True)
+    assert "--insecure" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "command", [["up"], ["up", "--nodes", "1"], ["serve", "log"], ["serve", "node"], ["serve", "router"]]
+)
+def test_every_role_is_refused_before_it_makes_a_folder(command: list[str], tmp_path: Path) -> None:
+    data = [] if command[-1] == "router" else ["--data", str(tmp_path / "data")]
+    done = run_duramen(*command, *data, "--host", "0.0.0.0", "--port", "0")
+    assert (done.returncode, "--certs certs" in done.stderr) == (2, True), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_insecure_is_said_back(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "data", log=tmp_path / "log", arguments=["--host", "0.0.0.0", "--insecure"])
+    server.close()
+    assert "everybody who reaches 0.0.0.0" in (tmp_path / "log").read_text()
