@@ -14,12 +14,12 @@ from typing import Any, Final
 from duramen.server.roles.kv import nearest, others_on_demand
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
 from duramen.testing.cluster.lives import open_log_server, open_node, open_router
-from duramen.testing.machine.seeded import seeded
 from duramen.testing.machine.simulated_clock import SimulatedClock, SlowTurnClock
 from duramen.testing.machine.simulated_loop import SimulatedLoop
 from duramen.testing.machine.simulated_network import Connecting, Network
 from duramen.testing.machine.simulated_process import Life, SimulatedProcess
 from duramen.testing.machine.simulated_wire import WireClient
+from duramen.testing.running.seeded import seeded
 from duramen.verification.history import BuiltPart
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower

@@ -9,11 +9,11 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
-from duramen.testing.machine.seeded import seeded
 from duramen.testing.machine.simulated_clock import SlowTurnClock
 from duramen.testing.machine.simulated_loop import SimulatedLoop
 from duramen.testing.machine.simulated_machine import RESTART_S
 from duramen.testing.machine.simulated_wire import SimulatedWire, WireClient
+from duramen.testing.running.seeded import seeded
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import MapFollower

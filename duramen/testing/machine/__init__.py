@@ -9,7 +9,7 @@ Duramen runs on it as it is. What it takes of a machine has a seam, and each sea
 | the log's disk | `log_tier.embedded.storage.disk` | `memory_disk.py`, `kernel_disk.py`, `simulated_disk.py` |
 | the network | `log_tier.rpc.transport` | `simulated_network.py`, `simulated_server.py`, `simulated_grpc.py` |
 | the sockets of the RESP endpoint | the event loop | `simulated_wire.py` |
-| chance | `random`, `secrets` | `seeded.py` |
+| chance | `random`, `secrets` | `duramen/testing/running/seeded.py` |
 
 Invariants:
 
@@ -22,7 +22,7 @@ Invariants:
 LMDB is real, on a folder in memory. Nothing here knows what is tested: that is for `duramen.testing`, and for the
 simulation in Duramen's own repository.
 
-Reading order: `story.py` (what happened), `seeded.py`, `simulated_loop.py`, `simulated_clock.py`, `fault.py`,
+Reading order: `story.py` (what happened), `simulated_loop.py`, `simulated_clock.py`, `fault.py`,
 `memory_disk.py`, `kernel_disk.py` (what a kernel hides), `simulated_disk.py` (a disk through all lives of its
 machine), `disk_faults.py`, `simulated_machine.py`, `simulated_network.py`, `resp_words.py`, `simulated_wire.py`,
 `simulated_server.py`, `simulated_grpc.py`, `simulated_process.py`.

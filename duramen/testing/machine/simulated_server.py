@@ -29,7 +29,7 @@ _GRACE_S: Final = 2.0
 
 
 class CallerEnd(Protocol):
-    """What a served call is told by the one who called, and tells it."""
+    """What a served call knows of its caller, and how it answers."""
 
     number: int
     method: str
@@ -162,7 +162,7 @@ class LateCopy(ServedCall):
     _ends_s: float | None = None
 
     def begin(self) -> None:
-        """The copy has arrived, at whoever listens there now."""
+        """The copy has arrived, at the server that listens there now."""
         network, source, target = self._connection.network, self._connection.client, self._connection.server
         server = network.listeners.get(target)
         if server is None or not server.listening or network.link(source, target).cut:

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from duramen.client.observer import CLIENT_OBSERVER
-from duramen.testing.machine.seeded import seeded
 from duramen.testing.machine.simulated_grpc import SimulatedTransport
 from duramen.testing.running.errors import NotSimulated
 from duramen.testing.running.refusals import refusals
+from duramen.testing.running.seeded import seeded
 from duramen.testing.running.virtual_loop import VirtualLoop, virtual_loop
 from log_tier.rpc.transport import TRANSPORT
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -153,19 +154,19 @@ def safe_bytes(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
 
 
-@pytest.mark.parametrize("fails", [Path.iterdir, Path.mkdir])
+@pytest.mark.parametrize(("where", "fails"), [(Path, Path.iterdir), (os, os.mkdir)], ids=["iterdir", "mkdir"])
 async def test_a_folder_that_cannot_be_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: Callable[..., object]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: object, fails: Callable[..., object]
 ) -> None:
     """As root nothing is forbidden, so the system's refusal is played."""
     (tmp_path / "data").mkdir()
 
-    def refuse(self: Path, *args: object, **how: object) -> object:
-        if "data" in self.parts:
+    def refuse(path: str | Path, *args: object, **how: object) -> object:
+        if "data" in Path(path).parts:
             raise PermissionError(13, "Permission denied")
-        return fails(self, *args, **how)
+        return fails(path, *args, **how)
 
-    monkeypatch.setattr(Path, fails.__name__, refuse)
+    monkeypatch.setattr(where, fails.__name__, refuse)
     with pytest.raises(FolderReadOnly, match="Permission denied"):
         await open_local_data(tmp_path / "data")
     monkeypatch.undo()
