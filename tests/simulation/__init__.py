@@ -126,12 +126,12 @@ thread: a reader never runs between its write and its sync. The disk of a node d
 nor for reads, and loses nothing that was not synced.
 
 **Reading order**: the simulated machine is `duramen.testing.machine`. Here: `node_faults.py`, `plan.py`,
-`planned_machine.py`, `book.py`, `topic_book.py`,
-`clean_close.py`, `log_damage.py`, `log_world.py`, `database_world.py`, `judging.py`, `api_traffic.py`,
-`resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`, `kept_log.py`, `index_crashes.py`, `cluster_world.py`,
-`cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`,
-`cluster_versions.py`, `cluster_past.py`, `cluster_put_back.py`, `cluster_incidents.py`, `cluster_traffic.py`,
-`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
-`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
-`planted_data_sets.py`, `planted_index.py`, `planted_cluster_resp.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+`planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`,
+`database_world.py`, `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`,
+`kept_log.py`, `index_crashes.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`,
+`cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`,
+`cluster_put_back.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp.py`, `planted.py`,
+`planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`,
+`planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`,
+`planted_index.py`, `planted_node_disk.py`, `planted_cluster_resp.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

@@ -107,18 +107,20 @@ class FailingCalls:
             raise OSError(ERRORS["end"], f"{self.name} has ended", str(path))
         if call in GROWING and self._now_s() < self._full_until_s:
             raise OSError(ERRORS["full"], os.strerror(ERRORS["full"]), str(path))
+        if not self._armed:
+            return False
+        use = purpose(str(path.relative_to(self._folder))) if path.is_relative_to(self._folder) else "shared store"
         for place, fault in enumerate(self._armed):
-            if not fault.may_meet(call):
+            if not fault.may_meet(call, use):
                 continue
             if fault.steps > 0:
                 self._armed[place] = replace(fault, steps=fault.steps - 1)
                 continue
             del self._armed[place]
-            return self._strike(fault, call, path)
+            return self._strike(fault, call, use, path)
         return False
 
-    def _strike(self, fault: NodeFault, call: str, path: Path) -> bool:
-        use = purpose(str(path.relative_to(self._folder))) if path.is_relative_to(self._folder) else "shared store"
+    def _strike(self, fault: NodeFault, call: str, use: str, path: Path) -> bool:
         self._story.tell(self.name, f"disk: {fault.kind} at {call} of {path}")
         self._story.met[f"node disk {fault.kind}: {call} of {use}"] += 1
         if fault.kind == "full":

@@ -44,7 +44,11 @@ class NodeFault:
     steps: int
     seconds: float = 0.0
     """How long a disk is full."""
+    call: str = ""
+    """Only calls of this name meet it; empty: any."""
+    use: str = ""
+    """Only calls for paths of this use (`serving_tier.names.purpose`) meet it; empty: any."""
 
-    def may_meet(self, call: str) -> bool:
-        """Can a call of this name meet it?"""
-        return call in _MET_BY.get(self.kind, (call,))
+    def may_meet(self, call: str, use: str) -> bool:
+        """Can a call of this name, for a path of this use, meet it?"""
+        return call in _MET_BY.get(self.kind, (call,)) and self.call in ("", call) and self.use in ("", use)

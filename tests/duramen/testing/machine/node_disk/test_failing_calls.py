@@ -119,3 +119,10 @@ def test_it_counts_which_call_on_what_was_met(tmp_path: Path, clock: NodeClock) 
         check_everything(disk, tmp_path)
     assert story.met == {"node disk refused: unlink of incoming": 1}
     assert [fault.kind for fault in met] == ["refused"]
+
+
+def test_a_fault_waits_for_its_call_and_its_use(failing: FailingCalls, tmp_path: Path) -> None:
+    failing.arm(NodeFault(0.0, "n1", "failed", 1, call="rename", use="incoming"))
+    check_everything(failing, tmp_path)
+    with pytest.raises(OSError, match=r"3\.incoming'$"):
+        check_everything(failing, tmp_path)
