@@ -30,6 +30,6 @@ What the tier does not do: it writes to the log only the no-op with which `node/
 time on, the commands that report on a job, and the puts of a point-in-time restore. It does not route, and its reads
 know no protocol: both are the business of `router`.
 
-Reading order: `names.py` (what lies where on the disk), `folders.py`, `fold/` (what a record means), `index/` (what is
-stored), `replica/`, `node/`, then `snapshots/`, `versions/`, `jobs/` and `service/`.
+Reading order: `names.py` (what lies where on the disk), `disk.py` (the seam to it), `folders.py`, `fold/` (what a
+record means), `index/` (what is stored), `replica/`, `node/`, then `snapshots/`, `versions/`, `jobs/` and `service/`.
 """

@@ -7,11 +7,11 @@ may as well be removed at the next start.
 from __future__ import annotations
 
 import logging
-import shutil
 from pathlib import Path
 
 from log_tier.concurrency.disk_errors import disk_refusal
 from log_tier.model.errors import DuramenError
+from serving_tier.disk import NODE_DISK
 
 __all__ = ["clear_away", "discard", "rename"]
 
@@ -25,9 +25,9 @@ def discard(folder: Path) -> None:
     """
     try:
         if folder.is_dir() and not folder.is_symlink():
-            shutil.rmtree(folder)
+            NODE_DISK.get().remove_tree(folder)
         else:
-            folder.unlink(missing_ok=True)
+            NODE_DISK.get().unlink(folder)
     except OSError as error:
         effect = "nothing else was touched"
         raise disk_refusal(error, f"{folder} cannot be removed", path=folder, effect=effect) from error
@@ -44,7 +44,7 @@ def clear_away(folder: Path) -> None:
 def rename(old: Path, new: Path) -> None:
     """Give a folder another name, on the same file system. Raises `DiskFailed`, `DiskFull`, `FolderReadOnly`."""
     try:
-        old.rename(new)
+        NODE_DISK.get().rename(old, new)
     except OSError as error:
         effect = "it keeps the name that it had"
         raise disk_refusal(error, f"{old} cannot become {new}", path=old, effect=effect) from error

@@ -52,6 +52,7 @@ __all__ = [
     "old_folder",
     "parse_snapshot_path",
     "past_folder",
+    "purpose",
     "rebuild_folder",
     "replaced_folder",
     "snapshot_path",
@@ -163,6 +164,20 @@ def incoming_folder(folder: P) -> P:
 def replaced_folder(folder: P) -> P:
     """The folder of the old index while another takes its place in `folder`."""
     return folder.with_name(f"{folder.name}.replaced")
+
+
+_STAGES: Final = ("rebuild", "old", "incoming", "replaced")
+
+
+def purpose(path: str) -> str:
+    """What a path below a data folder is for, in a word: `index`, `version`, `incoming`, `snapshot-work` and so on."""
+    first, *below = path.split("/")
+    if first != INDEX_FOLDER or len(below) < 2:
+        return first
+    stage = below[1].rpartition(".")[2]
+    if stage in _STAGES:
+        return stage
+    return INDEX_FOLDER if _VERSION.fullmatch(below[1]) is None else "version"
 
 
 # --- a snapshot store

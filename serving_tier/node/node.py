@@ -26,6 +26,7 @@ from log_tier.model.errors import DuramenError, NotHosted
 from log_tier.model.identifiers import FIRST, Offset, PartitionId, TableId
 from log_tier.model.log import Bounds, Log, Topic
 from log_tier.privacy.private_files import make_private
+from serving_tier.disk import NODE_DISK
 from serving_tier.folders import clear_away
 from serving_tier.index.divergence import may_differ
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -332,7 +333,7 @@ def _remove(folder: Path) -> None:
     clear_away(folder)
     remove_versions(folder)
     with suppress(OSError):  # not empty: other partitions of the table are still here
-        folder.parent.rmdir()
+        NODE_DISK.get().remove_folder(folder.parent)
 
 
 def _names_in(folder: str) -> set[str]:

@@ -62,8 +62,9 @@ __all__ = ["FetchVersion", "Staging", "check_version_of", "fetch_version"]
 
 logger = logging.getLogger(__name__)
 
-FetchVersion = Callable[[str, TableEntry, PartitionId, Path, Progress], Awaitable[None]]
-"""Brings one partition of the version at a URL into a folder, verified."""
+FetchVersion = Callable[[str, TableEntry, PartitionId, int, Path, Progress], Awaitable[None]]
+"""Brings one partition of the version at a URL into a folder, verified; the index says that it is the version of that
+number before it lies there."""
 
 _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 30.0
@@ -82,15 +83,17 @@ _FETCHES_MAX: Final = 2
 VersionName = tuple[PartitionId, int]
 
 
-async def fetch_version(url: str, table: TableEntry, partition: PartitionId, folder: Path, progress: Progress) -> None:
+async def fetch_version(
+    url: str, table: TableEntry, partition: PartitionId, number: int, folder: Path, progress: Progress
+) -> None:
     """The `FetchVersion` of a node that can reach the versions' store. Raises what `VersionStore.fetch` does."""
     if is_empty(url):
-        await make_empty(url, table, partition, folder)
+        await make_empty(url, table, partition, number, folder)
         return
     store = VersionStore.open(url)
     version = await store.get()
     check_version_of(table, version.table, version.partitions, version.partitioner, url)
-    await store.fetch(version, partition.partition, folder, progress=progress)
+    await store.fetch(version, partition.partition, folder, number=number, progress=progress)
 
 
 def check_version_of(table: TableEntry, table_id: str, partitions: int, partitioner: str, url: str) -> None:
@@ -221,7 +224,7 @@ class Staging:
                 async with self._room:
                     if not await asyncio.to_thread(folder.exists):
                         progress("fetching", 0, 0)
-                        await self._fetch(url, table, replica.id, folder, progress)
+                        await self._fetch(url, table, replica.id, number, folder, progress)
                 # Outside of `_room`: a version may be ahead of the live one, and the live one may be waiting at a
                 # barrier for a version that has to be fetched first.
                 progress("catching up", 0, 0)

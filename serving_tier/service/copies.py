@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Final
 from log_tier.concurrency.disk_errors import disk_refusal
 from log_tier.concurrency.tasks import going_on
 from log_tier.model.errors import Overloaded
-from log_tier.privacy.private_files import make_private
+from serving_tier.disk import NODE_DISK
 from serving_tier.replica.replica import Replica
 from serving_tier.snapshots.peer_copy import CopyPart, send_copy
 
@@ -63,5 +62,6 @@ class Copies:
 
 
 def _emptied(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    make_private(folder)
+    if folder.exists():
+        NODE_DISK.get().remove_tree(folder)
+    NODE_DISK.get().make_folder(folder)

@@ -54,14 +54,17 @@ class ReplicaStatus(NamedTuple):
 
 
 def status_of(replica: Replica, sizes: Sizes) -> ReplicaStatus:
-    """The status of an open replica. About 2 µs."""
+    """The status of an open replica. About 2 µs.
+
+    Its reason says also why one that goes on applies nothing now: its disk is full, or descriptors are out.
+    """
     failure = replica.failure or replica.awaits
     return ReplicaStatus(
         replica.index.applied,
         replica.progress.latest,
         int(replica.progress.lag_s * 1000),
         replica.state,
-        failure.message if failure is not None else "",
+        failure.message if failure is not None else replica.progress.obstacle,
         sizes.bytes,
         sizes.keys,
         replica.source,

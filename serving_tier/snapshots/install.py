@@ -19,8 +19,9 @@ from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import SnapshotDamaged, UnknownFormat
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Log
-from log_tier.privacy.private_files import FOLDER_MODE, make_private
+from serving_tier.disk import NODE_DISK
 from serving_tier.index.divergence import check_history
+from serving_tier.index.lmdb.environment import say_version
 from serving_tier.index.lmdb.folder import claim_folder, release_folder
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, READABLE_VERSIONS
 from serving_tier.names import incoming_folder, replaced_folder
@@ -83,9 +84,12 @@ async def receiving(
     folder: Path,
     manifest: SnapshotManifest,
     *,
+    number: int | None = None,
     folders: Folders = Folders(),  # noqa: B008  (immutable)
 ) -> AsyncIterator[Path]:
     """An empty folder to put a snapshot's files into; at the end it is opened, compared, and becomes `folder`.
+
+    `number`: the version of its table that the index says it is from then on; None: what it says already.
 
     The code that fills it passes every file through a `FileCheck` and syncs it: nothing reads the files again. Left
     with an error it is removed, and `folder` is what it was.
@@ -95,12 +99,11 @@ async def receiving(
     def begin(_: Stop) -> None:
         with local_troubles(folder):
             recover_folder(folder, folders=folders)
-            make_private(incoming.parent)
-            incoming.mkdir(FOLDER_MODE)
+            NODE_DISK.get().make_folder(incoming, exist_ok=False)
 
     def finish(_: Stop) -> None:
         with local_troubles(folder):
-            _check(incoming, manifest)
+            _check(incoming, manifest, number)
             _put_in_place(incoming, folder, folders)
 
     await in_thread(begin)
@@ -112,11 +115,13 @@ async def receiving(
         await in_thread(lambda _: folders.remove(incoming))
 
 
-def _check(incoming: Path, manifest: SnapshotManifest) -> None:
+def _check(incoming: Path, manifest: SnapshotManifest, number: int | None) -> None:
     """What the index itself says; its files were checked, so it can be opened."""
     check_contents(read_contents(incoming), manifest, str(incoming))
     # The marker says the same as the manifest, or it is refused here; then it is written anew and synced.
     claim_folder(incoming, partition=manifest.partition_id)
+    if number is not None:
+        say_version(incoming, number)
     release_folder(incoming)
 
 

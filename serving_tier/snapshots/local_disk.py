@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from log_tier.concurrency.disk_errors import disk_refusal
-from log_tier.privacy.private_files import private_opener
+from serving_tier.disk import NODE_DISK
 from serving_tier.folders import discard
 
 __all__ = [
@@ -34,19 +34,15 @@ _PART: Final = ".part"
 
 def sync_folder(path: str | Path) -> None:
     """Put a folder's names on stable storage. One fsync."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    NODE_DISK.get().sync_folder(Path(path))
 
 
 def write_whole(file: RawIOBase, data: bytes) -> None:
     """Write all of `data` to an unbuffered file. Raises `OSError` with the file's name."""
-    left = memoryview(data)
+    left, disk = memoryview(data), NODE_DISK.get()
     with _naming(file):
         while left:
-            written = file.write(left)
+            written = disk.write(file, left)
             if not written:
                 raise OSError(errno.EIO, f"the disk took nothing of {len(left)} bytes")
             left = left[written:]
@@ -55,7 +51,7 @@ def write_whole(file: RawIOBase, data: bytes) -> None:
 def sync_file(file: RawIOBase) -> None:
     """Put a file's content on stable storage. Raises `OSError` with the file's name."""
     with _naming(file):
-        os.fsync(file.fileno())
+        NODE_DISK.get().sync(file)
 
 
 @contextmanager
@@ -72,12 +68,13 @@ def replace_file(path: str, data: bytes, *, below: str) -> None:
 
     Whatever was written into its folder before is there if this file is.
     """
-    with open(path + _PART, "wb", buffering=0, opener=private_opener) as file:
+    disk, part = NODE_DISK.get(), Path(path + _PART)
+    with disk.create(part) as file:
         write_whole(file, data)
         sync_file(file)
     folder = os.path.dirname(path)
     sync_folder(folder)
-    os.rename(path + _PART, path)
+    disk.rename(part, Path(path))
     sync_folder(folder)
     while len(folder) > len(below):
         folder = os.path.dirname(folder)
@@ -95,21 +92,21 @@ def begin_writing(file: int) -> None:
 def linked(source: Path, target: str) -> bool:
     """Give a file a second name and sync it; False, with nothing done, if the system refuses the link."""
     try:
-        os.link(source, target)
+        NODE_DISK.get().link(source, Path(target))
     except OSError:
         return False
-    file = os.open(target, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    NODE_DISK.get().sync_file(Path(target))
     return True
+
+
+def _rename(old: Path, new: Path) -> None:
+    NODE_DISK.get().rename(old, new)
 
 
 class Folders(NamedTuple):
     """The seam to the file system through which an index folder is put in place; tests let each step fail."""
 
-    rename: Callable[[Path, Path], None] = os.rename
+    rename: Callable[[Path, Path], None] = _rename
     sync: Callable[[Path], None] = sync_folder
     remove: Callable[[Path], None] = discard
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import SnapshotDamaged
 from log_tier.model.identifiers import PartitionId
-from log_tier.privacy.private_files import private_opener
+from serving_tier.disk import NODE_DISK
 from serving_tier.snapshots.contents import FileCheck
 from serving_tier.snapshots.install import check_identity, receiving
 from serving_tier.snapshots.local_disk import Folders, begin_writing, sync_file, write_whole
@@ -92,7 +92,7 @@ async def install_copy(
         part = await anext(parts, None)
         for file in manifest.files:
             check = FileCheck(file, f"{file.name} in {where}")
-            with open(incoming / file.name, "wb", 0, opener=private_opener) as out:  # noqa: ASYNC230 - some µs
+            with NODE_DISK.get().create(incoming / file.name) as out:
                 while part is not None and part.file == file.name:
                     await in_thread(partial(_take, check, out, part.data))
                     done += len(part.data)

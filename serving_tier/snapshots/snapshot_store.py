@@ -30,7 +30,8 @@ import google_crc32c
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable
 from log_tier.model.identifiers import Offset, PartitionId, TableId
-from log_tier.privacy.private_files import FILE_MODE, make_private, private_opener
+from log_tier.privacy.private_files import FILE_MODE, make_private
+from serving_tier.disk import NODE_DISK
 from serving_tier.names import MANIFEST_FILE, parse_snapshot_path
 from serving_tier.snapshots.contents import FileCheck, pieces_of
 from serving_tier.snapshots.local_disk import begin_writing, linked, replace_file, sync_file, sync_folder, write_whole
@@ -131,7 +132,7 @@ class SnapshotStore:
             if self._local:
                 os.fchmod(out.fileno(), FILE_MODE)
                 out.flush()
-                os.fsync(out.fileno())
+                NODE_DISK.get().sync(out)
         except BaseException:
             if not self._local:
                 # Closing it would finish the upload of half a file.
@@ -154,7 +155,7 @@ class SnapshotStore:
     def _fetch(self, manifest: SnapshotManifest, folder: Path, progress: Progress | None, stop: Stop) -> None:
         done = 0
         for file in manifest.files:
-            with open(folder / file.name, "wb", buffering=0, opener=private_opener) as out:
+            with NODE_DISK.get().create(folder / file.name) as out:
                 for piece in self._checked(manifest, file, stop):
                     write_whole(out, piece)
                     begin_writing(out.fileno())

@@ -26,7 +26,7 @@ from typing import Final
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import DuramenError, SnapshotDamaged
-from log_tier.privacy.private_files import FOLDER_MODE, make_private, private_opener
+from serving_tier.disk import NODE_DISK
 from serving_tier.folders import clear_away, discard
 from serving_tier.index.lmdb.folder import claim_folder, release_folder
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -152,8 +152,8 @@ def _copy(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Stop)
 
 
 def _copied(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Stop) -> tuple[SnapshotFile, ...]:
-    make_private(folder.parent)
-    folder.mkdir(FOLDER_MODE)
+    disk = NODE_DISK.get()
+    disk.make_folder(folder, exist_ok=False)
     partition = index.identity()
     claim_folder(folder, partition=partition)
     source, sink = os.pipe()
@@ -175,10 +175,7 @@ def _copied(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Sto
             raise
         try:
             # Left with an error this closes the pipe, and that ends LMDB's side.
-            with (
-                open(source, "rb", buffering=0) as pipe,
-                open(folder / DATA_FILE, "wb", buffering=0, opener=private_opener) as out,
-            ):
+            with open(source, "rb", buffering=0) as pipe, disk.create(folder / DATA_FILE) as out:
                 passing = _written(pieces_of(pipe, stop), out, progress)
                 data = describe_file(DATA_FILE, passing, f"the copy of {partition}")
                 sync_file(out)

@@ -18,7 +18,7 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
-from serving_tier.folders import discard
+from serving_tier.folders import discard, rename
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.names import incoming_folder
 from serving_tier.snapshots.local_disk import local_troubles
@@ -46,25 +46,27 @@ def empty_offsets(url: str, partitions: int) -> list[Offset]:
     return offsets
 
 
-async def make_empty(url: str, table: TableEntry, partition: PartitionId, folder: Path) -> None:
-    """Make one partition of it in `folder`, which is there when it is complete. A few ms, two syncs.
+async def make_empty(url: str, table: TableEntry, partition: PartitionId, number: int, folder: Path) -> None:
+    """Make one partition of it, the version `number` of its table, in `folder`, which is there when it is
+    complete. A few ms, two syncs.
 
     Raises `InvalidRequest`, `DiskFull`.
     """
     offset = empty_offsets(url, table.partitions)[partition.partition]
-    await asyncio.to_thread(_make, partition, table.start(partition.partition), offset, folder)
+    await asyncio.to_thread(_make, partition, table.start(partition.partition), number, offset, folder)
 
 
-def _make(partition: PartitionId, start: Offset, offset: Offset, folder: Path) -> None:
+def _make(partition: PartitionId, start: Offset, number: int, offset: Offset, folder: Path) -> None:
     incoming = incoming_folder(folder)
     with local_troubles(folder):
         discard(incoming)
         index = LmdbIndex.open(incoming, partition=partition, start=start)
         try:
+            index.become(number)  # before it lies in its place: nobody may take it for the live version
             if offset > index.applied:
                 index.apply(
                     stamp_batch(_SHELL, base_offset=offset, timestamp_ms=0, unsynced=0, place=index.place), index.place
                 )
         finally:
             index.close()
-        incoming.rename(folder)
+        rename(incoming, folder)

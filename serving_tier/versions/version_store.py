@@ -82,17 +82,22 @@ class VersionStore:
         partition: Partition,
         folder: Path,
         *,
+        number: int | None = None,
         progress: Progress | None = None,
         folders: Folders = Folders(),  # noqa: B008  (immutable)
     ) -> SnapshotManifest:
         """Fetch one partition and make it the index folder `folder`; return its snapshot's manifest.
+
+        `number`: of the version in its table, which the index says by itself before `folder` appears; None: it says
+        what it was built as. A node that ends right after the fetch, and loses its live index, must not serve this one
+        in its place.
 
         Every byte is checked before `folder` appears; see `serving_tier.snapshots.install`. Raises `SnapshotDamaged`
         for a part that is not sound, not of this partition or not the one that the version names; `UnknownFormat`,
         `DiskFull`. What was in `folder` is then what it was.
         """
         manifest = await self._part(version, partition)
-        async with receiving(folder, manifest, folders=folders) as incoming:
+        async with receiving(folder, manifest, number=number, folders=folders) as incoming:
             await self.snapshots.fetch(manifest, incoming, progress=progress)
         return manifest
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from log_tier.model.errors import DiskFailed, DiskFull, FolderReadOnly
+from serving_tier.disk import KernelCalls
 from serving_tier.folders import clear_away, discard, rename
 
 
@@ -55,9 +56,9 @@ def test_a_folder_that_nobody_needs_stays(folder: Path, caplog: pytest.LogCaptur
 def test_a_folder_that_keeps_its_name(
     folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception]
 ) -> None:
-    def refuse(path: Any, _: object) -> None:
-        raise OSError(number, os.strerror(number), str(path))
+    def refuse(_: object, old: Path, new: Path) -> None:
+        raise OSError(number, os.strerror(number), str(old))
 
-    monkeypatch.setattr(Path, "rename", refuse)
+    monkeypatch.setattr(KernelCalls, "rename", refuse)
     with pytest.raises(kind, match=f"{folder} cannot become .*0: {os.strerror(number)}"):
         rename(folder, folder.with_name("0"))

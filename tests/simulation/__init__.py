@@ -115,16 +115,23 @@ an error of which only the loop's exception handler hears breaks the run, in eve
 Half of the kills are losses of power: an index that was in use then lacks entries, is of another boot, and must not be
 believed (`index_crashes.py`).
 
+**The disks of nodes.** In half of the runs of a cluster the nodes' own disks fail: a call for an index folder, a copy,
+a snapshot or a fetched version meets EIO, ENOSPC or EACCES, writes short, or finds the disk full for a while; or the
+process ends before the call, in half of these cases with its machine (`node_faults.py`). Which call on what was met is
+counted, and which step of which job.
+
 **What it does not do yet.** LMDB is real, and a commit of it is one step: an index is never found in the middle of one.
 In the worlds of one database an index is closed cleanly, or gone. A commit of the log is one step of the simulated
-thread: a reader never runs between its write and its sync. A node's own disk does not fail.
+thread: a reader never runs between its write and its sync. The disk of a node does not fail for LMDB's own writes,
+nor for reads, and loses nothing that was not synced.
 
-**Reading order**: the simulated machine is `duramen.testing.machine`. Here: `plan.py`, `planned_machine.py`, `book.py`,
-`topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`, `database_world.py`, `judging.py`, `api_traffic.py`,
-`resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`, `kept_log.py`, `index_crashes.py`, `cluster_world.py`,
-`cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`,
-`cluster_versions.py`, `cluster_past.py`, `cluster_put_back.py`, `cluster_incidents.py`, `cluster_traffic.py`,
-`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
-`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
-`planted_data_sets.py`, `planted_index.py`, `planted_cluster_resp.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+**Reading order**: the simulated machine is `duramen.testing.machine`. Here: `node_faults.py`, `plan.py`,
+`planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`,
+`database_world.py`, `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`,
+`kept_log.py`, `index_crashes.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`,
+`cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`,
+`cluster_put_back.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp.py`, `planted.py`,
+`planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`,
+`planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`,
+`planted_index.py`, `planted_node_disk.py`, `planted_cluster_resp.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

@@ -17,6 +17,7 @@ from simulation.cluster_trims import change_logs, lose_indexes, secure_rollbacks
 from simulation.cluster_versions import change_versions
 from simulation.cluster_world import NODES, ClusterWorld
 from simulation.job_steps import TASKLESS, meets_jobs
+from simulation.node_faults import strike_nodes
 from simulation.plan import TASK, Incident
 from simulation.planned_machine import faults, set_clocks
 
@@ -59,8 +60,10 @@ def _disk_failures(world: ClusterWorld) -> int:
 
 async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[Operator] = OPERATORS) -> None:
     """Let the plan's faults and incidents happen; when `stop` is set and they are over, wait until all is level."""
+    world.disk_met = meets_jobs
     happening = [asyncio.create_task(_meet_at(world, each)) for each in world.plan.incidents if not each.aimed]
     happening += [asyncio.create_task(each(world, stop)) for each in (_aim, *operators)]
+    happening.append(asyncio.create_task(strike_nodes(world.node_disks, world.plan.node_faults, _PACE)))
     happening.append(asyncio.create_task(set_clocks(world.plan, world.story, _PACE, world.clock_of)))
     try:
         await faults(world.machine, world.plan, _PACE)
@@ -70,6 +73,8 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
         for task in happening:
             task.cancel()
     world.disk.calm()
+    for disk in world.node_disks.values():
+        disk.calm()
     world.network.calm()
     world.story.tell("world", "the faults are over")
     if world.drops:

@@ -14,6 +14,8 @@ from typing import Any, Final
 from duramen.server.roles.kv import nearest, others_on_demand
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
 from duramen.testing.cluster.lives import open_log_server, open_node, open_router
+from duramen.testing.machine.node_disk.failing_calls import FailingCalls
+from duramen.testing.machine.node_disk.node_fault import NodeFault
 from duramen.testing.machine.simulated_clock import SimulatedClock, SlowTurnClock
 from duramen.testing.machine.simulated_loop import SimulatedLoop
 from duramen.testing.machine.simulated_network import Connecting, Network
@@ -30,6 +32,7 @@ from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.live_membership import LiveMembership
+from serving_tier.disk import NODE_DISK
 from serving_tier.jobs.log_trimmer import ROUND_S
 from serving_tier.node.node import Node
 from simulation.book import Broken
@@ -43,6 +46,8 @@ __all__ = ["LOG_URL", "NODES", "ClusterWorld", "Part"]
 NODES: Final = ("n1", "n2", "n3")
 LOG_URL: Final = "grpc://log:7070"
 _END_S: Final = 900.0
+_POWER_CHANCE: Final = 0.5
+"""Of the ends of a node at a call of its disk, so many are losses of power."""
 
 Part = Callable[["ClusterWorld"], Coroutine[Any, Any, None]]
 
@@ -87,6 +92,8 @@ class ClusterWorld:
         """What is done now that has no task of its own."""
         self.begun = asyncio.Event()
         """Something of the kind has begun."""
+        self.disk_met: Callable[[ClusterWorld, str], None] = lambda world, fault: None
+        """Called with each fault that a node's disk meets."""
         self.drops: set[str] = set()
         """Tables of which a drop was begun and not answered."""
         self.log: KeepingLog | None = None
@@ -103,6 +110,25 @@ class ClusterWorld:
             )
             for name in ("log", *NODES, "router", "clients")
         }
+        self.node_disks = {name: self._node_disk(name) for name in NODES}
+
+    def _node_disk(self, name: str) -> FailingCalls:
+        def met(fault: NodeFault) -> None:
+            self.disk_met(self, f"node disk {fault.kind}")
+            if fault.kind == "end":
+                self._end_at_a_call(name)
+
+        disk = FailingCalls(name, self.machine.folder / name, self.story, self.loop.time, met)
+        self.processes[name].context.run(NODE_DISK.set, disk)
+        return disk
+
+    def _end_at_a_call(self, name: str) -> None:
+        """A node ends in the middle of what it does with its files."""
+        copy_indexes(self.machine.folder / name)
+        if self.crashes.random() < _POWER_CHANCE:
+            self.powerless.add(name)
+        self.network.die(name)
+        self.processes[name].end(politely=False)
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
@@ -163,9 +189,10 @@ class ClusterWorld:
         self.catalogs.pop(process.name, None)
         if process.name in NODES:
             self._bury_indexes(process.name)
+            self.node_disks[process.name].restart()
 
     def _copy_if_killed(self, name: str) -> None:
-        if name in self.network.dead:
+        if name in self.network.dead and not self.node_disks[name].is_dead:
             copy_indexes(self.machine.folder / name)
 
     def _bury_indexes(self, name: str) -> None:

@@ -37,6 +37,8 @@ def fault_of(name: str) -> str:
     first = name.partition(" ")[0]
     if name.startswith("incident "):
         return name.removeprefix("incident ")
+    if name.startswith("node disk "):
+        return name.partition(":")[0]
     if name.startswith("a clock is set "):
         return "a clock is set"
     return f"disk: {first}" if first in _MACHINE and (" at " in name or " in " in name) else ""

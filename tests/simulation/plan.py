@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from duramen.testing.machine.fault import DAMAGES, FAULTS, FaultKind, MachineFault
+from duramen.testing.machine.node_disk.node_fault import NodeFault
+from simulation.node_faults import node_faults_of
 
 __all__ = [
     "INCIDENTS",
@@ -163,6 +165,8 @@ class Plan:
     """Of the log alone: what strikes while its life of the number `at_s` begins, at the change after `steps` ones."""
     incidents: tuple[Incident, ...] = ()
     """Of a cluster; other worlds have one process."""
+    node_faults: tuple[NodeFault, ...] = ()
+    """Of the disks of a cluster's nodes."""
     clock_steps: tuple[ClockStep, ...] = ()
     expiring: float = 0.0
     """Of the writes of clients of the Python API, so many are about expiries."""
@@ -205,6 +209,7 @@ def plan_of(seed: int) -> Plan:
         damages=_damages(random.Random(f"damages {seed}")),
         openings=_openings(random.Random(f"openings {seed}")),
         incidents=_incidents(random.Random(f"incidents {seed}"), random.Random(f"copies {seed}")),
+        node_faults=node_faults_of(random.Random(f"node disks {seed}"), _NODES, length_s=_LENGTH_S),
         clock_steps=_clock_steps(random.Random(f"clocks {seed}")),
         expiring=random.Random(f"expiring {seed}").choice((0.0, 0.0, 0.2)),
         trims=None if copied_s is not None else _trims(random.Random(f"trims {seed}")),

@@ -114,7 +114,7 @@ def shrink(plan: Plan, broken: str, world: WorldName = "log") -> Plan:
         tries -= 1
         return run_plan(candidate, world).broken == broken
 
-    for part in ("clock_steps", "incidents", "damages", "openings", "faults", "calls"):
+    for part in ("clock_steps", "node_faults", "incidents", "damages", "openings", "faults", "calls"):
         size = max(1, len(getattr(plan, part)) // 2)
         while tries > 0:
             at, gone = 0, False

@@ -30,6 +30,8 @@ FOUND_WITHIN = 60
 """Runs after which each planted bug is found."""
 FOUND_FROM = {
     "a repeated batch takes effect twice": 23,
+    "a rename that the disk of a node refused counts as done": 103,
+    "a replica whose disk was full does not go on when there is room": 27,
 }
 """Seeds to begin with, which save time: the others follow, for a change of the product moves what a seed comes to."""
 FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
@@ -39,6 +41,12 @@ FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
     "a snapshot of before a swap and its rollback covers the log": lambda plan: plan.trims is not None,
     "a trim goes past the verified snapshot": lambda plan: plan.trims is not None,
     "a watch numbers what a compaction has left without holes": compacts,
+    "a rename that the disk of a node refused counts as done": lambda plan: (
+        has_versions(plan) and plan.node_faults != ()
+    ),
+    "a replica whose disk was full does not go on when there is room": lambda plan: any(
+        fault.kind in ("no room", "full") for fault in plan.node_faults
+    ),
     "an index of another history than its log is believed": lambda plan: plan.copied_s is not None,
 }
 """What a run must have for a bug to show; else any run may show it."""

@@ -24,6 +24,7 @@ from simulation.planted_damage import PLANTED_IN_DAMAGE
 from simulation.planted_data_sets import PLANTED_IN_DATA_SETS
 from simulation.planted_database import PLANTED_IN_DATABASE
 from simulation.planted_index import PLANTED_IN_INDEX
+from simulation.planted_node_disk import PLANTED_IN_NODE_DISK
 from simulation.planted_resp import PLANTED_IN_RESP
 from simulation.planted_syncs import PLANTED_SYNCS
 from simulation.planted_trims import PLANTED_IN_TRIMS
@@ -77,7 +78,12 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     "log": PLANTED | PLANTED_IN_DAMAGE | PLANTED_SYNCS | VIEWS_IN_LOG | CLOCKS_IN_LOG,
     "database": PLANTED_IN_DATABASE | VIEWS_IN_DATABASE | CLOCKS_IN_DATABASE,
     "resp": PLANTED_IN_RESP | VIEWS_IN_RESP,
-    "cluster": PLANTED_IN_CLUSTER | PLANTED_IN_VERSIONS | PLANTED_IN_TRIMS | PLANTED_IN_DATA_SETS | PLANTED_IN_INDEX,
+    "cluster": PLANTED_IN_CLUSTER
+    | PLANTED_IN_VERSIONS
+    | PLANTED_IN_TRIMS
+    | PLANTED_IN_DATA_SETS
+    | PLANTED_IN_INDEX
+    | PLANTED_IN_NODE_DISK,
     "cluster-resp": PLANTED_IN_CLUSTER_RESP,
 }
 """Where each planted bug is found."""

@@ -7,6 +7,7 @@ Duramen runs on it as it is. What it takes of a machine has a seam, and each sea
 | time and threads | the event loop, `log_tier.concurrency.workers` | `simulated_loop.py` |
 | clocks | `log_tier.concurrency.clocks` | `simulated_clock.py` |
 | the log's disk | `log_tier.embedded.storage.disk` | `memory_disk.py`, `kernel_disk.py`, `simulated_disk.py` |
+| a node's own disk | `serving_tier.disk` | `node_disk/` |
 | the network | `log_tier.rpc.transport` | `simulated_network.py`, `simulated_server.py`, `simulated_grpc.py` |
 | the sockets of the RESP endpoint | the event loop | `simulated_wire.py` |
 | chance | `random`, `secrets` | `duramen/testing/running/seeded.py` |
@@ -25,5 +26,6 @@ simulation in Duramen's own repository.
 Reading order: `story.py` (what happened), `simulated_loop.py`, `simulated_clock.py`, `fault.py`,
 `memory_disk.py`, `kernel_disk.py` (what a kernel hides), `simulated_disk.py` (a disk through all lives of its
 machine), `disk_faults.py`, `simulated_machine.py`, `simulated_network.py`, `resp_words.py`, `simulated_wire.py`,
-`simulated_server.py`, `simulated_grpc.py`, `simulated_process.py`.
+`simulated_server.py`, `simulated_grpc.py`, `simulated_process.py`, `node_disk/` (the disk of a
+node).
 """

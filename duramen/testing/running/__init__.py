@@ -13,6 +13,6 @@ Invariants:
 - R3 A run ends: with a result, with the test's error, with `Stuck` where everybody waits for ever, or with `TooLong`.
 - R4 One run at a time in a process: a second one, in another thread, is refused.
 
-Reading order: `errors.py` (of the whole kit), `seeded.py`, `run_observer.py`, `virtual_loop.py`, `refusals.py`, `run.py`,
-`simulated.py` (the decorator).
+Reading order: `errors.py` (of the whole kit), `seeded.py`, `run_observer.py`, `virtual_loop.py`, `refusals.py`,
+`run.py`, `simulated.py` (the decorator).
 """

@@ -21,6 +21,7 @@ from log_tier.model.errors import (
     Overloaded,
 )
 from log_tier.privacy.private_files import FILE_MODE
+from serving_tier.index.lmdb.format import VERSION, pack_version
 
 __all__ = [
     "ENVIRONMENTS_MAX",
@@ -29,6 +30,7 @@ __all__ = [
     "named_troubles",
     "open_environment",
     "refusal_of_system",
+    "say_version",
 ]
 
 # Address space, not disk or memory: what one index can grow to. A process has 128 TiB of addresses, and a table may
@@ -110,6 +112,18 @@ def open_environment(path: Path, *, map_bytes: int, reads_only: bool = False) ->
         except BaseException:
             env.close()
             raise
+
+
+def say_version(path: Path, version: int) -> None:
+    """Have a closed index say which version of its table it is. One transaction and one sync."""
+    env, databases = open_environment(path, map_bytes=MAP_BYTES_MAX)
+    try:
+        with named_troubles(path, MAP_BYTES_MAX):
+            with env.begin(db=databases.meta, write=True) as txn:
+                txn.put(VERSION, pack_version(version))
+            env.sync(True)
+    finally:
+        env.close()
 
 
 def _databases(env: Any, path: Path) -> Databases:

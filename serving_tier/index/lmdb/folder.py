@@ -50,7 +50,7 @@ from log_tier.concurrency.disk_errors import disk_refusal
 from log_tier.model.errors import DuramenError, IndexDamaged
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.sealed_json import SealedKind
-from log_tier.privacy.private_files import make_private, private_opener
+from serving_tier.disk import NODE_DISK
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, NEWER_INDEX, READABLE_VERSIONS
 from serving_tier.index.lmdb.pages import METAS_BYTES_MAX, DamagedPage, NoMetaPage, check_trees, newest_meta
 from serving_tier.index.lmdb.summary import IndexSummary
@@ -131,7 +131,7 @@ def claim_folder(path: Path, *, partition: PartitionId, boot_id: BootId = read_b
     the folder and fold the log again. Raises `UnknownFormat` for an index of a newer format: keep the folder.
     """
     boot = boot_id()
-    make_private(path)
+    NODE_DISK.get().make_folder(path)
     was_clean = False
     if any(path.iterdir()):
         marker = check_folder(path, partition=partition, boot_id=lambda: boot)
@@ -252,11 +252,7 @@ def folder_trouble(error: OSError, folder: Path) -> DuramenError:
 
 def sync_data(path: Path) -> None:
     """Bring a file that is closed to stable storage. One sync."""
-    file = os.open(path / DATA_FILE, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    NODE_DISK.get().sync_file(path / DATA_FILE)
 
 
 def verify_index(path: Path) -> None:
@@ -321,19 +317,15 @@ def _write_marker(path: Path, marker: _Marker, *, durable: bool) -> None:
     if fields["summary"] is None:
         del fields["summary"]
     new = new_file(path / MARKER_FILE)
-    with open(new, "wb", opener=private_opener) as file:
-        file.write(_KIND.write(fields))
+    disk, data = NODE_DISK.get(), memoryview(_KIND.write(fields))
+    with disk.create(new) as file:
+        while data:
+            data = data[disk.write(file, data) :]
         if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(new, path / MARKER_FILE)
-    if not durable:
-        return
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+            disk.sync(file)
+    disk.rename(new, path / MARKER_FILE)
+    if durable:
+        disk.sync_folder(path)
 
 
 def _document(path: Path, summary: IndexSummary) -> dict[str, Any]:

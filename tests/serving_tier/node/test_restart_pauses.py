@@ -4,7 +4,11 @@ fails, a version that cannot be brought.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+from io import FileIO
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,14 +18,17 @@ from kit.deadlines import until, within
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import ClearTable, CreateTable
 from log_tier.embedded import EmbeddedLog
-from log_tier.model.errors import DuramenError, IndexDamaged
+from log_tier.model.errors import DiskFull, DuramenError, IndexDamaged
 from log_tier.model.identifiers import PartitionId, TableId
+from serving_tier import names
+from serving_tier.disk import KernelCalls
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node import staging
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 from serving_tier.node.restart_pauses import RestartPauses
 from serving_tier.replica.replica import Replica
+from serving_tier.service.replica_status import Sizes, status_of
 from serving_tier.versions.empty import make_empty
 
 NAME = PartitionId(TableId("AAAAAAAAAAAAAAAAAAAAAA"), ZERO)
@@ -174,3 +181,55 @@ async def test_a_version_that_a_bug_keeps_away_is_fetched_again_with_one_line_a_
     assert "bringing version 2 of flights/0 ended by a bug: RuntimeError('a bug') (2 times in a row)" in [
         line for line, _ in parts.lines()
     ]
+
+
+async def test_a_full_disk_keeps_a_version_away_until_it_has_room(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job gets a typed error that names the file; the live version is served, and the new one comes by itself."""
+    refused = list[Path]()
+
+    def create(disk: KernelCalls, path: Path) -> FileIO:
+        if names.is_version_of(path.parent.name, "0"):
+            refused.append(path)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return inner(disk, path)
+
+    inner = KernelCalls.create
+    monkeypatch.setattr(KernelCalls, "create", create)
+    topic = await make_table(parts.log, parts.catalog, partitions=1, replicas=1)
+    name = topic.partition(ZERO)
+    async with within(DEADLINE_S):
+        await parts.hosting.wait_ready(name, lambda *_: None)
+        await parts.catalog.submit(ClearTable(topic.id, (await append(parts.log, topic, ZERO),)))
+        await until(lambda: len(refused) > 0)
+        with pytest.raises(DiskFull, match=f"No space left on device .{refused[0]}.: make room"):
+            await parts.hosting.staging.wait_level(name, 2, lambda *_: None)
+        replica = parts.hosting.node.replica(name)
+        await replica.wait_applied(await append(parts.log, topic, ZERO), timeout=DEADLINE_S)
+        assert "by a bug" not in parts.caplog.text
+        monkeypatch.undo()
+        await until(lambda: 2 in parts.hosting.node.replica(name).versions.level)
+
+
+async def test_a_full_disk_keeps_a_replica_away_until_it_has_room(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_folder(disk: KernelCalls, path: Path, *, exist_ok: bool = True) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(KernelCalls, "make_folder", make_folder)
+    topic = await make_table(parts.log, parts.catalog, partitions=1, replicas=1)
+    name = topic.partition(ZERO)
+    async with within(DEADLINE_S):
+        end = await append(parts.log, topic, ZERO)
+        await until(lambda: name in parts.hosting.node.hosted())
+        replica = parts.hosting.node.replica(name)
+        await until(lambda: "No space left on device: make room" in replica.progress.obstacle)
+        assert str(replica.index.path) in status_of(replica, Sizes()).reason
+        assert replica.index.applied < end
+        monkeypatch.undo()
+        await replica.wait_applied(end, timeout=DEADLINE_S)
+        await replica.wait_ready()
+        assert (replica.state, status_of(replica, Sizes()).reason) == ("ready", "")
+    assert "by a bug" not in parts.caplog.text

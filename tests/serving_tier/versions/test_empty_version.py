@@ -38,14 +38,14 @@ async def test_every_node_makes_its_part(tmp_path: Path, partition: int, offset:
     offsets[partition] = offset
     folder = tmp_path / "0.v2"
     (tmp_path / "0.v2.incoming").mkdir()  # of a process that died
-    await fetch_version(empty_url(offsets, 1), TABLE, TABLE.partition(partition), folder, lambda *_: None)
+    await fetch_version(empty_url(offsets, 1), TABLE, TABLE.partition(partition), 2, folder, lambda *_: None)
     index = LmdbIndex.open(folder, partition=TABLE.partition(partition), start=TABLE.start(Partition(partition)))
-    assert (index.applied, index.count()) == (offset, 0)
+    assert (index.applied, index.count(), index.version) == (offset, 0, 2)
     index.close()
     assert [path.name for path in tmp_path.iterdir()] == ["0.v2"]
 
 
 async def test_it_is_not_made_for_another_table(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest):
-        await make_empty("empty:1,2", TABLE, TABLE.partition(0), tmp_path / "0.v2")
+        await make_empty("empty:1,2", TABLE, TABLE.partition(0), 2, tmp_path / "0.v2")
     assert not list(tmp_path.iterdir())

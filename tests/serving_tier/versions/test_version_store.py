@@ -13,9 +13,12 @@ import pytest
 from kit.log.stored_log import TABLE, StoredLog, put
 from kit.storage.sealed_documents import sealed_again
 
-from log_tier.model.errors import InvalidRequest, SnapshotDamaged, UnknownFormat
+from log_tier.model.errors import IndexDamaged, InvalidRequest, SnapshotDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.names import version_folder
+from serving_tier.replica.applier import Applier
+from serving_tier.replica.version_folders import ReplicaFolder, open_versions, promote
 from serving_tier.snapshots import take_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
 from serving_tier.versions import VersionManifest, VersionStore
@@ -173,3 +176,20 @@ async def test_a_part_that_was_removed_is_named(any_place: VersionStore, tmp_pat
     with pytest.raises(SnapshotDamaged, match=r"manifest\.json is missing"):
         await any_place.fetch(version, Partition(0), tmp_path / "fetched")
     assert version.parts[0].offset == Offset(299)
+
+
+async def test_what_was_fetched_is_not_taken_for_the_live_version(any_place: VersionStore, tmp_path: Path) -> None:
+    """A node ended when it had a version and nobody had opened it; then the live index was lost."""
+    version = await version_in(any_place, tmp_path)
+    live = ReplicaFolder(tmp_path / "0", PartitionId(TABLE, Partition(0)))
+    await any_place.fetch(version, Partition(0), version_folder(live.path, 2), number=2)
+    assert promote(live.path)
+    applier = Applier()
+    applier.start()
+    try:
+        index = await applier.run(live.open)
+        assert (index.version, index.count()) == (2, 300)
+        with pytest.raises(IndexDamaged, match="holds version 2 of its table, and version 1 is live"):
+            await open_versions(index, live, applier)
+    finally:
+        await applier.stop()

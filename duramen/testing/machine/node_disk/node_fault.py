@@ -1,0 +1,54 @@
+"""What can go wrong with the disk of a node: pure."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import Final, Literal
+
+__all__ = ["ERRORS", "GROWING", "NODE_FAULTS", "NodeFault", "NodeFaultKind"]
+
+NodeFaultKind = Literal["failed", "no room", "refused", "short", "full", "end"]
+
+NODE_FAULTS: Final[dict[NodeFaultKind, str]] = {
+    "failed": "a call fails: EIO",
+    "no room": "a call that needs room fails: ENOSPC",
+    "refused": "a call is refused: EACCES",
+    "short": "a write takes a part of what it was given",
+    "full": "every call that needs room fails for a while: ENOSPC",
+    "end": "the process ends before a call",
+}
+
+GROWING: Final = ("create", "write", "link", "make_folder")
+"""Calls that need room on the disk."""
+
+ERRORS: Final[dict[NodeFaultKind, int]] = {
+    "failed": errno.EIO,
+    "no room": errno.ENOSPC,
+    "refused": errno.EACCES,
+    "full": errno.ENOSPC,
+    "end": errno.EIO,
+}
+"""What the call that meets a fault fails with."""
+
+_MET_BY: Final[dict[NodeFaultKind, tuple[str, ...]]] = {"no room": GROWING, "full": GROWING, "short": ("write",)}
+
+
+@dataclass(frozen=True)
+class NodeFault:
+    """Something goes wrong at a node's disk: at the `steps`th call after `at_s` that can meet it, from 0."""
+
+    at_s: float
+    node: str
+    kind: NodeFaultKind
+    steps: int
+    seconds: float = 0.0
+    """How long a disk is full."""
+    call: str = ""
+    """Only calls of this name meet it; empty: any."""
+    use: str = ""
+    """Only calls for paths of this use (`serving_tier.names.purpose`) meet it; empty: any."""
+
+    def may_meet(self, call: str, use: str) -> bool:
+        """Can a call of this name, for a path of this use, meet it?"""
+        return call in _MET_BY.get(self.kind, (call,)) and self.call in ("", call) and self.use in ("", use)
