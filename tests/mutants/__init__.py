@@ -13,7 +13,7 @@ statement can notice it, and most mutants need one test of a few milliseconds:
 1. The nearby tests run once under coverage, one context each. That gives a map from lines to tests, which is kept in
    `.data/mutants/`. A changed test file runs again alone; a changed product gives a new map.
 2. One process collects these tests once. For each mutant it forks. The child gives the live functions of the mutant's
-   file the changed code, and runs the tests that reach the statement, the quickest first, until one fails.
+   file the changed code, and runs the tests that reach the statement, the quick and near ones first, until one fails.
 3. A test that takes far longer than it took is a killer too: some mutants make a loop endless.
 
 A survivor is a missing test, a line that nothing needs, or a change that makes no difference. `equivalent.py` lists

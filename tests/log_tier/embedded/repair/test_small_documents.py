@@ -80,7 +80,7 @@ def test_a_lost_marker_is_taken_where_a_topic_or_a_journal_shows_whose_log_it_is
     for name in names.JOURNALS:
         overwrite(disk, HOME / name, KILLED.files[HOME / name] if "journal" in left else b"?" * 9000)
     if not is_known:
-        with pytest.raises(InvalidRequest, match="nothing in .* shows that it is the log"):
+        with pytest.raises(InvalidRequest, match=r"nothing in .* shows that it is the log"):
             mended_marker(disk, HOME, copy)
         return
     marker = mended_marker(disk, HOME, copy)
