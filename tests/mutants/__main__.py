@@ -47,15 +47,17 @@ def main(arguments: list[str] | None = None) -> int:
         if kind == "survived" or not asked.survivors:
             print(f"{numbers[fate.mutant]}: {text} ({fate.took_s:.1f} s): {fate.mutant}", flush=True)
 
+    tried = [mutant for _, mutant in some if not reason_for(mutant, (ROOT / mutant.path).read_text())]
+    kinds["explained"] = len(some) - len(tried)
     lines = up_to_date()
     with tempfile.TemporaryDirectory(prefix="duramen-mutants-") as folder:
         options = ["-q", "-s", "-n", "0", "-p", "no:cacheprovider", "--basetemp", str(Path(folder) / "tests")]
-        runs = MutantRuns([mutant for _, mutant in some], lines, asked.budget, say)
+        runs = MutantRuns(tried, lines, asked.budget, say)
         ended = pytest.main([*options, *(str(ROOT / each) for each in TESTS)], plugins=[runs])
-    tried = sum(kinds.values()) - kinds["not tried"]
+    judged = sum(kinds.values()) - kinds["not tried"]
     good = kinds["killed"] + kinds["explained"]
     print(", ".join(f"{count} {kind}" for kind, count in kinds.items()))
-    print(f"{good} of {tried} killed or explained: {100 * good / max(tried, 1):.1f} %")
+    print(f"{good} of {judged} killed or explained: {100 * good / max(judged, 1):.1f} %")
     if ended not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return int(ended)
     return 1 if kinds["survived"] else 0
@@ -66,8 +68,6 @@ def _described(fate: Fate) -> tuple[str, str]:
         return "not tried", f"not tried, {fate.unfit}"
     if fate.killer:
         return "killed", f"killed by {fate.killer}"
-    if reason := reason_for(fate.mutant, (ROOT / fate.mutant.path).read_text()):
-        return "explained", f"makes no difference: {reason}"
     return "survived", f"SURVIVES {fate.ran} of {fate.reach} tests"
 
 
