@@ -96,6 +96,31 @@ async def test_a_bug_in_the_writer_is_reported_to_everyone_who_waits() -> None:
     assert set(keys_of(await read_stored(disk, topic)).values()) <= {b"a", b"b"}
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_bug_in_an_errand_of_the_writer_is_reported_too() -> None:
+    """A trim writes its checkpoint in the writer's thread."""
+    disk = MemoryDisk()
+    log = await open_log(disk)
+    topic = await log.create_topic("flights", partitions=1)
+    while len(segment_files(disk, topic)) < 3:
+        end = await log.append(topic.partition(0), plain_batch("a", value=b"x" * 400))
+
+    def bug(step: str, path: Path) -> None:
+        disk.on_step = lambda step, path: None
+        raise ZeroDivisionError
+
+    disk.on_step = bug
+    async with within(20):
+        with pytest.raises(LogStopped, match="ZeroDivisionError"):
+            await log.trim(topic.partition(0), end.base_offset)
+        with pytest.raises(LogStopped):
+            await log.append(topic.partition(0), plain_batch("b"))
+    with suppress(DuramenError):
+        await log.close()
+    async with await open_log(disk.after_process_end()) as log:
+        assert (await log.bounds(topic.partition(0))).latest == end.base_offset
+
+
 async def read_stored(disk: MemoryDisk, topic: Topic) -> list[bytes]:
     async with await open_log(disk.after_process_end()) as log:
         return [batch for number in range(2) for batch in await read_all(log, topic.id, number)]
