@@ -34,14 +34,16 @@ async def test_every_acknowledged_batch_is_counted_once() -> None:
         await log.close()
 
 
-async def test_a_segment_may_be_filled_to_its_last_byte() -> None:
-    size = len(plain_batch("a", value=b"x" * 400))
+@pytest.mark.parametrize("value_bytes", [400, 5000], ids=["in one piece", "in a file that grows"])
+async def test_a_segment_may_be_filled_to_its_last_byte(value_bytes: int) -> None:
+    batch = plain_batch("a", value=b"x" * value_bytes)
+    size = len(batch)
     disk = MemoryDisk()
     log = await open_log(disk, replace(SMALL, segment_bytes=4 * size))
     try:
         topic = await log.create_topic("flights", partitions=1)
         for number in range(5):
-            await log.append(topic.partition(0), plain_batch("a", value=b"x" * 400))
+            await log.append(topic.partition(0), batch)
             assert len(segment_files(disk, topic)) == (1 if number < 4 else 2), number
     finally:
         await log.close()

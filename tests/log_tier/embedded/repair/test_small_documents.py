@@ -11,7 +11,7 @@ from kit.log.stopped_logs import LIVES, OPTIONS, damaged_disk
 from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded.repair.copy_log import CopyLog
 from log_tier.embedded.repair.documents import find_checkpoint, mended_marker
-from log_tier.embedded.repair.journal_files import mended_journal
+from log_tier.embedded.repair.journal_files import look_at_journal, mended_journal
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.model.errors import InvalidRequest
@@ -110,3 +110,13 @@ def test_a_journal_is_not_taken_from_a_copy_that_was_closed() -> None:
     why = mended_journal(damaged_disk(CLOSED), HOME, copy.identity, copy, is_behind=lambda: "")
     assert isinstance(why, str)
     assert "closed cleanly" in why
+
+
+@pytest.mark.parametrize("name", names.JOURNALS)
+def test_a_journal_that_is_not_needed_and_cannot_be_read_is_named(name: str) -> None:
+    disk = damaged_disk(CLOSED, HOME / name, b"?" * 9000)
+    identity = opened_copy(damaged_disk(CLOSED)).identity
+    state = look_at_journal(disk, HOME, identity)
+    assert (state.is_clean, state.damage) == (True, None)
+    assert any(str(HOME / name) in fault for fault in state.faults), state.faults
+    assert not any("It may hold" in fault for fault in state.faults), "the log was closed: it holds nothing"
