@@ -88,7 +88,7 @@ def test_a_lost_marker_is_taken_where_a_topic_or_a_journal_shows_whose_log_it_is
     assert marker.data == KILLED.files[HOME / names.MARKER]
 
 
-def test_a_journal_that_lost_its_end_is_taken_from_a_copy_of_the_same_moment() -> None:
+def test_a_journal_that_lost_its_end_is_taken_from_a_copy_that_is_no_older() -> None:
     """All frames that can still be read here are in the copy: it is no older."""
     disk = damaged_disk(KILLED)
     for name in names.JOURNALS:

@@ -61,7 +61,7 @@ def columns_with(*keys: bytes) -> Columns:
     return Columns(list(keys), [b"v" * 50] * len(keys))
 
 
-class Writing:
+class GatheringClient:
     """A client of such a log."""
 
     def __init__(self, log: OneLog) -> None:
@@ -74,7 +74,7 @@ class Writing:
         place = REF.partition(Partition(partition))
         return self.coalescer.submit(REF, place, columns_with(*keys), outcomes=outcomes, deadline=deadline)
 
-    async def __aenter__(self) -> Writing:
+    async def __aenter__(self) -> GatheringClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -87,7 +87,7 @@ def bounds(outcome: CallOutcome) -> tuple[int, int]:
 
 async def test_calls_of_a_batch_get_their_own_places_and_the_next_batch_goes_on() -> None:
     log = OneLog()
-    async with within(20), Writing(log) as writing:
+    async with within(20), GatheringClient(log) as writing:
         found = await asyncio.gather(writing.call(b"a"), writing.call(b"b", b"c"), writing.call(b"d", partition=1))
         assert [bounds(each) for each in found] == [(40, 40), (41, 42), (40, 40)]
         for offset in range(43, 48):
@@ -105,7 +105,7 @@ async def test_calls_of_a_batch_get_their_own_places_and_the_next_batch_goes_on(
 async def test_a_large_batch_is_encoded_like_a_small_one() -> None:
     log = OneLog()
     keys = [b"%05d" % number for number in range(12_000)]
-    async with within(20), Writing(log) as writing:
+    async with within(20), GatheringClient(log) as writing:
         found = await asyncio.gather(writing.call(*keys), writing.call(b"x", partition=1))
         assert [bounds(each) for each in found] == [(40, 12_039), (40, 40)]
         assert bounds(await writing.call(b"y")) == (12_040, 12_040)
@@ -116,7 +116,7 @@ async def test_a_large_batch_is_encoded_like_a_small_one() -> None:
 
 async def test_a_lost_reply_is_asked_for_with_the_same_bytes() -> None:
     log = OneLog(Disconnected("the reply was lost"))
-    async with within(20), Writing(log) as writing:
+    async with within(20), GatheringClient(log) as writing:
         assert bounds(await writing.call(b"a")) == (40, 40)
     first, second = log.parts
     assert first.batch == second.batch
@@ -124,7 +124,7 @@ async def test_a_lost_reply_is_asked_for_with_the_same_bytes() -> None:
 
 
 async def test_a_refusal_fails_its_calls_and_frees_the_partition() -> None:
-    async with within(20), Writing(OneLog(DiskFull("no space"))) as writing:
+    async with within(20), GatheringClient(OneLog(DiskFull("no space"))) as writing:
         answers = await asyncio.gather(writing.call(b"a"), writing.call(b"b"), return_exceptions=True)
         assert [type(each) for each in answers] == [DiskFull, DiskFull]
         assert bounds(await writing.call(b"c")) == (40, 40)
@@ -133,7 +133,7 @@ async def test_a_refusal_fails_its_calls_and_frees_the_partition() -> None:
 async def test_a_verdict_that_is_not_known_yet_is_asked_for_to_the_last_offset() -> None:
     log = OneLog()
     log.verdicts = [WriteOutcome(1, rejected=ConditionFailed("it is there", offset=41, actual=3))]
-    async with within(20), Writing(log) as writing:
+    async with within(20), GatheringClient(log) as writing:
         answers = await asyncio.gather(
             writing.call(b"a", outcomes=True), writing.call(b"b", outcomes=True), return_exceptions=True
         )
@@ -147,7 +147,7 @@ async def test_a_verdict_that_is_not_known_yet_is_asked_for_to_the_last_offset()
 async def test_a_call_whose_time_is_over_leaves_the_partition_to_others() -> None:
     """The first try fails, and when it would be made again nobody waits for it any more."""
     log = OneLog(Disconnected("no connection", sent=0))
-    async with within(20), Writing(log) as writing:
+    async with within(20), GatheringClient(log) as writing:
         with pytest.raises((DeadlineExceeded, Disconnected)):
             await writing.call(b"late", seconds=0.001)
         assert bounds(await writing.call(b"next")) == (40, 40)
@@ -158,7 +158,7 @@ async def test_a_call_whose_time_is_over_leaves_the_partition_to_others() -> Non
 async def test_a_call_that_ends_under_way_may_be_in_the_log() -> None:
     log = OneLog()
     log.held = asyncio.Event()
-    async with within(20), Writing(log) as writing:
+    async with within(20), GatheringClient(log) as writing:
         with pytest.raises(WriteUnknown):
             await writing.call(b"late", seconds=0.001)
         log.held.set()
