@@ -1,19 +1,33 @@
 """Mutants: small changes of the product, each of which some test must notice.
 
 ```
-python -m tests.mutants --sample 200 --seed 1                # all of the sample: hours of one processor
-python -m tests.mutants --sample 200 --seed 1 --first 0 --count 20   # a part of it
+python -m tests.mutants --sample 200 --seed 1                        # what becomes of each, and the share killed
+python -m tests.mutants --sample 200 --seed 1 --survivors            # only those that no test notices
+python -m tests.mutants --sample 200 --seed 1 --first 40 --count 20  # a part of the sample
 ```
 
 A mutant is one change of one expression or statement in `log_tier/embedded`, the fold, the replica, or the gatherer of
-writes: a comparison, a boolean, a number, a condition turned around, a call left out. It runs in a copy of the
-repository. First come the tests of its own module, then those of its package, then seeds of the simulation; the first
-that fails kills it, and so does a run that takes too long. What survives is printed with its line: either no test can
-tell it from the product, or a test is missing.
+writes: a comparison, a boolean, a number, a condition turned around, a call left out. Only tests that reach the changed
+statement can notice it, and most mutants need one test of a few milliseconds:
 
-Why not mutmut or cosmic-ray: both run one command for every mutant. This suite needs the nearest tests first, then its
-package's, then seeds of a simulation in a process of its own; with one command a mutant takes minutes in place of
-seconds.
+1. The nearby tests run once under coverage, one context each. That gives a map from lines to tests, which is kept in
+   `.data/mutants/`. A changed test file runs again alone; a changed product gives a new map.
+2. One process collects these tests once. For each mutant it forks. The child gives the live functions of the mutant's
+   file the changed code, and runs the tests that reach the statement, the quick and near ones first, until one fails.
+3. A test that takes far longer than it took is a killer too: some mutants make a loop endless.
 
-**Reading order**: `changes.py`, `tests_of.py`, `__main__.py`.
+A survivor is a missing test, a line that nothing needs, or a change that makes no difference. `equivalent.py` lists
+the last kind, each with its reason: these count as explained. An entry whose mutant is gone fails `test_equivalent.py`.
+
+A killer is a test that passed on the product. Tests on a busy machine can fail without a mutant's help, so the share is
+an upper bound by as much.
+
+What this does not do: change messages, annotations, assertions, constants of modules, or anything outside the four
+folders; notice by processes that a test starts, which run the product unchanged.
+
+Why not mutmut or cosmic-ray: both run one command for every mutant, and start it anew. Here that takes half a minute
+before the first test.
+
+**Reading order**: `changes.py`, `equivalent.py`, `line_map.py`, `statements.py`, `transplant.py`, `worker.py`,
+`__main__.py`.
 """

@@ -38,12 +38,17 @@ class Mutant(NamedTuple):
     after: str
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {' '.join(self.before.split())} -> {' '.join(self.after.split())}"
+        return f"{self.path}:{self.line}: {self.change}"
 
-    def apply(self, root: Path) -> None:
-        """Write the changed file below `root`."""
-        data = (root / self.path).read_bytes()
-        (root / self.path).write_bytes(data[: self.start] + self.after.encode() + data[self.end :])
+    @property
+    def change(self) -> str:
+        """What becomes of what, without its place."""
+        return f"{' '.join(self.before.split())} -> {' '.join(self.after.split())}"
+
+    def changed(self, source: str) -> str:
+        """The file with the change."""
+        data = source.encode()
+        return (data[: self.start] + self.after.encode() + data[self.end :]).decode()
 
 
 def mutants_of(root: Path, path: Path) -> Iterator[Mutant]:

@@ -43,6 +43,18 @@ def test_the_least_recently_used_file_makes_room() -> None:
     assert [owner.released for owner in owners] == [0, 1, 0, 0]
 
 
+def test_only_its_own_end_takes_the_newest_away() -> None:
+    """The newest one does not report its uses: if it stayed so with its file closed, nobody would open that."""
+    files, a, b = OpenFiles(4), Owner(), Owner()
+    files.used(a)
+    files.used(b)
+    files.closed(a)
+    assert (files.newest, len(files)) == (b, 1)
+    for _ in range(2):  # a file may be reported twice
+        files.closed(b)
+        assert (files.newest, len(files)) == (None, 0)
+
+
 def test_a_file_that_a_commit_needs_is_not_closed() -> None:
     files = OpenFiles(2)
     busy, idle = Owner(is_in_commit=True), Owner()

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from kit.deadlines import patience_s
+from kit.deadlines import patience_s, until
 
 from log_tier.concurrency.sized_work import CALLS_AT_ONCE_MAX
 from log_tier.model.errors import DiskFull, ShuttingDown
@@ -105,6 +105,34 @@ async def test_what_is_run_aside_is_done_though_its_caller_is_cancelled_and_befo
     assert done.is_set()
     with pytest.raises(ShuttingDown):
         await applier.run_aside(close)
+
+
+@pytest.mark.parametrize("error", [None, DiskFull("no space")], ids=["clean", "failed"])
+async def test_what_fails_aside_when_its_caller_has_gone_is_logged(
+    applier: Applier, caplog: pytest.LogCaptureFixture, error: Exception | None
+) -> None:
+    begun, gone, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        assert gone.wait(patience_s(20)), "the caller never went away"
+        ended.set()
+        if error is not None:
+            raise error
+
+    waiting = asyncio.ensure_future(applier.run_aside(work))
+    await until(begun.is_set)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    gone.set()
+    await until(ended.is_set)
+    await applier.stop()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == (
+        [] if error is None else ["an index could not be closed cleanly"]
+    )
 
 
 async def test_a_cancelled_caller_does_not_undo_its_work(applier: Applier) -> None:

@@ -182,3 +182,12 @@ def test_looks_never_make_a_state_look_younger_than_it_is(steps: list[tuple[int,
             look.asked_s = now
         assert lag.stale(now) >= now - max(time for known, time in answers if known <= applied) - 1e-9
         lag.check(at(applied))
+
+
+def test_an_end_that_is_applied_already_is_no_lag() -> None:
+    """A chunk may be applied before its end is reported: then nothing is missing, now or later."""
+    lag = Lag(latest=at(5), applied=at(5), now=0.0)
+    lag.tell(at(9), at(9), 10.0)
+    assert (lag.latest, lag.seconds(60.0)) == (9, 0.0)
+    lag.tell(at(10), at(9), 70.0)
+    assert lag.seconds(71.0) == 1.0

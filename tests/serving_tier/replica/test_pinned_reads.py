@@ -135,6 +135,21 @@ async def test_there_are_not_more_than_a_few(setting: ReplicaSetting, replica: R
     assert len(replica.index.readers) == 0
 
 
+async def test_a_caller_that_went_away_leaves_its_place_to_another(setting: ReplicaSetting, replica: Replica) -> None:
+    for _ in range(2):
+        waiting = [
+            asyncio.ensure_future(replica.at_offset(Offset(0), timeout=DEADLINE_S)) for _ in range(PINNED_READS_MAX)
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await replica.at_offset(Offset(0), timeout=0)
+        for each in waiting:
+            each.cancel()
+        gone = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {type(each) for each in gone} == {asyncio.CancelledError}
+    await replica.wait_applied(await setting.write(b"a"), timeout=DEADLINE_S)
+
+
 async def test_closing_fails_those_who_wait_and_waits_for_those_who_read(
     setting: ReplicaSetting, replica: Replica
 ) -> None:

@@ -105,3 +105,17 @@ def test_a_lock_that_cannot_be_taken_whole_is_given_back(
             LocalDisk().lock(tmp_path / "lock")
     assert len(os.listdir("/proc/self/fd")) == before
     LocalDisk().lock(tmp_path / "lock")()
+
+
+def test_a_read_that_the_kernel_cuts_short_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call gives at most 2 GiB, and a signal may end it earlier."""
+    path, data = tmp_path / "file", bytes(range(100))
+    path.write_bytes(data)
+    whole_read = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, position: whole_read(fd, min(size, 7), position))
+    file = LocalDisk().open(path)
+    try:
+        assert file.pread(50, 10) == data[10:60]
+        assert file.pread(100, 60) == data[60:]
+    finally:
+        file.close()

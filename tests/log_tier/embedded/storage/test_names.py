@@ -32,3 +32,11 @@ def test_topic_names(raw: bytes) -> None:
         assert names.topic_leftover(folder.name)
         assert names.topic_name(folder.name) is None
     assert not names.topic_leftover(topic) or topic.startswith(("new-", "gone-"))
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_what_a_crash_leaves_of_a_topic_is_known_from_the_topic(raw: bytes) -> None:
+    topic = table_id_from_bytes(raw)
+    left = [names.new_topic(Path("topics"), topic).name, names.gone_topic(Path("topics"), topic).name]
+    assert [names.topic_leftover(each) for each in (*left, topic, "0", "")] == [True, True, False, False, False]
+    assert [names.topic_name(each) for each in left] == [None, None]

@@ -139,6 +139,27 @@ STEPS = st.lists(
 )
 
 
+def test_a_lone_read_beyond_the_bound_is_refused() -> None:
+    rounds = ReadGatherer(ReadRules(pending_keys_max=10)).rounds
+    rounds.leave_alone(6)
+    with pytest.raises(Overloaded):
+        rounds.leave_alone(5)
+    assert rounds.pending_keys == 6
+    rounds.leave_alone(4)
+    rounds.close(DatabaseClosed("the database was closed"))
+    with pytest.raises(DatabaseClosed):
+        rounds.leave_alone(0)
+
+
+def test_each_request_takes_one_place_until_it_is_back() -> None:
+    gatherer = ReadGatherer(ReadRules(in_flight_max=2))
+    for partition in range(3):
+        gatherer.call(partition)
+        assert bool(gatherer.rounds.leave()) == (partition < 2)
+    assert gatherer.rounds.landed(), "the third one waits"
+    assert len(gatherer.rounds.leave()) == 1
+
+
 @given(STEPS)
 def test_every_key_leaves_once_and_groups_leave_in_order(steps: list[tuple[str, int, int]]) -> None:
     gatherer = ReadGatherer(ReadRules(request_keys_max=20, pending_keys_max=200))

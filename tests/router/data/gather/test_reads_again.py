@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
+import pytest
 from kit.deadlines import within
 
-from log_tier.model.errors import Disconnected, DuramenError, LimitExceeded, ReplicaBehind
+from log_tier.model.errors import Disconnected, DuramenError, LimitExceeded, ReplicaBehind, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 from router.data.gather.read_coalescer import ReadCoalescer
@@ -104,3 +105,70 @@ async def test_halves_that_are_joined_show_what_both_of_them_had_applied() -> No
     assert (found.applied, list(found.values), found.expiries) == (ord("a"), [b"a", b"b", b"c"], None)
     assert list((await halves({b"a": 5})).expiries or ()) == [5, 0, 0]
     assert list((await halves({b"c": 5})).expiries or ()) == [0, 0, 5]
+
+
+class LosesOneHalf:
+    """A connection that refuses what has more than one key, and the key `b` for another reason."""
+
+    def offsets(self, table: TableRef) -> Sequence[Offset]:
+        return [Offset(-1)]
+
+    def saw(self, table: TableRef, partition: Partition, offset: Offset) -> None:
+        """It has no session."""
+
+    async def read(self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0) -> list[Any]:
+        return [
+            LimitExceeded("too large", limit=1, size=2)
+            if len(part.keys) > 1
+            else TableNotFound("dropped")
+            if part.keys == [b"b"]
+            else ReadResult(Offset(7), list(part.keys), [1], None)
+            for part in parts
+        ]
+
+
+async def test_a_read_whose_second_half_fails_fails() -> None:
+    connection = LosesOneHalf()
+    reads = ReadCoalescer(cast("Any", connection), cast("Any", connection))
+    deadline = asyncio.get_running_loop().time() + 60
+    async with within(20):
+        with pytest.raises(TableNotFound):
+            await reads.submit(
+                REF, REF.partition(ZERO), [b"a", b"b"], after=None, strong=False, seen=True, deadline=deadline
+            )
+    await reads.close()
+
+
+class AnswersKeys:
+    """A connection that answers each key with itself, and notes how many requests it got."""
+
+    def __init__(self) -> None:
+        self.requests: list[list[list[bytes]]] = []
+
+    def offsets(self, table: TableRef) -> Sequence[Offset]:
+        return [Offset(-1)]
+
+    def saw(self, table: TableRef, partition: Partition, offset: Offset) -> None:
+        """It has no session."""
+
+    async def read(self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0) -> list[Any]:
+        self.requests.append([list(part.keys) for part in parts])
+        return [ReadResult(Offset(7), list(part.keys), [1] * len(part.keys), None) for part in parts]
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+async def test_calls_that_share_a_request_get_their_own_keys(calls: int) -> None:
+    connection = AnswersKeys()
+    reads = ReadCoalescer(cast("Any", connection), cast("Any", connection))
+    deadline = asyncio.get_running_loop().time() + 60
+    wanted = [[b"%d-%d" % (call, number) for number in range(call + 1)] for call in range(calls)]
+    async with within(20):
+        found = await asyncio.gather(
+            *(
+                reads.submit(REF, REF.partition(ZERO), keys, after=None, strong=False, seen=True, deadline=deadline)
+                for keys in wanted
+            )
+        )
+    await reads.close()
+    assert [list(each.values) for each in found] == wanted
+    assert connection.requests == [[[key for keys in wanted for key in keys]]], "they leave as one part"

@@ -176,6 +176,18 @@ def test_a_look_that_is_early_is_repeated() -> None:
     assert not gatherer.looks
 
 
+def test_what_goes_first_counts_against_the_bound() -> None:
+    """A batch that is sent again is as large as it was: what waits in all stays below the bound, and may meet it."""
+    gatherer = Gatherer(Rules(pending_bytes_max=30))
+    gatherer.call(0, 20)
+    place = PartitionId(TABLE, Partition(1))
+    with pytest.raises(Overloaded):
+        gatherer.rounds.put_first(Batch(place, 7, content_bytes=11, records=1, calls=1, data=b"x"))
+    assert gatherer.rounds.pending_bytes == 20
+    gatherer.rounds.put_first(Batch(place, 8, content_bytes=10, records=1, calls=1, data=b"x"))
+    assert gatherer.rounds.pending_bytes == 30
+
+
 def test_what_goes_first_is_looked_at() -> None:
     gatherer = Gatherer(Rules())
     gatherer.rounds.put_first(Batch(PartitionId(TABLE, Partition(0)), 0, 1, 1, 1, b"sealed"))

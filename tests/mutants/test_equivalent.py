@@ -1,0 +1,16 @@
+"""The list of mutants that make no difference is about mutants that exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .changes import mutants_of
+from .equivalent import EQUIVALENT, stale_entries
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_listed_mutant_exists() -> None:
+    files = sorted({Path(each.path) for each in EQUIVALENT})
+    stale = stale_entries(_ROOT, (mutant for path in files for mutant in mutants_of(_ROOT, path)))
+    assert not stale, f"the product has changed: judge these again, and change or remove them: {stale}"
