@@ -143,8 +143,8 @@ def join_dropped(dropped: Iterable[LogRecord], log: Iterable[LogRecord]) -> list
 
 
 def void_records(kept: Iterable[LogRecord], log: Sequence[LogRecord]) -> set[tuple[int, int]]:
-    """The places of those kept records that a compaction may have dropped: the log lacks them, and has a later write of
-    their key that asks for nothing.
+    """The places of those kept records that a compaction may have dropped: the log lacks them, and they are no-ops or
+    the log has a later write of their key that asks for nothing.
     """
     held = {(record.partition, record.offset) for record in log}
     last: dict[tuple[int, str], int] = {}
@@ -156,7 +156,7 @@ def void_records(kept: Iterable[LogRecord], log: Sequence[LogRecord]) -> set[tup
         (record.partition, record.offset)
         for record in kept
         if (record.partition, record.offset) not in held
-        and record.offset < last.get((record.partition, record.key), -1)
+        and (record.operation == "noop" or record.offset < last.get((record.partition, record.key), -1))
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 from duramen.client.model.results import Change
 from duramen.verification.checker import check_history
 from duramen.verification.history import Call, History, LogRecord
-from duramen.verification.observations import differences, join_dropped
+from duramen.verification.observations import differences, join_dropped, void_records
 from duramen.verification.recorder import Recorder
 from duramen.verification.run import beyond
 from duramen.verification.watcher import run_watcher
@@ -47,6 +47,12 @@ def test_what_a_trim_took_is_joined_and_what_else_differs_is_named() -> None:
     assert len(differences(WHOLE[1:], WHOLE[2:])) == 1, "where nothing is trimmed, the log has lost a record"
     assert differences(WHOLE[1:], [], trimmed=True) == [], "everything was trimmed between the two reads"
     assert len(differences([*WHOLE[1:3], put(3, "c", "5")], WHOLE[2:], trimmed=True)) == 1
+
+
+def test_a_compaction_may_have_dropped_no_ops_and_what_was_written_over() -> None:
+    no_op = LogRecord(0, 4, "noop", "", "", batch=4, void=False)
+    assert void_records([*WHOLE, no_op], WHOLE[1:]) == {(0, 0), (0, 4)}
+    assert void_records([*WHOLE, no_op], [*WHOLE[1:3], no_op]) == {(0, 0)}, "c was not written again"
 
 
 def test_who_cannot_say_what_is_void_is_not_held_to_it() -> None:
