@@ -15,7 +15,9 @@ them. The offset is the clock of the whole system: everything above orders itsel
   puts any log behind gRPC; its client is a `Log` again.
 - What *every tier* uses: `concurrency/` (waiting, threads, clocks, retries), `privacy/` (files that other users of the
   machine cannot read) and `rpc/` (gRPC channels, errors on the wire).
+- *Trust*, `trust/`: users, roles and grants, and what they allow. Pure.
 - The *catalog*, `catalog/`: which tables, nodes and jobs there are, folded from a log of its own.
+- *Access*, `access/`: the one place that decides what a caller may do.
 
 **Invariants.** Offsets are inclusive, rise by one as written, and are never given twice. A batch is stamped by the log
 that takes it and otherwise never changed: its producer's checksum covers it from the producer to every reader. Batches
@@ -32,5 +34,6 @@ producer ids and sequences, and the fold voids what comes twice. It holds no ind
 tiers above.
 
 **Reading order**: `model/` (the vocabulary, and the seam `model/log.py`), `concurrency/`, `privacy/`, `rpc/`, then the
-engines `embedded/`, `kafka/` and `remote/`, `open.py` (which engine a URL names), and `catalog/`.
+engines `embedded/`, `kafka/` and `remote/`, `open.py` (which engine a URL names), `trust/`, `catalog/`
+and `access/`.
 """

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from log_tier.catalog import commands as c
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, NodeEntry, TableEntry
-from log_tier.catalog.decisions import CommandDecision, CommandRefused
+from log_tier.catalog.decisions import DECISIONS_MAX, CommandDecision, CommandRefused
 from log_tier.catalog.job_fold import (
     abort_job,
     clear_table,
@@ -23,6 +23,8 @@ from log_tier.catalog.placement import candidates, place_replicas
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import PARTITIONS_MAX, REPLICAS_MAX, RESERVED_PREFIX, Offset, check_name
 from log_tier.model.retention import Retention, check_retention
+from log_tier.trust.trust_commands import TRUST_COMMANDS, TrustCommand
+from log_tier.trust.trust_fold import TrustRefused, fold_trust
 
 __all__ = ["fold_command"]
 
@@ -182,6 +184,19 @@ def _forget_snapshots(cluster: ClusterMap, _offset: Offset, _time_ms: int, comma
     return replace(cluster, snapshots=cluster.snapshots.without(place) if known else cluster.snapshots)
 
 
+def _change_trust(cluster: ClusterMap, offset: Offset, time_ms: int, command: TrustCommand) -> ClusterMap:
+    """Of a command that is not older than that, a second copy is known by its id: nothing is changed twice."""
+    if not 0 < offset - command.seen <= DECISIONS_MAX:
+        raise CommandRefused(
+            f"the command was decided at version {command.seen} and comes at {offset} of the catalog, more than "
+            f"{DECISIONS_MAX} later or before it: send a new one"
+        )
+    try:
+        return replace(cluster, trust=fold_trust(cluster.trust, time_ms, command))
+    except TrustRefused as refusal:
+        raise CommandRefused(str(refusal)) from refusal
+
+
 _FOLDS: Final[Mapping[type, Callable[[ClusterMap, Offset, int, Any], ClusterMap]]] = {
     c.RegisterNode: _register_node,
     c.CreateTable: _create_table,
@@ -196,5 +211,6 @@ _FOLDS: Final[Mapping[type, Callable[[ClusterMap, Offset, int, Any], ClusterMap]
     c.ResumeJob: lambda cluster, _offset, _time_ms, command: resume_job(cluster, command),
     c.AddSnapshot: _add_snapshot,
     c.ForgetSnapshots: _forget_snapshots,
+    **dict.fromkeys(TRUST_COMMANDS.values(), _change_trust),
 }
 assert set(_FOLDS) == set(c.COMMANDS.values()), "a command has no fold"

@@ -19,6 +19,7 @@ from log_tier.model.log import Topic
 from log_tier.model.partitioner import Partitioner
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
+from log_tier.trust.users import TrustState
 
 __all__ = [
     "EMPTY",
@@ -234,6 +235,8 @@ class ClusterMap:
     dropped: tuple[TableId, ...] = ()
     """The last tables that were dropped: a node may delete what it still has of them, and of no other unknown one."""
     decisions: Decisions = field(default_factory=Decisions)
+    trust: TrustState = field(default_factory=TrustState)
+    """Users and roles. Only who folds the catalog's log has them: they are in no map that is sent."""
     facts: TableFacts | None = field(default=None, compare=False, repr=False)
     """Facts about these tables, or about those of an earlier map: see `table_facts`."""
 

@@ -18,6 +18,7 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import InvalidRequest, LimitExceeded, UnknownFormat
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId, partition_id
 from log_tier.model.partitioner import PARTITIONERS, Partitioner
+from log_tier.trust.trust_commands import TRUST_COMMANDS, AddRole, AddUser, TrustCommand
 
 __all__ = [
     "COMMANDS",
@@ -41,7 +42,10 @@ __all__ = [
     "parse_command",
 ]
 
-COMMAND_FORMAT_VERSION: Final = 1
+COMMAND_FORMAT_VERSION: Final = 2
+"""The newest format. A command is written in the first one that has it: a cluster without users stays readable by the
+processes that know format 1.
+"""
 
 # A job over a table of 1,024 partitions with three replicas is some 600 KiB; a command is one record of the log.
 _COMMAND_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -212,6 +216,7 @@ Command = (
     | ResumeJob
     | AddSnapshot
     | ForgetSnapshots
+    | TrustCommand
 )
 
 COMMANDS: Final[Mapping[str, type[Command]]] = {
@@ -228,10 +233,12 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
     "resume-job": ResumeJob,
     "add-snapshot": AddSnapshot,
     "forget-snapshots": ForgetSnapshots,
+    **TRUST_COMMANDS,
 }
 """The commands by their name on the log."""
 
 _NAMES: Final = {kind: name for name, kind in COMMANDS.items()}
+_FORMATS: Final = {kind: 2 if name in TRUST_COMMANDS else 1 for name, kind in COMMANDS.items()}
 
 
 def _plain_type(hint: Any) -> type:
@@ -257,6 +264,8 @@ def _wrong_field(thing: Any) -> str:
         return _wrong_table(thing)
     if isinstance(thing, ClearTable):
         return _wrong_offsets("ClearTable.offsets", thing.offsets, least=NOTHING)
+    if isinstance(thing, AddUser | AddRole) and not all(isinstance(grant, str) for grant in thing.grants):
+        return f"{type(thing).__name__}.grants holds what is no text"
     parts = thing.tasks if isinstance(thing, StartJob) else (thing.snapshot,) if isinstance(thing, AddSnapshot) else ()
     for part in parts:
         wrong = _wrong_field(part) if type(part) in _FIELD_TYPES else f"{part!r} is no part of a command"
@@ -288,7 +297,7 @@ def command_batch(command: Command, command_id: str) -> bytes:
     wrong = _wrong_field(command)
     if wrong:
         raise InvalidRequest(f"the command cannot be: {wrong}")
-    document = {"v": COMMAND_FORMAT_VERSION, "id": command_id, **asdict(command)}
+    document = {"v": _FORMATS[type(command)], "id": command_id, **asdict(command)}
     if isinstance(command, CreateTable):
         _leave_out_usual(command, document)
     elif isinstance(command, AddSnapshot):
@@ -322,10 +331,10 @@ def parse_command(key: bytes, value: bytes) -> tuple[str, Command]:
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise UnknownFormat(f"the catalog's record {name!r} is no command: {error!r}") from error
     kind = COMMANDS.get(name)
-    if kind is None or version != COMMAND_FORMAT_VERSION or document.keys() - _FIELD_TYPES[kind].keys():
+    if kind is None or version != _FORMATS[kind] or document.keys() - _FIELD_TYPES[kind].keys():
         raise UnknownFormat(
-            f"the catalog holds a command {name!r} of format {version}, this process knows format "
-            f"{COMMAND_FORMAT_VERSION}: a newer Duramen wrote it; update this one"
+            f"the catalog holds a command {name!r} of format {version}, this process knows formats up "
+            f"to {COMMAND_FORMAT_VERSION}: a newer Duramen wrote it; update this one"
         )
     try:
         command = _built(kind, document)
@@ -344,6 +353,8 @@ def _built(kind: type[Command], document: dict[str, Any]) -> Command:
     if kind is AddSnapshot:
         entry = document["snapshot"]
         return AddSnapshot(SnapshotEntry(**{**entry, "offset": Offset(entry["offset"])}))
+    if kind in (AddUser, AddRole) and isinstance(document.get("grants"), list):
+        document["grants"] = tuple(document["grants"])
     if kind is ForgetSnapshots:
         document["ids"] = tuple(document["ids"])
     if kind is CreateTable and "starts" in document:

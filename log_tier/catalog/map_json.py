@@ -31,7 +31,7 @@ _Entry = TypeVar("_Entry")
 
 
 def map_to_json(cluster: ClusterMap) -> bytes:
-    """A map without its decisions, which only the fold needs. O(size of the map)."""
+    """A map without its decisions, which only the fold needs, and without its users. O(size of the map)."""
     document = {
         "v": _FORMAT_VERSION,
         "version": cluster.version,

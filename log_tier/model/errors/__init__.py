@@ -13,7 +13,9 @@
     │   ├── DatabaseClosed        a call on a database that its own program closed
     │   │   └── DatabaseForked    … or on a parent's, in a forked process that cannot have it
     │   ├── PortInUse             a server's port that cannot be listened on
-    │   └── AccessDenied          credentials that a Kafka cluster does not know, or that may not do this
+    │   ├── AccessDenied          credentials that a Kafka cluster does not know, or that may not do this
+    │   ├── Unauthenticated       a caller that did not prove that it is a user, where there are users
+    │   └── PermissionDenied      a user who was not granted this
     ├── TableNotFound             no table of that name or id (any more)
     ├── TableExists               the name is taken
     ├── OffsetTrimmed             the log no longer holds that offset; says from where it does
@@ -72,6 +74,8 @@ from log_tier.model.errors.root import (
 )
 from log_tier.model.errors.requests import (
     AccessDenied,
+    PermissionDenied,
+    Unauthenticated,
     BatchRefused,
     DatabaseClosed,
     DatabaseForked,
@@ -168,6 +172,7 @@ __all__ = [
     "OffsetTrimmed",
     "Overloaded",
     "PartitionMismatch",
+    "PermissionDenied",
     "PortInUse",
     "Rejected",
     "ReplicaBehind",
@@ -178,6 +183,7 @@ __all__ = [
     "TableExists",
     "TableNotFound",
     "TokenAhead",
+    "Unauthenticated",
     "Unavailable",
     "UnknownFormat",
     "VersionMissing",

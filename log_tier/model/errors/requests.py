@@ -16,8 +16,10 @@ __all__ = [
     "InvalidValue",
     "LimitExceeded",
     "PartitionMismatch",
+    "PermissionDenied",
     "PortInUse",
     "TokenAhead",
+    "Unauthenticated",
 ]
 
 
@@ -137,3 +139,21 @@ class AccessDenied(InvalidRequest):
     """
 
     code = "access_denied"
+
+
+class Unauthenticated(InvalidRequest):
+    """The caller did not prove that it is a user, and the cluster has users.
+
+    Do: give a token or a user and a password; if you gave one, it expired, was revoked, or is another cluster's.
+    """
+
+    code = "unauthenticated"
+
+
+class PermissionDenied(InvalidRequest):
+    """The caller is a user who may not do this. The message says who, and which grant is missing.
+
+    Do: ask somebody with `admin *` for that grant.
+    """
+
+    code = "permission_denied"

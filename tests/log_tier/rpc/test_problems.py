@@ -157,6 +157,7 @@ def test_each_status_is_one_that_fits() -> None:
         if issubclass(kind, InvalidRequest):
             assert status_of(kind) in (
                 grpc.StatusCode.INVALID_ARGUMENT,
+                grpc.StatusCode.UNAUTHENTICATED,
                 grpc.StatusCode.PERMISSION_DENIED,
                 grpc.StatusCode.OUT_OF_RANGE,
                 grpc.StatusCode.RESOURCE_EXHAUSTED,

@@ -53,7 +53,7 @@ class Aborted(Exception):
     """The call has ended with a status."""
 
 
-class Caller:
+class TimedCaller:
     """The context of a call with a deadline."""
 
     def time_remaining(self) -> float:
@@ -71,7 +71,7 @@ def test_the_name_of_a_table_that_was_dropped_meanwhile_is_looked_up_in_time() -
         async def opened() -> Plane:
             return plane
 
-        caller: Any = Caller()
+        caller: Any = TimedCaller()
         with pytest.raises(Aborted, match="DEADLINE_EXCEEDED"):
             await KVService(opened).Get(kv.KVGetRequest(table="cities", key=b"k"), caller)
         assert asyncio.get_running_loop().time() <= TIMEOUT_S
@@ -87,7 +87,7 @@ def test_a_plane_that_opens_slowly_leaves_the_rest_to_its_questions() -> None:
             await asyncio.sleep(STEP_S)
             return Plane(connection)
 
-        caller: Any = Caller()
+        caller: Any = TimedCaller()
         with pytest.raises(Aborted, match="DEADLINE_EXCEEDED"):
             await KVService(opened).EndToken(kv.KVEndTokenRequest(table="cities"), caller)
         assert asyncio.get_running_loop().time() <= TIMEOUT_S
