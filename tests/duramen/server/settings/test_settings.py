@@ -67,3 +67,14 @@ def test_every_key_has_a_reason() -> None:
         assert str(kind.model_config["env_prefix"]) == f"DURAMEN_{role.upper()}_"
         for name, field in kind.model_fields.items():
             assert field.description, f"{role}.{name}"
+
+
+def test_a_bad_password_is_not_in_the_error(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text("resp_password = 4711042\n")
+    with pytest.raises(InvalidRequest, match="resp_password") as caught:
+        load_settings(NodeSettings, file, {})
+    assert "4711042" not in caught.value.message
+    with pytest.raises(InvalidRequest, match=r"port .*\*\*\*") as caught:
+        load_settings(NodeSettings, None, {"port": "kafka://a/?sasl.password=4711042"})
+    assert "4711042" not in caught.value.message
