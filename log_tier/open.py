@@ -27,7 +27,10 @@ async def open_log(url: str) -> Log:
 
     Raises `InvalidRequest` for any other URL, and what opening that log raises.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # it would show the URL's host, and a password before it
+        raise InvalidRequest(f"{mask_url(url)!r} is no URL: a '[' or a special character is in its host") from None
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path.startswith("/"):
         from log_tier.embedded import EmbeddedLog
 

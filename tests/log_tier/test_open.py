@@ -41,3 +41,10 @@ async def test_the_error_of_a_url_that_names_no_log_has_no_secret(url: str) -> N
     with pytest.raises(InvalidRequest, match="names no log") as caught:
         await open_log(url)
     assert "QXZQ" not in caught.value.message
+
+
+@pytest.mark.parametrize("url", ["kafka://me:QXZQ@[host", "kafka://me:QXZQ@a\u2100b", "kafka://me:12/QXZQ@host/ns"])
+async def test_the_error_of_a_url_that_cannot_be_split_has_no_secret(url: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        await open_log(url)
+    assert "QXZQ" not in caught.value.message

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from duramen.cli.servers.secret_arguments import warn_of_secret_arguments
 from duramen.cli.terminal.options import Json
 from duramen.cli.terminal.output import say, say_end, say_json
 from log_tier.model.errors import InvalidRequest
@@ -101,6 +102,7 @@ def up(
     from duramen.server.supervisor.parent import end_with_parent
 
     check_assertions()
+    warn_of_secret_arguments(sys.argv)
     end_with_parent()
     if nodes is not None:
         if resp_socket is not None:

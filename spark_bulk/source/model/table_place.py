@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from log_tier.catalog.cluster_map import SnapshotEntry
@@ -40,7 +40,7 @@ class TablePlace:
     topic: Topic
     """Its log, under its name."""
     partitioner: Partitioner
-    log_url: str
+    log_url: str = field(repr=False)
     """May hold secrets (a Kafka URL's query): `named_log` is for people."""
     starts: tuple[Offset, ...]
     """The first offset that belongs to the table, by partition."""
