@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.log import Log
+from log_tier.privacy.masked_url import mask_url
 from log_tier.rpc.address import checked_address
 
 __all__ = ["LOG_FOLDER", "open_log"]
@@ -26,7 +27,10 @@ async def open_log(url: str) -> Log:
 
     Raises `InvalidRequest` for any other URL, and what opening that log raises.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # it would show the URL's host, and a password before it
+        raise InvalidRequest(f"{mask_url(url)!r} is no URL: a '[' or a special character is in its host") from None
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path.startswith("/"):
         from log_tier.embedded import EmbeddedLog
 
@@ -44,4 +48,6 @@ async def open_log(url: str) -> Log:
             ) from error
 
         return await KafkaLog.open(url)
-    raise InvalidRequest(f"{url!r} names no log: use file:///an/absolute/folder, grpc://host:port or kafka://host:port")
+    raise InvalidRequest(
+        f"{mask_url(url)!r} names no log: use file:///an/absolute/folder, grpc://host:port or kafka://host:port"
+    )

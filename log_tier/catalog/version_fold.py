@@ -32,6 +32,7 @@ from log_tier.catalog.commands import StartJob
 from log_tier.catalog.decisions import CommandRefused
 from log_tier.catalog.jobs import ArgumentValue, Job, Task
 from log_tier.model.identifiers import Partition, TableId
+from log_tier.privacy.masked_url import mask_url
 
 __all__ = [
     "SWAP_KINDS",
@@ -103,7 +104,7 @@ def _begin_stage(
     again = next((version for version in table.versions if version.url == url), None)
     if again is not None and again.begins_empty:
         # Each clearing has a version of its own: it begins behind the offsets that the request named.
-        raise CommandRefused(f"version {again.number} of {table.name} is at {url} already: begin again")
+        raise CommandRefused(f"version {again.number} of {table.name} is at {mask_url(url)} already: begin again")
     if again is not None:
         return cluster, {**command.arguments, "version": again.number}
     cluster, number = add_version(cluster, table, url, time_ms)

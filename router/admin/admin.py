@@ -33,6 +33,7 @@ from log_tier.model.identifiers import Offset, Partition, TableId, check_name
 from log_tier.model.log import Bounds, Log
 from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
+from log_tier.privacy.masked_url import has_secret, mask_url
 from router.admin.answers.explain import explain_key
 from router.admin.answers.listing import (
     known_bounds,
@@ -279,6 +280,11 @@ class Admin:
         if is_empty(change.url):
             empty_offsets(change.url, entry.partitions)
             return partial(plan_stage, **change._asdict())
+        if has_secret(change.url):
+            raise InvalidRequest(
+                f"{mask_url(change.url)} holds a secret, and every client can read the catalog: give it to the nodes "
+                "by their environment"
+            )
         version = await VersionStore.open(change.url).get()
         check_version_of(entry, version.table, version.partitions, version.partitioner, change.url)
         sizes = [part.bytes for part in version.parts]

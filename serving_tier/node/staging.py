@@ -51,6 +51,7 @@ from log_tier.model.errors import (
     UnknownFormat,
 )
 from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.privacy.masked_url import mask_url
 from serving_tier.folders import clear_away
 from serving_tier.node.bug_lines import BugLines
 from serving_tier.node.node import Node
@@ -100,8 +101,8 @@ def check_version_of(table: TableEntry, table_id: str, partitions: int, partitio
     """Raise `InvalidRequest` where a version is not one of `table` (V3)."""
     if (table_id, partitions, partitioner) != (table.id, table.partitions, table.partitioner):
         raise InvalidRequest(
-            f"the version at {url} is of table {table_id} with {partitions} partitions by {partitioner}; table "
-            f"{table.name} is {table.id}, with {table.partitions} by {table.partitioner}: build it for this table"
+            f"the version at {mask_url(url)} is of table {table_id} with {partitions} partitions by {partitioner}; "
+            f"table {table.name} is {table.id}, with {table.partitions} by {table.partitioner}: build it for this table"
         )
 
 

@@ -30,6 +30,7 @@ import google_crc32c
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable
 from log_tier.model.identifiers import Offset, PartitionId, TableId
+from log_tier.privacy.masked_url import mask_url
 from log_tier.privacy.private_files import FILE_MODE, make_private
 from serving_tier.disk import NODE_DISK
 from serving_tier.names import MANIFEST_FILE, parse_snapshot_path
@@ -345,7 +346,7 @@ class SnapshotStore:
 
     def _name(self, path: str) -> str:
         """What a place is called in a message."""
-        return f"{self.url.partition('?')[0].rstrip('/')}/{path}"
+        return f"{mask_url(self.url).partition('?')[0].rstrip('/')}/{path}"
 
     def _named(self, path: str, *, missing: str | None = "is missing") -> AbstractContextManager[None]:
         return _named_troubles(self, path, missing)
@@ -368,9 +369,9 @@ def _named_troubles(store: SnapshotStore, path: str, missing: str | None) -> Ite
 
 def _unavailable(store: SnapshotStore, error: Exception) -> SnapshotStoreUnavailable:
     return SnapshotStoreUnavailable(
-        f"the snapshot store {store.url} cannot be used: {error or type(error).__name__}: see that it is there, that "
-        "it has room, and that this user may read and write it; then try again",
-        url=store.url,
+        f"the snapshot store {mask_url(store.url)} cannot be used: {error or type(error).__name__}: see that it is "
+        "there, that it has room, and that this user may read and write it; then try again",
+        url=mask_url(store.url),
     )
 
 

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 import fsspec
 
 from log_tier.model.errors import InvalidRequest
+from log_tier.privacy.masked_url import mask_url
 
 __all__ = ["StorePlace", "open_place"]
 
@@ -39,14 +40,14 @@ def open_place(url: str | os.PathLike[str], storage_options: Mapping[str, Any] |
     if place.startswith("s3://"):
         options, troubles = _s3_options(query, url), (OSError, *_s3_troubles(url))
     elif query:
-        raise InvalidRequest(f"{url}: only s3:// takes settings after a '?'")
+        raise InvalidRequest(f"{mask_url(url)}: only s3:// takes settings after a '?'")
     elif "://" not in place:
         place = f"file://{Path(place).absolute()}"
     try:
         fs, root = fsspec.core.url_to_fs(place, **{**options, **(storage_options or {})})
     except (ValueError, ImportError) as error:
         raise InvalidRequest(
-            f"{url} is no snapshot store: {error}; use a folder, file:///folder or s3://bucket/prefix"
+            f"{mask_url(url)} is no snapshot store: {error}; use a folder, file:///folder or s3://bucket/prefix"
         ) from error
     return StorePlace(fs, root.rstrip("/"), url, place.startswith("file://"), troubles)
 
@@ -55,7 +56,9 @@ def _s3_options(query: str, url: str) -> dict[str, Any]:
     settings = dict(parse_qsl(query))
     unknown = settings.keys() - {"endpoint_url", "region"}
     if unknown:
-        raise InvalidRequest(f"{url}: {', '.join(sorted(unknown))} is no setting; endpoint_url and region are")
+        raise InvalidRequest(
+            f"{mask_url(url)}: {', '.join(sorted(unknown))} is no setting; endpoint_url and region are"
+        )
     options: dict[str, Any] = {"use_listings_cache": False, "config_kwargs": _S3_CONFIG}
     if "endpoint_url" in settings:
         options["endpoint_url"] = settings["endpoint_url"]
@@ -69,5 +72,7 @@ def _s3_troubles(url: str) -> tuple[type[Exception], ...]:
     try:
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError as error:
-        raise InvalidRequest(f"{url}: the library for S3 is not installed: pip install 'duramen[s3]'") from error
+        raise InvalidRequest(
+            f"{mask_url(url)}: the library for S3 is not installed: pip install 'duramen[s3]'"
+        ) from error
     return BotoCoreError, ClientError

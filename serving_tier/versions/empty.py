@@ -18,6 +18,7 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
+from log_tier.privacy.masked_url import mask_url
 from serving_tier.folders import discard, rename
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.names import incoming_folder
@@ -42,7 +43,9 @@ def empty_offsets(url: str, partitions: int) -> list[Offset]:
     except ValueError:
         offsets = []
     if not is_empty(url) or len(offsets) != partitions or min(offsets) < NOTHING:
-        raise InvalidRequest(f"{url!r} names no offset for each of {partitions} partitions: say {EMPTY} alone")
+        raise InvalidRequest(
+            f"{mask_url(url)!r} names no offset for each of {partitions} partitions: say {EMPTY} alone"
+        )
     return offsets
 
 

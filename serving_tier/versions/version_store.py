@@ -17,6 +17,7 @@ from typing import Any
 from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import InvalidRequest, SnapshotDamaged
 from log_tier.model.identifiers import Partition, PartitionId
+from log_tier.privacy.masked_url import mask_url
 from serving_tier.names import VERSION_FILE
 from serving_tier.snapshots.install import check_identity, receiving
 from serving_tier.snapshots.local_disk import Folders
@@ -71,8 +72,8 @@ class VersionStore:
         there = await self.find()
         if there is not None and there != manifest:
             raise InvalidRequest(
-                f"{self.url} has {there} already, and a version never changes: build {manifest} somewhere else, or "
-                "remove that one"
+                f"{mask_url(self.url)} has {there} already, and a version never changes: build {manifest} somewhere "
+                "else, or remove that one"
             )
         await self.snapshots.write_document(VERSION_FILE, format_version(manifest))
 
@@ -113,12 +114,12 @@ class VersionStore:
         check_identity(manifest, partition=PartitionId(version.table, partition))
         if found != part.check:
             raise SnapshotDamaged(
-                f"{self.url.partition('?')[0].rstrip('/')}/{part.path}: the manifest has the checksum {found:08x}, "
-                f"{version} says {part.check:08x}: build the version again",
+                f"{mask_url(self.url).partition('?')[0].rstrip('/')}/{part.path}: the manifest has the checksum "
+                f"{found:08x}, {version} says {part.check:08x}: build the version again",
                 file=part.path,
             )
         return manifest
 
     @property
     def _name(self) -> str:
-        return f"{self.url.partition('?')[0].rstrip('/')}/{VERSION_FILE}"
+        return f"{mask_url(self.url).partition('?')[0].rstrip('/')}/{VERSION_FILE}"

@@ -43,8 +43,8 @@ class BuildPlan:
     table: Topic
     bases: tuple[Base, ...]
     """The base of each partition."""
-    url: str
-    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    url: str = field(repr=False)
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     duplicates: Duplicates = "error"
     key_name: str = "key"
     value_name: str = "value"

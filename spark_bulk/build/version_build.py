@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.model.errors import DuramenError, InvalidRequest, InvalidToken, error_from_code
 from log_tier.model.tokens import Token
+from log_tier.privacy.masked_url import mask_url
 from serving_tier.versions.manifest import VersionManifest, part_of
 from serving_tier.versions.version_store import VersionStore
 from spark_bulk.build.bases import find_bases
@@ -126,7 +127,9 @@ def plan_build(
     store = VersionStore.open(url, storage_options)
     there = wait_for(store.find())
     if there is not None:
-        raise InvalidRequest(f"{url} has {there} already, and a version never changes: build to a place of its own")
+        raise InvalidRequest(
+            f"{mask_url(url)} has {there} already, and a version never changes: build to a place of its own"
+        )
     if token is not None and not str(token):
         raise InvalidToken("the token is empty: leave it out for the end of the log")
     bases = wait_for(find_bases(place, None if token is None else str(token), timeout_s=timeout))
@@ -216,7 +219,7 @@ def _remove_leftovers(store: VersionStore, plan: BuildPlan, *, keep: frozenset[s
     try:
         paths = wait_for(remove())
     except DuramenError as error:
-        logger.warning("leftovers of the build %s stay at %s: %s", plan.build_id, plan.url, error)
+        logger.warning("leftovers of the build %s stay at %s: %s", plan.build_id, mask_url(plan.url), error)
     else:
         if paths:
             logger.info("removed what other attempts of the build had left: %s", ", ".join(paths))

@@ -15,6 +15,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Bounds
 from log_tier.model.tokens import Token
+from log_tier.privacy.masked_url import mask_url
 from spark_bulk.export.export_place import ExportPlace
 from spark_bulk.export.export_tasks import (
     OUTCOME_COLUMNS,
@@ -147,8 +148,8 @@ def _beginning(
         return {each: Offset(bounds[each].earliest - 1) for each in place.partitions}
     if last.table != place.topic.id:
         raise InvalidRequest(
-            f"{exports.url} has {last}, which is table {last.table}, and {place.topic.name} is {place.topic.id}: "
-            "export to a place of its own, or name from_token"
+            f"{mask_url(exports.url)} has {last}, which is table {last.table}, and {place.topic.name} is "
+            f"{place.topic.id}: export to a place of its own, or name from_token"
         )
     return {each: last.until[each] for each in place.partitions}
 
@@ -190,7 +191,7 @@ def _exported(
         try:
             exports.remove(target.folder)
         except DuramenError as error:
-            logger.warning("what an export has left stays at %s/%s: %s", target.url, target.folder, error)
+            logger.warning("what an export has left stays at %s/%s: %s", mask_url(target.url), target.folder, error)
         raise
     return manifest
 

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from log_tier.model.errors import Damaged, DuramenError, SnapshotStoreUnavailable
 from log_tier.model.identifiers import Partition
+from log_tier.privacy.masked_url import mask_url
 from serving_tier.snapshots.local_disk import replace_file
 from serving_tier.snapshots.store_url import StorePlace, open_place
 from spark_bulk.export.manifest import EXPORT_BYTES_MAX, ExportFile, ExportManifest, format_export, parse_export
@@ -141,7 +142,7 @@ class ExportPlace:
         return f"{self._root}/{path}"
 
     def _name(self, path: str) -> str:
-        return f"{self.url.partition('?')[0].rstrip('/')}/{path}"
+        return f"{mask_url(self.url).partition('?')[0].rstrip('/')}/{path}"
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -153,9 +154,9 @@ class ExportPlace:
             raise
         except self._place.troubles as error:
             raise SnapshotStoreUnavailable(
-                f"the place of exports {self.url} cannot be used: {error or type(error).__name__}: see that it is "
-                "there, that it has room, and that this user may read and write it; then try again",
-                url=self.url,
+                f"the place of exports {mask_url(self.url)} cannot be used: {error or type(error).__name__}: see that "
+                "it is there, that it has room, and that this user may read and write it; then try again",
+                url=mask_url(self.url),
             ) from error
 
 

@@ -71,11 +71,11 @@ class ExportOutcome:
 class ExportTarget:
     """Where the files of an export go, and in which form."""
 
-    url: str
+    url: str = field(repr=False)
     folder: str
     keys: TextForm = "bytes"
     values: TextForm = "bytes"
-    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def table_columns(self) -> str:

@@ -34,3 +34,17 @@ async def test_a_file_url_opens_an_embedded_log(tmp_path: Path) -> None:
 async def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(InvalidRequest, match="names no log"):
         await open_log(url)
+
+
+@pytest.mark.parametrize("url", ["s3://me:QXZQ@host/ns", "kafak://host/ns?sasl.password=QXZQ", "host?x&QXZQ"])
+async def test_the_error_of_a_url_that_names_no_log_has_no_secret(url: str) -> None:
+    with pytest.raises(InvalidRequest, match="names no log") as caught:
+        await open_log(url)
+    assert "QXZQ" not in caught.value.message
+
+
+@pytest.mark.parametrize("url", ["kafka://me:QXZQ@[host", "kafka://me:QXZQ@a\u2100b", "kafka://me:12/QXZQ@host/ns"])
+async def test_the_error_of_a_url_that_cannot_be_split_has_no_secret(url: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        await open_log(url)
+    assert "QXZQ" not in caught.value.message

@@ -9,6 +9,7 @@ from typing import Any
 
 from duramen.cli.terminal.output import say, say_end, say_json
 from duramen.server.roles.all_in_one import SingleServer
+from log_tier.privacy.masked_url import mask_url
 
 __all__ = ["Announcer"]
 
@@ -19,8 +20,8 @@ class Announcer:
     def __init__(self, data: Path, log: str | None, host: str, json: bool, certs: Path | None = None) -> None:
         self._data, self._host, self._json = data.absolute(), host, json
         self._certs = None if certs is None else certs.absolute()
-        # Its query may hold a password.
-        self._log = log.partition("?")[0] if log is not None else None
+        # Its query may hold a password, and says nothing of where the log is.
+        self._log = mask_url(log).partition("?")[0] if log is not None else None
 
     def started(self, server: SingleServer) -> None:
         """What was found at the start, and how to connect."""

@@ -10,9 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
+from duramen.cli.servers.secret_arguments import warn_of_secret_arguments
 from duramen.cli.terminal.options import Json
 from duramen.cli.terminal.output import say, say_end, say_json
 from duramen.server.supervisor.parent import end_with_parent
+from log_tier.model.errors import InvalidRequest
+from log_tier.privacy.masked_url import has_secret, mask_url
 
 __all__ = ["app"]
 
@@ -210,6 +213,11 @@ def router(
         log_level=log_level,
     )
     settings = load_settings(RouterSettings, config, flags)
+    if has_secret(settings.client_log):
+        raise InvalidRequest(
+            f"client_log, {mask_url(settings.client_log)}, holds a secret, and every client can read it: give the "
+            "secret to Spark's driver and executors by their environment"
+        )
     _begin(settings.log_level)
     check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
@@ -232,6 +240,7 @@ def _begin(level: str) -> None:
     check_assertions()
     end_with_parent()
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    warn_of_secret_arguments(sys.argv)
 
 
 class _Announcer:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from duramen.cli.servers.secret_arguments import warn_of_secret_arguments
 from duramen.cli.terminal.options import Json
 from duramen.cli.terminal.output import say, say_end, say_json
 from log_tier.model.errors import InvalidRequest
@@ -108,6 +109,7 @@ def up(
     logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     from duramen.server.roles.run import run_role, run_until_signal
 
+    warn_of_secret_arguments(sys.argv)
     _begin(host, certs, insecure)
     if nodes is not None:
         if resp_socket is not None:

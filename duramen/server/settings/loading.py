@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from log_tier.model.errors import InvalidRequest
+from log_tier.privacy.masked_url import is_secret_name, mask_url
 
 __all__ = ["load_settings"]
 
@@ -50,4 +51,11 @@ def _message(kind: type[BaseSettings], file: Path | None, error: ValidationError
     key = ".".join(str(part) for part in first["loc"]) or "?"
     prefix = str(kind.model_config.get("env_prefix", "")).upper()
     where = f"{file}, {prefix}{key.upper()} or --{key.replace('_', '-')}" if file else f"--{key.replace('_', '-')}"
-    return f"the setting {key} ({where}) is {first.get('input')!r}: {first['msg']}"
+    return f"the setting {key} ({where}) {_shown(key, first.get('input'))}: {first['msg']}"
+
+
+def _shown(key: str, given: object) -> str:
+    """What a message says of a value: nothing of a secret's, and a URL without its secrets."""
+    if is_secret_name(key):
+        return "holds a secret, which is not shown"
+    return f"is {(mask_url(given) if isinstance(given, str) else given)!r}"

@@ -57,6 +57,7 @@ class NodeSettings(BaseSettings):
     log: str = Field(
         "grpc://127.0.0.1:7071",
         description="Where the log is: grpc://host:port, or kafka://host:port,host:port/namespace.",
+        repr=False,
     )
     host: str = Field("127.0.0.1", description=_HOST)
     port: Port = Field(7072, description="The port; 0 picks a free port and reports it.")
@@ -67,6 +68,7 @@ class NodeSettings(BaseSettings):
         "",
         description="URL of the snapshot store, the same for all nodes: file:///mnt/shared, s3://bucket/prefix; empty: "
         "a folder of this node's own, which does not help where its disk is lost.",
+        repr=False,
     )
     snapshot_every_s: float = Field(
         3600.0,
@@ -114,6 +116,7 @@ class RouterSettings(BaseSettings):
     log: str = Field(
         "grpc://127.0.0.1:7071",
         description="Where the log is: grpc://host:port, or kafka://host:port,host:port/namespace.",
+        repr=False,
     )
     host: str = Field("127.0.0.1", description=_HOST)
     port: Port = Field(7070, description="The port; 0 picks a free port and reports it.")
@@ -121,6 +124,7 @@ class RouterSettings(BaseSettings):
         "same",
         description='Where clients reach the log: grpc://host:port, "same" as `log`, or empty: they write through '
         "routers, as they do with Kafka. A kafka:// URL is given to every client that asks for it, and is for Spark.",
+        repr=False,
     )
     resp_port: OptionalPort = Field(-1, description=_RESP_PORT)
     resp_socket: str = Field("", description=_RESP_SOCKET)

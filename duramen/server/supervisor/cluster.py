@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -36,13 +36,13 @@ class ClusterOptions:
     """The router's port; 0 picks a free port and reports it."""
     log_level: str
     snapshot_every_s: float
-    log_url: str | None = None
+    log_url: str | None = field(default=None, repr=False)
     """Where the log is; None: a process of the cluster, with its data below the data folder."""
     take_over: bool = False
     """The folders of nodes of these names on that log are lost."""
     resp_port: int | None = None
     """The router's RESP endpoint; the nodes then have theirs on ports of their own. None: no RESP endpoints."""
-    resp_password: str = ""
+    resp_password: str = field(default="", repr=False)
     resp_cache_mebibytes: int = 512
     """The memory of each node's value caches. `resp_readers`: the reader processes of each node."""
     resp_readers: int = 0
@@ -130,10 +130,12 @@ async def _start_all(
     await asyncio.gather(*(child.start() for child in nodes))
     if stop.done():
         return
-    router = Child("router", "router", [*common, "--log", url], output=output / "router.err", tell=tell)
+    router = Child("router", "router", common, output=output / "router.err", tell=tell)
+    # The log's URL may hold a secret, which an argument would show to other users.
+    router.environment = {"DURAMEN_ROUTER_LOG": url}
     if options.resp_port is not None:
         router.resp_port = options.resp_port
-        router.environment = {"DURAMEN_ROUTER_RESP_PASSWORD": options.resp_password}
+        router.environment |= {"DURAMEN_ROUTER_RESP_PASSWORD": options.resp_password}
     children.append(router)
     await router.start(port=options.port)
 
@@ -146,14 +148,15 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
     take_over = options.log_url is None or options.take_over
     arguments = [
         *("--host", options.host, "--log-level", options.log_level, *_certs(options)),
-        *("--id", name, "--data", str(data / NODES_FOLDER / name), "--log", log_url, "--snapshots", store),
+        *("--id", name, "--data", str(data / NODES_FOLDER / name), "--snapshots", store),
         *("--advertise-host", _reachable(options.host), "--snapshot-every-s", str(options.snapshot_every_s)),
         *(["--take-over"] if take_over else []),
     ]
     child = Child("node", name, arguments, output=data / OUTPUT_FOLDER / f"{name}.err", tell=tell)
+    child.environment = {"DURAMEN_NODE_LOG": log_url}
     if options.resp_port is not None:
         child.resp_port = 0
-        child.environment = {
+        child.environment |= {
             "DURAMEN_NODE_RESP_PASSWORD": options.resp_password,
             "DURAMEN_NODE_RESP_CACHE_MEBIBYTES": str(options.resp_cache_mebibytes),
             "DURAMEN_NODE_RESP_READERS": str(options.resp_readers),

@@ -25,4 +25,4 @@ def log_url_for_clients(log_url: str) -> str:
 
     A Kafka URL is not passed on: it may hold secrets, and clients need no rights on the cluster.
     """
-    return log_url if log_url.startswith("grpc://") else ""
+    return log_url.partition("?")[0] if log_url.startswith("grpc://") else ""

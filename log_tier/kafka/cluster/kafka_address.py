@@ -88,7 +88,7 @@ class KafkaAddress:
     """Replication factor of new topics; None: 3, or as many as there are brokers."""
     min_insync: int | None = None
     """`min.insync.replicas` of new topics; None: 2 with a replication of 3 or more, else 1."""
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Properties of librdkafka that the user set."""
 
     @classmethod
@@ -97,7 +97,8 @@ class KafkaAddress:
         parts = urlsplit(url)
         if parts.scheme != "kafka" or not parts.netloc:
             raise InvalidRequest(f"{parts.scheme}:// names no Kafka log: use kafka://host:port,host:port/namespace")
-        if "@" in parts.netloc:
+        # A raw "/" in a password puts its rest into the path.
+        if "@" in parts.netloc + parts.path:
             raise InvalidRequest(
                 "a kafka:// URL holds no user and password: set sasl.username there, and the password by the "
                 f"environment ({_ENVIRONMENT}SASL_PASSWORD) or a file (config=…)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from log_tier.catalog.cluster_map import VersionEntry
+from log_tier.privacy.masked_url import mask_url
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.versions import has_version
 from router.proto import admin_pb2 as pb
@@ -24,7 +25,7 @@ def list_versions(situation: Situation, *, table: str = "") -> list[pb.AdminVers
                     table=entry.name,
                     version=version.number,
                     state=version.state,
-                    url=version.url,
+                    url=mask_url(version.url),
                     made_ms=version.made_ms,
                     replicas=len(places),
                     level=len(places) - len(lacking),

@@ -20,6 +20,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
+from log_tier.model.errors import InvalidRequest
+from log_tier.privacy.masked_url import has_secret, mask_url
+
 __all__ = ["carried_options", "catalog_options", "with_options"]
 
 _CARRIER: Final = "duramen:"
@@ -37,7 +40,17 @@ def catalog_options(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def with_options(ddl: str, options: Mapping[str, str]) -> str:
-    """A schema as Spark's DDL that carries `options`. Its first column must be of a type without a comma."""
+    """A schema as Spark's DDL that carries `options`. Its first column must be of a type without a comma.
+
+    Raises `InvalidRequest` where the URL of snapshots, the only option that can, holds a secret: all who see the table
+    see its schema.
+    """
+    url = options.get("snapshots", "")
+    if has_secret(url):
+        raise InvalidRequest(
+            f"the option `snapshots` of CREATE TABLE holds a secret, {mask_url(url)}, and the table's schema would "
+            "show it: give it to driver and executors by their environment"
+        )
     first, comma, others = ddl.partition(",")
     return f"{first} COMMENT '{_CARRIER}{urlencode(sorted(options.items()), safe=_PLAIN)}'{comma}{others}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
 from log_tier.model.errors import InvalidRequest
@@ -83,7 +83,7 @@ class ReadOptions:
     """The JSON fields as Spark's DDL; empty where values are not JSON."""
     token: str
     """A token, or `NEWEST_SNAPSHOT`; empty: the log's end."""
-    snapshots: str
+    snapshots: str = field(repr=False)
     """The URL of the snapshot store; empty: snapshots are not used."""
     folder: str
     """Where copies of indexes lie while they are read; empty: where Spark keeps its own files."""

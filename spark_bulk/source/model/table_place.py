@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from log_tier.catalog.cluster_map import SnapshotEntry
@@ -20,6 +20,7 @@ from log_tier.model.log import Bounds, Log, Topic
 from log_tier.model.partitioner import Partitioner
 from log_tier.model.tokens import Token
 from log_tier.open import open_log
+from log_tier.privacy.masked_url import mask_url
 
 __all__ = ["PeerAddress", "TablePlace", "all_bounds", "find_table", "opened_log", "token_offsets"]
 
@@ -39,7 +40,7 @@ class TablePlace:
     topic: Topic
     """Its log, under its name."""
     partitioner: Partitioner
-    log_url: str
+    log_url: str = field(repr=False)
     """May hold secrets (a Kafka URL's query): `named_log` is for people."""
     starts: tuple[Offset, ...]
     """The first offset that belongs to the table, by partition."""
@@ -68,7 +69,7 @@ class TablePlace:
     @property
     def named_log(self) -> str:
         """The log's URL, for messages."""
-        return self.log_url.partition("?")[0]
+        return mask_url(self.log_url).partition("?")[0]
 
 
 async def find_table(at: str, name: str, *, timeout_s: float) -> TablePlace:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_tier.model.errors import InvalidRequest
 from spark_bulk.source.model.catalog_tables import carried_options, catalog_options, with_options
 
 names = st.text(st.characters(codec="ascii", categories=["Ll"]), min_size=1, max_size=4)
@@ -47,3 +49,10 @@ def test_options_of_a_table_are_distinguished_from_what_spark_adds() -> None:
 def test_a_schema_without_them() -> None:
     assert carried_options([]) == {}
     assert carried_options(["", "the flight's number"]) == {}
+
+
+def test_a_secret_among_the_options_of_create_table_is_refused() -> None:
+    options = {"at": "db1:7070", "snapshots": "s3://b/p?endpoint_url=http://me:QXZQ@h:9000"}
+    with pytest.raises(InvalidRequest, match="`snapshots` of CREATE TABLE holds a secret") as caught:
+        with_options("key BINARY, value BINARY", options)
+    assert "QXZQ" not in caught.value.message

@@ -29,7 +29,7 @@ class RespSettings:
     """None: not on TCP; 0: a free one."""
     socket_path: Path | None = None
     """A Unix socket."""
-    password: str = ""
+    password: str = field(default="", repr=False)
     """The password that AUTH must give; empty: no password is needed."""
     tls_certificate: Path | None = None
     """PEM, its chain included; with `tls_key`. None: no TLS."""

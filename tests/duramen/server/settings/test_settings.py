@@ -8,6 +8,9 @@ import pytest
 
 from duramen.server.settings.loading import load_settings
 from duramen.server.settings.models import ROLES, LogSettings, NodeSettings, RouterSettings
+from duramen.server.settings.resp import resp_settings
+from duramen.server.supervisor.cluster import ClusterOptions
+from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.model.errors import InvalidRequest
 
 pytestmark = pytest.mark.embedded_log_only
@@ -67,3 +70,23 @@ def test_every_key_has_a_reason() -> None:
         assert str(kind.model_config["env_prefix"]) == f"DURAMEN_{role.upper()}_"
         for name, field in kind.model_fields.items():
             assert field.description, f"{role}.{name}"
+
+
+def test_a_bad_password_is_not_in_the_error(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text("resp_password = 4711042\n")
+    with pytest.raises(InvalidRequest, match="resp_password") as caught:
+        load_settings(NodeSettings, file, {})
+    assert "4711042" not in caught.value.message
+    with pytest.raises(InvalidRequest, match=r"port .*\*\*\*") as caught:
+        load_settings(NodeSettings, None, {"port": "kafka://a/?sasl.password=4711042"})
+    assert "4711042" not in caught.value.message
+
+
+def test_no_secret_is_in_the_repr_of_settings() -> None:
+    url = "kafka://a/?sasl.password=4711042"
+    node = NodeSettings.model_validate({"log": url, "snapshots": url, "resp_password": "4711042"})
+    router = RouterSettings.model_validate({"log": url, "client_log": url, "resp_password": "4711042"})
+    options = ClusterOptions(1, "h", 0, "info", 0.0, log_url=url, resp_password="4711042")
+    for settings in (node, router, resp_settings(node), options, KafkaAddress.parse(url, environment={})):
+        assert "4711042" not in f"{settings!r} {settings}", type(settings)
