@@ -38,6 +38,10 @@ _RespSocket = Annotated[
 _Log = Annotated[
     str | None, typer.Option("--log", metavar="URL", help="Where the log is: grpc:// or kafka://host:port.")
 ]
+_Allowed = Annotated[
+    list[str] | None,
+    typer.Option("--allow-location", metavar="URL", help="A folder or bucket that callers may name; repeatable."),
+]
 _LogLevel = Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")]
 
 
@@ -92,6 +96,7 @@ def node(
         float | None,
         typer.Option("--snapshot-every-s", metavar="SECONDS", help="Between two snapshots; 0: only on demand."),
     ] = None,
+    allow_location: _Allowed = None,
     take_over: Annotated[
         bool | None,
         typer.Option("--take-over/--no-take-over", help="Take the id over from a data folder that is lost."),
@@ -123,6 +128,7 @@ def node(
         advertise=advertise,
         snapshots=snapshots,
         snapshot_every_s=snapshot_every_s,
+        allowed_locations=allow_location or None,
         take_over=take_over,
         resp_port=resp_port,
         resp_socket=resp_socket,
@@ -139,6 +145,7 @@ def node(
         port=settings.port,
         advertise=settings.advertise or (f"{advertise_host}:0" if advertise_host else ""),
         snapshots=SnapshotPolicy(settings.snapshots, settings.snapshot_every_s, settings.snapshots_keep),
+        allow_locations=settings.allowed_locations,
         take_over=settings.take_over,
         resp_endpoint=resp_settings(settings),
     )
@@ -152,6 +159,7 @@ def router(
     log: _Log = None,
     host: _Host = None,
     port: _Port = None,
+    allow_location: _Allowed = None,
     resp_port: _RespPort = None,
     resp_socket: _RespSocket = None,
     log_level: _LogLevel = None,
@@ -169,7 +177,15 @@ def router(
     from duramen.server.settings.models import RouterSettings
     from duramen.server.settings.resp import resp_settings
 
-    flags = _given(log=log, host=host, port=port, resp_port=resp_port, resp_socket=resp_socket, log_level=log_level)
+    flags = _given(
+        log=log,
+        host=host,
+        port=port,
+        allowed_locations=allow_location or None,
+        resp_port=resp_port,
+        resp_socket=resp_socket,
+        log_level=log_level,
+    )
     settings = load_settings(RouterSettings, config, flags)
     _begin(settings.log_level)
     announce = _Announcer("router", "router", settings.host, json)
@@ -178,6 +194,7 @@ def router(
         host=settings.host,
         port=settings.port,
         client_log_url=None if settings.client_log == "same" else settings.client_log,
+        allow_locations=settings.allowed_locations,
         resp_endpoint=resp_settings(settings),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))

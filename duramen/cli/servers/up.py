@@ -39,6 +39,10 @@ def up(
     snapshot_every_s: Annotated[
         float, typer.Option("--snapshot-every-s", metavar="SECONDS", help="Between two snapshots; 0: only on demand.")
     ] = 0.0,
+    allow_location: Annotated[
+        list[str] | None,
+        typer.Option("--allow-location", metavar="URL", help="A folder or bucket that callers may name; repeatable."),
+    ] = None,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="With --log: the data folder that was used before is lost for good.")
     ] = False,
@@ -115,6 +119,7 @@ def up(
             snapshot_every_s=snapshot_every_s,
             log_url=log,
             take_over=take_over,
+            allow_locations=tuple(allow_location or ()),
             resp_port=resp_port,
             resp_password=resp_password,
             resp_cache_mebibytes=resp_cache_mebibytes,
@@ -138,7 +143,14 @@ def up(
         cache_mebibytes=resp_cache_mebibytes,
     )
     opening = SingleServer.open(
-        data, log_url=log, take_over=take_over, host=host, port=port, snapshots=policy, resp_endpoint=resp_endpoint
+        data,
+        log_url=log,
+        take_over=take_over,
+        host=host,
+        port=port,
+        snapshots=policy,
+        allow_locations=allow_location or (),
+        resp_endpoint=resp_endpoint,
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()

@@ -40,6 +40,8 @@ class ClusterOptions:
     """Where the log is; None: a process of the cluster, with its data below the data folder."""
     take_over: bool = False
     """The folders of nodes of these names on that log are lost."""
+    allow_locations: tuple[str, ...] = ()
+    """Folders and buckets that callers may have the nodes open, in addition to the cluster's snapshot store."""
     resp_port: int | None = None
     """The router's RESP endpoint; the nodes then have theirs on ports of their own. None: no RESP endpoints."""
     resp_password: str = ""
@@ -127,7 +129,8 @@ async def _start_all(
     await asyncio.gather(*(child.start() for child in nodes))
     if stop.done():
         return
-    router = Child("router", "router", [*common, "--log", url], output=output / "router.err", tell=tell)
+    arguments = [*common, "--log", url, *_allowing(data, options)]
+    router = Child("router", "router", arguments, output=output / "router.err", tell=tell)
     if options.resp_port is not None:
         router.resp_port = options.resp_port
         router.environment = {"DURAMEN_ROUTER_RESP_PASSWORD": options.resp_password}
@@ -137,7 +140,7 @@ async def _start_all(
 
 def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Event) -> Child:
     """One serving node, not started yet."""
-    store = f"file://{quote(str(data / SNAPSHOTS_FOLDER))}"
+    store = _store(data)
     # A log's folder that is ours alone has no other node of that name: one of the time when everything was one process
     # has no other owner.
     take_over = options.log_url is None or options.take_over
@@ -146,6 +149,7 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
         *("--id", name, "--data", str(data / NODES_FOLDER / name), "--log", log_url, "--snapshots", store),
         *("--advertise-host", _reachable(options.host), "--snapshot-every-s", str(options.snapshot_every_s)),
         *(["--take-over"] if take_over else []),
+        *_allowing(data, options),
     ]
     child = Child("node", name, arguments, output=data / OUTPUT_FOLDER / f"{name}.err", tell=tell)
     if options.resp_port is not None:
@@ -156,6 +160,15 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
             "DURAMEN_NODE_RESP_READERS": str(options.resp_readers),
         }
     return child
+
+
+def _store(data: Path) -> str:
+    return f"file://{quote(str(data / SNAPSHOTS_FOLDER))}"
+
+
+def _allowing(data: Path, options: ClusterOptions) -> list[str]:
+    """The arguments for what the cluster's router and nodes open: all of them the same."""
+    return [part for url in (_store(data), *options.allow_locations) for part in ("--allow-location", url)]
 
 
 def _reachable(host: str) -> str:

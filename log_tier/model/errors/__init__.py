@@ -13,7 +13,8 @@
     │   ├── DatabaseClosed        a call on a database that its own program closed
     │   │   └── DatabaseForked    … or on a parent's, in a forked process that cannot have it
     │   ├── PortInUse             a server's port that cannot be listened on
-    │   └── AccessDenied          credentials that a Kafka cluster does not know, or that may not do this
+    │   ├── AccessDenied          credentials that a Kafka cluster does not know, or that may not do this
+    │   └── LocationRefused       a folder or bucket that a server is not configured to open for its callers
     ├── TableNotFound             no table of that name or id (any more)
     ├── TableExists               the name is taken
     ├── OffsetTrimmed             the log no longer holds that offset; says from where it does
@@ -80,6 +81,7 @@ from log_tier.model.errors.requests import (
     InvalidToken,
     InvalidValue,
     LimitExceeded,
+    LocationRefused,
     PartitionMismatch,
     PortInUse,
     TokenAhead,
@@ -155,6 +157,7 @@ __all__ = [
     "InvalidToken",
     "InvalidValue",
     "LimitExceeded",
+    "LocationRefused",
     "LogDamaged",
     "LogStopped",
     "NodeIdTaken",
