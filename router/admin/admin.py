@@ -86,12 +86,7 @@ class Admin:
     """
 
     def __init__(
-        self,
-        catalog: Catalog,
-        log: Log,
-        membership: Membership,
-        ask: AskNode,
-        allowed: AllowedLocations = ANY_LOCAL,
+        self, catalog: Catalog, log: Log, membership: Membership, ask: AskNode, allowed: AllowedLocations = ANY_LOCAL
     ) -> None:
         self._catalog = catalog
         self._log = log

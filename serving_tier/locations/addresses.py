@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
-__all__ = ["Address", "is_local", "is_local_name", "parse_address"]
+__all__ = ["IpAddress", "is_local", "is_local_name", "parse_address"]
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Addresses of IPv6 that carry one of IPv4 in their last 32 bits: the translators of RFC 6052, and the old compatible form.
+# Addresses of IPv6 that carry one of IPv4 in their last 32 bits: the translators of RFC 6052, the old compatible form.
 _CARRIERS: Final = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))
 
 _SITE_LOCAL: Final = ipaddress.IPv6Network("fec0::/10")
@@ -18,7 +18,7 @@ _SITE_LOCAL: Final = ipaddress.IPv6Network("fec0::/10")
 _LOCAL_NAMES: Final = ("localhost", "localdomain", "local", "internal", "home.arpa")
 
 
-def is_local(address: Address) -> bool:
+def is_local(address: IpAddress) -> bool:
     """Is it loopback, link-local (cloud metadata at 169.254.169.254 included), private, shared, multicast, reserved, or
     an address of IPv6 that carries such a one?
     """
@@ -34,7 +34,7 @@ def is_local(address: Address) -> bool:
     return not address.is_global or address.is_multicast or address in _SITE_LOCAL
 
 
-def parse_address(host: str) -> Address | None:
+def parse_address(host: str) -> IpAddress | None:
     """The address that a host is, without brackets; None for a name. Four decimal numbers, or IPv6 without a zone."""
     try:
         return ipaddress.ip_address(host) if "%" not in host else None

@@ -1,4 +1,4 @@
-"""The version store at a location that a caller names: what `AllowedLocations` cannot decide by names is decided here."""
+"""The version store at a location that a caller names: here is decided what cannot be decided by names alone."""
 
 from __future__ import annotations
 

@@ -133,24 +133,22 @@ def up(
     from router.endpoints.resp.server.sockets import RespSettings
 
     announce = Announcer(data, log, host, json)
-    policy = SnapshotPolicy(every_s=snapshot_every_s)
-    resp_endpoint = RespSettings(
-        host=host,
-        port=resp_port,
-        socket_path=resp_socket,
-        password=resp_password,
-        readers=resp_readers,
-        cache_mebibytes=resp_cache_mebibytes,
-    )
     opening = SingleServer.open(
         data,
         log_url=log,
         take_over=take_over,
         host=host,
         port=port,
-        snapshots=policy,
+        snapshots=SnapshotPolicy(every_s=snapshot_every_s),
         allow_locations=allow_location or (),
-        resp_endpoint=resp_endpoint,
+        resp_endpoint=RespSettings(
+            host=host,
+            port=resp_port,
+            socket_path=resp_socket,
+            password=resp_password,
+            readers=resp_readers,
+            cache_mebibytes=resp_cache_mebibytes,
+        ),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()

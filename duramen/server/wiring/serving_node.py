@@ -115,7 +115,8 @@ class ServingNode:
     ) -> ServingNode:
         """Host what the catalog gives `node_id`, with everything below `folder`. It has been registered before.
 
-        `allowed`: the locations of versions that it opens. `retention_round_s`: seconds between two rounds in which tables' retention shortens their logs.
+        `allowed`: the locations of versions that it opens. `retention_round_s`: seconds between two rounds in which
+        tables' retention shortens their logs.
 
         Returns when the replicas that the map names begin to be opened. Raises `InvalidRequest` for a snapshot store
         that no library here can open.

@@ -1,4 +1,4 @@
-"""Staging from locations that a server does not open: refused where the change is planned, and where a node opens it."""
+"""Staging from locations that a server does not open: refused by the planner, and by the node that would open it."""
 
 from __future__ import annotations
 

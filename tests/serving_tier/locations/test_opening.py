@@ -10,14 +10,14 @@ from kit.index.version_building import build_version
 
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import InvalidRequest, LocationRefused
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 from serving_tier.locations.allowed import ANY_LOCAL, AllowedLocations, allowed_of
 from serving_tier.locations.opening import open_version
 from serving_tier.node.staging import fetch_version
 
-REF = TableRef(TableId("0123456789abcdef0123456789abcdef"), "flights", 1)
-TABLE = TableEntry(REF.id, "flights", 1, 1, REF.partitioner, ())
+REF = TableRef(TableId("AAECAwQFBgcICQoLDA0ODw"), "flights", 1)
+TABLE = TableEntry(REF.id, "flights", 1, 1, ((),), starts=(Offset(0),))
 
 
 @pytest.fixture
@@ -97,7 +97,8 @@ async def test_a_link_within_and_a_root_that_is_one(roots: Path) -> None:
     (roots / "allowed").symlink_to(roots / "mounted")
     await built_at(str(roots / "mounted" / "v1"), roots)
     (roots / "mounted" / "newest").symlink_to(roots / "mounted" / "v1")
-    await fetched(str(roots / "allowed" / "newest"), roots, confined(roots))
+    folder = await fetched(str(roots / "allowed" / "newest"), roots, confined(roots))
+    assert (folder / "data.mdb").exists()
 
 
 async def test_two_stores_with_other_roots_are_not_one(roots: Path) -> None:
