@@ -16,6 +16,7 @@ _STATUS: Final[dict[str, grpc.StatusCode]] = {
     "access_denied": grpc.StatusCode.PERMISSION_DENIED,
     "unauthenticated": grpc.StatusCode.UNAUTHENTICATED,
     "permission_denied": grpc.StatusCode.PERMISSION_DENIED,
+    "location_refused": grpc.StatusCode.PERMISSION_DENIED,
     "token_ahead": grpc.StatusCode.OUT_OF_RANGE,
     "limit_exceeded": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "table_not_found": grpc.StatusCode.NOT_FOUND,

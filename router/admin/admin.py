@@ -59,9 +59,10 @@ from router.admin.verbs import AdminChange, RestoreTable, Rollback, Stage, Swap,
 from router.data.catalog_tables import CatalogTables
 from router.membership.views import Membership
 from router.proto import admin_pb2 as pb
+from serving_tier.locations.allowed import ANY_LOCAL, AllowedLocations
+from serving_tier.locations.opening import open_version
 from serving_tier.node.staging import check_version_of
 from serving_tier.versions.empty import empty_offsets, is_empty
-from serving_tier.versions.version_store import VersionStore
 
 __all__ = ["Admin", "OpenAdmin"]
 
@@ -81,13 +82,18 @@ _PLANNED: Final = TableId("planned")
 
 
 class Admin:
-    """Administers one cluster. `ask`: the way to one node's reads, for `explain`. All of it belongs to others."""
+    """Administers one cluster. `ask`: the way to one node's reads, for `explain`. `allowed`: the locations of
+    versions that callers may name. All of it belongs to others.
+    """
 
-    def __init__(self, catalog: Catalog, log: Log, membership: Membership, ask: AskNode) -> None:
+    def __init__(
+        self, catalog: Catalog, log: Log, membership: Membership, ask: AskNode, allowed: AllowedLocations = ANY_LOCAL
+    ) -> None:
         self._catalog = catalog
         self._log = log
         self._membership = membership
         self._ask = ask
+        self._allowed = allowed
         self._tables = CatalogTables(log, catalog)
 
     async def _situation(self) -> Situation:
@@ -285,7 +291,7 @@ class Admin:
                 f"{mask_url(change.url)} holds a secret, and every client can read the catalog: give it to the nodes "
                 "by their environment"
             )
-        version = await VersionStore.open(change.url).get()
+        version = await (await open_version(change.url, self._allowed)).get()
         check_version_of(entry, version.table, version.partitions, version.partitioner, change.url)
         sizes = [part.bytes for part in version.parts]
         return partial(plan_stage, table=change.table, url=change.url, part_bytes=sizes)

@@ -26,6 +26,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import copy
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -43,6 +44,7 @@ from log_tier.model.errors import (
     UnknownFormat,
 )
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId, TableId
+from serving_tier.locations.allowed import ANY_LOCAL, AllowedLocations
 from serving_tier.node.absence import absence
 from serving_tier.node.bootstrap import Bootstrap, PendingReplica, replay_only
 from serving_tier.node.bring_up import BringUp
@@ -115,14 +117,16 @@ class Hosting:
         node_id: str,
         identity: str,
         bootstrap: Bootstrap = replay_only,
+        allowed: AllowedLocations = ANY_LOCAL,
         failed: Failed = only_logged,
     ) -> Hosting:
         """Begin to host what the map says. Returns when the first comparison was made, not when all is open.
 
-        `failed`: see `MapFollower.follow`.
+        `allowed`: where it fetches versions from. `failed`: see `MapFollower.follow`.
         """
         maps = follower.maps
-        hosting = cls(maps, node, node_id=node_id, identity=identity, bootstrap=bootstrap)
+        fetch = partial(fetch_version, allowed=allowed)
+        hosting = cls(maps, node, node_id=node_id, identity=identity, bootstrap=bootstrap, fetch=fetch)
         node.absent = hosting._absent
         node.owner = hosting._hear
         hosting._listed = await asyncio.to_thread(tidy, node.folder, maps.map, node_id)

@@ -42,6 +42,7 @@ from log_tier.model.errors import (
     FolderReadOnly,
     IndexDamaged,
     InvalidRequest,
+    LocationRefused,
     OffsetTrimmed,
     ReplicaBehind,
     ShuttingDown,
@@ -53,11 +54,12 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.privacy.masked_url import mask_url
 from serving_tier.folders import clear_away
+from serving_tier.locations.allowed import ANY_LOCAL, AllowedLocations
+from serving_tier.locations.opening import open_version
 from serving_tier.node.bug_lines import BugLines
 from serving_tier.node.node import Node
 from serving_tier.replica.replica import Replica
 from serving_tier.versions.empty import is_empty, make_empty
-from serving_tier.versions.version_store import VersionStore
 
 __all__ = ["FetchVersion", "Staging", "check_version_of", "fetch_version"]
 
@@ -72,8 +74,8 @@ _RETRY_MAX_S: Final = 30.0
 # A place or a log that is away may be back at any time.
 _RETRY_AWAY_MAX_S: Final = 2.0
 
-_KEEPS_REPLICA: Final = (DiskFailed, FolderReadOnly, UnknownFormat)
-"""Errors that a replica which is fetched anew would meet again."""
+_KEEPS_REPLICA: Final = (DiskFailed, FolderReadOnly, LocationRefused, UnknownFormat)
+"""Errors that a replica which is fetched anew would meet again, or that only an operator can end."""
 
 # How often a version that may go when the replica has caught up is looked at: it may have failed meanwhile.
 _LOOK_S: Final = 1.0
@@ -85,13 +87,22 @@ VersionName = tuple[PartitionId, int]
 
 
 async def fetch_version(
-    url: str, table: TableEntry, partition: PartitionId, number: int, folder: Path, progress: Progress
+    url: str,
+    table: TableEntry,
+    partition: PartitionId,
+    number: int,
+    folder: Path,
+    progress: Progress,
+    *,
+    allowed: AllowedLocations = ANY_LOCAL,
 ) -> None:
-    """The `FetchVersion` of a node that can reach the versions' store. Raises what `VersionStore.fetch` does."""
+    """The `FetchVersion` of a node that can reach the versions' store. Raises `LocationRefused` and what
+    `VersionStore.fetch` does.
+    """
     if is_empty(url):
         await make_empty(url, table, partition, number, folder)
         return
-    store = VersionStore.open(url)
+    store = await open_version(url, allowed)
     version = await store.get()
     check_version_of(table, version.table, version.partitions, version.partitioner, url)
     await store.fetch(version, partition.partition, folder, number=number, progress=progress)

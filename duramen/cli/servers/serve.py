@@ -48,6 +48,10 @@ _Insecure = Annotated[
     bool | None,
     typer.Option("--insecure", help="Listen without TLS where other machines reach it.", show_default=False),
 ]
+_Allowed = Annotated[
+    list[str] | None,
+    typer.Option("--allow-location", metavar="URL", help="A folder or bucket that callers may name; repeatable."),
+]
 _LogLevel = Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")]
 
 
@@ -112,6 +116,7 @@ def node(
         float | None,
         typer.Option("--snapshot-every-s", metavar="SECONDS", help="Between two snapshots; 0: only on demand."),
     ] = None,
+    allow_location: _Allowed = None,
     take_over: Annotated[
         bool | None,
         typer.Option("--take-over/--no-take-over", help="Take the id over from a data folder that is lost."),
@@ -147,6 +152,7 @@ def node(
         advertise=advertise,
         snapshots=snapshots,
         snapshot_every_s=snapshot_every_s,
+        allowed_locations=allow_location or None,
         take_over=take_over,
         resp_port=resp_port,
         resp_socket=resp_socket,
@@ -167,6 +173,7 @@ def node(
         port=settings.port,
         advertise=settings.advertise or (f"{advertise_host}:0" if advertise_host else ""),
         snapshots=SnapshotPolicy(settings.snapshots, settings.snapshot_every_s, settings.snapshots_keep),
+        allow_locations=settings.allowed_locations,
         take_over=settings.take_over,
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
@@ -181,6 +188,7 @@ def router(
     log: _Log = None,
     host: _Host = None,
     port: _Port = None,
+    allow_location: _Allowed = None,
     resp_port: _RespPort = None,
     resp_socket: _RespSocket = None,
     certs: _Certs = None,
@@ -206,6 +214,7 @@ def router(
         log=log,
         host=host,
         port=port,
+        allowed_locations=allow_location or None,
         resp_port=resp_port,
         resp_socket=resp_socket,
         certs=certs,
@@ -227,6 +236,7 @@ def router(
         host=settings.host,
         port=settings.port,
         client_log_url=None if settings.client_log == "same" else settings.client_log,
+        allow_locations=settings.allowed_locations,
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
     )

@@ -40,6 +40,10 @@ def up(
     snapshot_every_s: Annotated[
         float, typer.Option("--snapshot-every-s", metavar="SECONDS", help="Between two snapshots; 0: only on demand.")
     ] = 0.0,
+    allow_location: Annotated[
+        list[str] | None,
+        typer.Option("--allow-location", metavar="URL", help="A folder or bucket that callers may name; repeatable."),
+    ] = None,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="With --log: the data folder that was used before is lost for good.")
     ] = False,
@@ -124,6 +128,7 @@ def up(
             snapshot_every_s=snapshot_every_s,
             log_url=log,
             take_over=take_over,
+            allow_locations=tuple(allow_location or ()),
             resp_port=resp_port,
             resp_password=resp_password,
             resp_cache_mebibytes=resp_cache_mebibytes,
@@ -154,6 +159,7 @@ def up(
         host=host,
         port=port,
         snapshots=SnapshotPolicy(every_s=snapshot_every_s),
+        allow_locations=allow_location or (),
         resp_endpoint=resp_endpoint,
         certificates=ServerCertificates.of_process(certs),
     )

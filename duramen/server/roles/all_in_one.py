@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,7 @@ from router.admin.answers.node_client import ask_only
 from router.data.local_data import LocalData
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.local_membership import LocalMembership
+from serving_tier.locations.allowed import AllowedLocations
 from serving_tier.service import NodeStatusFeed
 
 __all__ = ["SingleServer"]
@@ -67,16 +69,18 @@ class SingleServer:
         host: str = "127.0.0.1",
         port: int = 7070,
         snapshots: SnapshotPolicy = ON_DEMAND,
+        allow_locations: Sequence[str] = (),
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
         machine: MachineParts = THIS_MACHINE,
         certificates: ServerCertificates | None = None,
     ) -> SingleServer:
         """Open the data folder and listen. `log_url`: where the log is, if not there. `take_over`: see
-        `open_local_data`. `certificates`: for TLS.
+        `open_local_data`. `allow_locations`: folders and buckets that callers may name. `certificates`: for TLS.
 
         Raises `PortInUse`, and what `open_local_data` raises.
         """
         resp_endpoint = with_certificate(resp_endpoint, None if certificates is None else certificates.files)
+        allowed = snapshots.allowed(allow_locations, host=host, folder=data)
         async with AsyncExitStack() as opened:
             shell = await GrpcServer.listen(host, port, certificates=certificates)
             async with AsyncExitStack() as unless_opened:
@@ -89,11 +93,12 @@ class SingleServer:
                     take_over=take_over,
                     address=shell.address,
                     snapshots=snapshots,
+                    allowed=allowed,
                     machine=machine,
                 )
                 unless_opened.pop_all()
             opened.push_async_callback(database.data_plane.close)
-            admin = _admin(database, opened)
+            admin = _admin(database, opened, allowed)
 
             async def at_hand() -> Admin:
                 return admin
@@ -130,13 +135,13 @@ class SingleServer:
         await self._opened.aclose()
 
 
-def _admin(database: SingleMachine, opened: AsyncExitStack) -> Admin:
+def _admin(database: SingleMachine, opened: AsyncExitStack, allowed: AllowedLocations) -> Admin:
     """The administration of a database that is one process: it looks at the node itself, and connects to nobody."""
     node, data_plane = database.node, database.data_plane
     feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running)
     opened.push_async_callback(feed.close)
     membership = LocalMembership(node.hosting, feed)
     opened.push_async_callback(membership.close)
-    admin = Admin(data_plane.catalog, data_plane.log, membership, ask_only(NODE_ID, data_plane))
+    admin = Admin(data_plane.catalog, data_plane.log, membership, ask_only(NODE_ID, data_plane), allowed)
     opened.push_async_callback(admin.close)
     return admin

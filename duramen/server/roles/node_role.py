@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
@@ -110,6 +110,7 @@ class NodeRole:
         port: int,
         advertise: str = "",
         snapshots: SnapshotPolicy = ON_DEMAND,
+        allow_locations: Sequence[str] = (),
         take_over: bool = False,
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
         certificates: ServerCertificates | None = None,
@@ -118,9 +119,12 @@ class NodeRole:
 
         `advertise`: host:port at which others reach it, with port 0 for the one that it listens on; empty: `host`.
 
+        `allow_locations`: the setting `allowed_locations`.
+
         Returns when it answers; replicas may still be on their way, and its health says so. Raises `NodeIdTaken`,
         `FolderInUse`, `ForeignFolder`, `PortInUse`, and `Disconnected` where the log does not answer.
         """
+        allowed = snapshots.allowed(allow_locations, host=host, folder=data)
         async with AsyncExitStack() as opened:
             folder = await asyncio.to_thread(NodeFolder.open, data, node_id=node_id)
             opened.callback(folder.close)
@@ -136,7 +140,7 @@ class NodeRole:
                 address = _advertised(advertise, shell)
                 await register_node(catalog, RegisterNode(node_id, address, folder.identity, take_over))
                 node = await ServingNode.open(
-                    log, catalog, data, node_id=node_id, identity=folder.identity, snapshots=snapshots
+                    log, catalog, data, node_id=node_id, identity=folder.identity, snapshots=snapshots, allowed=allowed
                 )
                 opened.push_async_callback(node.close)
                 unless_opened.pop_all()
@@ -144,7 +148,7 @@ class NodeRole:
             opened.push_async_callback(data_plane.close)
             memberships = membership_on_demand(node.follower, failed=failing(node.ended))
             opened.push_async_callback(memberships.close)
-            admin = admin_on_demand(catalog, log, memberships)
+            admin = admin_on_demand(catalog, log, memberships, allowed)
             opened.push_async_callback(admin.close)
             others = others_on_demand(data_plane, memberships)
             opened.push_async_callback(others.close)

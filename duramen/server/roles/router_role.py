@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -26,6 +27,7 @@ from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.live_membership import LiveMembership
 from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
 from router.routing.routed_connection import RoutedConnection
+from serving_tier.locations.allowed import allowed_of
 
 __all__ = ["RouterRole"]
 
@@ -67,12 +69,15 @@ class RouterRole:
         host: str,
         port: int,
         client_log_url: str | None = None,
+        allow_locations: Sequence[str] = (),
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
         certificates: ServerCertificates | None = None,
     ) -> RouterRole:
         """Follow the catalog and the nodes, listen. `client_log_url`: the log's address for clients, if that is not
-        `log_url`; empty: clients write through routers. Raises `PortInUse`, `Disconnected`.
+        `log_url`; empty: clients write through routers. `allow_locations`: the setting `allowed_locations`. Raises
+        `PortInUse`, `Disconnected`.
         """
+        allowed = allowed_of(allow_locations, host=host)
         ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as opened:
             shell = await GrpcServer.listen(host, port, certificates=certificates)
@@ -90,7 +95,7 @@ class RouterRole:
                 unless_opened.pop_all()
             connection = RoutedConnection.for_router(log, catalog, membership)
             opened.push_async_callback(connection.close)
-            admin = Admin(catalog, log, membership, ask_members(membership))
+            admin = Admin(catalog, log, membership, ask_members(membership), allowed)
             opened.push_async_callback(admin.close)
             kv = add_kv_service(opened, shell, here(connection))
             opened.push_async_callback(shell.close)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
-from pydantic_settings import BaseSettings, EnvSettingsSource
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.privacy.masked_url import is_secret_name, mask_url
@@ -29,6 +29,8 @@ def load_settings(kind: type[S], file: Path | None, flags: Mapping[str, Any]) ->
         return kind.model_validate({**given, **environment, **flags})
     except ValidationError as error:
         raise InvalidRequest(_message(kind, file, error)) from error
+    except SettingsError as error:
+        raise InvalidRequest(f'{error}: a list is given as JSON, as in ["/bulk"]') from error
 
 
 def _from_file(kind: type[BaseSettings], file: Path) -> dict[str, Any]:

@@ -31,6 +31,10 @@ _RESP_CERTIFICATE: Final = (
     "A certificate with its chain, PEM: the RESP endpoint then speaks TLS on its port; empty: that of `certs`."
 )
 _RESP_KEY: Final = "The certificate's key, PEM."
+_ALLOWED: Final = (
+    "Folders and buckets that callers may have this server open, with what lies below them: /bulk, s3://bucket/prefix, "
+    "s3://*?endpoint_url=http://minio:9000. A server on loopback opens all folders, others their snapshot store."
+)
 _LOG_LEVEL: Final = "What the server logs on the standard error: debug, info, warning, error."
 
 
@@ -81,6 +85,7 @@ class NodeSettings(BaseSettings):
         ge=1,
         description="Snapshots of each partition that stay. Two: one may turn out bad on the night it is needed.",
     )
+    allowed_locations: list[str] = Field([], description=_ALLOWED)
     take_over: bool = Field(
         False,
         description="Become the node of this id although another data folder has it. For a disk that is lost for good.",
@@ -120,6 +125,7 @@ class RouterSettings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description=_HOST)
     port: Port = Field(7070, description="The port; 0 picks a free port and reports it.")
+    allowed_locations: list[str] = Field([], description=_ALLOWED)
     client_log: str = Field(
         "same",
         description='Where clients reach the log: grpc://host:port, "same" as `log`, or empty: they write through '

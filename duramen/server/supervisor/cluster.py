@@ -40,6 +40,8 @@ class ClusterOptions:
     """Where the log is; None: a process of the cluster, with its data below the data folder."""
     take_over: bool = False
     """The folders of nodes of these names on that log are lost."""
+    allow_locations: tuple[str, ...] = ()
+    """Folders and buckets that callers may have the nodes open, in addition to the cluster's snapshot store."""
     resp_port: int | None = None
     """The router's RESP endpoint; the nodes then have theirs on ports of their own. None: no RESP endpoints."""
     resp_password: str = field(default="", repr=False)
@@ -130,7 +132,8 @@ async def _start_all(
     await asyncio.gather(*(child.start() for child in nodes))
     if stop.done():
         return
-    router = Child("router", "router", common, output=output / "router.err", tell=tell)
+    arguments = [*common, *_allowing(data, options)]
+    router = Child("router", "router", arguments, output=output / "router.err", tell=tell)
     # The log's URL may hold a secret, which an argument would show to other users.
     router.environment = {"DURAMEN_ROUTER_LOG": url}
     if options.resp_port is not None:
@@ -142,7 +145,7 @@ async def _start_all(
 
 def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Event) -> Child:
     """One serving node, not started yet."""
-    store = f"file://{quote(str(data / SNAPSHOTS_FOLDER))}"
+    store = _store(data)
     # A log's folder that is ours alone has no other node of that name: one of the time when everything was one process
     # has no other owner.
     take_over = options.log_url is None or options.take_over
@@ -151,6 +154,7 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
         *("--id", name, "--data", str(data / NODES_FOLDER / name), "--snapshots", store),
         *("--advertise-host", _reachable(options.host), "--snapshot-every-s", str(options.snapshot_every_s)),
         *(["--take-over"] if take_over else []),
+        *_allowing(data, options),
     ]
     child = Child("node", name, arguments, output=data / OUTPUT_FOLDER / f"{name}.err", tell=tell)
     child.environment = {"DURAMEN_NODE_LOG": log_url}
@@ -167,6 +171,15 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
 def _certs(options: ClusterOptions) -> list[str]:
     """What each child says of TLS. Without certificates the parent has checked the address."""
     return ["--insecure"] if options.certs is None else ["--certs", str(options.certs.absolute())]
+
+
+def _store(data: Path) -> str:
+    return f"file://{quote(str(data / SNAPSHOTS_FOLDER))}"
+
+
+def _allowing(data: Path, options: ClusterOptions) -> list[str]:
+    """The arguments for what the cluster's router and nodes open: all of them the same."""
+    return [part for url in (_store(data), *options.allow_locations) for part in ("--allow-location", url)]
 
 
 def _reachable(host: str) -> str:

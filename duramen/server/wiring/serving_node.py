@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from serving_tier.jobs.bootstrapping import node_bootstrap
 from serving_tier.jobs.log_trimmer import ROUND_S, LogTrimmer
 from serving_tier.jobs.snapshotting import KEEP_DEFAULT, NodeSnapshots
 from serving_tier.jobs.worker import JobWorker
+from serving_tier.locations.allowed import ANY_LOCAL, AllowedLocations, allowed_of
 from serving_tier.names import INDEX_FOLDER, SNAPSHOTS_FOLDER
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.log_ends import LogEnds
@@ -59,6 +61,14 @@ class SnapshotPolicy:
     """Seconds between two snapshots of a partition that changed; 0: only on demand."""
     keep: int = KEEP_DEFAULT
     """How many of each partition stay."""
+
+    def allowed(self, named: Iterable[str], *, host: str, folder: Path) -> AllowedLocations:
+        """What a node that listens on `host`, with its data in `folder`, opens for its callers: its own store, and
+        `named`. Raises `InvalidRequest` for a name that is no location.
+        """
+        own = self.url or str(folder / SNAPSHOTS_FOLDER)
+        own = own if "://" in own else os.path.abspath(own)
+        return allowed_of(named, host=host, own=own)
 
 
 ON_DEMAND: Final = SnapshotPolicy()
@@ -98,13 +108,15 @@ class ServingNode:
         node_id: str,
         identity: str,
         snapshots: SnapshotPolicy = ON_DEMAND,
+        allowed: AllowedLocations = ANY_LOCAL,
         retention_round_s: float = ROUND_S,
         clock: Clock = SYSTEM_CLOCK,
         workers: Workers = THREADS,
     ) -> ServingNode:
         """Host what the catalog gives `node_id`, with everything below `folder`. It has been registered before.
 
-        `retention_round_s`: seconds between two rounds in which tables' retention shortens their logs.
+        `allowed`: the locations of versions that it opens. `retention_round_s`: seconds between two rounds in which
+        tables' retention shortens their logs.
 
         Returns when the replicas that the map names begin to be opened. Raises `InvalidRequest` for a snapshot store
         that no library here can open.
@@ -122,6 +134,7 @@ class ServingNode:
                 node_id=node_id,
                 identity=identity,
                 bootstrap=node_bootstrap(log, catalog, node_id=node_id, store=store, peer=_peer),
+                allowed=allowed,
                 failed=failed,
             )
             opened.push_async_callback(hosting.close)

@@ -32,6 +32,7 @@ from log_tier.open import LOG_FOLDER, open_log
 from log_tier.privacy.private_files import tighten
 from router.data.catalog_tables import CatalogTables
 from router.data.local_data import LocalData
+from serving_tier.locations.allowed import ANY_LOCAL, AllowedLocations
 
 __all__ = ["NODE_ID", "THIS_MACHINE", "MachineParts", "SingleMachine", "open_local_data", "open_single_machine"]
 
@@ -91,10 +92,11 @@ async def open_single_machine(
     take_over: bool = False,
     address: str = "",
     snapshots: SnapshotPolicy = ON_DEMAND,
+    allowed: AllowedLocations = ANY_LOCAL,
     machine: MachineParts = THIS_MACHINE,
 ) -> SingleMachine:
     """`open_local_data`, but return all parts and not the data plane alone. `address`: host:port of the server around
-    it, if there is one.
+    it, if there is one. `allowed`: the locations of versions that it opens.
     """
     objects = OpenedObjects()
     with objects.making():
@@ -129,6 +131,7 @@ async def open_single_machine(
                     node_id=NODE_ID,
                     identity=identity,
                     snapshots=snapshots,
+                    allowed=allowed,
                     clock=machine.clock,
                     workers=machine.workers,
                 )

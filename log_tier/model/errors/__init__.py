@@ -15,7 +15,8 @@
     │   ├── PortInUse             a server's port that cannot be listened on
     │   ├── AccessDenied          credentials that a Kafka cluster does not know, or that may not do this
     │   ├── Unauthenticated       a caller that did not prove that it is a user, where there are users
-    │   └── PermissionDenied      a user who was not granted this
+    │   ├── PermissionDenied      a user who was not granted this
+    │   └── LocationRefused       a folder or bucket that a server is not configured to open for its callers
     ├── TableNotFound             no table of that name or id (any more)
     ├── TableExists               the name is taken
     ├── OffsetTrimmed             the log no longer holds that offset; says from where it does
@@ -85,6 +86,7 @@ from log_tier.model.errors.requests import (
     InvalidToken,
     InvalidValue,
     LimitExceeded,
+    LocationRefused,
     PartitionMismatch,
     PortInUse,
     TokenAhead,
@@ -162,6 +164,7 @@ __all__ = [
     "InvalidToken",
     "InvalidValue",
     "LimitExceeded",
+    "LocationRefused",
     "LogDamaged",
     "LogStopped",
     "NodeIdTaken",

@@ -15,6 +15,7 @@ __all__ = [
     "InvalidToken",
     "InvalidValue",
     "LimitExceeded",
+    "LocationRefused",
     "PartitionMismatch",
     "PermissionDenied",
     "PortInUse",
@@ -157,3 +158,12 @@ class PermissionDenied(InvalidRequest):
     """
 
     code = "permission_denied"
+
+
+class LocationRefused(InvalidRequest):
+    """A server is not configured to open this folder or bucket for its callers. Fields: `location`, `setting`.
+
+    Do: name it, or what it lies below, in `allowed_locations` (`--allow-location`) of every node and router.
+    """
+
+    code = "location_refused"

@@ -112,7 +112,11 @@ async def version_states(cluster: Operated) -> dict[int, str]:
 
 @asynccontextmanager
 async def operated(
-    folder: Path, *, nodes: Sequence[str] = ("n1", "n2", "n3"), segment_bytes: int = 64 << 20
+    folder: Path,
+    *,
+    nodes: Sequence[str] = ("n1", "n2", "n3"),
+    segment_bytes: int = 64 << 20,
+    router_locations: Sequence[str] = (),
 ) -> AsyncIterator[Operated]:
     """A cluster with an empty log. Its tests look again and again: nobody signals what they wait for."""
     log = await _log_of(folder / "log", segment_bytes)
@@ -120,7 +124,9 @@ async def operated(
     try:
         for node_id in nodes:
             await cluster.add_node(node_id)
-        cluster.router = await RouterRole.open(log_url=f"grpc://127.0.0.1:{log.port}", host="127.0.0.1", port=0)
+        cluster.router = await RouterRole.open(
+            log_url=f"grpc://127.0.0.1:{log.port}", host="127.0.0.1", port=0, allow_locations=router_locations
+        )
         try:
             target = f"127.0.0.1:{cluster.router.port}"
             async with (
