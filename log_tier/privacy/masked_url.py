@@ -15,7 +15,9 @@ import re
 from typing import Final
 from urllib.parse import quote, unquote_plus
 
-__all__ = ["MASK", "has_secret", "is_secret_name", "mask_url"]
+from log_tier.model.errors import InvalidRequest
+
+__all__ = ["MASK", "check_no_secret", "has_secret", "is_secret_name", "mask_url"]
 
 MASK: Final = "***"
 """What stands where a secret was."""
@@ -87,6 +89,15 @@ def mask_url(url: str) -> str:
 def has_secret(url: str) -> bool:
     """Does `mask_url` hide anything of `url`?"""
     return mask_url(url) != url
+
+
+def check_no_secret(url: str) -> None:
+    """Refuse a URL that would go into the catalog with a secret. Raises `InvalidRequest`."""
+    if has_secret(url):
+        raise InvalidRequest(
+            f"{mask_url(url)} holds a secret, and every client can read the catalog: give it to the nodes by their "
+            "environment"
+        )
 
 
 def is_secret_name(name: str) -> bool:

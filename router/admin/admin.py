@@ -33,7 +33,7 @@ from log_tier.model.identifiers import Offset, Partition, TableId, check_name
 from log_tier.model.log import Bounds, Log
 from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
-from log_tier.privacy.masked_url import has_secret, mask_url
+from log_tier.privacy.masked_url import check_no_secret
 from router.admin.answers.explain import explain_key
 from router.admin.answers.listing import (
     known_bounds,
@@ -286,11 +286,7 @@ class Admin:
         if is_empty(change.url):
             empty_offsets(change.url, entry.partitions)
             return partial(plan_stage, **change._asdict())
-        if has_secret(change.url):
-            raise InvalidRequest(
-                f"{mask_url(change.url)} holds a secret, and every client can read the catalog: give it to the nodes "
-                "by their environment"
-            )
+        check_no_secret(change.url)
         version = await (await open_version(change.url, self._allowed)).get()
         check_version_of(entry, version.table, version.partitions, version.partitioner, change.url)
         sizes = [part.bytes for part in version.parts]
