@@ -32,7 +32,8 @@ def make_private(folder: str | os.PathLike[str]) -> None:
         os.mkdir(path, FOLDER_MODE)
     except FileNotFoundError:
         make_private(os.path.dirname(path) or ".")
-        make_private(path)
+        # Once: /proc takes no folder from anybody, and says that the folder above is missing.
+        os.mkdir(path, FOLDER_MODE)
     except FileExistsError:
         if not os.path.isdir(path):
             raise

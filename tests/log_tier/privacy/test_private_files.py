@@ -53,6 +53,11 @@ def test_a_wide_folder_is_tightened(tmp_path: Path, wide: int) -> None:
     assert _mode(folder) & 0o777 == 0o700
 
 
+def test_where_nobody_can_make_a_folder() -> None:
+    with pytest.raises(FileNotFoundError):
+        make_private("/proc/self/nothing/below")
+
+
 def test_a_missing_folder_stays_missing(tmp_path: Path) -> None:
     tighten(tmp_path / "data")
     assert not (tmp_path / "data").exists()
