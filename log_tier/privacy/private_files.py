@@ -28,12 +28,14 @@ def make_private(folder: str | os.PathLike[str]) -> None:
     Raises `OSError` as the disk does, and `FileExistsError` where there is something that is no folder.
     """
     path = os.fspath(folder)
+    above = os.path.dirname(path)
     try:
         os.mkdir(path, FOLDER_MODE)
     except FileNotFoundError:
-        make_private(os.path.dirname(path) or ".")
-        # Once: /proc takes no folder from anybody, and says that the folder above is missing.
-        os.mkdir(path, FOLDER_MODE)
+        if not above or os.path.isdir(above):
+            raise  # /proc takes no folder from anybody, and says that something is missing
+        make_private(above)
+        make_private(path)
     except FileExistsError:
         if not os.path.isdir(path):
             raise

@@ -84,8 +84,9 @@ def test_a_secret_parameter_is_masked_whatever_is_in_it(
 def test_the_password_of_a_user_is_masked_whatever_is_in_it(mark: str, before: str, behind: str, scheme: str) -> None:
     sound = f"{scheme}://me:{quote(before + mark + behind, safe='')}@host/path?region=eu"
     assert mask_url(sound) == f"{scheme}://me:{MASK}@host/path?region=eu"
-    for malformed in (f"{scheme}://me:{before}{mark}{behind}@host/path", f"me:{before}{mark}{behind}@host"):
-        assert mark not in mask_url(malformed)
+    assert mark not in mask_url(f"{scheme}://me:{before}{mark}{behind}@host/path")
+    if not before.startswith("//"):  # `me://NAME:@host` is a URL of the scheme `me`, and NAME its user
+        assert mark not in mask_url(f"me:{before}{mark}{behind}@host")
 
 
 @given(st.text())
