@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import re
+from typing import Annotated, Final
 
 import typer
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Partition
 
-__all__ = ["DryRun", "Table", "Wait", "WaitTimeout", "Yes", "parse_partition", "parse_place"]
+__all__ = ["DryRun", "Table", "Wait", "WaitTimeout", "Yes", "absolute_url", "parse_partition", "parse_place"]
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 Table = Annotated[str, typer.Argument(metavar="[TABLE]", help="The table's name; none: all tables.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and what it would cost.")]
@@ -35,3 +39,8 @@ def parse_partition(text: str) -> tuple[str, Partition]:
     if partition is None:
         raise InvalidRequest(f"{text!r} names no partition: give TABLE/PARTITION, like {text}/0")
     return table, partition
+
+
+def absolute_url(url: str) -> str:
+    """A folder that is given relative to this one by its absolute path: servers have working folders of their own."""
+    return url if _SCHEME.match(url) else os.path.abspath(url)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import typer
 
-from duramen.cli.admin.arguments import DryRun, Wait, WaitTimeout, Yes, parse_partition, parse_place
+from duramen.cli.admin.arguments import DryRun, Wait, WaitTimeout, Yes, absolute_url, parse_partition, parse_place
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
 from router.admin.verbs import Argument, OfPartitionArgument, Option, PartitionArgument, Verb
 
@@ -37,6 +37,8 @@ def command_of(verb: Verb) -> Callable[..., int]:
         common = {name: given.pop(name) for name, *_ in (*asks, *_COMMON)}
         if _PLACE in given:
             given["table"], given["partition"] = _parse_place(verb)(given.pop(_PLACE))
+        if "url" in given:
+            given["url"] = absolute_url(given["url"])
         return carry_out(verb.change(**given), destroys=verb.destroys, destroys_if=verb.destroys_if, **common)
 
     parameters = [*fields, *(_parameter(name, hint, default) for name, hint, default in (*asks, *_COMMON))]
