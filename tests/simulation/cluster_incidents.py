@@ -147,11 +147,6 @@ async def _meet(world: ClusterWorld, incident: Incident) -> None:
         network.reset(one, other)
     elif incident.kind == "reset reply":
         network.link(one, other).reset_next = True
-    elif incident.kind == "copies":
-        link = network.link(one, other)
-        link.copies_s = incident.late_s
-        await asyncio.sleep(seconds)
-        link.copies_s = 0.0
     elif incident.kind in ("late", "behind", "slow"):
         links = [network.link(one, other)]
         if incident.kind == "late":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -25,9 +24,7 @@ __all__ = [
 ]
 
 CallKind = Literal["append", "together", "gathered", "trim", "compact", "create", "delete", "restart"]
-IncidentKind = Literal[
-    "cut", "one way", "late", "behind", "slow", "reset", "reset reply", "pause", "kill", "stop", "copies"
-]
+IncidentKind = Literal["cut", "one way", "late", "behind", "slow", "reset", "reset reply", "pause", "kill", "stop"]
 
 INCIDENTS: Final[dict[IncidentKind, str]] = {
     "cut": "nothing passes between two processes for a while",
@@ -40,7 +37,6 @@ INCIDENTS: Final[dict[IncidentKind, str]] = {
     "pause": "a process is paused for a while",
     "kill": "a process is killed, and started again after a while",
     "stop": "a process is stopped as an operator stops it, and started again after a while",
-    "copies": "requests of a process to another one arrive a second time, late, for a while",
 }
 
 PROCESSES: Final = ("n1", "n2", "n3", "router", "log", "clients")
@@ -71,7 +67,6 @@ _DAMAGES_CHANCE: Final = 0.25
 _PUT_BACK_CHANCE: Final = 0.1
 _OPENINGS_CHANCE: Final = 0.75
 _CLOCKS_CHANCE: Final = 0.35
-_COPIES_CHANCE: Final = 0.4
 _COPIED_S_MAX: Final = 2.5
 _CALLS: Final[tuple[CallKind, ...]] = (
     "append",
@@ -208,7 +203,7 @@ def plan_of(seed: int) -> Plan:
         faults=faults,
         damages=_damages(random.Random(f"damages {seed}")),
         openings=_openings(random.Random(f"openings {seed}")),
-        incidents=_incidents(random.Random(f"incidents {seed}"), random.Random(f"copies {seed}")),
+        incidents=_incidents(random.Random(f"incidents {seed}")),
         node_faults=node_faults_of(random.Random(f"node disks {seed}"), _NODES, length_s=_LENGTH_S),
         clock_steps=_clock_steps(random.Random(f"clocks {seed}")),
         expiring=random.Random(f"expiring {seed}").choice((0.0, 0.0, 0.2)),
@@ -274,8 +269,8 @@ def _clock_steps(chance: random.Random) -> tuple[ClockStep, ...]:
     return tuple(sorted(steps, key=_at))
 
 
-def _incidents(chance: random.Random, copying: random.Random) -> tuple[Incident, ...]:
-    possible: list[IncidentKind] = [kind for kind in INCIDENTS if kind != "copies" and chance.random() < 0.4] or [
+def _incidents(chance: random.Random) -> tuple[Incident, ...]:
+    possible: list[IncidentKind] = [kind for kind in INCIDENTS if chance.random() < 0.4] or [
         "kill"
     ]
     incidents = [_incident(chance, possible) for _ in range(chance.randrange(1, 9))]
@@ -287,19 +282,7 @@ def _incidents(chance: random.Random, copying: random.Random) -> tuple[Incident,
             incidents += [Incident(at_s, "behind", "log", node, 3.0, True, late_s=late_s) for node in behind]
             incidents.append(Incident(at_s, "slow", slow, "clients", 3.0, True, late_s=0.3))
     incidents += [_aimed(chance) for _ in range(chance.choice((0, 2, 4, 8)))]
-    incidents += _copies(copying)
     return tuple(sorted(incidents, key=_at))
-
-
-def _copies(chance: random.Random) -> Iterator[Incident]:
-    if chance.random() > _COPIES_CHANCE:
-        return
-    for _ in range(chance.choice((1, 2, 4))):
-        one, other = chance.choice(
-            (("clients", chance.choice((*_NODES, "router"))), tuple(chance.sample(PROCESSES, 2)))
-        )
-        late_s = chance.choice((0.01, 0.3, 2.0))
-        yield Incident(chance.random() * _LENGTH_S, "copies", one, other, chance.choice((1.0, 3.0, 6.0)), True, late_s)
 
 
 def _aimed(chance: random.Random) -> Incident:

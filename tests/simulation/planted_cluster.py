@@ -46,18 +46,6 @@ def _repeated_batch_counts_twice() -> Patches:
     return [(fold, "_judge_producer", judge)]
 
 
-def _only_the_last_batch_is_known() -> Patches:
-    judge = fold._judge_producer
-
-    def forgetful(header: BatchHeader, skip: int, producers: Any, effects: Any) -> int:
-        state = producers.get(header.producer_id)
-        if state is not None and header.sequence + header.span <= state.base_sequence:
-            return 0
-        return judge(header, skip, producers, effects)
-
-    return [(fold, "_judge_producer", forgetful)]
-
-
 def _verdict_before_its_batch_is_applied() -> Patches:
     async def judge(self: LocalData, part: OutcomesPart, ends_s: float, acknowledged: bool) -> Any:
         try:
@@ -109,7 +97,6 @@ def _second_question_without_floor() -> Patches:
 PLANTED_IN_CLUSTER: Final[dict[str, Callable[[], Patches]]] = {
     "what a read must show is not on the wire": _floor_is_not_on_the_wire,
     "a repeated batch takes effect twice": _repeated_batch_counts_twice,
-    "of a producer only the last batch is known again": _only_the_last_batch_is_known,
     "a verdict is given before its batch is applied": _verdict_before_its_batch_is_applied,
     "a session forgets what it has seen at another node": _session_forgets,
     "a follower that was reset skips a record": _reader_skips_after_a_reset,

@@ -135,11 +135,8 @@ class _Call:
             return
         self._connection = connection
         connection.on_break[self._broke] = None
-        network, source, target = self.channel.network, self.channel.source, self.channel.target
-        self._served = ServedCall(self, connection, network.listeners.get(target))
+        self._served = ServedCall(self, connection, self.channel.network.listeners.get(self.channel.target))
         connection.to_server.send(self._served.begin)
-        if self._copied and (after_s := network.copied_after_s(source, target)):
-            self._loop.call_later(after_s, LateCopy(self, connection, None).begin)
 
     def _broke(self, why: str) -> None:
         self.end(_UNAVAILABLE, why)
@@ -151,6 +148,7 @@ class _Call:
     def answered(self, reply: bytes | None, code: Any, details: str, trailing: Any) -> None:
         """The server has ended the call; a single reply comes with its status."""
         self._served = None
+        self._copied = self._copied and code is grpc.StatusCode.OK
         if reply is not None:
             self.arrived(reply)
         self.end(code, details, trailing)
@@ -168,9 +166,15 @@ class _Call:
         if self.deadline_s is not None:
             self._timer.cancel()
         if self._connection is not None:
+            self._copy(self._connection)
             self._connection.on_break.pop(self._broke, None)
             if self._served is not None and not self._connection.broken:
                 self._connection.to_server.send(self._served.cancel)
+
+    def _copy(self, connection: NetConnection) -> None:
+        """A copy may follow, but not of what was refused: a caller who was refused knows that nothing was done."""
+        if self._copied and (after_s := connection.network.copied_after_s(connection.client, connection.server)):
+            self._loop.call_later(after_s, LateCopy(self, connection, None).begin)
 
     async def single(self) -> Any:
         try:
