@@ -270,9 +270,7 @@ def _clock_steps(chance: random.Random) -> tuple[ClockStep, ...]:
 
 
 def _incidents(chance: random.Random) -> tuple[Incident, ...]:
-    possible: list[IncidentKind] = [kind for kind in INCIDENTS if chance.random() < 0.4] or [
-        "kill"
-    ]
+    possible = [kind for kind in INCIDENTS if chance.random() < 0.4] or ["kill"]
     incidents = [_incident(chance, possible) for _ in range(chance.randrange(1, 9))]
     if chance.random() < _UNEVEN_CHANCE:
         # The node that has everything answers late, the others have not all: what is asked twice may be answered old.
