@@ -13,7 +13,6 @@ from typing import Final
 from log_tier.access.demands import (
     ANY_USER,
     CLUSTER_ADMIN,
-    SERVERS_ONLY,
     Demand,
     KeyDemand,
     PrefixDemand,
@@ -124,4 +123,4 @@ def _covers(rights: Rights, demand: Demand) -> bool:
             return rights.may_prefix(demand.right, demand.table, demand.prefix)
         case RangeDemand():
             return rights.may_range(demand.right, demand.table, demand.start, demand.end)
-    return demand is ANY_USER or (demand is CLUSTER_ADMIN and rights.is_superuser and demand is not SERVERS_ONLY)
+    return demand is ANY_USER or (demand is CLUSTER_ADMIN and rights.is_superuser)

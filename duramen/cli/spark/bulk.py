@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from duramen.cli.admin import versions
+from duramen.cli.admin.arguments import absolute_url
 from duramen.cli.admin.verb_command import command_of
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from log_tier.model.errors import InvalidRequest
@@ -128,8 +128,9 @@ def shows_progress(json: bool) -> bool:
 
 
 def absolute(url: str) -> str:
-    """A folder by its absolute path: nodes that run in another working directory look for it."""
-    return url if "://" in url else f"file://{Path(url).absolute()}"
+    """`absolute_url` with a scheme: Spark looks for a path without one in its default file system."""
+    found = absolute_url(url)
+    return found if "://" in found else f"file://{found}"
 
 
 def _read(spark: Any, files: list[str], format_: str) -> Any:
