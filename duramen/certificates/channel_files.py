@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duramen.certificates.pair import read_pair
-from duramen.certificates.pem import parse_certificates, read_pem
+from duramen.certificates.pem import check_authorities, read_pem
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.security import ChannelPems
 
@@ -28,7 +28,7 @@ class ChannelFiles(NamedTuple):
         files.
         """
         authorities = read_pem(self.ca)
-        parse_certificates(authorities, self.ca)
+        check_authorities(authorities, self.ca)
         if self.certificate is None or self.key is None:
             return ChannelPems(authorities, None, None)
         return ChannelPems(authorities, *read_pair(self.certificate, self.key))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ __all__ = [
     "UNREADABLE",
     "are_a_pair",
     "certificate_pem",
+    "check_authorities",
     "key_pem",
     "parse_certificate",
     "parse_certificates",
@@ -74,6 +76,19 @@ def parse_certificates(data: bytes, where: Path | str) -> list[x509.Certificate]
     try:
         return x509.load_pem_x509_certificates(data)
     except UNREADABLE as error:
+        raise _malformed(where, "certificate", error) from error
+
+
+def check_authorities(data: bytes, where: Path | str) -> None:
+    """Refuse a bundle of CAs that TLS cannot use. Raises `CertificateInvalid`.
+
+    OpenSSL decides, which lets pass what it has always let pass: in the bundles of systems are CAs that `cryptography`
+    warns of, and will refuse.
+    """
+    try:
+        # Between certificates there may be names of CAs, in any letters.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=data.decode("ascii", "ignore"))
+    except (ssl.SSLError, ValueError) as error:
         raise _malformed(where, "certificate", error) from error
 
 

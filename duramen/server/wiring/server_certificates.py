@@ -21,7 +21,7 @@ from duramen.certificates.channel_files import ChannelFiles
 from duramen.certificates.identity import identity_of
 from duramen.certificates.names import AUTHORITY, PairFiles, files_of, leaf_names
 from duramen.certificates.pair import PemPair, read_pair
-from duramen.certificates.pem import parse_certificates, read_pem
+from duramen.certificates.pem import check_authorities, read_pem
 from log_tier.model.errors import CertificateInvalid
 from log_tier.rpc.security import SECURITY
 
@@ -86,7 +86,7 @@ class ServerCertificates:
 
     def _read(self) -> Any:
         authorities = read_pem(self.ca)
-        parse_certificates(authorities, self.ca)
+        check_authorities(authorities, self.ca)
         pair = _checked(read_pair(*self.files), self.files)
         return grpc.ssl_server_certificate_configuration([(pair.key, pair.certificate)], authorities)
 
