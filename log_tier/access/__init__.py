@@ -1,14 +1,22 @@
-"""Access: the decision whether a caller may do what a call asks for. One place, for every endpoint.
+"""Access: who calls, and may they do what the call asks for. One place decides, for every endpoint.
 
-    ClusterMap ──▶ Gate.follow          Gate.decide(caller, demand) ──▶ the version that allowed it, or an error
+    certificate ─┐
+    token ───────┼─▶ Authenticator ──▶ Caller ─┐
+    password ────┘                             ├──▶ Gate.decide ──▶ the version that allowed it, or an error
+    request ──▶ Rule of its method ──▶ Demand ─┘         ▲
+                                                         └── ClusterMap: users, roles, grants
 
 - A1 No user in the catalog: the gate is open. From the first user on it is closed, and stays so (T3 of trust).
 - A2 A decision is by the newest map that the process has folded, not by the one of the caller's proof: a revocation is
-     in force from the turn in which its map comes, for what is open as well (`Gate.on_change`).
+     in force from the turn in which its map comes, for open streams and connections as well (`Gate.on_change`).
 - A3 A server of the cluster may do everything; a user never what only servers may.
+- A4 A method without a rule is for servers alone.
+- A5 A password is checked in a thread, and once; never for each call.
+- A6 Who proved nothing learns nothing: not which user exists, nor which table.
 
-What is not here: the proof (passwords, tokens, certificates), and what each method of each service demands. No server
-asks the gate yet.
+What is not here: what each service's methods demand (`access_rules.py` beside each of them, `log_rules.py` for those of
+this tier), the certificates of connections, and the commands that make users.
 
-Reading order: `demands.py`, `gate.py`.
+Reading order: `demands.py`, `gate.py`, `tokens.py`, `passwords.py`, `attempts.py`, `authenticator.py`, `rules.py`,
+`log_rules.py`, `current.py`, `guard.py`.
 """

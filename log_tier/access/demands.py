@@ -1,16 +1,27 @@
-"""What a call asks for: a right on keys of a table, or the cluster's administration. Immutable."""
+"""What a call asks for: rights on keys of a table, or the cluster's administration. Immutable.
+
+A demand says what is missing of a user's rights for it, as the text of the grant that would do.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from log_tier.model.batch import decode_batch
+from log_tier.model.batch_header import read_header
+from log_tier.model.errors import BatchRefused
+from log_tier.model.record import CONDITION_SHIFT, OPERATION_MASK, UPDATES, Condition, Operation
 from log_tier.trust.grants import Right, key_prefix_text
+from log_tier.trust.rights import Rights
 
 __all__ = [
     "ANY_USER",
     "CLUSTER_ADMIN",
     "SERVERS_ONLY",
+    "AllDemands",
+    "BatchDemand",
     "Demand",
     "KeyDemand",
     "PrefixDemand",
@@ -21,16 +32,23 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class KeyDemand:
-    """A right on each of some keys. A batch is one demand: all of its keys are covered, or all is refused."""
+    """A right on each of some keys. A batch is one demand: all of its keys are covered, or all is refused.
+
+    Without keys: any right on any key of the table, as whoever asks about the table itself needs it.
+    """
 
     right: Right
     table: str
     keys: tuple[bytes, ...]
 
-    @property
-    def missing(self) -> str:
-        """The grant that would do, for a refusal."""
-        return f"{self.right} {self.table}" + (f" --key {key_prefix_text(self.keys[0])}" if len(self.keys) == 1 else "")
+    def lacks(self, rights: Rights) -> str:
+        """The grant that is missing; empty: none."""
+        if not self.keys:
+            return "" if rights.sees(self.table) else f"{self.right} {self.table}"
+        for key in self.keys:
+            if not rights.may(self.right, self.table, key):
+                return _on_key(self.right, self.table, key)
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +59,11 @@ class PrefixDemand:
     table: str
     prefix: bytes = b""
 
-    @property
-    def missing(self) -> str:
-        """The grant that would do, for a refusal."""
-        return f"{self.right} {self.table}" + (f" --key {key_prefix_text(self.prefix)}" if self.prefix else "")
+    def lacks(self, rights: Rights) -> str:
+        """The grant that is missing; empty: none."""
+        if rights.may_prefix(self.right, self.table, self.prefix):
+            return ""
+        return _on_key(self.right, self.table, self.prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +75,48 @@ class RangeDemand:
     start: bytes = b""
     end: bytes | None = None
 
-    @property
-    def missing(self) -> str:
-        """The grant that would do, for a refusal."""
+    def lacks(self, rights: Rights) -> str:
+        """The grant that is missing; empty: none."""
+        if rights.may_range(self.right, self.table, self.start, self.end):
+            return ""
         return f"{self.right} {self.table}, on a prefix that holds the whole range of keys"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDemand:
+    """What the records of an encoded batch need: `write` on every key, and `read` where a record tells what was there.
+
+    That is one with a condition, and an update, whose outcome shows the value. A batch of plain puts of a user who may
+    write the whole table is not decoded.
+    """
+
+    table: str
+    batch: bytes
+
+    def lacks(self, rights: Rights) -> str:
+        """The grant that is missing; empty: none. Raises `BatchRefused`, `UnknownFormat`."""
+        whole = rights.may(Right.WRITE, self.table, b"")
+        if whole and read_header(self.batch).is_plain:
+            return ""
+        columns = decode_batch(self.batch).columns
+        if not whole:
+            for key in columns.keys:
+                if not rights.may(Right.WRITE, self.table, key):
+                    return _on_key(Right.WRITE, self.table, key)
+        if columns.attributes is None:
+            return ""
+        return self._lacks_reading(rights, columns.keys, columns.attributes)
+
+    def _lacks_reading(self, rights: Rights, keys: Sequence[bytes], attributes: Sequence[int]) -> str:
+        reads_all = rights.may(Right.READ, self.table, b"")
+        for key, attribute in zip(keys, attributes, strict=True):
+            operation = attribute & OPERATION_MASK
+            if operation == Operation.BARRIER:
+                raise BatchRefused("a record claims to be a barrier: only the servers of a cluster write those")
+            tells = operation in UPDATES or attribute >> CONDITION_SHIFT & 3 != Condition.NONE
+            if tells and not reads_all and not rights.may(Right.READ, self.table, key):
+                return _on_key(Right.READ, self.table, key)
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +125,33 @@ class SpecialDemand:
 
     missing: str
     """What the caller lacks, for a refusal."""
+    is_met: Callable[[Rights], bool]
+
+    def lacks(self, rights: Rights) -> str:
+        """What is missing; empty: nothing."""
+        return "" if self.is_met(rights) else self.missing
 
 
-CLUSTER_ADMIN: Final = SpecialDemand("admin *")
+@dataclass(frozen=True, slots=True)
+class AllDemands:
+    """Several demands of one call: all of them, or all is refused."""
+
+    demands: tuple[Demand, ...]
+
+    def lacks(self, rights: Rights) -> str:
+        """The first grant that is missing; empty: none."""
+        return next((missing for demand in self.demands if (missing := demand.lacks(rights))), "")
+
+
+CLUSTER_ADMIN: Final = SpecialDemand("admin *", lambda rights: rights.is_superuser)
 """Nodes, jobs of the cluster, users."""
-SERVERS_ONLY: Final = SpecialDemand("a certificate of a server of this cluster")
+SERVERS_ONLY: Final = SpecialDemand("a certificate of a server of this cluster", lambda _: False)
 """What servers ask each other: log, replication, snapshots."""
-ANY_USER: Final = SpecialDemand("a user")
-"""Whatever a caller may do once it proved who it is."""
+ANY_USER: Final = SpecialDemand("a user", lambda _: True)
+"""What a caller may do once it proved who it is."""
 
-Demand = KeyDemand | PrefixDemand | RangeDemand | SpecialDemand
+Demand = KeyDemand | PrefixDemand | RangeDemand | BatchDemand | SpecialDemand | AllDemands
+
+
+def _on_key(right: Right, table: str, key: bytes) -> str:
+    return f"{right} {table}" + (f" --key {key_prefix_text(key)}" if key else "")

@@ -7,6 +7,8 @@ all malformed messages of 5 s.
 A large message is parsed after its fields were counted, in a thread: more than `FIELDS_MAX` of them are refused with
 `LimitExceeded`, before they take time and memory (`message_fields.py`).
 
+A guard, where a server has one, lets each call in when its request has been parsed, or refuses it.
+
 A service may give a large reply as bytes, which a thread has serialized.
 """
 
@@ -16,7 +18,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -26,7 +28,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
 from log_tier.rpc.message_fields import count_fields
 from log_tier.rpc.problems import abort
 
-__all__ = ["FIELDS_MAX", "CheckedHandler", "Refusals"]
+__all__ = ["FIELDS_MAX", "CallGuard", "CheckedHandler", "Refusals"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +42,16 @@ FIELDS_MAX: Final = 100_000
 _AT_ONCE_BYTES_MAX: Final = 64 * 1024
 
 _Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class CallGuard(Protocol):
+    """Decides which calls are let in."""
+
+    async def admit(self, method: str, request: Any, context: _Context, *, is_stream: bool) -> None:
+        """Return where the call may go on; raise the `DuramenError` with which it ends otherwise. `method`: its full
+        name.
+        """
+        ...
 
 
 class _Unparsed(NamedTuple):
@@ -92,9 +104,10 @@ class Refusals:
 class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """One service, whose requests are refused where they do not parse, or have too many fields."""
 
-    def __init__(self, inner: Any, refusals: Refusals) -> None:
+    def __init__(self, inner: Any, refusals: Refusals, guard: CallGuard | None = None) -> None:
         self._inner = inner
         self._refusals = refusals
+        self._guard = guard
         self._methods: dict[str, Any] = {}
 
     def service_name(self) -> str | None:
@@ -109,23 +122,31 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             handler = self._inner.service(handler_call_details)
             if handler is None:
                 return None
-            found = self._methods[method] = _checked(method, handler, self._refusals)
+            found = self._methods[method] = _checked(method, handler, self._refusals, self._guard)
         return found
 
 
-def _checked(method: str, handler: Any, refusals: Refusals) -> Any:
+def _checked(method: str, handler: Any, refusals: Refusals, guard: CallGuard | None) -> Any:
     parse = handler.request_deserializer
     if parse is None:
+        assert guard is None, f"the messages of {method} are not parsed, and nobody could decide about its calls"
         return handler
     serialize = _not_yet(handler.response_serializer)
     if handler.request_streaming:
-        answer = _each_parsed(method, handler.stream_stream, parse, refusals)
+        answer = _each_parsed(method, handler.stream_stream, parse, refusals, guard)
         return grpc.stream_stream_rpc_method_handler(answer, _at_once(parse), serialize)
     if handler.response_streaming:
-        answer = _streaming(method, handler.unary_stream, parse, refusals)
+        answer = _streaming(method, handler.unary_stream, parse, refusals, guard)
         return grpc.unary_stream_rpc_method_handler(answer, _at_once(parse), serialize)
-    answer = _single(method, handler.unary_unary, parse, refusals)
+    answer = _single(method, handler.unary_unary, parse, refusals, guard)
     return grpc.unary_unary_rpc_method_handler(answer, _at_once(parse), serialize)
+
+
+async def _admit(guard: CallGuard, method: str, request: Any, context: _Context, *, is_stream: bool) -> None:
+    try:
+        await guard.admit(method, request, context, is_stream=is_stream)
+    except DuramenError as error:
+        await abort(context, error)
 
 
 def _at_once(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -163,21 +184,25 @@ def _parsed_large(method: str, raw: bytes, parse: Any) -> Any:
     return parse(raw)
 
 
-def _single(method: str, answer: Any, parse: Any, refusals: Refusals) -> Any:
+def _single(method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None) -> Any:
     async def answered(request: Any, context: _Context) -> Any:
         if type(request) is _Unparsed:
             request = await refusals.parsed(method, request, parse, context)
+        if guard is not None:
+            await _admit(guard, method, request, context, is_stream=False)
         return await answer(request, context)
 
     return answered
 
 
-def _streaming(method: str, answer: Any, parse: Any, refusals: Refusals) -> Any:
+def _streaming(method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None) -> Any:
     if inspect.isasyncgenfunction(answer):
 
         async def yielded(request: Any, context: _Context) -> AsyncIterator[Any]:
             if type(request) is _Unparsed:
                 request = await refusals.parsed(method, request, parse, context)
+            if guard is not None:
+                await _admit(guard, method, request, context, is_stream=True)
             async for reply in answer(request, context):
                 yield reply
 
@@ -186,17 +211,24 @@ def _streaming(method: str, answer: Any, parse: Any, refusals: Refusals) -> Any:
     async def written(request: Any, context: _Context) -> None:
         if type(request) is _Unparsed:
             request = await refusals.parsed(method, request, parse, context)
+        if guard is not None:
+            await _admit(guard, method, request, context, is_stream=True)
         await answer(request, context)
 
     return written
 
 
-def _each_parsed(method: str, answer: Any, parse: Any, refusals: Refusals) -> Any:
+def _each_parsed(method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None) -> Any:
+    """For a stream of requests. A guard is asked for each of them."""
+
     async def yielded(requests: Any, context: _Context) -> AsyncIterator[Any]:
         async def each() -> AsyncIterator[Any]:
             async for request in requests:
                 parsed = type(request) is not _Unparsed
-                yield request if parsed else await refusals.parsed(method, request, parse, context)
+                whole = request if parsed else await refusals.parsed(method, request, parse, context)
+                if guard is not None:
+                    await _admit(guard, method, whole, context, is_stream=True)
+                yield whole
 
         async for reply in answer(each(), context):
             yield reply

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import grpc
 
-from log_tier.model.errors import ShuttingDown
+from log_tier.model.errors import DuramenError, ShuttingDown
 from log_tier.rpc.stream_budget import HeldPage, StreamBudget
 
 __all__ = ["STALLED_S", "OpenStreams"]
@@ -36,6 +36,8 @@ class OpenStreams:
         self._tasks: dict[asyncio.Task[object], None] = {}
         """The streams' tasks, in the order in which they came and in which `end` cancels them."""
         self._ended = False
+        self._refused: dict[asyncio.Task[object], DuramenError] = {}
+        """Streams that must not go on, each with the error of its end."""
         self.budget = StreamBudget()
         """What all of them may hold for clients that do not read."""
 
@@ -53,26 +55,24 @@ class OpenStreams:
         message otherwise; if that write is cancelled while the client is slow, gRPC sends them a second time with the
         status, refuses that itself (`GRPC_CALL_ERROR_TOO_MANY_OPERATIONS`), and the client waits for ever.
         """
-        if self._ended:
-            raise _refusal()
-        with suppress(grpc.aio.InternalError):  # the client went away; the first message finds out
-            await context.send_initial_metadata(())
-        if self._ended:
-            raise _refusal()
         task = asyncio.current_task()
         assert task is not None, "a stream is served by a task"
+        self._check(task)
+        with suppress(grpc.aio.InternalError):  # the client went away; the first message finds out
+            await context.send_initial_metadata(())
+        self._check(task)
         self._tasks[task] = None
         try:
             yield
         except asyncio.CancelledError:
-            if not self._ended:
+            if not self._ended and task not in self._refused:
                 raise  # the client went away
             task.uncancel()
-            raise _refusal() from None
+            self._check(task)
         except grpc.aio.InternalError as error:
-            if self._ended:
+            if self._ended or task in self._refused:
                 task.uncancel()
-                raise _refusal() from None
+                self._check(task)
             # gRPC's core could not send: the client has just gone away, and nobody is left to answer.
             logger.debug("a stream ended with its client: %s", error)
         finally:
@@ -91,6 +91,23 @@ class OpenStreams:
             with self.budget.stream() as held:
                 while await _send_until_stalled(context, source(held), held):
                     held.release()
+
+    def refuse(self, task: asyncio.Task[Any], error: DuramenError) -> None:
+        """End the stream that this task serves, or is about to serve, with `error`."""
+        self._refused[task] = error
+        if task in self._tasks:
+            task.cancel()
+
+    def forgive(self, task: asyncio.Task[Any]) -> None:
+        """Forget what was said of a task that is done."""
+        self._refused.pop(task, None)
+
+    def _check(self, task: asyncio.Task[object]) -> None:
+        """Raise why a stream must not go on, if it must not."""
+        if self._ended:
+            raise _refusal()
+        if (refused := self._refused.get(task)) is not None:
+            raise refused
 
     def end(self) -> None:
         """End every stream with `ShuttingDown`, and refuse new ones."""

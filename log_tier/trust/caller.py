@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from log_tier.model.identifiers import Offset
@@ -22,8 +22,8 @@ class Caller:
     """The user's name; the server's for proof by `server`; empty for proof by `nothing`."""
     proof: Proof
     rights: Rights
-    token_id: str = ""
-    """The token's id for proof by `token`: a revocation of it ends what the caller has open."""
+    credential: str = field(default="", repr=False)
+    """By what a proof by `token` or `password` is still good: the token's id, the password's hash of then."""
 
     @property
     def version(self) -> Offset:

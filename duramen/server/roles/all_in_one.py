@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.guarding import guard_shell
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
@@ -22,6 +23,7 @@ from duramen.server.wiring.single_machine import (
     SingleMachine,
     open_single_machine,
 )
+from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.remote.service import LogService
@@ -98,6 +100,8 @@ class SingleServer:
                 )
                 unless_opened.pop_all()
             opened.push_async_callback(database.data_plane.close)
+            failed = failing(database.node.ended)
+            await guard_shell(opened, shell, database.data_plane.catalog, database.node.follower, failed=failed)
             admin = _admin(database, opened, allowed)
 
             async def at_hand() -> Admin:

@@ -18,7 +18,7 @@ from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.errors import PortInUse
 from log_tier.rpc.channel import SERVER_OPTIONS
-from log_tier.rpc.checked import CheckedHandler, Refusals
+from log_tier.rpc.checked import CallGuard, CheckedHandler, Refusals
 from log_tier.rpc.open_streams import OpenStreams
 
 __all__ = ["GrpcServer", "quick_switching"]
@@ -53,6 +53,12 @@ class GrpcServer:
         self._services: Sequence[str] = ()
         self._serving: bool | None = None
         self._started = False
+
+    def guard_with(self, guard: CallGuard) -> None:
+        """Let `guard` decide about every call of the services that are added from now on. To be called before any is
+        added.
+        """
+        self.registry.guard_with(guard)
 
     @classmethod
     async def listen(cls, host: str, port: int, *, certificates: ServerCertificates | None = None) -> GrpcServer:
@@ -133,9 +139,17 @@ class _ByName:
     def __init__(self, server: grpc.aio.Server) -> None:
         self._server = server
         self._refusals = Refusals()
+        self._guard: CallGuard | None = None
+        self._added = False
+
+    def guard_with(self, guard: CallGuard) -> None:
+        assert not self._added, "a service was added before its guard"
+        self._guard = guard
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
-        self._server.add_generic_rpc_handlers([CheckedHandler(handler, self._refusals) for handler in handlers])
+        self._added = True
+        checked = [CheckedHandler(handler, self._refusals, self._guard) for handler in handlers]
+        self._server.add_generic_rpc_handlers(checked)
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
         """Ignored on purpose: see the class."""

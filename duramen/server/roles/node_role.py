@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.guarding import guard_shell
 from duramen.server.roles.kv import add_kv_service, nearest, others_on_demand
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.node_folder import NodeFolder
@@ -144,6 +145,7 @@ class NodeRole:
                 )
                 opened.push_async_callback(node.close)
                 unless_opened.pop_all()
+            await guard_shell(opened, shell, catalog, node.follower, failed=failing(node.ended))
             data_plane = LocalData(log, catalog, node.hosting, resources=AsyncExitStack())
             opened.push_async_callback(data_plane.close)
             memberships = membership_on_demand(node.follower, failed=failing(node.ended))

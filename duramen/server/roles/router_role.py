@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.guarding import guard_shell
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.register import log_url_for_clients
@@ -93,6 +94,7 @@ class RouterRole:
                 membership = await LiveMembership.open(follower, failed=failing(ended))
                 opened.push_async_callback(membership.close)
                 unless_opened.pop_all()
+            await guard_shell(opened, shell, catalog, follower, failed=failing(ended))
             connection = RoutedConnection.for_router(log, catalog, membership)
             opened.push_async_callback(connection.close)
             admin = Admin(catalog, log, membership, ask_members(membership), allowed)

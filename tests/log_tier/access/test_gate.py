@@ -83,7 +83,7 @@ def test_a_user_passes_with_a_grant() -> None:
 @pytest.mark.parametrize(
     ("demand", "missing"),
     [
-        (KeyDemand(Right.READ, "orders", (b"eu:1", b"us:1")), "read orders"),
+        (KeyDemand(Right.READ, "orders", (b"eu:1", b"us:1")), "read orders --key us:1"),
         (KeyDemand(Right.READ, "orders", (b"\xff",)), "read orders --key base64:/w=="),
         (KeyDemand(Right.WRITE, "orders", (b"eu:1",)), "write orders --key eu:1"),
         (KeyDemand(Right.READ, "ships", ()), "read ships"),
@@ -141,7 +141,7 @@ def test_a_revocation_is_in_force_for_callers_of_before(command: Command) -> Non
 
 def test_a_revoked_token() -> None:
     gate = closed_gate()
-    alice = gate.caller("alice", "token", token_id="t1")
+    alice = gate.caller("alice", "token", credential="t1")
     assert gate.decide(alice, DEMANDS[0]) == 2
     gate.follow(next_map(USERS, RevokeToken("alice", SEEN, "t1")))
     with pytest.raises(Unauthenticated, match="the token t1 of user alice was revoked"):

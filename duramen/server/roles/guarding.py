@@ -1,0 +1,57 @@
+"""The guard of a role: one gate, by the catalog that the role follows, with the rules of all services.
+
+catalog ──▶ Gate ◀── GrpcGuard (every gRPC method) · RESP endpoint (every command)
+             ▲
+        Authenticator: tokens, passwords, certificates
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Final, NamedTuple
+
+from grpc_health.v1 import health
+from grpc_reflection.v1alpha import reflection
+
+from duramen.server.roles.grpc_server import GrpcServer
+from log_tier.access.authenticator import Authenticator
+from log_tier.access.gate import Gate
+from log_tier.access.guard import GrpcGuard
+from log_tier.access.log_rules import LOG_RULES
+from log_tier.access.rules import Rules
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.map_follower import MapFollower
+from log_tier.concurrency.background import Failed
+from router.admin.access_rules import ADMIN_RULES
+from router.endpoints.grpc.access_rules import DATA_RULES
+from serving_tier.service.access_rules import NODE_RULES
+
+__all__ = ["ALL_RULES", "UNGUARDED_SERVICES", "Access", "guard_shell"]
+
+ALL_RULES: Final[Rules] = {**LOG_RULES, **NODE_RULES, **DATA_RULES, **ADMIN_RULES}
+"""What each method of every service of ours demands."""
+
+UNGUARDED_SERVICES: Final = frozenset({health.SERVICE_NAME, reflection.SERVICE_NAME})
+"""They say whether a server is well, and what its protos are."""
+
+
+class Access(NamedTuple):
+    """What a role's endpoints ask about their callers."""
+
+    gate: Gate
+    authenticator: Authenticator
+
+
+async def guard_shell(
+    opened: AsyncExitStack, shell: GrpcServer, catalog: Catalog, follower: MapFollower, *, failed: Failed
+) -> Access:
+    """Guard every service that is added to `shell` from now on. `opened` ends it. `failed` is called where rights are
+    followed no longer.
+    """
+    gate = Gate(lambda: catalog.map)
+    authenticator = Authenticator(gate)
+    opened.push_async_callback(await follower.follow(gate.follow, name="following users and grants", failed=failed))
+    guard = GrpcGuard(gate, authenticator, ALL_RULES, shell.streams, unguarded=UNGUARDED_SERVICES)
+    opened.callback(guard.close)
+    shell.guard_with(guard)
+    return Access(gate, authenticator)

@@ -1,0 +1,123 @@
+"""Who calls: the proof that a connection or a call brings, checked.
+
+A token is checked by its SHA-256 in microseconds; a password by argon2id, in a thread, once for each connection of the
+Redis protocol, and once for each header of gRPC, where it comes with every call. What was found is remembered under a
+keyed digest of the header, and counts as long as the catalog holds that password's hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from typing import Final
+
+from log_tier.access.attempts import Attempts
+from log_tier.access.gate import NOBODY, Gate
+from log_tier.access.passwords import Passwords
+from log_tier.access.tokens import read_token
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
+from log_tier.model.errors import Unauthenticated
+from log_tier.trust.caller import Caller
+
+__all__ = ["Authenticator", "basic_header", "bearer_header"]
+
+_KNOWN_MAX: Final = 10_000
+"""Headers with a password whose check is remembered; the one that was used longest ago goes first."""
+_HEADER_CHARACTERS_MAX: Final = 4096
+
+
+def bearer_header(token: str) -> str:
+    """The value of `authorization` for a token."""
+    return f"Bearer {token}"
+
+
+def basic_header(user: str, password: str) -> str:
+    """The value of `authorization` for a password."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
+
+
+class Authenticator:
+    """Turns proofs into callers. Belongs to one event loop."""
+
+    def __init__(self, gate: Gate, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._gate = gate
+        self._passwords = Passwords()
+        self._attempts = Attempts(clock)
+        self._key = secrets.token_bytes(32)
+        self._known: OrderedDict[bytes, tuple[str, str]] = OrderedDict()
+        """Digests of headers, each with the user and the hash that the password matched."""
+
+    def by_token(self, text: str) -> Caller:
+        """The user of a token. Raises `Unauthenticated`; who has no such token and who does not exist sound alike."""
+        read = read_token(text)
+        user = None if read is None else self._gate.trust.users.get(read.user)
+        token = None if read is None or user is None else user.token(read.id)
+        if read is None or token is None or not hmac.compare_digest(token.sha256, read.sha256):
+            raise Unauthenticated("the token is none of this cluster's, or was revoked: ask for another one")
+        return self._gate.caller(read.user, "token", credential=token.id)
+
+    async def by_password(self, name: str, password: str, *, address: str = "") -> Caller:
+        """The user of this name, if the password is its own, or is one of its tokens. `address`: whose attempts count
+        together.
+
+        Raises `Unauthenticated`, in the same words and after the same time for an unknown user; `Overloaded` after
+        too many failures.
+        """
+        if (read := read_token(password)) is not None and read.user == name:
+            return self.by_token(password)
+        self._attempts.check(name, address)
+        user = self._gate.trust.users.get(name)
+        password_hash = "" if user is None else user.password
+        if not await self._passwords.match(password_hash, password):
+            self._attempts.failed(name, address)
+            raise Unauthenticated(f"there is no user {name!r} with this password")
+        self._attempts.passed(name, address)
+        return self._gate.caller(name, "password", credential=password_hash)
+
+    async def by_header(self, header: str, *, address: str = "") -> Caller:
+        """The user of an `authorization` header: `Bearer TOKEN`, or `Basic` with `USER:PASSWORD` in base64.
+
+        Raises `Unauthenticated`, `Overloaded`. 3 µs, and one thread's 30 ms for a password that was not seen before.
+        """
+        scheme, _, rest = header.partition(" ")
+        if len(header) > _HEADER_CHARACTERS_MAX:
+            raise Unauthenticated(f"the authorization has more than {_HEADER_CHARACTERS_MAX} characters")
+        if scheme.lower() == "bearer":
+            return self.by_token(rest.strip())
+        if scheme.lower() != "basic":
+            raise Unauthenticated("the authorization is neither 'Bearer TOKEN' nor 'Basic' with a user and a password")
+        digest = hashlib.blake2b(header.encode(errors="replace"), key=self._key).digest()
+        known = self._known.get(digest)
+        if known is not None:
+            user = self._gate.trust.users.get(known[0])
+            if user is not None and user.password == known[1]:
+                self._known.move_to_end(digest)
+                return self._gate.caller(known[0], "password", credential=known[1])
+            del self._known[digest]
+        name, password = _basic(rest)
+        caller = await self.by_password(name, password, address=address)
+        if caller.proof == "password":
+            self._known[digest] = (caller.name, caller.credential)
+            if len(self._known) > _KNOWN_MAX:
+                self._known.popitem(last=False)
+        return caller
+
+    def by_certificate(self, name: str, *, is_server: bool) -> Caller:
+        """Whom a certificate names, which the handshake has checked; nobody for the name of no user."""
+        if is_server:
+            return self._gate.caller(name, "server")
+        return self._gate.caller(name, "certificate") if name in self._gate.trust.users else NOBODY
+
+
+def _basic(encoded: str) -> tuple[str, str]:
+    """User and password of a `Basic` header. Raises `Unauthenticated`."""
+    try:
+        name, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+    except ValueError as error:
+        raise Unauthenticated("the authorization is no base64 of USER:PASSWORD") from error
+    if not colon:
+        raise Unauthenticated("the authorization is no base64 of USER:PASSWORD")
+    return name, password

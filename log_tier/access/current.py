@@ -1,0 +1,13 @@
+"""The caller of the call that the present task serves."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Final
+
+from log_tier.trust.caller import Caller
+
+__all__ = ["CALLER"]
+
+CALLER: Final[ContextVar[Caller | None]] = ContextVar("caller", default=None)
+"""Who calls; None while the gate is open, and in a program's own database: then nothing is asked."""
