@@ -68,10 +68,10 @@ class Authenticator:
         """
         if (read := read_token(password)) is not None and read.user == name:
             return self.by_token(password)
-        self._attempts.check(name, address)
         user = self._gate.trust.users.get(name)
         password_hash = "" if user is None else user.password
-        if not await self._passwords.match(password_hash, password):
+        # When its turn has come: of many that are sent at once, those behind the first failures wait as well.
+        if not await self._passwords.match(password_hash, password, first=lambda: self._attempts.check(name, address)):
             self._attempts.failed(name, address)
             raise Unauthenticated(f"there is no user {name!r} with this password")
         self._attempts.passed(name, address)

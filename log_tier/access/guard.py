@@ -17,7 +17,7 @@ from log_tier.access.authenticator import Authenticator
 from log_tier.access.current import CALLER
 from log_tier.access.demands import ANY_USER, Demand
 from log_tier.access.gate import NOBODY, Gate
-from log_tier.access.rules import Rules, servers_only
+from log_tier.access.rules import MethodRules, servers_only
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError
 from log_tier.rpc.open_streams import OpenStreams
@@ -46,7 +46,7 @@ class GrpcGuard:
         self,
         gate: Gate,
         authenticator: Authenticator,
-        rules: Rules,
+        rules: MethodRules,
         streams: OpenStreams,
         *,
         identify: IdentifyPeer | None = None,
