@@ -37,6 +37,9 @@ _TEXT_LENGTH_MAX: Final = 200
 
 # gRPC's own words for a connection that could not be made at all: nothing was sent.
 _NOT_SENT: Final = "failed to connect"
+# The other end closed the connection before it said anything. With TLS 1.3 a client that was refused hears no more.
+_CLOSED: Final = "Socket closed"
+_SHOW: Final = ", and one that asks for a certificate closes on who shows no valid one"
 
 # Statuses with which gRPC itself refuses a call before our code runs, and our error for each.
 # By name: a forked process has a second class of the same codes (`core`).
@@ -112,9 +115,10 @@ def error_of_call(failure: grpc.aio.AioRpcError, target: str) -> DuramenError:
         if (refused := handshake_failure(target, details)) is not None:
             return refused
         not_sent = {"sent": 0} if _NOT_SENT in details else {}
+        closed = "" if not not_sent or _CLOSED not in details else _SHOW
         return Disconnected(
             f"no Duramen server answers at {target} ({details}); is it running? `duramen up` starts one; one with "
-            "certificates is called with duramens://",
+            f"certificates is called with duramens://{closed}",
             **not_sent,
         )
     if kind is None:

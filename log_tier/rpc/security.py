@@ -1,4 +1,4 @@
-"""How channels of this process are secured: with TLS to a CA's servers, or not at all.
+"""How channels of this process are secured: with TLS to a CA's servers, or not at all; and what a server's end knows.
 
 The security belongs to the context (`contextvars`) that makes a connection, as the transport does: what a client opens
 in the background, to servers that it learns of later, is secured as its first connection is. So a cluster cannot send
@@ -16,7 +16,15 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from log_tier.model.errors import HandshakeFailed
 
-__all__ = ["SECURITY", "ChannelPems", "ChannelSecurity", "channel_credentials", "handshake_failure", "secured"]
+__all__ = [
+    "SECURITY",
+    "ChannelPems",
+    "ChannelSecurity",
+    "channel_credentials",
+    "handshake_failure",
+    "secured",
+    "shown_certificate",
+]
 
 
 class ChannelPems(NamedTuple):
@@ -88,3 +96,18 @@ def handshake_failure(target: str, details: str) -> HandshakeFailed | None:
     """The error of a call whose connection could not be secured, from gRPC's words; None for all other failures."""
     advice = next((advice for words, advice in _ADVICE if words in details), None)
     return None if advice is None else HandshakeFailed(f"{target}: {advice} ({details})", sent=0)
+
+
+# gRPC's name for the client's certificate among what a handshake has found out.
+_SHOWN: Final = "x509_pem_cert"
+
+
+def shown_certificate(context: Any) -> bytes | None:
+    """The certificate that the client of a `grpc.aio.ServicerContext` showed, PEM, without its chain; None on a port that
+    asks for none.
+
+    The handshake has checked that the client has its key, that one of the server's CAs signed it, and that it was valid
+    then. Whom it names is the caller's to read. Some microseconds.
+    """
+    shown = context.auth_context().get(_SHOWN)
+    return next(iter(shown), None) if shown else None

@@ -37,6 +37,7 @@ class Announcer:
                     "host": self._host,
                     "port": server.port,
                     **({"resp_port": server.resp_port} if server.resp_port else {}),
+                    **({"peer_port": server.shell.peer_port} if server.shell.peer_port is not None else {}),
                     "pid": os.getpid(),
                     **({"certs": str(self._certs)} if self._certs is not None else {}),
                     "data": str(self._data),
@@ -66,6 +67,8 @@ class Announcer:
         if server.resp_port:
             tls = "" if self._certs is None else f"--tls --cacert {self._certs / 'ca.crt'} "
             say(f"  redis     redis-cli {tls}-p {server.resp_port}, or any client of Redis")
+        if server.shell.peer_port is not None:
+            say(f"  peers     port {server.shell.peer_port}, with a certificate")
         say("  stop      Ctrl-C, or SIGTERM")
         sys.stdout.flush()
 

@@ -44,6 +44,12 @@ _Log = Annotated[
 _Certs = Annotated[
     str | None, typer.Option("--certs", metavar="DIR", help="TLS: ca.crt and this server's certificate and key.")
 ]
+_PeerPort = Annotated[
+    int | None,
+    typer.Option(
+        "--peer-port", help="With --certs: a port where each client shows a certificate; 0 picks a free one, -1: none."
+    ),
+]
 _Insecure = Annotated[
     bool | None,
     typer.Option("--insecure", help="Listen without TLS where other machines reach it.", show_default=False),
@@ -124,6 +130,7 @@ def node(
     resp_port: _RespPort = None,
     resp_socket: _RespSocket = None,
     certs: _Certs = None,
+    peer_port: _PeerPort = None,
     insecure: _Insecure = None,
     log_level: _LogLevel = None,
     json: Json = False,
@@ -139,6 +146,7 @@ def node(
     from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import NodeSettings
+    from duramen.server.settings.peers import peer_port_of
     from duramen.server.settings.resp import resp_settings
     from duramen.server.wiring.server_certificates import ServerCertificates
     from duramen.server.wiring.serving_node import SnapshotPolicy
@@ -157,6 +165,7 @@ def node(
         resp_port=resp_port,
         resp_socket=resp_socket,
         certs=certs,
+        peer_port=peer_port,
         insecure=insecure,
         log_level=log_level,
     )
@@ -177,6 +186,7 @@ def node(
         take_over=settings.take_over,
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
+        peer_port=peer_port_of(settings),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
@@ -192,6 +202,7 @@ def router(
     resp_port: _RespPort = None,
     resp_socket: _RespSocket = None,
     certs: _Certs = None,
+    peer_port: _PeerPort = None,
     insecure: _Insecure = None,
     log_level: _LogLevel = None,
     json: Json = False,
@@ -207,6 +218,7 @@ def router(
     from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import RouterSettings
+    from duramen.server.settings.peers import peer_port_of
     from duramen.server.settings.resp import resp_settings
     from duramen.server.wiring.server_certificates import ServerCertificates
 
@@ -218,6 +230,7 @@ def router(
         resp_port=resp_port,
         resp_socket=resp_socket,
         certs=certs,
+        peer_port=peer_port,
         insecure=insecure,
         log_level=log_level,
     )
@@ -239,6 +252,7 @@ def router(
         allow_locations=settings.allowed_locations,
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
+        peer_port=peer_port_of(settings),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
@@ -260,6 +274,7 @@ class _Announcer:
         self._role, self._name, self._host, self._as_json, self._fields = role, name, host, as_json, fields
 
     def started(self, running: Any) -> None:
+        peer_port = running.shell.peer_port
         if self._as_json:
             say_json(
                 {
@@ -270,6 +285,7 @@ class _Announcer:
                     "port": running.port,
                     "pid": os.getpid(),
                     **({"resp_port": running.resp_port} if getattr(running, "resp_port", 0) else {}),
+                    **({"peer_port": peer_port} if peer_port is not None else {}),
                     **self._fields,
                 },
                 flush=True,
@@ -279,6 +295,8 @@ class _Announcer:
         say(f"{who} is up on {self._host}:{running.port}")
         if getattr(running, "resp_port", 0):
             say(f"  redis     redis-cli -p {running.resp_port}")
+        if peer_port is not None:
+            say(f"  peers     port {peer_port}, with a certificate")
         for key, value in self._fields.items():
             say(f"  {key:<9} {value}")
         say("  stop      Ctrl-C, or SIGTERM")

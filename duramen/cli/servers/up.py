@@ -82,6 +82,15 @@ def up(
             help="TLS: a folder with ca.crt and the server's certificate and key, as `duramen cert` makes it.",
         ),
     ] = None,
+    peer_port: Annotated[
+        int,
+        typer.Option(
+            "--peer-port",
+            min=-1,
+            max=65535,
+            help="With --certs: a port where each client shows a certificate; 0 picks a free one, -1: none.",
+        ),
+    ] = -1,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen without TLS where other machines reach it.")
     ] = False,
@@ -105,16 +114,12 @@ def up(
       duramen up --certs certs            # TLS: clients call it with duramens://
       duramen up --log kafka://broker1:9092,broker2:9092
     """
-    import logging
-
     if take_over and log is None:
         raise InvalidRequest("--take-over goes with --log: without it the log itself is in the data folder")
     _check_ports(port, resp_port or 0)
-    logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    peers = _begin(host, certs, insecure, peer_port, log_level)
     from duramen.server.roles.run import run_role, run_until_signal
 
-    warn_of_secret_arguments(sys.argv)
-    _begin(host, certs, insecure)
     if nodes is not None:
         if resp_socket is not None:
             raise InvalidRequest("--resp-socket goes without --nodes: each process would need one of its own")
@@ -134,6 +139,7 @@ def up(
             resp_cache_mebibytes=resp_cache_mebibytes,
             resp_readers=resp_readers,
             certs=certs,
+            peer_port=peers,
         )
         run_role(supervise(data, options, _tell_json if json else _tell_people))
         return
@@ -162,19 +168,27 @@ def up(
         allow_locations=allow_location or (),
         resp_endpoint=resp_endpoint,
         certificates=ServerCertificates.of_process(certs),
+        peer_port=peers,
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
 
 
-def _begin(host: str, certs: Path | None, insecure: bool) -> None:
+def _begin(host: str, certs: Path | None, insecure: bool, peer_port: int, log_level: _LogLevel) -> int | None:
+    """Set up the process of a server; its port for peers, None if it has none."""
+    import logging
+
     from duramen.server.roles.run import check_assertions
     from duramen.server.settings.exposure import check_exposure
+    from duramen.server.settings.peers import checked_peer_port
     from duramen.server.supervisor.parent import end_with_parent
 
+    logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    warn_of_secret_arguments(sys.argv)
     check_exposure(host, certs=certs, insecure=insecure)
     check_assertions()
     end_with_parent()
+    return checked_peer_port(peer_port, secured=certs is not None)
 
 
 def _check_ports(*ports: int) -> None:

@@ -75,16 +75,18 @@ class SingleServer:
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
         machine: MachineParts = THIS_MACHINE,
         certificates: ServerCertificates | None = None,
+        peer_port: int | None = None,
     ) -> SingleServer:
         """Open the data folder and listen. `log_url`: where the log is, if not there. `take_over`: see
         `open_local_data`. `allow_locations`: folders and buckets that callers may name. `certificates`: for TLS.
+        `peer_port`: see `GrpcServer.listen`.
 
         Raises `PortInUse`, and what `open_local_data` raises.
         """
         resp_endpoint = with_certificate(resp_endpoint, None if certificates is None else certificates.files)
         allowed = snapshots.allowed(allow_locations, host=host, folder=data)
         async with AsyncExitStack() as opened:
-            shell = await GrpcServer.listen(host, port, certificates=certificates)
+            shell = await GrpcServer.listen(host, port, certificates=certificates, peer_port=peer_port)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
                 sockets = RespSockets.take(resp_endpoint)

@@ -1,4 +1,8 @@
-"""The shell of every role: one gRPC server on one port."""
+"""The shell of every role: one gRPC server on one port, or on two.
+
+gRPC asks all clients of a port for a certificate, or none. So a server with certificates may have a second port, the
+peer port, for those who show one: the other servers, and users who prove by it who they are.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +44,12 @@ _GC_THRESHOLD: Final = 20_000
 class GrpcServer:
     """A gRPC server: `listen`, add services to `registry`, `start`, `close`."""
 
-    def __init__(self, server: grpc.aio.Server, host: str, port: int) -> None:
+    def __init__(self, server: grpc.aio.Server, host: str, port: int, peer_port: int | None = None) -> None:
         self.host = host
         self.port = port
         """The port it listens on: the one asked for, or the one the system chose for 0."""
+        self.peer_port = peer_port
+        """The port on which every client shows a certificate; None if there is no such port."""
         self.streams = OpenStreams()
         """The streams under way; every service of this shell shares them."""
         self.registry: Any = _ByName(server)
@@ -61,31 +67,51 @@ class GrpcServer:
         self.registry.guard_with(guard)
 
     @classmethod
-    async def listen(cls, host: str, port: int, *, certificates: ServerCertificates | None = None) -> GrpcServer:
-        """Take the port; nothing is answered yet. `certificates`: for TLS; None: plain TCP. Raises `PortInUse`."""
-        if not 0 <= port <= _PORT_MAX:
-            raise PortInUse(f"there is no port {port}: ports have the numbers 1 to {_PORT_MAX}", port=port)
+    async def listen(
+        cls,
+        host: str,
+        port: int,
+        *,
+        certificates: ServerCertificates | None = None,
+        require_client_certificate: bool = False,
+        peer_port: int | None = None,
+    ) -> GrpcServer:
+        """Take the port; nothing is answered yet. `certificates`: for TLS; None: plain TCP. Raises `PortInUse`.
+
+        `require_client_certificate`: on `port` itself. `peer_port`: a second port, on which every client shows a
+        certificate; 0: a free one. Both need `certificates`.
+        """
+        assert certificates is not None or (peer_port is None and not require_client_certificate), (
+            f"port {port} and peer port {peer_port} cannot ask for certificates without TLS"
+        )
+        for each in (port, peer_port or 0):
+            if not 0 <= each <= _PORT_MAX:
+                raise PortInUse(f"there is no port {each}: ports have the numbers 1 to {_PORT_MAX}", port=each)
         # Idle connections must not take the descriptors that the log and the indexes need.
         connections = ("grpc.max_allowed_incoming_connections", descriptor_shares().grpc_connections)
         server = grpc.aio.server(options=(*SERVER_OPTIONS, connections))
         try:
             if certificates is None:
-                bound = server.add_insecure_port(f"{host}:{port}")
-            else:
-                bound = server.add_secure_port(f"{host}:{port}", certificates.credentials())
-        except RuntimeError as error:
+                return cls(server, host, _bind(server, host, port, None))
+            own = certificates.credentials(require_client_certificate=require_client_certificate)
+            bound = _bind(server, host, port, own)
+            if peer_port is None:
+                return cls(server, host, bound)
+            peers = certificates.credentials(require_client_certificate=True)
+            return cls(server, host, bound, _bind(server, host, peer_port, peers, option="--peer-port"))
+        except PortInUse:
             await _let_go(server)
-            raise PortInUse(
-                f"port {port} on {host} cannot be listened on: another server may have it, or the address is not this "
-                "machine's; stop that server, or choose another port with --port",
-                port=port,
-            ) from error
-        return cls(server, host, bound)
+            raise
 
     @property
     def address(self) -> str:
         """host:port as others on this machine reach it; a role's `advertise` says more."""
-        return f"{'127.0.0.1' if self.host in ('0.0.0.0', '') else self.host}:{self.port}"
+        return f"{_here(self.host)}:{self.port}"
+
+    @property
+    def peer_address(self) -> str:
+        """The same for the peer port; empty if there is none."""
+        return "" if self.peer_port is None else f"{_here(self.host)}:{self.peer_port}"
 
     async def start(self, services: Sequence[str], *, serving: bool = True) -> None:
         """Answer from now on. `services`: the full names of those that were added."""
@@ -153,6 +179,26 @@ class _ByName:
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
         """Ignored on purpose: see the class."""
+
+
+def _bind(
+    server: grpc.aio.Server, host: str, port: int, credentials: grpc.ServerCredentials | None, option: str = "--port"
+) -> int:
+    """Take a port; its number. `option`: the one that chooses it. Raises `PortInUse`."""
+    try:
+        if credentials is None:
+            return server.add_insecure_port(f"{host}:{port}")
+        return server.add_secure_port(f"{host}:{port}", credentials)
+    except RuntimeError as error:
+        raise PortInUse(
+            f"port {port} on {host} cannot be listened on: another server may have it, or the address is not this "
+            f"machine's; stop that server, or choose another port with {option}",
+            port=port,
+        ) from error
+
+
+def _here(host: str) -> str:
+    return "127.0.0.1" if host in ("0.0.0.0", "") else host
 
 
 async def _let_go(server: grpc.aio.Server) -> None:

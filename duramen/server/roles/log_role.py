@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import quote
 
 from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.servers_only import ServersOnly
 from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.embedded import RecoveryReport
 from log_tier.model.log import Log
@@ -33,9 +34,15 @@ class LogRole:
 
     @classmethod
     async def open(cls, data: Path, *, host: str, port: int, certificates: ServerCertificates | None = None) -> LogRole:
-        """Open the log below `data` and listen. Raises `PortInUse`, `FolderInUse`, and what opening a log raises."""
+        """Open the log below `data` and listen. `certificates`: for TLS; then only servers of their CA may call it.
+
+        Raises `PortInUse`, `FolderInUse`, and what opening a log raises.
+        """
         async with AsyncExitStack() as opened:
-            shell = await GrpcServer.listen(host, port, certificates=certificates)
+            secured = certificates is not None
+            shell = await GrpcServer.listen(host, port, certificates=certificates, require_client_certificate=secured)
+            if secured:
+                shell.guard_with(ServersOnly())
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
                 log = await open_log(f"file://{quote(str(await asyncio.to_thread(data.absolute)))}")

@@ -115,12 +115,13 @@ class NodeRole:
         take_over: bool = False,
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
         certificates: ServerCertificates | None = None,
+        peer_port: int | None = None,
     ) -> NodeRole:
         """Own the folder, register with the catalog, host what it says, listen.
 
         `advertise`: host:port at which others reach it, with port 0 for the one that it listens on; empty: `host`.
 
-        `allow_locations`: the setting `allowed_locations`.
+        `allow_locations`: the setting `allowed_locations`. `peer_port`: see `GrpcServer.listen`.
 
         Returns when it answers; replicas may still be on their way, and its health says so. Raises `NodeIdTaken`,
         `FolderInUse`, `ForeignFolder`, `PortInUse`, and `Disconnected` where the log does not answer.
@@ -129,7 +130,7 @@ class NodeRole:
         async with AsyncExitStack() as opened:
             folder = await asyncio.to_thread(NodeFolder.open, data, node_id=node_id)
             opened.callback(folder.close)
-            shell = await GrpcServer.listen(host, port, certificates=certificates)
+            shell = await GrpcServer.listen(host, port, certificates=certificates, peer_port=peer_port)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
                 sockets = RespSockets.take(resp_endpoint)
@@ -155,7 +156,7 @@ class NodeRole:
             others = others_on_demand(data_plane, memberships)
             opened.push_async_callback(others.close)
             near = nearest(data_plane, others)
-            url = log_url_for_clients(log_url)
+            url = log_url_for_clients(log_url, secured=certificates is not None)
             close_services = add_node_services(shell, data_plane, node, admin, role="node", log_url=url, passing=near)
             opened.push_async_callback(close_services)
             kv = add_kv_service(opened, shell, near, node.load)

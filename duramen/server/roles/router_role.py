@@ -73,15 +73,16 @@ class RouterRole:
         allow_locations: Sequence[str] = (),
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
         certificates: ServerCertificates | None = None,
+        peer_port: int | None = None,
     ) -> RouterRole:
         """Follow the catalog and the nodes, listen. `client_log_url`: the log's address for clients, if that is not
-        `log_url`; empty: clients write through routers. `allow_locations`: the setting `allowed_locations`. Raises
-        `PortInUse`, `Disconnected`.
+        `log_url`; empty: clients write through routers. `allow_locations`: the setting `allowed_locations`.
+        `peer_port`: see `GrpcServer.listen`. Raises `PortInUse`, `Disconnected`.
         """
         allowed = allowed_of(allow_locations, host=host)
         ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as opened:
-            shell = await GrpcServer.listen(host, port, certificates=certificates)
+            shell = await GrpcServer.listen(host, port, certificates=certificates, peer_port=peer_port)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
                 sockets = RespSockets.take(resp_endpoint)
@@ -103,7 +104,8 @@ class RouterRole:
             opened.push_async_callback(shell.close)
             keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
             tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.registry)  # type: ignore[no-untyped-call]
-            url = log_url_for_clients(log_url) if client_log_url is None else client_log_url
+            usual = log_url_for_clients(log_url, secured=certificates is not None)
+            url = usual if client_log_url is None else client_log_url
             cluster = ClusterService(catalog, shell.streams, role="router", log_url=url)
             cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, shell.registry)  # type: ignore[no-untyped-call]
             admin_pb2_grpc.add_AdminServicer_to_server(AdminService.at_hand(admin, shell.streams), shell.registry)  # type: ignore[no-untyped-call]

@@ -21,6 +21,10 @@ _CERTS: Final = (
     "TLS: the folder with ca.crt and this server's certificate and key, as `duramen cert` makes it. All servers of a "
     "cluster have it, or none; empty: plain TCP."
 )
+_PEER_PORT: Final = (
+    "With `certs`: a port where each client shows a certificate of the same CA: other servers, and users who prove "
+    "themselves by one. 0 picks a free port and reports it, -1: none."
+)
 _INSECURE: Final = (
     "Listen on an address that other machines reach without TLS: everybody there reads and writes everything."
 )
@@ -109,6 +113,7 @@ class NodeSettings(BaseSettings):
         "Without it they are read from the index, which takes about a microsecond each.",
     )
     certs: str = Field("", description=_CERTS)
+    peer_port: OptionalPort = Field(0, description=_PEER_PORT)
     insecure: bool = Field(False, description=_INSECURE)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
@@ -138,6 +143,7 @@ class RouterSettings(BaseSettings):
     resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
     resp_tls_key: str = Field("", description=_RESP_KEY)
     certs: str = Field("", description=_CERTS)
+    peer_port: OptionalPort = Field(-1, description=_PEER_PORT)
     insecure: bool = Field(False, description=_INSECURE)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 

@@ -45,6 +45,8 @@ class Child:
         """0 until it has said which; from then on it keeps it."""
         self.resp_port: int | None = None
         """The port of its RESP endpoint, kept in the same way; None if it has none."""
+        self.peer_port: int | None = None
+        """The port where its clients show certificates, kept in the same way; None if it has none."""
         self.environment: dict[str, str] = {}
         """Environment variables of the child: secrets, which a command line would show to other users."""
         self._arguments = list(arguments)
@@ -65,6 +67,8 @@ class Child:
         command = [sys.executable, "-m", "duramen", "serve", self.role, "--json", "--port", str(self.port or port)]
         if self.resp_port is not None:
             command += ["--resp-port", str(self.resp_port)]
+        if self.peer_port is not None:
+            command += ["--peer-port", str(self.peer_port)]
         environment = {**os.environ, **self.environment, PARENT_VARIABLE: str(os.getpid())}
         self._started_s = asyncio.get_running_loop().time()
         with open(self._output, "ab", opener=private_opener) as errors:  # noqa: ASYNC230 - some µs
@@ -90,6 +94,9 @@ class Child:
         if self.resp_port is not None:
             self.resp_port = int(said["resp_port"])
             started["resp_port"] = self.resp_port
+        if self.peer_port is not None:
+            self.peer_port = int(said["peer_port"])
+            started["peer_port"] = self.peer_port
         self._tell(started)
 
     async def run(self) -> None:

@@ -50,6 +50,8 @@ class ClusterOptions:
     resp_readers: int = 0
     certs: Path | None = None
     """The folder of the certificate that all its servers share; None: plain TCP."""
+    peer_port: int | None = None
+    """The router's port where clients show certificates; None: none. Nodes with certificates have one each."""
 
 
 async def supervise(data: Path, options: ClusterOptions, tell: Event) -> None:
@@ -109,6 +111,7 @@ def _started(data: Path, options: ClusterOptions, router: Child) -> dict[str, An
         "host": options.host,
         "port": router.port,
         **({"resp_port": router.resp_port} if options.resp_port is not None else {}),
+        **({"peer_port": router.peer_port} if options.peer_port is not None else {}),
         "pid": os.getpid(),
         "data": str(data),
         **({"certs": str(options.certs.absolute())} if options.certs is not None else {}),
@@ -139,6 +142,7 @@ async def _start_all(
     if options.resp_port is not None:
         router.resp_port = options.resp_port
         router.environment |= {"DURAMEN_ROUTER_RESP_PASSWORD": options.resp_password}
+    router.peer_port = options.peer_port
     children.append(router)
     await router.start(port=options.port)
 
@@ -158,6 +162,7 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
     ]
     child = Child("node", name, arguments, output=data / OUTPUT_FOLDER / f"{name}.err", tell=tell)
     child.environment = {"DURAMEN_NODE_LOG": log_url}
+    child.peer_port = None if options.certs is None else 0
     if options.resp_port is not None:
         child.resp_port = 0
         child.environment |= {

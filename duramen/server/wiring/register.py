@@ -20,9 +20,10 @@ async def register_node(catalog: Catalog, command: RegisterNode) -> None:
         raise NodeIdTaken(error.message, node=command.node) from error
 
 
-def log_url_for_clients(log_url: str) -> str:
+def log_url_for_clients(log_url: str, *, secured: bool) -> str:
     """The log's address as a server gives it to its clients; empty if they write through servers.
 
-    A Kafka URL is not passed on: it may hold secrets, and clients need no rights on the cluster.
+    The log of a cluster that is `secured` by certificates takes calls of servers only. A Kafka URL is not passed on: it
+    may hold secrets, and clients need no rights on the cluster.
     """
-    return log_url.partition("?")[0] if log_url.startswith("grpc://") else ""
+    return log_url.partition("?")[0] if log_url.startswith("grpc://") and not secured else ""

@@ -34,7 +34,7 @@ _NAME: Final = "server"
 
 
 class ServerCertificates:
-    """The certificates in one folder. gRPC's threads may call it, several at once."""
+    """The certificates in one folder, for all ports of a server. gRPC's threads may call it, several at once."""
 
     def __init__(self, folder: Path, files: PairFiles) -> None:
         self.files = files
@@ -44,6 +44,8 @@ class ServerCertificates:
         self._lock = threading.Lock()
         self._stamp = self._stamp_now()
         self._configuration = self._read()
+        self._reading = 1
+        """The number of the configuration: each port takes each of them once."""
 
     @classmethod
     def open(cls, folder: Path) -> ServerCertificates:
@@ -61,28 +63,40 @@ class ServerCertificates:
         SECURITY.set(ChannelFiles(certificates.ca, *certificates.files))
         return certificates
 
-    def credentials(self) -> grpc.ServerCredentials:
-        """TLS for a port of a gRPC server; clients need no certificate. Certificates are read again, if they have
-        changed, at each handshake: three `stat` calls.
+    def credentials(self, *, require_client_certificate: bool) -> grpc.ServerCredentials:
+        """TLS for one port of a gRPC server. Certificates are read again, if they have changed, at each handshake:
+        three `stat` calls. `require_client_certificate`: a client without one of the folder's CAs is not let in.
         """
+        with self._lock:
+            first, taken = self._configuration, self._reading
+
+        def changed() -> Any:
+            """The configuration that came since this port's last handshake; None if there is no new one."""
+            nonlocal taken
+            with self._lock:
+                self._look()
+                if taken == self._reading:
+                    return None
+                taken = self._reading
+                return self._configuration
+
         return grpc.dynamic_ssl_server_credentials(
-            self._configuration, self._changed, require_client_authentication=False
+            first, changed, require_client_authentication=require_client_certificate
         )
 
-    def _changed(self) -> Any:
-        """The certificates that came since the last handshake; None if there are none, or none that can be used."""
-        with self._lock:
-            stamp = self._stamp_now()
-            if stamp == self._stamp:
-                return None
-            self._stamp = stamp
-            try:
-                self._configuration = self._read()
-            except CertificateInvalid as error:
-                logger.error("new certificates cannot be used, the server goes on with the old ones: %s", error.message)
-                return None
-            logger.warning("new certificates are used from now on: %s", self.files.certificate)
-            return self._configuration
+    def _look(self) -> None:
+        """Read what has changed, if it can be used."""
+        stamp = self._stamp_now()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._configuration = self._read()
+        except CertificateInvalid as error:
+            logger.error("new certificates cannot be used, the server goes on with the old ones: %s", error.message)
+            return
+        self._reading += 1
+        logger.warning("new certificates are used from now on: %s", self.files.certificate)
 
     def _read(self) -> Any:
         authorities = read_pem(self.ca)

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.certs_at_hand import CertsAtHand, certificate_in, openssl
 from kit.client.server_process import ServerProcess, run_duramen
 from kit.cluster.up_cluster import UpCluster
 from kit.deadlines import patience_s, wait_until
-from kit.set_clock import SetClock
 
 import duramen
 from duramen import aio
+from duramen.certificates.channel_files import ChannelFiles
 from duramen.certificates.folder import CertificateFolder
-from duramen.certificates.identity import CertificateIdentity
-from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.catalog.remote import fetch_view
+from log_tier.rpc.security import secured
 
 pytestmark = pytest.mark.embedded_log_only  # TLS is of gRPC and RESP; the log is in the server's process
-
-
-class CertsAtHand:
-    """A CA with the certificate of a server, issued so many days from now, and a CA that has nothing to do with it."""
-
-    def __init__(self, path: Path, days: int = 0, hosts: tuple[str, ...] = ("localhost",)) -> None:
-        self.path = path / "certs"
-        clocks = [SetClock(lambda day=day: SYSTEM_CLOCK.wall_ms() + day * 86_400_000) for day in (min(days, 0), days)]  # type: ignore[misc]
-        CertificateFolder(self.path, clocks[0]).make_authority()
-        CertificateFolder(self.path, clocks[1]).issue(CertificateIdentity("server", "server"), hosts)
-        self.folder = CertificateFolder(self.path)
-        CertificateFolder(path / "other").make_authority()
-        self.ca = self.path / "ca.crt"
-        self.other_ca = path / "other" / "ca.crt"
 
 
 @pytest.fixture(scope="module")
@@ -185,18 +173,6 @@ def test_a_folder_without_a_server_is_refused_with_the_command(tmp_path: Path) -
     assert "duramen cert issue server --server" in done.stderr
 
 
-def openssl(*arguments: str) -> str:
-    done = subprocess.run(["openssl", *arguments], input=b"", capture_output=True, timeout=patience_s(30), check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.decode("ascii", "replace")
-
-
-def certificate_in(output: str) -> str:
-    """The PEM of the server's certificate, of what `s_client` prints."""
-    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-    return begin + output.partition(begin)[2].partition(end)[0] + end
-
-
 def test_a_cluster_speaks_tls_between_its_servers_and_to_clients(tmp_path: Path) -> None:
     made = CertsAtHand(tmp_path, hosts=("localhost", "127.0.0.1"))
     cluster = UpCluster(tmp_path, certs=made.path)
@@ -206,6 +182,9 @@ def test_a_cluster_speaks_tls_between_its_servers_and_to_clients(tmp_path: Path)
             for number in range(20):
                 table.put(b"%d" % number, b"v")
             assert [len(list(table.scan())), table.get(b"7", level="strong")] == [20, b"v"]
+        with secured(ChannelFiles(made.ca)):
+            view = asyncio.run(fetch_view(f"localhost:{cluster.port}", timeout=patience_s(30)))
+        assert view.log_url == "", "the log is for servers: clients must not wait for it"
         assert sorted(cluster.ports) == ["log", "n1", "n2", "n3", "router"]
         for port in cluster.ports.values():
             with pytest.raises(duramen.HandshakeFailed, match="not of the CA"):
