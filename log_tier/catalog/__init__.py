@@ -38,7 +38,7 @@ the fold said. If the log's reply is lost, `submit` appends the same command aga
 What is not here: whether a node is alive, how far its replicas have come, how busy it is. That changes every
 millisecond, and the nodes report it themselves (`serving_tier.service`). The map says what *should* be.
 
-Reading order: `decisions.py`, `jobs.py`, `cluster_map.py`, `actions.py`, `commands.py`, `placement.py`,
-`version_fold.py`, `clear_fold.py`, `job_fold.py`, `catalog_fold.py`, `map_json.py`, `catalog.py`, `map_follower.py`,
-`service.py`, `remote.py`.
+Reading order: `decisions.py`, `jobs.py`, `cluster_map.py`, `actions.py`, `commands.py`,
+`placement.py`, `version_fold.py`, `clear_fold.py`, `job_fold.py`, `catalog_fold.py`, `map_json.py`, `catalog.py`,
+`map_follower.py`, `service.py`, `remote.py`.
 """

@@ -63,7 +63,8 @@ def _register_node(cluster: ClusterMap, _offset: Offset, _time_ms: int, command:
             f"{known.identity}, this one is {command.identity}: give it another id; or, where the old folder is lost "
             "for good, start it with --take-over"
         )
-    entry = NodeEntry(command.node, command.address, command.identity, draining=known.draining if known else False)
+    draining = known.draining if known else False
+    entry = NodeEntry(command.node, command.address, command.identity, draining, command.peer_address)
     return replace(cluster, nodes={**cluster.nodes, command.node: entry})
 
 

@@ -6,7 +6,7 @@ It is small (a few kilobytes per hundred partitions), so that every process, cli
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, Self
 
@@ -23,6 +23,7 @@ from log_tier.trust.users import TrustState
 
 __all__ = [
     "EMPTY",
+    "AddressOf",
     "Assignment",
     "ClusterMap",
     "NodeEntry",
@@ -32,6 +33,8 @@ __all__ = [
     "TableFacts",
     "VersionEntry",
     "VersionState",
+    "address_for_clients",
+    "address_for_servers",
 ]
 
 ReplicaRole = Literal["joining", "member", "leaving"]
@@ -59,6 +62,22 @@ class NodeEntry:
     """Drawn once for its data folder: two folders are two nodes, whatever they call themselves."""
     draining: bool = False
     """The node gets no new replicas."""
+    peer_address: str = ""
+    """host:port where it asks its callers for certificates; empty if it has no such port."""
+
+
+AddressOf = Callable[[NodeEntry], str]
+"""Where this process calls a node: host:port; empty for a node that serves nobody else."""
+
+
+def address_for_clients(entry: NodeEntry) -> str:
+    """Where callers need no certificate."""
+    return entry.address
+
+
+def address_for_servers(entry: NodeEntry) -> str:
+    """Where callers show one, as servers of a cluster with certificates do; the other one where there is none."""
+    return entry.peer_address or entry.address
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,12 +53,16 @@ _COMMAND_BYTES_MAX: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RegisterNode:
-    """A node says where it is. Rejected where another data folder has that id, unless it takes over."""
+    """A node says where it is. Rejected where another data folder has that id, unless it takes over.
+
+    `peer_address` came later, and is written only where there is one.
+    """
 
     node: str
     address: str
     identity: str
     take_over: bool = False
+    peer_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +302,9 @@ def command_batch(command: Command, command_id: str) -> bytes:
     if wrong:
         raise InvalidRequest(f"the command cannot be: {wrong}")
     document = {"v": _FORMATS[type(command)], "id": command_id, **asdict(command)}
-    if isinstance(command, CreateTable):
+    if isinstance(command, RegisterNode) and not command.peer_address:
+        del document["peer_address"]
+    elif isinstance(command, CreateTable):
         _leave_out_usual(command, document)
     elif isinstance(command, AddSnapshot):
         _leave_out_usual(command.snapshot, document["snapshot"])

@@ -35,7 +35,7 @@ def map_to_json(cluster: ClusterMap) -> bytes:
     document = {
         "v": _FORMAT_VERSION,
         "version": cluster.version,
-        "nodes": [_row(node) for node in cluster.nodes.values()],
+        "nodes": [_node_row(node) for node in cluster.nodes.values()],
         "tables": [usual_left_out(table) for table in cluster.tables.values()],
         "jobs": [_job_row(job) for job in cluster.jobs.values()],
         "dropped": cluster.dropped,
@@ -89,6 +89,13 @@ def usual_left_out(entry: TableEntry | SnapshotEntry) -> dict[str, Any]:
 def _row(entry: Any) -> dict[str, Any]:
     """Its fields by their names. `dataclasses.asdict` copies what they hold as well: ten times as dear."""
     return {each.name: getattr(entry, each.name) for each in _FIELDS[type(entry)]}
+
+
+def _node_row(node: NodeEntry) -> dict[str, Any]:
+    document = _row(node)
+    if not node.peer_address:  # it came later
+        del document["peer_address"]
+    return document
 
 
 def _entry(kind: type[_Entry], row: Mapping[str, Any], **read: Any) -> _Entry:

@@ -103,8 +103,8 @@ _SHOWN: Final = "x509_pem_cert"
 
 
 def shown_certificate(context: Any) -> bytes | None:
-    """The certificate that the client of a `grpc.aio.ServicerContext` showed, PEM, without its chain; None on a port that
-    asks for none.
+    """The certificate that the client of a `grpc.aio.ServicerContext` showed, PEM, without its chain; None on a port
+    that asks for none.
 
     The handshake has checked that the client has its key, that one of the server's CAs signed it, and that it was valid
     then. Whom it names is the caller's to read. Some microseconds.

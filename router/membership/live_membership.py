@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from log_tier.catalog.catalog import Maps
-from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.cluster_map import AddressOf, ClusterMap, address_for_clients
 from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.concurrency.broadcast import Broadcast
@@ -36,9 +36,10 @@ class LiveMembership:
     """A `router.membership.views.Membership` over status streams. `open()` makes one, `close()` ends it; the maps are
     not its."""
 
-    def __init__(self, maps: Maps, clock: Clock) -> None:
+    def __init__(self, maps: Maps, clock: Clock, address_of: AddressOf) -> None:
         self._maps = maps
         self._clock = clock
+        self._address_of = address_of
         self.members: dict[str, Member] = {}
         """By node id: those that have an address. Replaced, never changed in place."""
         self._changed = Broadcast()
@@ -48,13 +49,19 @@ class LiveMembership:
 
     @classmethod
     async def open(
-        cls, follower: MapFollower, *, failed: Failed = only_logged, clock: Clock = SYSTEM_CLOCK
+        cls,
+        follower: MapFollower,
+        *,
+        failed: Failed = only_logged,
+        clock: Clock = SYSTEM_CLOCK,
+        address_of: AddressOf = address_for_clients,
     ) -> LiveMembership:
         """Follow the map's nodes. Returns when each of them has spoken or could not be reached, within a second.
 
         `failed`: see `MapFollower.follow` and `run_forever`. `clock`: the nodes' clocks are compared with it.
+        `address_of`: where this process calls a node.
         """
-        membership = cls(follower.maps, clock)
+        membership = cls(follower.maps, clock, address_of)
         membership._leave = await follower.follow(
             membership._compare, name="following the nodes of the map", failed=failed
         )
@@ -68,11 +75,11 @@ class LiveMembership:
     def _compare(self, cluster: ClusterMap) -> None:
         members: dict[str, Member] = {}
         for entry in cluster.nodes.values():
-            known = self.members.get(entry.id)
-            if known is not None and (known.entry.address, known.entry.identity) == (entry.address, entry.identity):
+            known, address = self.members.get(entry.id), self._address_of(entry)
+            if known is not None and (known.address, known.entry.identity) == (address, entry.identity):
                 members[entry.id] = known
-            elif entry.address:
-                members[entry.id] = Member(entry, self._changed.notify_all, self._clock)
+            elif address:
+                members[entry.id] = Member(entry, self._changed.notify_all, self._clock, address=address)
                 members[entry.id].start()
         gone = [member for member in self.members.values() if members.get(member.id) is not member]
         self.members = members

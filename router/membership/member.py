@@ -46,8 +46,13 @@ class Member:
     `changed` is called after every change of `view`.
     """
 
-    def __init__(self, entry: NodeEntry, changed: Callable[[], None], clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, entry: NodeEntry, changed: Callable[[], None], clock: Clock = SYSTEM_CLOCK, *, address: str | None = None
+    ) -> None:
+        """`address`: where it is called, if not at the one for clients."""
         self.entry = entry
+        self.address = entry.address if address is None else address
+        """Where this process calls it."""
         self.view = NodeView(entry.id, entry.address, reason="it was not heard of yet")
         self.under_way = 0
         """Requests of this process that it has not answered."""
@@ -66,13 +71,13 @@ class Member:
         all others."""
         self._asking: Counter[GrpcConnection] = Counter()
         """The questions under way over each connection."""
-        self._wire = Wire(entry.address)
+        self._wire = Wire(self.address)
         self._follower: asyncio.Task[None] | None = None
         self._closing = TaskSet()
         self._retired = False
 
     def _connect(self) -> GrpcConnection:
-        return self._context.run(GrpcConnection, self.entry.address)
+        return self._context.run(GrpcConnection, self.address)
 
     @property
     def id(self) -> str:
@@ -109,7 +114,7 @@ class Member:
                 async with aclosing(cast("Any", wire.stream(stub.Status, node_pb2.StatusRequest()))) as messages:
                     async for message in messages:
                         if message.node != self.id or message.identity not in ("", self.entry.identity):
-                            reason = f"node {message.node} answers at its address {self.entry.address}"
+                            reason = f"node {message.node} answers at its address {self.address}"
                             break
                         backoff.reset()
                         self._heard(message, first=first)
@@ -122,7 +127,7 @@ class Member:
 
     def _heard(self, message: node_pb2.NodeStatus, *, first: bool) -> None:
         if not self.view.alive:
-            logger.info("node %s at %s is there", self.id, self.entry.address)
+            logger.info("node %s at %s is there", self.id, self.address)
             if self._refused:
                 self._connect_again()
         self.heard_s = self._loop.time()
@@ -133,13 +138,13 @@ class Member:
     def lose(self, reason: str) -> None:
         """Count the node as lost: calls under way to it end with `Disconnected`, and a new status stream is opened."""
         if self.view.alive:
-            logger.info("node %s at %s is lost: %s", self.id, self.entry.address, reason)
+            logger.info("node %s at %s is lost: %s", self.id, self.address, reason)
         self.view = replace(self.view, alive=False, reason=reason)
         self.known = True
         self._closing.start(self._wire.close(), name=f"close the status stream of node {self.id}")
         for connection in dict.fromkeys((self._connection, *self._asking)):
             self._closing.start(connection.close(), name=f"close a connection to node {self.id}")
-        self._wire = self._context.run(Wire, self.entry.address)
+        self._wire = self._context.run(Wire, self.address)
         self._connection, self._refused = self._connect(), False
         self._changed()
 
@@ -204,7 +209,7 @@ class Member:
         if error.fields.get("sent") == 0 or not (given_up or self._retired):
             return error
         return Disconnected(
-            f"node {self.id} at {self.entry.address} was lost during a request: {self.view.reason or 'it is back'}"
+            f"node {self.id} at {self.address} was lost during a request: {self.view.reason or 'it is back'}"
         )
 
     async def retire(self) -> None:

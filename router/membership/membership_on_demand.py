@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from log_tier.catalog.cluster_map import AddressOf, address_for_servers
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import Failed, only_logged
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
@@ -19,11 +20,15 @@ __all__ = ["membership_on_demand"]
 
 
 def membership_on_demand(
-    follower: MapFollower, *, failed: Failed = only_logged, clock: Clock = SYSTEM_CLOCK
+    follower: MapFollower,
+    *,
+    failed: Failed = only_logged,
+    clock: Clock = SYSTEM_CLOCK,
+    address_of: AddressOf = address_for_servers,
 ) -> OnDemand[LiveMembership]:
     """Gives the membership, within a second of the first call, in which the nodes speak for the first time. Its `close`
     lets go of the nodes; its callers' calls that are under way end then.
 
-    `failed`, `clock`: see `LiveMembership.open`.
+    `failed`, `clock`, `address_of`: see `LiveMembership.open`; only nodes have one, so it calls as servers do.
     """
-    return OnDemand(partial(LiveMembership.open, follower, failed=failed, clock=clock))
+    return OnDemand(partial(LiveMembership.open, follower, failed=failed, clock=clock, address_of=address_of))

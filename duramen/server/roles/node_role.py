@@ -139,8 +139,8 @@ class NodeRole:
                 opened.push_async_callback(log.close)
                 catalog = await Catalog.open(log)
                 opened.push_async_callback(catalog.close)
-                address = _advertised(advertise, shell)
-                await register_node(catalog, RegisterNode(node_id, address, folder.identity, take_over))
+                own, peer = _advertised(advertise, shell)
+                await register_node(catalog, RegisterNode(node_id, own, folder.identity, take_over, peer))
                 node = await ServingNode.open(
                     log, catalog, data, node_id=node_id, identity=folder.identity, snapshots=snapshots, allowed=allowed
                 )
@@ -224,8 +224,8 @@ class NodeRole:
         await self._opened.aclose()
 
 
-def _advertised(advertise: str, shell: GrpcServer) -> str:
-    if not advertise:
-        return shell.address
-    host, _, port = advertise.rpartition(":")
-    return f"{host}:{shell.port}" if port == "0" else advertise
+def _advertised(advertise: str, shell: GrpcServer) -> tuple[str, str]:
+    """Where clients call the node, and where servers do: the peer port at the same host; empty if there is none."""
+    host, _, port = (advertise or shell.address).rpartition(":")
+    peers = "" if shell.peer_port is None else f"{host}:{shell.peer_port}"
+    return f"{host}:{shell.port if port == '0' else port}", peers

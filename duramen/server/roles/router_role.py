@@ -14,6 +14,7 @@ from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpo
 from duramen.server.wiring.register import log_url_for_clients
 from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import address_for_servers
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.service import ClusterService
 from log_tier.concurrency.background import failing
@@ -92,7 +93,7 @@ class RouterRole:
                 catalog = await Catalog.open(log)
                 opened.push_async_callback(catalog.close)
                 follower = MapFollower(catalog)
-                membership = await LiveMembership.open(follower, failed=failing(ended))
+                membership = await LiveMembership.open(follower, failed=failing(ended), address_of=address_for_servers)
                 opened.push_async_callback(membership.close)
                 unless_opened.pop_all()
             await guard_shell(opened, shell, catalog, follower, failed=failing(ended))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.catalog.commands import RegisterNode
 from log_tier.model.errors import CommandRejected, NodeIdTaken
 
@@ -12,12 +13,16 @@ __all__ = ["log_url_for_clients", "register_node"]
 async def register_node(catalog: Catalog, command: RegisterNode) -> None:
     """Submit `command`, unless the catalog knows it all. Raises `NodeIdTaken` where another folder has that id."""
     known = catalog.map.nodes.get(command.node)
-    if known is not None and (known.address, known.identity) == (command.address, command.identity):
+    if known is not None and _said(known) == _said(command):
         return
     try:
         await catalog.submit(command)
     except CommandRejected as error:
         raise NodeIdTaken(error.message, node=command.node) from error
+
+
+def _said(node: NodeEntry | RegisterNode) -> tuple[str, str, str]:
+    return node.address, node.identity, node.peer_address
 
 
 def log_url_for_clients(log_url: str, *, secured: bool) -> str:

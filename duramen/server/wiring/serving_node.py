@@ -21,7 +21,7 @@ from typing import Final
 from urllib.parse import quote
 
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.cluster_map import NodeEntry
+from log_tier.catalog.cluster_map import NodeEntry, address_for_servers
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import failing
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
@@ -170,13 +170,13 @@ def _peer(entry: NodeEntry) -> CopySource:
     # Here, because a database in a program has no peers and need not load gRPC for them.
     from serving_tier.service.peer import NodePeer
 
-    return NodePeer(entry.id, entry.address)
+    return NodePeer(entry.id, address_for_servers(entry))
 
 
 async def _peer_applied(entry: NodeEntry) -> Mapping[PartitionId, Offset]:
     from serving_tier.service.peer import NodePeer
 
-    return await NodePeer(entry.id, entry.address).applied(timeout=_STATUS_S)
+    return await NodePeer(entry.id, address_for_servers(entry)).applied(timeout=_STATUS_S)
 
 
 def _local_store(folder: Path) -> str:

@@ -11,7 +11,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,13 @@ from kit.certs_at_hand import CertsAtHand
 from kit.client.server_process import ServerProcess, run_duramen
 from kit.deadlines import patience_s, within
 
+from duramen import aio
 from duramen.certificates.channel_files import ChannelFiles
 from duramen.certificates.identity import CertificateIdentity, identity_of
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.log_role import LogRole
+from duramen.server.roles.node_role import NodeRole
+from duramen.server.roles.router_role import RouterRole
 from duramen.server.roles.servers_only import check_server
 from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.model.errors import Disconnected, HandshakeFailed, PermissionDenied, PortInUse
@@ -224,6 +227,39 @@ async def test_a_stolen_disk_is_no_member(log: LogRole, matrix: Matrix, tmp_path
     assert ended.returncode != 0
     [line] = ended.stderr.splitlines()
     assert ("no server's certificate" if shows == "a user's" else "closes on who shows no valid one") in line
+
+
+async def test_servers_call_nodes_at_their_peer_port(log: LogRole, matrix: Matrix, tmp_path: Path) -> None:
+    """Clients at the other one, without a certificate; both by the same map."""
+    settings: Any = {"log_url": f"grpc://localhost:{log.port}", "host": "127.0.0.1", "port": 0, "peer_port": 0}
+    settings["certificates"] = matrix.server()
+    async with AsyncExitStack() as opened, within(DEADLINE_S):
+        nodes: dict[str, NodeRole] = {}
+        with secured(matrix.clients["right"]):
+            for name in ("n1", "n2"):
+                where = "localhost:0"
+                nodes[name] = await NodeRole.open(tmp_path / name, node_id=name, advertise=where, **settings)
+                opened.push_async_callback(nodes[name].close)
+            router = await RouterRole.open(**settings)
+            opened.push_async_callback(router.close)
+        entries = router.catalog.map.nodes
+        assert {name: entry.address for name, entry in entries.items()} == {
+            name: f"localhost:{node.port}" for name, node in nodes.items()
+        }
+        members = router.connection.membership.members
+        assert {name: (member.address, member.alive) for name, member in members.items()} == {
+            name: (f"localhost:{node.shell.peer_port}", True) for name, node in nodes.items()
+        }
+        client = await aio.connect(f"duramens://localhost:{nodes['n1'].port}", ca=matrix.certs.ca)
+        opened.push_async_callback(client.close)
+        table = await client.create_table("flights", partitions=4, replicas=1)
+        for number in range(16):
+            await table.put(b"%d" % number, b"v")
+            assert await table.get(b"%d" % number) == b"v"
+        through = await aio.connect(f"duramens://localhost:{nodes['n1'].port}", ca=matrix.certs.ca, direct=False)
+        opened.push_async_callback(through.close)
+        flights = through.table("flights")
+        assert [await flights.get(b"%d" % number, level="strong") for number in range(16)] == [b"v"] * 16
 
 
 class TestUp:

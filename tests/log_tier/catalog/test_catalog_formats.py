@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from log_tier.catalog.catalog import CATALOG_TOPIC
-from log_tier.catalog.cluster_map import ClusterMap, SnapshotEntry
+from log_tier.catalog.cluster_map import ClusterMap, SnapshotEntry, address_for_clients, address_for_servers
 from log_tier.catalog.commands import (
     AddSnapshot,
     ClearTable,
@@ -59,7 +59,7 @@ def test_records_of_format_1_stay_readable() -> None:
         assert type(command).__name__ == document["class"]
 
 
-def value_of(command: AddSnapshot | ClearTable | CreateTable | SetRetention) -> str:
+def value_of(command: AddSnapshot | ClearTable | CreateTable | RegisterNode | SetRetention) -> str:
     """What would be written."""
     batch = command_batch(command, "0123456789abcdef")
     return (
@@ -95,6 +95,24 @@ def test_tables_that_are_more_than_the_first_format_knew() -> None:
     _, read = parse_command(b"create-table", usual_value.encode())
     assert read == CreateTable(TableId("uz7PoMe1SsyzElQe1u4IvA"), "flights", 2, 1, "slot", False, "", ())
     assert value_of(read) == usual_value, "a usual table is written as it always was"
+
+
+def test_a_node_with_a_port_for_servers() -> None:
+    """It came later: a field of the command and of the map, which nodes without such a port are written without."""
+    document = json.loads((FIXTURES / "commands-1-peers.jsonl").read_text())
+    command = RegisterNode("n1", "host-1:7072", "0f8c2b6a9d1e4f70", peer_address="host-1:7082")
+    assert parse_command(document["key"].encode(), document["value"].encode()) == ("0123456789abcdef", command)
+    assert value_of(command) == document["value"]
+    (usual,) = [line for line in (FIXTURES / "commands-1.jsonl").read_text().splitlines() if "RegisterNode" in line]
+    _, read = parse_command(b"register-node", json.loads(usual)["value"].encode())
+    assert isinstance(read, RegisterNode)
+    assert (read.peer_address, value_of(read)) == ("", json.loads(usual)["value"])
+    text = (FIXTURES / "map-1-peers.json").read_bytes().strip()
+    cluster = map_from_json(text)
+    first, second = cluster.nodes.values()
+    assert (address_for_servers(first), address_for_clients(first)) == ("host-1:7082", "host-1:7072")
+    assert address_for_servers(second) == address_for_clients(second) == "host-2:7072"
+    assert map_to_json(cluster) == text
 
 
 @pytest.mark.parametrize(

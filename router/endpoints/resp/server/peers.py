@@ -16,6 +16,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.rpc.wire import Wire
 from router.endpoints.resp.context import NodeAddress
 from router.membership.live_membership import LiveMembership
+from router.membership.member import Member
 from router.proto import resp_endpoint_pb2, resp_endpoint_pb2_grpc
 
 __all__ = ["MembershipPeers", "Peers", "RespEndpointService"]
@@ -69,14 +70,14 @@ class MembershipPeers:
         async with self._asking:
             if loop.time() - self._asked_s >= _FRESH_S:
                 members = [member for member in self._membership.members.values() if member.alive]
-                found = await asyncio.gather(*(_describe(member.id, member.entry.address) for member in members))
+                found = await asyncio.gather(*(_describe(member) for member in members))
                 self._known = {address.node: address for address in found if address is not None}
                 self._asked_s = loop.time()
         return self._known
 
 
-async def _describe(node: str, address: str) -> NodeAddress | None:
-    wire = Wire(address)
+async def _describe(member: Member) -> NodeAddress | None:
+    wire = Wire(member.address)
     try:
         stub = resp_endpoint_pb2_grpc.RespEndpointStub(wire.channel)  # type: ignore[no-untyped-call]
         reply = await wire.ask(stub.Describe, resp_endpoint_pb2.DescribeRespEndpointRequest(), timeout=_TIMEOUT_S)
@@ -84,4 +85,4 @@ async def _describe(node: str, address: str) -> NodeAddress | None:
         return None  # it has no RESP endpoint, or is not there
     finally:
         await wire.close()
-    return NodeAddress(node, address.rpartition(":")[0], reply.port) if reply.port else None
+    return NodeAddress(member.id, member.entry.address.rpartition(":")[0], reply.port) if reply.port else None
