@@ -8,7 +8,7 @@ __all__ = ["TokenBucket"]
 class TokenBucket:
     """`rate` a second, of which one second's may be taken at once.
 
-    Whoever takes while something is left gets all that it wants, and what is more than that is a debt, which delays the
+    A taker gets all that it wants while something is left, and what is more than that is a debt, which delays the
     next one: a message that is larger than a second's bytes passes, and in the long run no more than `rate` does.
     """
 
