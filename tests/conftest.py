@@ -7,12 +7,14 @@ import os
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from kit.kafka.kafka_brokers import kafka, kafka_url, start_brokers, three_brokers
 from kit.late.lateness import lateness
 from kit.log.log_choice import log_of_the_databases
+from kit.marked_files import has_mark, wanted_mark
 from kit.spark.spark_session import spark
 from kit.storage.s3_server import bucket, s3_address
 
@@ -52,6 +54,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--log", choices=["embedded", "kafka"], default="embedded", help="where databases have their log")
     parser.addoption("--slow-replicas", type=float, default=0.0, help="seconds that a replica waits before it applies")
     parser.addoption("--slow-reports", type=float, default=0.0, help="seconds that maps and nodes' reports are late")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run for one mark, such as `-m kafka`, imports the files that have it, and no others."""
+    if collection_path.suffix != ".py" or (mark := wanted_mark(config.option.markexpr)) is None:
+        return None
+    return None if has_mark(collection_path, mark) else True
 
 
 @pytest.hookimpl(wrapper=True)

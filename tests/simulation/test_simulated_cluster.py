@@ -29,9 +29,19 @@ SEEDS = 100 if FULL else 6
 FOUND_WITHIN = 60
 """Runs after which each planted bug is found."""
 FOUND_FROM = {
-    "a repeated batch takes effect twice": 23,
+    "a follower that was reset skips a record": 1,
+    "a late read is asked again without what it must show": 13,
     "a rename that the disk of a node refused counts as done": 103,
+    "a repeated batch takes effect twice": 29,
     "a replica whose disk was full does not go on when there is room": 27,
+    "a session forgets what it has seen at another node": 1,
+    "a snapshot of before a swap and its rollback covers the log": 30,
+    "a snapshot's manifest names a later offset than its data": 3,
+    "a standby applies what the live version rejected": 4,
+    "a strong read does not ask the log": 4,
+    "a trim goes past the verified snapshot": 3,
+    "a write whose reply is lost is reported as refused": 4,
+    "what a read must show is not on the wire": 1,
 }
 """Seeds to begin with, which save time: the others follow, for a change of the product moves what a seed comes to."""
 FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {

