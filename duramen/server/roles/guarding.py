@@ -8,12 +8,14 @@ catalog ──▶ Gate ◀── GrpcGuard (every gRPC method) · RESP endpoint 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import grpc
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
 from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.servers_only import identity_shown
 from log_tier.access.authenticator import Authenticator
 from log_tier.access.gate import Gate
 from log_tier.access.guard import GrpcGuard
@@ -22,6 +24,7 @@ from log_tier.access.rules import MethodRules
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import Failed
+from log_tier.rpc.security import shown_certificate
 from router.admin.access_rules import ADMIN_RULES
 from router.endpoints.grpc.access_rules import DATA_RULES
 from serving_tier.service.access_rules import NODE_RULES
@@ -51,7 +54,21 @@ async def guard_shell(
     gate = Gate(lambda: catalog.map)
     authenticator = Authenticator(gate)
     opened.push_async_callback(await follower.follow(gate.follow, name="following users and grants", failed=failed))
-    guard = GrpcGuard(gate, authenticator, ALL_RULES, shell.streams, unguarded=UNGUARDED_SERVICES)
+    guard = GrpcGuard(
+        gate,
+        authenticator,
+        ALL_RULES,
+        shell.streams,
+        identify=None if shell.peer_port is None else _identify,
+        unguarded=UNGUARDED_SERVICES,
+    )
     opened.callback(guard.close)
     shell.guard_with(guard)
     return Access(gate, authenticator)
+
+
+def _identify(context: grpc.aio.ServicerContext[Any, Any]) -> tuple[str, bool] | None:
+    """Whom the certificate of a call at the peer port names, and whether that is a server."""
+    certificate = shown_certificate(context)
+    shown = None if certificate is None else identity_shown(certificate)
+    return None if shown is None else (shown.name, shown.kind == "server")

@@ -18,7 +18,7 @@ from log_tier.model.errors import CertificateInvalid, PermissionDenied
 from log_tier.rpc.checked import Admit
 from log_tier.rpc.security import shown_certificate
 
-__all__ = ["ServersOnly", "check_server"]
+__all__ = ["ServersOnly", "check_server", "identity_shown"]
 
 _UNGUARDED: Final = frozenset({health.SERVICE_NAME, reflection.SERVICE_NAME})
 """They say whether a server is well, and what its protos are."""
@@ -47,15 +47,15 @@ def check_server(certificate: bytes | None, what: str) -> None:
     """Raise `PermissionDenied` unless `certificate` (PEM, verified by the handshake) is a server's. `what` is named in
     the error. A microsecond for a certificate that was seen before.
     """
-    if certificate is not None and (shown := _identity(certificate)) is not None and shown.kind == "server":
+    if certificate is not None and (shown := identity_shown(certificate)) is not None and shown.kind == "server":
         return
     raise PermissionDenied(
         f"{what} is for servers of the cluster, and {_caller(certificate)} called it: clients call a router or a node"
     )
 
 
-def _identity(certificate: bytes) -> CertificateIdentity | None:
-    """Whom a certificate names; None for one that names nobody."""
+def identity_shown(certificate: bytes) -> CertificateIdentity | None:
+    """Whom a certificate (PEM) names; None for one that names nobody."""
     try:
         return _identity_of(certificate)
     except CertificateInvalid:
@@ -65,5 +65,5 @@ def _identity(certificate: bytes) -> CertificateIdentity | None:
 def _caller(certificate: bytes | None) -> str:
     if certificate is None:
         return "a client without a certificate"
-    shown = _identity(certificate)
+    shown = identity_shown(certificate)
     return "a certificate without a name" if shown is None else f"the certificate of the {shown.kind} {shown.name!r}"
