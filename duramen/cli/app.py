@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -50,7 +51,8 @@ Exit codes:
   3    not found: the key or the table
   4    rejected: a condition did not hold, or the value is no number
   5    a retry can help: no server, too slow, disk full, or no reply
-  6    another process has the data folder open
+  6    refused: nobody proved who calls, or the user may not do this
+  7    another process has the data folder open
   130  interrupted
 """
 
@@ -92,11 +94,21 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="Who calls: a file with a user's token, of mode 0600. Stands before the command; also "
+            "DURAMEN_TOKEN_FILE, DURAMEN_TOKEN, or DURAMEN_USER with DURAMEN_PASSWORD.",
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    pass
+    context.obj = token_file
 
 
 def run_app(arguments: list[str]) -> int:

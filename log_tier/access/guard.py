@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -20,13 +20,11 @@ from log_tier.access.gate import NOBODY, Gate
 from log_tier.access.rules import Rules, servers_only
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError
+from log_tier.rpc.credentials import AUTHORIZATION
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.trust.caller import Caller
 
-__all__ = ["AUTHORIZATION", "GrpcGuard", "IdentifyPeer"]
-
-AUTHORIZATION: Final = "authorization"
-"""The metadata key of a token or a password."""
+__all__ = ["GrpcGuard", "IdentifyPeer"]
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -11,8 +11,7 @@ What holds:
 - T5 A key prefix that one grant covers as a whole may be scanned; several grants do not add up to a range.
 - T6 No secret is in the state in plain: a password's hash, a token's SHA-256.
 
-What is not here: how somebody proves who they are, and where decisions are asked for. Servers do not ask yet: users
-can be in the catalog, and every server still answers everybody.
+What is not here: how somebody proves who they are, and where decisions are asked for (`log_tier.access`).
 
 Reading order: `names.py`, `grants.py`, `rights.py`, `users.py`, `caller.py`, `trust_commands.py`, `trust_fold.py`.
 """

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from pathlib import Path
 
 from log_tier.model.errors import InvalidRequest
+from log_tier.rpc.address import is_loopback
 
-__all__ = ["check_exposure", "is_loopback"]
+__all__ = ["check_exposure"]
 
 logger = logging.getLogger(__name__)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`. A name other than localhost may be anybody's."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def check_exposure(host: str, *, certs: Path | str | None, insecure: bool) -> None:
