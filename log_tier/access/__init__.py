@@ -14,8 +14,8 @@
 - A5 A password is checked in a thread, and once; never for each call.
 - A6 Who proved nothing learns nothing: not which user exists, nor which table.
 
-What is not here: what each service's methods demand (`access_rules.py` beside each of them, `log_rules.py` for those of
-this tier), the certificates of connections, and the commands that make users.
+What is not here: what each service's methods demand (a module of rules is next to each of them; `log_rules.py` has
+those of this tier), the certificates of connections, and the commands that make users.
 
 Reading order: `demands.py`, `gate.py`, `tokens.py`, `passwords.py`, `attempts.py`, `authenticator.py`, `rules.py`,
 `log_rules.py`, `current.py`, `guard.py`.

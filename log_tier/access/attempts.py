@@ -33,6 +33,10 @@ class Attempts:
         self._clock = clock
         self._failures: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
 
+    def __len__(self) -> int:
+        """How many names and addresses are remembered."""
+        return len(self._failures)
+
     def check(self, name: str, address: str) -> None:
         """Raises `Overloaded`, with the time to wait, where too many failed before."""
         now = self._clock.monotonic_s()

@@ -40,6 +40,13 @@ class Authenticator:
         self._key = secrets.token_bytes(32)
         self._known: OrderedDict[bytes, tuple[str, str]] = OrderedDict()
         """Digests of headers, each with the user and the hash that the password matched."""
+        self._callers: dict[str | bytes, Caller] = {}
+        """Headers with a token, and digests of those with a password, that were looked at since users changed last."""
+        gate.on_change(self._callers.clear)
+
+    def known(self, header: str) -> Caller | None:
+        """The user of a header with a token, if it was checked since the last change of users. 0.1 µs."""
+        return self._callers.get(header)
 
     def by_token(self, text: str) -> Caller:
         """The user of a token. Raises `Unauthenticated`; who has no such token and who does not exist sound alike."""
@@ -59,10 +66,10 @@ class Authenticator:
         """
         if (read := read_token(password)) is not None and read.user == name:
             return self.by_token(password)
-        self._attempts.check(name, address)
         user = self._gate.trust.users.get(name)
         password_hash = "" if user is None else user.password
-        if not await self._passwords.match(password_hash, password):
+        # When its turn has come: of many that are sent at once, those behind the first failures wait as well.
+        if not await self._passwords.match(password_hash, password, first=lambda: self._attempts.check(name, address)):
             self._attempts.failed(name, address)
             raise Unauthenticated(f"there is no user {name!r} with this password")
         self._attempts.passed(name, address)
@@ -77,16 +84,18 @@ class Authenticator:
         if len(header) > _HEADER_CHARACTERS_MAX:
             raise Unauthenticated(f"the authorization has more than {_HEADER_CHARACTERS_MAX} characters")
         if scheme.lower() == "bearer":
-            return self.by_token(rest.strip())
+            return self._keep(header, self.by_token(rest.strip()))
         if scheme.lower() != "basic":
             raise Unauthenticated("the authorization is neither 'Bearer TOKEN' nor 'Basic' with a user and a password")
         digest = hashlib.blake2b(header.encode(errors="replace"), key=self._key).digest()
+        if (caller := self._callers.get(digest)) is not None:
+            return caller
         known = self._known.get(digest)
         if known is not None:
             user = self._gate.trust.users.get(known[0])
             if user is not None and user.password == known[1]:
                 self._known.move_to_end(digest)
-                return self._gate.caller(known[0], "password", credential=known[1])
+                return self._keep(digest, self._gate.caller(known[0], "password", credential=known[1]))
             del self._known[digest]
         name, password = _basic(rest)
         caller = await self.by_password(name, password, address=address)
@@ -94,6 +103,12 @@ class Authenticator:
             self._known[digest] = (caller.name, caller.credential)
             if len(self._known) > _KNOWN_MAX:
                 self._known.popitem(last=False)
+        return caller
+
+    def _keep(self, proof: str | bytes, caller: Caller) -> Caller:
+        if len(self._callers) >= _KNOWN_MAX:
+            self._callers.clear()
+        self._callers[proof] = caller
         return caller
 
     def by_certificate(self, name: str, *, is_server: bool) -> Caller:

@@ -34,7 +34,7 @@ __all__ = [
 class KeyDemand:
     """A right on each of some keys. A batch is one demand: all of its keys are covered, or all is refused.
 
-    Without keys: any right on any key of the table, as whoever asks about the table itself needs it.
+    Without keys: any right on any key of the table, as a question about the table itself needs it.
     """
 
     right: Right

@@ -8,7 +8,7 @@ turn in which the map of a revocation comes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from log_tier.access.demands import Demand
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
@@ -26,10 +26,23 @@ NOBODY: Final = Caller("", "nothing", NO_RIGHTS)
 """A caller that proved nothing."""
 
 
+# A connection of the Redis protocol has one caller, and so has each token of gRPC.
+_GOOD_MAX: Final = 50_000
+
+
+class _Good(NamedTuple):
+    """A caller whose proof was good when the users changed last."""
+
+    caller: Caller
+    rights: Rights
+    expires_ms: int
+    """0: never."""
+
+
 class Gate:
     """Decides by the newest map that `follow` was given. Belongs to one event loop.
 
-    Invariant: every entry of `_rights` was compiled from `_trust`.
+    Invariant: every entry of `_rights` and of `_good` was made of `_trust`.
     """
 
     def __init__(self, newest: Callable[[], ClusterMap] | None = None, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -40,6 +53,8 @@ class Gate:
         self._version = Offset(-1)
         self._tables: PersistentMap[TableId, TableEntry] = PersistentMap()
         self._rights: dict[str, Rights] = {}
+        self._good: dict[int, _Good] = {}
+        """Callers whose proofs were looked at since the last change of users, by their `id`; each is held."""
         self._changed: list[Callable[[], None]] = []
 
     @property
@@ -76,6 +91,7 @@ class Gate:
             return
         self._trust = cluster.trust
         self._rights.clear()
+        self._good.clear()
         for changed in tuple(self._changed):
             changed()
 
@@ -102,15 +118,25 @@ class Gate:
         2 µs, whatever the number of grants; for a demand on n keys, n times as much.
         """
         self._catch_up()
-        if not self._trust.is_closed or caller.proof == "server":
-            return self._version
-        if (void := self._void(caller)) is not None:
-            raise Unauthenticated(void)
-        if missing := demand.lacks(self._rights_of(caller.name)):
+        good = self._good.get(id(caller))
+        if good is None or (good.expires_ms and good.expires_ms <= self._clock.wall_ms()):
+            if not self._trust.is_closed or caller.proof == "server":
+                return self._version
+            good = self._examine(caller)
+        if missing := demand.lacks(good.rights):
             raise PermissionDenied(
                 f"{caller} may not do this at version {self._version} of the catalog: what is missing is '{missing}'"
             )
         return self._version
+
+    def _examine(self, caller: Caller) -> _Good:
+        """A caller whose proof is good, with its rights. Raises `Unauthenticated`."""
+        if (void := self._void(caller)) is not None:
+            raise Unauthenticated(void)
+        if len(self._good) >= _GOOD_MAX:
+            self._good.clear()
+        good = self._good[id(caller)] = _Good(caller, self._rights_of(caller.name), self.expires_ms(caller))
+        return good
 
     def expires_ms(self, caller: Caller) -> int:
         """When the caller's proof expires, in ms since 1970; 0: never."""
@@ -121,8 +147,8 @@ class Gate:
         return 0 if token is None else token.expires_ms
 
     def _catch_up(self) -> None:
-        if self._newest is not None:
-            self.follow(self._newest())
+        if self._newest is not None and (cluster := self._newest()).version != self._version:
+            self.follow(cluster)
 
     def _void(self, caller: Caller) -> str | None:
         """Why the proof of a caller does not count any more; None: it does."""

@@ -17,9 +17,10 @@ from log_tier.access.authenticator import Authenticator
 from log_tier.access.current import CALLER
 from log_tier.access.demands import ANY_USER, Demand
 from log_tier.access.gate import NOBODY, Gate
-from log_tier.access.rules import Rules, servers_only
+from log_tier.access.rules import MethodRules, Rule, servers_only
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError
+from log_tier.rpc.checked import Admit
 from log_tier.rpc.credentials import AUTHORIZATION
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.trust.caller import Caller
@@ -44,7 +45,7 @@ class GrpcGuard:
         self,
         gate: Gate,
         authenticator: Authenticator,
-        rules: Rules,
+        rules: MethodRules,
         streams: OpenStreams,
         *,
         identify: IdentifyPeer | None = None,
@@ -64,31 +65,49 @@ class GrpcGuard:
         self._open: dict[asyncio.Task[Any], _OpenStream] = {}
         self._leave = gate.on_change(self._decide_again)
 
-    async def admit(self, method: str, request: Any, context: _Context, *, is_stream: bool) -> None:
-        """Let a call in, and note who calls in `CALLER`. Raises `Unauthenticated`, `PermissionDenied`, `Overloaded`,
-        and what a rule raises.
+    @property
+    def is_closed(self) -> bool:
+        """Does the catalog hold a user?"""
+        return self._gate.is_closed
 
-        A stream is let in for its task, also while the gate is open.
+    def admitting(self, method: str, *, is_stream: bool) -> Admit | None:
+        """What lets in the calls of a method, and notes who calls in `CALLER`; None: everybody may call it.
+
+        It raises `Unauthenticated`, `PermissionDenied`, `Overloaded`, and what the rule raises. A stream is let in for
+        its task, also while the gate is open.
         """
-        is_closed = self._gate.is_closed
-        if not is_closed and not is_stream:
-            return
         if method[1:].partition("/")[0] in self._unguarded:
-            return
-        try:
-            demand = self._rules.get(method, servers_only)(request, self._gate.table_name)
-        except DuramenError:
-            if not is_closed:
-                return  # the service says so itself
-            # Who is nobody learns nothing of tables.
-            self._gate.decide(await self.caller_of(context), ANY_USER)
-            raise
-        caller = await self.caller_of(context) if is_closed else NOBODY
-        self._gate.decide(caller, demand)
-        if is_closed:
+            return None
+        rule, gate = self._rules.get(method, servers_only), self._gate
+
+        async def admit_call(request: Any, context: _Context) -> None:
+            caller = await self.caller_of(context)
+            gate.decide(caller, self._demand(rule, request, caller))
             CALLER.set(caller)
-        if is_stream:
+
+        async def admit_stream(request: Any, context: _Context) -> None:
+            if gate.is_closed:
+                caller = await self.caller_of(context)
+                CALLER.set(caller)
+                demand = self._demand(rule, request, caller)
+            else:
+                caller = NOBODY
+                try:
+                    demand = rule(request, gate.table_name)
+                except DuramenError:
+                    demand = ANY_USER  # what the request is refused with, the service says itself
+            gate.decide(caller, demand)
             self._note(caller, demand)
+
+        return admit_stream if is_stream else admit_call
+
+    def _demand(self, rule: Rule, request: Any, caller: Caller) -> Demand:
+        """What a request demands. Who is nobody learns nothing of tables, so that is said first."""
+        try:
+            return rule(request, self._gate.table_name)
+        except DuramenError:
+            self._gate.decide(caller, ANY_USER)
+            raise
 
     async def caller_of(self, context: _Context) -> Caller:
         """Who calls: by the header, else by the certificate. Raises `Unauthenticated` for a header that proves nothing,
@@ -97,7 +116,12 @@ class GrpcGuard:
         for key, value in context.invocation_metadata() or ():
             if key == AUTHORIZATION:
                 text = value if isinstance(value, str) else value.decode(errors="replace")
-                return await self._authenticator.by_header(text, address=_address(context.peer()))
+                known = self._authenticator.known(text)
+                return (
+                    known
+                    if known is not None
+                    else await self._authenticator.by_header(text, address=_address(context.peer()))
+                )
         shown = None if self._identify is None else self._identify(context)
         return NOBODY if shown is None else self._authenticator.by_certificate(shown[0], is_server=shown[1])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from log_tier.access.rules import Rules, any_user, servers_only
+from log_tier.access.rules import MethodRules, any_user, servers_only
 
 __all__ = ["LOG_RULES"]
 
@@ -23,7 +23,7 @@ _LOG: Final = (
     "Compact",
 )
 
-LOG_RULES: Final[Rules] = {
+LOG_RULES: Final[MethodRules] = {
     # The log is below the tables: who reads or writes it there has passed every grant.
     **{f"/duramen.v1.Log/{method}": servers_only for method in _LOG},
     # The map names all tables and nodes. It holds no user and no value.

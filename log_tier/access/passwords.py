@@ -1,19 +1,20 @@
 """Passwords as argon2id hashes, checked in threads: few at once, since each takes 19 MiB and some 30 ms of a processor.
 
-The parameters are those that OWASP recommends for argon2id: 19 MiB, two passes, one lane. A hash names its own, so
-others can come later. Whoever checks the password of an unknown user checks it against a hash that nobody has the
-password of, and takes as long.
+The parameters are those that OWASP recommends for argon2id: 19 MiB, two passes, one thread. A hash names its own, so
+others can come later. The password of an unknown user is checked against a hash that nobody has the password of, and
+takes as long.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-from log_tier.model.errors import InvalidRequest
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
 
-if TYPE_CHECKING:
-    from argon2 import PasswordHasher
+from log_tier.model.errors import InvalidRequest, Overloaded
 
 __all__ = ["PASSWORD_BYTES_MAX", "Passwords", "hash_password"]
 
@@ -24,15 +25,13 @@ _PASSWORD_CHARACTERS_MIN: Final = 8
 # Two processors at most are taken from calls under way.
 _AT_ONCE: Final = 2
 
+# Each may hold 1 KiB of password; at two at once the last one waits some 4 s.
+_WAITING_MAX: Final = 256
+
 _NOBODYS: Final = "$argon2id$v=19$m=19456,t=2,p=1$ZHVyYW1lbi1ub2JvZHkhIQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 """The hash of no password: the digest is all zeros."""
 
-
-def _hasher() -> PasswordHasher:
-    # Here: an embedded database has no passwords, and does not wait for the import.
-    from argon2 import PasswordHasher
-
-    return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1, hash_len=32, salt_len=16)
+_HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1, hash_len=32, salt_len=16)
 
 
 def hash_password(password: str) -> str:
@@ -43,7 +42,7 @@ def hash_password(password: str) -> str:
         raise InvalidRequest(f"a password has at least {_PASSWORD_CHARACTERS_MIN} characters")
     if len(password.encode()) > PASSWORD_BYTES_MAX:
         raise InvalidRequest(f"a password has at most {PASSWORD_BYTES_MAX} bytes")
-    return _hasher().hash(password)
+    return _HASHER.hash(password)
 
 
 class Passwords:
@@ -51,19 +50,31 @@ class Passwords:
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(_AT_ONCE)
+        self._waiting = 0
 
-    async def match(self, password_hash: str, password: str) -> bool:
-        """Is it the password of this hash? Empty hash: no password is, which takes as long to say."""
+    async def match(self, password_hash: str, password: str, *, first: Callable[[], None] = lambda: None) -> bool:
+        """Is it the password of this hash? Empty hash: no password is, which takes as long to say.
+
+        `first` is called when its turn has come, and may raise. Raises `Overloaded` where too many wait for theirs.
+        """
         if len(password.encode(errors="replace")) > PASSWORD_BYTES_MAX:
             return False
-        async with self._free:
+        if self._waiting >= _WAITING_MAX:
+            raise Overloaded(f"{_WAITING_MAX} logins are waiting for their turn: try again", limit=_WAITING_MAX)
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            first()
             return await asyncio.to_thread(_matches, password_hash or _NOBODYS, password) and password_hash != ""
+        finally:
+            self._free.release()
 
 
 def _matches(password_hash: str, password: str) -> bool:
-    from argon2.exceptions import InvalidHashError, VerificationError
-
     try:
-        return _hasher().verify(password_hash, password.encode(errors="replace"))
+        return _HASHER.verify(password_hash, password.encode(errors="replace"))
     except (VerificationError, InvalidHashError):
         return False

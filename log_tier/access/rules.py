@@ -8,7 +8,7 @@ from typing import Any, Final
 from log_tier.access.demands import ANY_USER, CLUSTER_ADMIN, SERVERS_ONLY, Demand
 from log_tier.model.identifiers import TableId
 
-__all__ = ["Rule", "Rules", "TableNames", "any_user", "cluster_admin", "servers_only"]
+__all__ = ["MethodRules", "Rule", "TableNames", "any_user", "cluster_admin", "servers_only"]
 
 TableNames = Callable[[TableId], str]
 """The name of a table by its id; raises `TableNotFound`."""
@@ -16,8 +16,8 @@ TableNames = Callable[[TableId], str]
 Rule = Callable[[Any, TableNames], Demand]
 """What a request demands. Raises what the request itself would be refused with, such as `TableNotFound`."""
 
-Rules = Mapping[str, Rule]
-"""Rules by the full name of their method: `/duramen.v1.KV/Put`."""
+MethodRules = Mapping[str, Rule]
+"""MethodRules by the full name of their method: `/duramen.v1.KV/Put`."""
 
 
 def _always(demand: Demand) -> Rule:

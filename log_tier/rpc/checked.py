@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 import grpc
@@ -28,7 +28,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
 from log_tier.rpc.message_fields import count_fields
 from log_tier.rpc.problems import abort
 
-__all__ = ["FIELDS_MAX", "CallGuard", "CheckedHandler", "Refusals"]
+__all__ = ["FIELDS_MAX", "Admit", "CallGuard", "CheckedHandler", "Refusals"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,13 +44,20 @@ _AT_ONCE_BYTES_MAX: Final = 64 * 1024
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
+Admit = Callable[[Any, "_Context"], Awaitable[None]]
+"""Lets in one call with its request; raises the `DuramenError` with which it ends otherwise."""
+
+
 class CallGuard(Protocol):
     """Decides which calls are let in."""
 
-    async def admit(self, method: str, request: Any, context: _Context, *, is_stream: bool) -> None:
-        """Return where the call may go on; raise the `DuramenError` with which it ends otherwise. `method`: its full
-        name.
-        """
+    @property
+    def is_closed(self) -> bool:
+        """Is anybody kept out? If not, single calls are let in without being asked about; streams are not."""
+        ...
+
+    def admitting(self, method: str, *, is_stream: bool) -> Admit | None:
+        """What lets in the calls of a method, by its full name; None: everybody may call it."""
         ...
 
 
@@ -142,11 +149,23 @@ def _checked(method: str, handler: Any, refusals: Refusals, guard: CallGuard | N
     return grpc.unary_unary_rpc_method_handler(answer, _at_once(parse), serialize)
 
 
-async def _admit(guard: CallGuard, method: str, request: Any, context: _Context, *, is_stream: bool) -> None:
-    try:
-        await guard.admit(method, request, context, is_stream=is_stream)
-    except DuramenError as error:
-        await abort(context, error)
+async def _everybody(_request: Any, _context: _Context) -> None:
+    """Lets in every call."""
+
+
+def _admitting(guard: CallGuard | None, method: str, *, is_stream: bool) -> Admit | None:
+    """The guard's answer as the end of a call; None where every call is let in."""
+    admit = None if guard is None else guard.admitting(method, is_stream=is_stream)
+    if admit is None:
+        return None
+
+    async def admitted(request: Any, context: _Context) -> None:
+        try:
+            await admit(request, context)
+        except DuramenError as error:
+            await abort(context, error)
+
+    return admitted
 
 
 def _at_once(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -185,24 +204,26 @@ def _parsed_large(method: str, raw: bytes, parse: Any) -> Any:
 
 
 def _single(method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None) -> Any:
+    admit = _admitting(guard, method, is_stream=False)
+
     async def answered(request: Any, context: _Context) -> Any:
         if type(request) is _Unparsed:
             request = await refusals.parsed(method, request, parse, context)
-        if guard is not None:
-            await _admit(guard, method, request, context, is_stream=False)
+        if admit is not None and guard is not None and guard.is_closed:
+            await admit(request, context)
         return await answer(request, context)
 
     return answered
 
 
 def _streaming(method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None) -> Any:
+    admit = _admitting(guard, method, is_stream=True) or _everybody
     if inspect.isasyncgenfunction(answer):
 
         async def yielded(request: Any, context: _Context) -> AsyncIterator[Any]:
             if type(request) is _Unparsed:
                 request = await refusals.parsed(method, request, parse, context)
-            if guard is not None:
-                await _admit(guard, method, request, context, is_stream=True)
+            await admit(request, context)
             async for reply in answer(request, context):
                 yield reply
 
@@ -211,8 +232,7 @@ def _streaming(method: str, answer: Any, parse: Any, refusals: Refusals, guard: 
     async def written(request: Any, context: _Context) -> None:
         if type(request) is _Unparsed:
             request = await refusals.parsed(method, request, parse, context)
-        if guard is not None:
-            await _admit(guard, method, request, context, is_stream=True)
+        await admit(request, context)
         await answer(request, context)
 
     return written
@@ -220,14 +240,14 @@ def _streaming(method: str, answer: Any, parse: Any, refusals: Refusals, guard: 
 
 def _each_parsed(method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None) -> Any:
     """For a stream of requests. A guard is asked for each of them."""
+    admit = _admitting(guard, method, is_stream=True) or _everybody
 
     async def yielded(requests: Any, context: _Context) -> AsyncIterator[Any]:
         async def each() -> AsyncIterator[Any]:
             async for request in requests:
                 parsed = type(request) is not _Unparsed
                 whole = request if parsed else await refusals.parsed(method, request, parse, context)
-                if guard is not None:
-                    await _admit(guard, method, whole, context, is_stream=True)
+                await admit(whole, context)
                 yield whole
 
         async for reply in answer(each(), context):

@@ -34,5 +34,5 @@ What is deliberately not here: work (nodes do that), waiting for a lost node, an
 move because a node was lost for a minute; an operator says so.
 
 Reading order: `verbs.py`, `planners/` (pure), `find_planner.py`, `answers/`, `situations.py`, `admin.py`, `clear.py`,
-`set_retention.py`, `lazy.py`, `messages.py`, `service.py`, `client.py`.
+`set_retention.py`, `lazy.py`, `messages.py`, `service.py`, `access_rules.py`, `client.py`.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from log_tier.access.demands import CLUSTER_ADMIN, AllDemands, Demand, KeyDemand, PrefixDemand
-from log_tier.access.rules import Rules, TableNames, cluster_admin
+from log_tier.access.rules import MethodRules, TableNames, cluster_admin
 from log_tier.trust.grants import Right
 
 __all__ = ["ADMIN_RULES"]
@@ -41,7 +41,7 @@ def _start(request: Any, _names: TableNames) -> Demand:
     return CLUSTER_ADMIN
 
 
-ADMIN_RULES: Final[Rules] = {
+ADMIN_RULES: Final[MethodRules] = {
     "/duramen.v1.Admin/Nodes": cluster_admin,
     "/duramen.v1.Admin/Partitions": _table,
     "/duramen.v1.Admin/Lag": _table,

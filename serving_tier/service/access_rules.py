@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from log_tier.access.rules import Rules, any_user, cluster_admin, servers_only
+from log_tier.access.rules import MethodRules, any_user, cluster_admin, servers_only
 
 __all__ = ["NODE_RULES"]
 
-NODE_RULES: Final[Rules] = {
+NODE_RULES: Final[MethodRules] = {
     # Clients that route by themselves choose replicas by it. It has table ids, offsets and sizes.
     "/duramen.v1.Node/Status": any_user,
     "/duramen.v1.Node/Copy": servers_only,

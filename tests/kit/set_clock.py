@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 
-__all__ = ["SetClock"]
+__all__ = ["HandClock", "SetClock"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,25 @@ class SetClock:
 
     def wall_us(self) -> int:
         return self.wall() * 1000
+
+    def busy_s(self) -> float:
+        return SYSTEM_CLOCK.busy_s()
+
+
+class HandClock:
+    """A `Clock` whose both times a test moves on: `clock.seconds += 1`."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.seconds
+
+    def wall_ms(self) -> int:
+        return round(self.seconds * 1000)
+
+    def wall_us(self) -> int:
+        return round(self.seconds * 1_000_000)
 
     def busy_s(self) -> float:
         return SYSTEM_CLOCK.busy_s()

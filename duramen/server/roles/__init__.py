@@ -14,12 +14,15 @@ What holds:
 - R1 A role takes requests only when it can answer them, and says through the health service what it can do.
 - R2 SIGTERM and SIGINT end it cleanly: no new work, streams end with a reason, calls under way get two seconds, indexes
      and log are closed. A second signal ends it at once, which loses nothing that was acknowledged.
-- R3 A node is who its data folder says it is (`duramen/server/wiring/node_folder.py`); a second one of the same name is
+- R3 Once the catalog has users, every call of every service passes one guard (`log_tier.access`); health and reflection
+     answer everybody.
+- R4 A node is who its data folder says it is (`duramen/server/wiring/node_folder.py`); a second one of the same name is
      refused by the catalog, and one whose name another folder has taken over stops by itself.
 
 What is not here: how many processes there are and that they run (`duramen.server.supervisor`, systemd, Kubernetes), and
 where their settings come from (`duramen.server.settings`).
 
-Reading order: `grpc_server.py`, `reflected_names.py`, `resp_endpoint.py`, `readers.py` and `reader_process.py` (more
-processes that read), `log_role.py`, `node_role.py`, `router_role.py`, `all_in_one.py`, `run.py`, `kv.py`.
+Reading order: `grpc_server.py`, `reflected_names.py`, `guarding.py`, `resp_endpoint.py`, `readers.py` and
+`reader_process.py` (more processes that read), `log_role.py`, `node_role.py`, `router_role.py`, `all_in_one.py`,
+`run.py`, `kv.py`.
 """

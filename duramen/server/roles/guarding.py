@@ -18,7 +18,7 @@ from log_tier.access.authenticator import Authenticator
 from log_tier.access.gate import Gate
 from log_tier.access.guard import GrpcGuard
 from log_tier.access.log_rules import LOG_RULES
-from log_tier.access.rules import Rules
+from log_tier.access.rules import MethodRules
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import Failed
@@ -28,7 +28,7 @@ from serving_tier.service.access_rules import NODE_RULES
 
 __all__ = ["ALL_RULES", "UNGUARDED_SERVICES", "Access", "guard_shell"]
 
-ALL_RULES: Final[Rules] = {**LOG_RULES, **NODE_RULES, **DATA_RULES, **ADMIN_RULES}
+ALL_RULES: Final[MethodRules] = {**LOG_RULES, **NODE_RULES, **DATA_RULES, **ADMIN_RULES}
 """What each method of every service of ours demands."""
 
 UNGUARDED_SERVICES: Final = frozenset({health.SERVICE_NAME, reflection.SERVICE_NAME})

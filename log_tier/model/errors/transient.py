@@ -51,7 +51,8 @@ class HandshakeFailed(Disconnected):
 
 
 class Overloaded(Unavailable):
-    """The server is at one of its limits: a full queue, no file descriptor left, too many readers. Field: `limit`.
+    """The server is at one of its limits: a full queue, no file descriptor left, too many readers, logins that
+    failed. Fields: `limit`; `wait_ms`, where the time to wait is known.
 
     Do: send less at once and repeat the call after a pause.
     """

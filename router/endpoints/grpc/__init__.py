@@ -14,5 +14,5 @@ to bytes, is on the loop.
 
 `kv/` is a second service on the same data plane, for programs in any language: tables by name, one key a call.
 
-Reading order: `services.py`, `kv/`.
+Reading order: `services.py`, `kv/`, `access_rules.py`.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from log_tier.access.demands import AllDemands, BatchDemand, Demand, KeyDemand, PrefixDemand, RangeDemand
-from log_tier.access.rules import Rule, Rules, TableNames, any_user
+from log_tier.access.rules import MethodRules, Rule, TableNames, any_user
 from log_tier.model.identifiers import table_id_from_bytes
 from log_tier.trust.grants import Right
 
@@ -26,8 +26,8 @@ def _get_many(request: Any, _names: TableNames) -> Demand:
 
 def _written(table: str, writes: Any) -> Demand:
     write = KeyDemand(Right.WRITE, table, tuple(each.key for each in writes))
-    told = tuple(each.key for each in writes if _tells(each))
-    return AllDemands((write, KeyDemand(Right.READ, table, told))) if told else write
+    shown = tuple(each.key for each in writes if _tells(each))
+    return AllDemands((write, KeyDemand(Right.READ, table, shown))) if shown else write
 
 
 def _tells(write: Any) -> bool:
@@ -104,7 +104,7 @@ def _sees_name(request: Any, _names: TableNames) -> Demand:
     return KeyDemand(Right.READ, request.name, ())
 
 
-DATA_RULES: Final[Rules] = {
+DATA_RULES: Final[MethodRules] = {
     "/duramen.v1.KV/Put": _one_write,
     "/duramen.v1.KV/Get": _on_key(Right.READ),
     "/duramen.v1.KV/GetMany": _get_many,

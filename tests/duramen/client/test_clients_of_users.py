@@ -28,6 +28,7 @@ from log_tier.access.guard import GrpcGuard
 from log_tier.access.tokens import mint_token
 from log_tier.model.identifiers import TableId
 from log_tier.model.table_ref import TableRef
+from log_tier.rpc.checked import Admit
 from log_tier.rpc.credentials import proving
 from log_tier.trust.trust_commands import RevokeRights, RevokeToken, SetPassword
 from router.admin.client import AdminConnection
@@ -52,19 +53,25 @@ async def users(tmp_path: Path) -> AsyncIterator[WithUsers]:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each method was called, refused or not."""
+    """How often each method was called, refused or not. To be asked for before the server."""
     counted: Counter[str] = Counter()
-    admit = GrpcGuard.admit
+    admitting = GrpcGuard.admitting
 
-    async def counting(self: GrpcGuard, method: str, *given: Any, **how: Any) -> None:
-        counted[method.rpartition("/")[2]] += 1
-        await admit(self, method, *given, **how)
+    def counting(self: GrpcGuard, method: str, *, is_stream: bool) -> Admit | None:
+        admit = admitting(self, method, is_stream=is_stream)
 
-    monkeypatch.setattr(GrpcGuard, "admit", counting)
+        async def counted_admit(request: Any, context: Any) -> None:
+            counted[method.rpartition("/")[2]] += 1
+            if admit is not None:
+                await admit(request, context)
+
+        return counted_admit
+
+    monkeypatch.setattr(GrpcGuard, "admitting", counting)
     return counted
 
 
-async def works(database: aio.Database, name: str) -> None:
+async def check_works(database: aio.Database, name: str) -> None:
     """Every kind of call of a client."""
     table = await database.create_table(name, partitions=2)
     await table.put(b"k", b"v")
@@ -91,35 +98,35 @@ async def test_every_kind_of_call_carries_the_proof(users: WithUsers, tmp_path: 
     for number, way in enumerate(ways):
         for direct in (True, False):
             async with await aio.connect(users.target, direct=direct, **way) as database:
-                await works(database, f"table{number}{direct}")
+                await check_works(database, f"table{number}{direct}")
                 async with pickle.loads(pickle.dumps(database)) as again:
-                    await works(again, f"again{number}{direct}")
+                    await check_works(again, f"again{number}{direct}")
     async with await aio.connect(f"alice@{users.target}", password=PASSWORD) as database:
-        await works(database, "named")
+        await check_works(database, "named")
 
 
 async def test_the_environment_proves_who_calls(users: WithUsers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DURAMEN_TOKEN", users.tokens["root"])
     async with await aio.connect(users.target) as database:
-        await works(database, "flights")
+        await check_works(database, "flights")
     assert os.environ["DURAMEN_TOKEN"] == users.tokens["root"]
 
 
 @pytest.mark.parametrize("way", ["nothing", "another token", "another password"])
-async def test_who_proves_nothing_hears_it_at_once(users: WithUsers, calls: Counter[str], way: str) -> None:
-    given = {
+async def test_who_proves_nothing_hears_it_at_once(calls: Counter[str], users: WithUsers, way: str) -> None:
+    proofs: dict[str, dict[str, Any]] = {
         "nothing": {},
         "another token": {"token": mint_token("root").text},
         "another password": {"user": "root", "password": PASSWORD},
-    }[way]
+    }
     async with within(60):
         with pytest.raises(duramen.Unauthenticated) as refused:
-            await aio.connect(users.target, timeout=LONG_S, **given)
+            await aio.connect(users.target, timeout=LONG_S, **proofs[way])
     assert sum(calls.values()) == 1, f"a refusal is no reason to call again: {calls}"
     assert PASSWORD not in str(refused.value)
 
 
-async def test_a_right_that_is_missing_is_said_at_once(users: WithUsers, calls: Counter[str]) -> None:
+async def test_a_right_that_is_missing_is_said_at_once(calls: Counter[str], users: WithUsers) -> None:
     async with await aio.connect(users.target, token=users.tokens["root"]) as root:
         await root.create_table("orders")
     await users.add_user("alice", "read orders --key eu:")
@@ -189,13 +196,13 @@ async def test_another_token_in_the_file_counts_for_open_clients(users: WithUser
     file.chmod(0o600)
     first = users.token_ids["root"]
     async with await aio.connect(users.target, token_file=file) as database:
-        await works(database, "one")
+        await check_works(database, "one")
         newer = tmp_path / "newer"
         newer.write_text(await users.add_token("root"))
         newer.chmod(0o600)
         os.replace(newer, file)
         await users.submit(lambda seen: RevokeToken("root", seen, first))
-        await works(database, "two")
+        await check_works(database, "two")
 
 
 async def test_another_password_ends_what_the_old_one_proved(users: WithUsers) -> None:
