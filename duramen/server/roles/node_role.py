@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
-from duramen.server.roles.guarding import guard_shell
+from duramen.server.roles.guarding import USERS_SERVICES, guard_shell
 from duramen.server.roles.kv import add_kv_service, nearest, others_on_demand
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.node_folder import NodeFolder
@@ -49,6 +49,7 @@ NODE_SERVICES: Final = (
     node_pb2.DESCRIPTOR.services_by_name["Node"].full_name,
     cluster_pb2.DESCRIPTOR.services_by_name["Cluster"].full_name,
     admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name,
+    *USERS_SERVICES,
 )
 
 # How often the health service looks at the replicas.

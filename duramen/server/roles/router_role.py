@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
-from duramen.server.roles.guarding import guard_shell
+from duramen.server.roles.guarding import USERS_SERVICES, guard_shell
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.register import log_url_for_clients
@@ -37,6 +37,7 @@ _SERVICES: Final = (
     tables_pb2.DESCRIPTOR.services_by_name["Tables"].full_name,
     cluster_pb2.DESCRIPTOR.services_by_name["Cluster"].full_name,
     admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name,
+    *USERS_SERVICES,
 )
 
 
