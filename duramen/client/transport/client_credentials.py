@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Final, NamedTuple
 
 from log_tier.access.tokens import read_token
 from log_tier.model.errors import InvalidRequest
+from log_tier.privacy.secret_files import read_secret_file
 from log_tier.rpc.credentials import CallCredentials, basic_header, bearer_header
 from log_tier.trust.names import check_trust_name
 
@@ -29,13 +29,9 @@ __all__ = [
     "TokenCredentials",
     "TokenFileCredentials",
     "client_credentials",
-    "read_secret_file",
 ]
 
 logger = logging.getLogger(__name__)
-
-_SECRET_BYTES_MAX: Final = 4096
-"""A token has some 100 bytes, a password at most 1,024; what is larger is another file."""
 
 _TOKEN: Final = "DURAMEN_TOKEN"
 _TOKEN_FILE: Final = "DURAMEN_TOKEN_FILE"
@@ -188,39 +184,3 @@ def _token_user(text: str, user: str, what: str) -> str:
     if user and read.user != user:
         raise InvalidRequest(f"{what} is a token of the user {read.user}, not of {user}: give one of them")
     return read.user
-
-
-def read_secret_file(path: Path) -> str:
-    """The secret in a file, without the spaces and line ends around it.
-
-    Raises `InvalidRequest` where other users of the machine can read the file, where it belongs to somebody else, is
-    too large, or holds no text; and where it cannot be read.
-    """
-    try:
-        with open(path, "rb") as opened:
-            found = os.fstat(opened.fileno())
-            if stat.S_ISREG(found.st_mode):
-                _check_private(path, found)
-            data = opened.read(_SECRET_BYTES_MAX + 1)
-    except OSError as error:
-        raise InvalidRequest(f"the file {path} cannot be read: {error.strerror}") from error
-    try:
-        if len(data) > _SECRET_BYTES_MAX:
-            raise InvalidRequest(f"{path} has more than {_SECRET_BYTES_MAX} bytes: it is no file of a secret")
-        return data.decode().strip()
-    except UnicodeDecodeError:
-        # Without the error's own words, which quote the bytes.
-        raise InvalidRequest(f"{path} holds no text") from None
-
-
-def _check_private(path: Path, found: os.stat_result) -> None:
-    if found.st_uid != os.geteuid():
-        raise InvalidRequest(
-            f"{path} belongs to another user of this machine (uid {found.st_uid}), who can read and change it: copy it "
-            "to a file of your own"
-        )
-    if found.st_mode & 0o077:
-        raise InvalidRequest(
-            f"{path} has the mode {found.st_mode & 0o7777:04o}, and other users of this machine may read the secret in "
-            f"it: chmod 600 {path}, and get a new token if somebody may have read it"
-        )

@@ -17,10 +17,10 @@ from duramen.client.transport.client_credentials import (
     TokenCredentials,
     TokenFileCredentials,
     client_credentials,
-    read_secret_file,
 )
 from log_tier.access.tokens import mint_token
 from log_tier.model.errors import InvalidName, InvalidRequest
+from log_tier.privacy.secret_files import read_secret_file
 from log_tier.rpc.credentials import basic_header, bearer_header, check_kept
 
 ALICE = mint_token("alice").text
