@@ -30,7 +30,7 @@ def check_new_secret_file(path: Path) -> None:
 def write_secret_file(path: Path, secret: str) -> None:
     """Write a file of mode 0600, durably and as a whole: nobody ever reads a part of it. Three syncs.
 
-    Raises `InvalidRequest` where there is a file already, which stays as it is, and `OSError`.
+    Raises `InvalidRequest` where there is a file already, which stays as it is, or no folder, and `OSError`.
     """
     path = path.absolute()
     staged = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -40,7 +40,7 @@ def write_secret_file(path: Path, secret: str) -> None:
             opened.flush()
             os.fsync(opened.fileno())
         os.link(staged, path)  # which replaces nothing
-    except FileExistsError:
+    except (FileExistsError, FileNotFoundError):
         check_new_secret_file(path)
         raise
     finally:

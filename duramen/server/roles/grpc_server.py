@@ -44,6 +44,8 @@ class GrpcServer:
         self.host = host
         self.port = port
         """The port it listens on: the one asked for, or the one the system chose for 0."""
+        self.is_secure = False
+        """Does it speak TLS?"""
         self.streams = OpenStreams()
         """The streams under way; every service of this shell shares them."""
         self.registry: Any = _ByName(server)
@@ -80,7 +82,9 @@ class GrpcServer:
                 "machine's; stop that server, or choose another port with --port",
                 port=port,
             ) from error
-        return cls(server, host, bound)
+        made = cls(server, host, bound)
+        made.is_secure = certificates is not None
+        return made
 
     @property
     def address(self) -> str:

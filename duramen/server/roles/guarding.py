@@ -48,10 +48,16 @@ class Access(NamedTuple):
 
 
 async def guard_shell(
-    opened: AsyncExitStack, shell: GrpcServer, catalog: Catalog, follower: MapFollower, *, failed: Failed
+    opened: AsyncExitStack,
+    shell: GrpcServer,
+    catalog: Catalog,
+    follower: MapFollower,
+    *,
+    failed: Failed,
+    cluster: bool = False,
 ) -> Access:
     """Guard every service that is added to `shell` from now on, and add `duramen.v1.Users`. `opened` ends it. `failed`
-    is called where rights are followed no longer.
+    is called where rights are followed no longer. `cluster`: this is one server of several, which call each other.
     """
     gate = Gate(lambda: catalog.map)
     authenticator = Authenticator(gate)
@@ -59,6 +65,6 @@ async def guard_shell(
     guard = GrpcGuard(gate, authenticator, ALL_RULES, shell.streams, unguarded=UNGUARDED_SERVICES)
     opened.callback(guard.close)
     shell.guard_with(guard)
-    users = UsersService(UserAdmin(catalog, gate))
+    users = UsersService(UserAdmin(catalog, gate, takes_first=not cluster or shell.is_secure))
     users_pb2_grpc.add_UsersServicer_to_server(users, shell.registry)  # type: ignore[no-untyped-call]
     return Access(gate, authenticator)

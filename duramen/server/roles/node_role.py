@@ -13,6 +13,7 @@ from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import USERS_SERVICES, guard_shell
 from duramen.server.roles.kv import add_kv_service, nearest, others_on_demand
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
+from duramen.server.wiring.first_user import check_provable
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import log_url_for_clients, register_node
 from duramen.server.wiring.server_certificates import ServerCertificates
@@ -139,14 +140,15 @@ class NodeRole:
                 opened.push_async_callback(log.close)
                 catalog = await Catalog.open(log)
                 opened.push_async_callback(catalog.close)
-                address = _advertised(advertise, shell)
-                await register_node(catalog, RegisterNode(node_id, address, folder.identity, take_over))
+                check_provable(catalog, certificates)
+                command = RegisterNode(node_id, _advertised(advertise, shell), folder.identity, take_over)
+                await register_node(catalog, command)
                 node = await ServingNode.open(
                     log, catalog, data, node_id=node_id, identity=folder.identity, snapshots=snapshots, allowed=allowed
                 )
                 opened.push_async_callback(node.close)
                 unless_opened.pop_all()
-            await guard_shell(opened, shell, catalog, node.follower, failed=failing(node.ended))
+            await guard_shell(opened, shell, catalog, node.follower, failed=failing(node.ended), cluster=True)
             data_plane = LocalData(log, catalog, node.hosting, resources=AsyncExitStack())
             opened.push_async_callback(data_plane.close)
             memberships = membership_on_demand(node.follower, failed=failing(node.ended))
@@ -163,7 +165,6 @@ class NodeRole:
             opened.push_async_callback(shell.close)
             added: tuple[str, ...] = ()
             if resp_endpoint.wanted:
-                membership = await memberships()
                 resp_connection = await near()
                 added = await open_resp_endpoint(
                     opened,
@@ -174,7 +175,7 @@ class NodeRole:
                     sockets,
                     node=data_plane.node,
                     node_id=node_id,
-                    membership=membership,
+                    membership=await memberships(),
                     admin=admin,
                 )
             await shell.start((*NODE_SERVICES, *kv, *added), serving=False)

@@ -11,7 +11,7 @@ from log_tier.access.passwords import Passwords
 from log_tier.access.tokens import MintedToken, mint_token
 from log_tier.catalog.catalog import Catalog
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
-from log_tier.model.errors import InvalidRequest, PermissionDenied
+from log_tier.model.errors import CommandRejected, InvalidRequest, PermissionDenied
 from log_tier.model.identifiers import Offset
 from log_tier.trust import trust_commands as t
 from log_tier.trust.caller import Caller
@@ -55,9 +55,13 @@ class UserAdmin:
     `CommandRejected` with the fold's reason, and what the catalog raises.
     """
 
-    def __init__(self, catalog: Catalog, gate: Gate, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, catalog: Catalog, gate: Gate, *, takes_first: bool = True, clock: Clock = SYSTEM_CLOCK) -> None:
+        """`takes_first`: whether a cluster without users may get its first one. Not one of several servers that cannot
+        prove to each other that they are servers: they would refuse each other's calls.
+        """
         self._catalog = catalog
         self._gate = gate
+        self._takes_first = takes_first
         self._clock = clock
         self._passwords = Passwords()
 
@@ -67,6 +71,11 @@ class UserAdmin:
         """A new user, with a first token if `with_token`, in one command. Raises `InvalidName`, `InvalidRequest`."""
         check_trust_name(name)
         texts = _grant_texts(grants)
+        if not self._takes_first and not (await self._catalog.refresh()).trust.is_closed:
+            raise CommandRejected(
+                "the servers of this cluster have no certificates, and would refuse each other once it has users: "
+                "start all of them with --certs DIR (`duramen cert init && duramen cert issue server --server HOST,…`)"
+            )
         if ttl_ms and not with_token:
             raise InvalidRequest("a user without a token has none that could expire: ask for a token too")
         password_hash = await self._passwords.hash(password) if password else ""
