@@ -23,7 +23,7 @@ from log_tier.model.errors import Unauthenticated
 from log_tier.rpc.credentials import basic_header, bearer_header
 from log_tier.trust.caller import Caller
 
-__all__ = ["Authenticator", "basic_header", "bearer_header"]
+__all__ = ["Authenticator", "basic_header", "bearer_header", "read_basic"]
 
 _KNOWN_MAX: Final = 10_000
 """Headers with a password whose check is remembered; the one that was used longest ago goes first."""
@@ -97,7 +97,7 @@ class Authenticator:
                 self._known.move_to_end(digest)
                 return self._keep(digest, self._gate.caller(known[0], "password", credential=known[1]))
             del self._known[digest]
-        name, password = _basic(rest)
+        name, password = read_basic(rest)
         caller = await self.by_password(name, password, address=address)
         if caller.proof == "password":
             self._known[digest] = (caller.name, caller.credential)
@@ -118,7 +118,7 @@ class Authenticator:
         return self._gate.caller(name, "certificate") if name in self._gate.trust.users else NOBODY
 
 
-def _basic(encoded: str) -> tuple[str, str]:
+def read_basic(encoded: str) -> tuple[str, str]:
     """User and password of a `Basic` header. Raises `Unauthenticated`."""
     try:
         name, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")

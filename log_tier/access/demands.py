@@ -27,6 +27,7 @@ __all__ = [
     "PrefixDemand",
     "RangeDemand",
     "SpecialDemand",
+    "tables_of",
 ]
 
 
@@ -151,6 +152,13 @@ ANY_USER: Final = SpecialDemand("a user", lambda _: True)
 """What a caller may do once it proved who it is."""
 
 Demand = KeyDemand | PrefixDemand | RangeDemand | BatchDemand | SpecialDemand | AllDemands
+
+
+def tables_of(demand: Demand) -> tuple[str, ...]:
+    """The names of the tables that a demand is about."""
+    if isinstance(demand, AllDemands):
+        return tuple(table for each in demand.demands for table in tables_of(each))
+    return () if isinstance(demand, SpecialDemand) else (demand.table,)
 
 
 def _on_key(right: Right, table: str, key: bytes) -> str:

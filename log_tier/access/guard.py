@@ -2,7 +2,8 @@
 
 A call is decided when its request has been parsed. A stream is decided again whenever users, roles or grants change,
 and when its token expires: one that is not allowed any more ends with the refusal, in the turn in which the map of the
-change comes. A method without a rule is for servers alone.
+change comes. Calls are counted against the quotas of their user and tables. A method without a rule is for servers
+alone.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import grpc
 
 from log_tier.access.authenticator import Authenticator
 from log_tier.access.current import CALLER
-from log_tier.access.demands import ANY_USER, Demand
+from log_tier.access.demands import ANY_USER, Demand, tables_of
 from log_tier.access.gate import NOBODY, Gate
+from log_tier.access.quota_keeper import QuotaKeeper
 from log_tier.access.rules import MethodRules, Rule, servers_only
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError
-from log_tier.rpc.checked import Admit
+from log_tier.rpc.checked import Admission, Admit
 from log_tier.rpc.credentials import AUTHORIZATION
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.trust.caller import Caller
@@ -62,6 +64,7 @@ class GrpcGuard:
         self._identify = identify
         self._unguarded = unguarded
         self._clock = clock
+        self._quotas = QuotaKeeper(gate, clock)
         self._open: dict[asyncio.Task[Any], _OpenStream] = {}
         self._leave = gate.on_change(self._decide_again)
 
@@ -80,12 +83,14 @@ class GrpcGuard:
             return None
         rule, gate = self._rules.get(method, servers_only), self._gate
 
-        async def admit_call(request: Any, context: _Context) -> None:
+        async def admit_call(request: Any, context: _Context) -> Admission | None:
             caller = await self.caller_of(context)
-            gate.decide(caller, self._demand(rule, request, caller))
+            demand = self._demand(rule, request, caller)
+            gate.decide(caller, demand)
             CALLER.set(caller)
+            return self._quotas.hold(caller, tables_of(demand), request.ByteSize, is_stream=False)
 
-        async def admit_stream(request: Any, context: _Context) -> None:
+        async def admit_stream(request: Any, context: _Context) -> Admission | None:
             if gate.is_closed:
                 caller = await self.caller_of(context)
                 CALLER.set(caller)
@@ -97,7 +102,9 @@ class GrpcGuard:
                 except DuramenError:
                     demand = ANY_USER  # what the request is refused with, the service says itself
             gate.decide(caller, demand)
+            hold = self._quotas.hold(caller, tables_of(demand), request.ByteSize, is_stream=True)
             self._note(caller, demand)
+            return hold
 
         return admit_stream if is_stream else admit_call
 

@@ -28,7 +28,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
 from log_tier.rpc.message_fields import count_fields
 from log_tier.rpc.problems import abort
 
-__all__ = ["FIELDS_MAX", "Admit", "CallGuard", "CheckedHandler", "Refusals"]
+__all__ = ["FIELDS_MAX", "Admission", "Admit", "CallGuard", "CheckedHandler", "Refusals"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +44,25 @@ _AT_ONCE_BYTES_MAX: Final = 64 * 1024
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
-Admit = Callable[[Any, "_Context"], Awaitable[None]]
-"""Lets in one call with its request; raises the `DuramenError` with which it ends otherwise."""
+class Admission(Protocol):
+    """What a call that was let in holds until it is over."""
+
+    @property
+    def counts_replies(self) -> bool:
+        """Are the reply's bytes of interest?"""
+        ...
+
+    def sent(self, size: int) -> float:
+        """A reply of so many bytes is sent; how many seconds a stream waits before its next one."""
+        ...
+
+    def release(self) -> None:
+        """The call is over."""
+        ...
+
+
+Admit = Callable[[Any, "_Context"], Awaitable[Admission | None]]
+"""Lets in one call with its request; raises the `DuramenError` with which it ends otherwise. None: it holds nothing."""
 
 
 class CallGuard(Protocol):
@@ -159,9 +176,9 @@ def _admitting(guard: CallGuard | None, method: str, *, is_stream: bool) -> Admi
     if admit is None:
         return None
 
-    async def admitted(request: Any, context: _Context) -> None:
+    async def admitted(request: Any, context: _Context) -> Admission | None:
         try:
-            await admit(request, context)
+            return await admit(request, context)
         except DuramenError as error:
             await abort(context, error)
 
@@ -210,10 +227,42 @@ def _single(method: str, answer: Any, parse: Any, refusals: Refusals, guard: Cal
         if type(request) is _Unparsed:
             request = await refusals.parsed(method, request, parse, context)
         if admit is not None and guard is not None and guard.is_closed:
-            await admit(request, context)
+            held = await admit(request, context)
+            if held is not None:
+                return await _answered(answer, request, context, held)
         return await answer(request, context)
 
     return answered
+
+
+async def _answered(answer: Any, request: Any, context: _Context, held: Admission) -> Any:
+    try:
+        reply = await answer(request, context)
+        if held.counts_replies:
+            held.sent(_size_of(reply))
+        return reply
+    finally:
+        held.release()
+
+
+def _size_of(reply: Any) -> int:
+    return len(reply) if type(reply) is bytes else int(reply.ByteSize())
+
+
+class _Metered:
+    """The context of a stream whose messages are counted, and which waits where they were too many."""
+
+    def __init__(self, context: _Context, held: Admission) -> None:
+        self._context = context
+        self._held = held
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    async def write(self, message: Any) -> None:
+        await self._context.write(message)
+        if (wait_s := self._held.sent(_size_of(message))) > 0:
+            await asyncio.sleep(wait_s)
 
 
 def _streaming(method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None) -> Any:
@@ -223,17 +272,28 @@ def _streaming(method: str, answer: Any, parse: Any, refusals: Refusals, guard: 
         async def yielded(request: Any, context: _Context) -> AsyncIterator[Any]:
             if type(request) is _Unparsed:
                 request = await refusals.parsed(method, request, parse, context)
-            await admit(request, context)
-            async for reply in answer(request, context):
-                yield reply
+            held = await admit(request, context)
+            try:
+                async for reply in answer(request, context):
+                    yield reply
+                    if held is not None and held.counts_replies:
+                        await asyncio.sleep(held.sent(_size_of(reply)))
+            finally:
+                if held is not None:
+                    held.release()
 
         return yielded
 
     async def written(request: Any, context: _Context) -> None:
         if type(request) is _Unparsed:
             request = await refusals.parsed(method, request, parse, context)
-        await admit(request, context)
-        await answer(request, context)
+        held = await admit(request, context)
+        try:
+            metered = held is not None and held.counts_replies
+            await answer(request, _Metered(context, held) if metered and held is not None else context)
+        finally:
+            if held is not None:
+                held.release()
 
     return written
 
@@ -247,7 +307,9 @@ def _each_parsed(method: str, answer: Any, parse: Any, refusals: Refusals, guard
             async for request in requests:
                 parsed = type(request) is not _Unparsed
                 whole = request if parsed else await refusals.parsed(method, request, parse, context)
-                await admit(whole, context)
+                held = await admit(whole, context)
+                if held is not None:
+                    held.release()
                 yield whole
 
         async for reply in answer(each(), context):

@@ -24,6 +24,7 @@ __all__ = [
     "RevokeRights",
     "RevokeToken",
     "SetPassword",
+    "SetQuota",
     "TrustCommand",
     "UnassignRole",
 ]
@@ -140,6 +141,19 @@ class UnassignRole:
     role: str
 
 
+@dataclass(frozen=True, slots=True)
+class SetQuota:
+    """The quota of a user or of tables from now on, in place of the one that it had. All bounds 0: none."""
+
+    subject: str
+    """`user:NAME`, `table:NAME` or `table:PREFIX*`."""
+    seen: Offset
+    calls_s: int = 0
+    bytes_in_s: int = 0
+    bytes_out_s: int = 0
+    streams: int = 0
+
+
 TrustCommand = (
     AddUser
     | RemoveUser
@@ -152,6 +166,7 @@ TrustCommand = (
     | RevokeRights
     | AssignRole
     | UnassignRole
+    | SetQuota
 )
 
 TRUST_COMMANDS: Final[Mapping[str, type[TrustCommand]]] = {
@@ -166,5 +181,6 @@ TRUST_COMMANDS: Final[Mapping[str, type[TrustCommand]]] = {
     "revoke": RevokeRights,
     "assign-role": AssignRole,
     "unassign-role": UnassignRole,
+    "set-quota": SetQuota,
 }
 """The commands by their name on the log."""

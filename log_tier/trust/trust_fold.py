@@ -11,6 +11,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.trust import trust_commands as t
 from log_tier.trust.grants import Grant
 from log_tier.trust.names import check_trust_name
+from log_tier.trust.quotas import NO_QUOTA, Quota, check_quota_subject
 from log_tier.trust.users import ApiToken, TrustRole, TrustState, User
 
 __all__ = ["GRANTS_MAX", "TOKENS_MAX", "USERS_MAX", "TrustRefused", "fold_trust"]
@@ -92,7 +93,9 @@ def _add_user(state: TrustState, time_ms: int, command: t.AddUser) -> TrustState
 
 def _remove_user(state: TrustState, _time_ms: int, command: t.RemoveUser) -> TrustState:
     _user(state, command.user)
-    return replace(state, users=state.users.without(command.user))
+    quota = f"user:{command.user}"
+    quotas = state.quotas.without(quota) if quota in state.quotas else state.quotas
+    return replace(state, users=state.users.without(command.user), quotas=quotas)
 
 
 def _set_password(state: TrustState, _time_ms: int, command: t.SetPassword) -> TrustState:
@@ -190,6 +193,20 @@ def _unassign(state: TrustState, _time_ms: int, command: t.UnassignRole) -> Trus
     return state.with_user(replace(user, roles=tuple(role for role in user.roles if role != command.role)))
 
 
+def _set_quota(state: TrustState, _time_ms: int, command: t.SetQuota) -> TrustState:
+    subject = check_quota_subject(command.subject)
+    if subject.startswith("user:"):
+        _user(state, subject.removeprefix("user:"))
+    quota = Quota(command.calls_s, command.bytes_in_s, command.bytes_out_s, command.streams)
+    if quota == NO_QUOTA:
+        if subject not in state.quotas:
+            raise TrustRefused(f"{subject} has no quota")
+        return replace(state, quotas=state.quotas.without(subject))
+    if subject not in state.quotas and len(state.quotas) >= USERS_MAX:
+        raise TrustRefused(f"there are {USERS_MAX} quotas, which is all that a catalog holds")
+    return replace(state, quotas=state.quotas.with_entry(subject, quota))
+
+
 _FOLDS: Final[Mapping[type, Callable[[TrustState, int, Any], TrustState]]] = {
     t.AddUser: _add_user,
     t.RemoveUser: _remove_user,
@@ -202,5 +219,6 @@ _FOLDS: Final[Mapping[type, Callable[[TrustState, int, Any], TrustState]]] = {
     t.RevokeRights: _revoke,
     t.AssignRole: _assign,
     t.UnassignRole: _unassign,
+    t.SetQuota: _set_quota,
 }
 assert set(_FOLDS) == set(t.TRUST_COMMANDS.values()), "a command of users has no fold"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.identifiers import Offset
 from log_tier.trust.grants import Grant, Right
+from log_tier.trust.quotas import NO_QUOTA, Quota
 from log_tier.trust.rights import NO_RIGHTS, Rights
 
 __all__ = ["ApiToken", "TrustRole", "TrustState", "User"]
@@ -58,6 +59,8 @@ class TrustState:
 
     users: PersistentMap[str, User] = field(default_factory=PersistentMap)
     roles: PersistentMap[str, TrustRole] = field(default_factory=PersistentMap)
+    quotas: PersistentMap[str, Quota] = field(default_factory=PersistentMap)
+    """By `user:NAME`, `table:NAME` and `table:PREFIX*`."""
 
     @property
     def is_closed(self) -> bool:
@@ -80,6 +83,20 @@ class TrustState:
     def is_superuser(self, name: str) -> bool:
         """Has the user admin on `*`? O(its grants)."""
         return any(Right.ADMIN in grant.rights and grant.table == "*" for grant in self.grants_of(name))
+
+    def quota_of_user(self, name: str) -> Quota:
+        """A user's quota; `NO_QUOTA` where it has none."""
+        return self.quotas.get(f"user:{name}") or NO_QUOTA
+
+    def quota_of_table(self, name: str) -> tuple[str, Quota]:
+        """The quota of a table by its name, else by the longest prefix of it that has one, and whose it is: all
+        tables that it names share it. O(length of the name).
+        """
+        subjects = (f"table:{name}", *(f"table:{name[:length]}*" for length in range(len(name), -1, -1)))
+        for subject in subjects:
+            if (quota := self.quotas.get(subject)) is not None:
+                return subject, quota
+        return "", NO_QUOTA
 
     def with_user(self, user: User) -> TrustState:
         """The state with one user more, or with another entry of one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from fuzz.access_targets import access_targets
 from fuzz.certificate_targets import certificate_targets
 from fuzz.document_targets import document_targets
 from fuzz.index_targets import index_targets
@@ -26,6 +27,7 @@ def all_targets() -> dict[str, Target]:
         *wire_targets(),
         *message_targets(),
         *certificate_targets(),
+        *access_targets(),
     ):
         assert target.name not in found, f"two targets have the name {target.name}"
         found[target.name] = target

@@ -109,7 +109,7 @@ class SingleServer:
             opened.push_async_callback(database.data_plane.close)
             failed = failing(database.node.ended)
             await guard_shell(opened, shell, database.data_plane.catalog, database.node.follower, failed=failed)
-            admin = _admin(database, opened, allowed)
+            admin = _admin(database, opened, allowed, insecure=shell.is_exposed)
 
             async def at_hand() -> Admin:
                 return admin
@@ -148,10 +148,10 @@ class SingleServer:
         await self._opened.aclose()
 
 
-def _admin(database: SingleMachine, opened: AsyncExitStack, allowed: AllowedLocations) -> Admin:
+def _admin(database: SingleMachine, opened: AsyncExitStack, allowed: AllowedLocations, *, insecure: bool) -> Admin:
     """The administration of a database that is one process: it looks at the node itself, and connects to nobody."""
     node, data_plane = database.node, database.data_plane
-    feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running)
+    feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running, insecure=insecure)
     opened.push_async_callback(feed.close)
     membership = LocalMembership(node.hosting, feed)
     opened.push_async_callback(membership.close)

@@ -17,6 +17,7 @@ from duramen.server.roles.reflected_names import ReflectedNames
 from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.errors import PortInUse
+from log_tier.rpc.address import is_loopback
 from log_tier.rpc.channel import SERVER_OPTIONS
 from log_tier.rpc.checked import CallGuard, CheckedHandler, Refusals
 from log_tier.rpc.open_streams import OpenStreams
@@ -85,6 +86,11 @@ class GrpcServer:
         made = cls(server, host, bound)
         made.is_secure = certificates is not None
         return made
+
+    @property
+    def is_exposed(self) -> bool:
+        """Do other machines reach it in plain TCP?"""
+        return not self.is_secure and not is_loopback(self.host)
 
     @property
     def address(self) -> str:

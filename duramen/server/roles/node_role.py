@@ -72,7 +72,8 @@ def add_node_services(
     kv = KeyValueService(data_plane, streams, node.load, passing)
     keyvalue_pb2_grpc.add_KeyValueServicer_to_server(kv, registry)  # type: ignore[no-untyped-call]
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(data_plane), registry)  # type: ignore[no-untyped-call]
-    feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running, clock=data_plane.node.clock)
+    clock, running = data_plane.node.clock, node.worker.running
+    feed = NodeStatusFeed(node.hosting, node.load, running=running, clock=clock, insecure=shell.is_exposed)
     service = NodeService(data_plane.node, feed, streams, copies_folder=node.folder / COPIES_FOLDER)
     node_pb2_grpc.add_NodeServicer_to_server(service, registry)  # type: ignore[no-untyped-call]
     cluster = ClusterService(data_plane.catalog, streams, role=role, log_url=log_url)

@@ -19,6 +19,7 @@ from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.trust.grants import Right
+from log_tier.trust.quotas import NO_QUOTA, Quota
 from log_tier.trust.trust_commands import (
     TRUST_COMMANDS,
     AddRole,
@@ -31,6 +32,7 @@ from log_tier.trust.trust_commands import (
     RevokeRights,
     RevokeToken,
     SetPassword,
+    SetQuota,
     TrustCommand,
     UnassignRole,
 )
@@ -44,6 +46,7 @@ ROOT = AddUser("root", SEEN, "hash", ("admin *",))
 NAMES = st.sampled_from(["root", "alice", "clerks", "admins"])
 GRANTS = st.sampled_from(["admin *", "read a*", "write b --key x"])
 TOKENS = st.sampled_from(["t1", "t2"])
+SUBJECTS = st.sampled_from(["user:root", "user:alice", "table:orders", "table:ord*", "table:*", "nothing"])
 CHANGES: st.SearchStrategy[TrustCommand] = st.one_of(
     st.builds(AddUser, NAMES, st.just(SEEN), st.text(max_size=3), st.lists(GRANTS, max_size=2).map(tuple)),
     st.builds(AddUser, NAMES, st.just(SEEN), token=TOKENS, sha256=st.just(DIGEST), expires_ms=st.integers(0, 30)),
@@ -57,6 +60,7 @@ CHANGES: st.SearchStrategy[TrustCommand] = st.one_of(
     st.builds(RevokeRights, NAMES, st.just(SEEN), GRANTS),
     st.builds(AssignRole, NAMES, st.just(SEEN), NAMES),
     st.builds(UnassignRole, NAMES, st.just(SEEN), NAMES),
+    st.builds(SetQuota, SUBJECTS, st.just(SEEN), st.integers(-1, 2), st.integers(0, 2)),
 )
 
 
@@ -96,6 +100,9 @@ def test_what_always_holds(commands: list[TrustCommand]) -> None:
         assert len(trust.users) + len(trust.roles) == len(entries), "users and roles share their names"
         ids = [token.id for user in trust.users.values() for token in user.tokens]
         assert len(ids) == len(set(ids)), "one id is one token"
+        quotas = {subject.partition(":")[2] for subject in trust.quotas if subject.startswith("user:")}
+        assert quotas <= set(trust.users), "a quota goes with its user"
+        assert all(quota != NO_QUOTA for quota in trust.quotas.values()), "a quota bounds something"
         for name, user in trust.users.items():
             assert set(user.roles) <= set(trust.roles), "a user has roles that are there"
             assert trust.rights_of(name, Offset(1)).is_superuser is trust.is_superuser(name)
@@ -243,3 +250,47 @@ def test_users_that_a_newer_version_wrote(fields: str) -> None:
     value = f'{{"v":2,"id":"x","user":"u","seen":0,"password":"","grants":[],{fields}}}'
     with pytest.raises(UnknownFormat):
         parse_command(b"add-user", value.encode())
+
+
+def test_quotas_are_of_users_and_of_tables() -> None:
+    cluster, rejection = fold_all(
+        ROOT,
+        AddUser("alice", SEEN, "hash"),
+        SetQuota("user:alice", SEEN, calls_s=10),
+        SetQuota("table:*", SEEN, calls_s=1000),
+        SetQuota("table:ord*", SEEN, bytes_in_s=5),
+        SetQuota("table:orders", SEEN, streams=2),
+    )
+    assert rejection == ""
+    trust = cluster.trust
+    assert [trust.quota_of_user(name) for name in ("alice", "root")] == [Quota(calls_s=10), NO_QUOTA]
+    found = {name: trust.quota_of_table(name) for name in ("orders", "orders2", "ord", "ships", "")}
+    assert found == {
+        "orders": ("table:orders", Quota(streams=2)),
+        "orders2": ("table:ord*", Quota(bytes_in_s=5)),
+        "ord": ("table:ord*", Quota(bytes_in_s=5)),
+        "ships": ("table:*", Quota(calls_s=1000)),
+        "": ("table:*", Quota(calls_s=1000)),
+    }
+    cluster, _ = fold_all(SetQuota("table:ord*", SEEN), SetQuota("user:alice", SEEN, 7), cluster=cluster)
+    assert cluster.trust.quota_of_table("ord")[0] == "table:*"
+    assert cluster.trust.quota_of_user("alice") == Quota(calls_s=7), "the whole quota is replaced"
+    cluster, _ = fold_all(RemoveUser("alice", SEEN), AddUser("alice", SEEN, "hash"), cluster=cluster)
+    assert cluster.trust.quota_of_user("alice") == NO_QUOTA
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (SetQuota("user:bob", SEEN, 1), "there is no user 'bob'"),
+        (SetQuota("user:root", SEEN), "user:root has no quota"),
+        (SetQuota("root", SEEN, 1), "'root' has no quota: name user:NAME, table:NAME or table:PREFIX*"),
+        (SetQuota("table:a b", SEEN, 1), "is no grant"),
+        (SetQuota("user:root", SEEN, -1), "the quota calls_s is -1"),
+        (SetQuota("user:root", SEEN, 1 << 60), "the quota calls_s is"),
+    ],
+)
+def test_what_is_no_quota_is_refused(command: SetQuota, why: str) -> None:
+    cluster, rejection = fold_all(ROOT, command)
+    assert why in rejection
+    assert not cluster.trust.quotas

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf import descriptor_pool
-from kit.deadlines import patience_s
+from kit.deadlines import patience_s, until_true
 
 from duramen.server.roles.all_in_one import SingleServer
 from duramen.server.roles.guarding import ALL_RULES, UNGUARDED_SERVICES
@@ -18,11 +18,19 @@ from log_tier.access.authenticator import basic_header, bearer_header
 from log_tier.access.passwords import hash_password
 from log_tier.access.tokens import MintedToken, mint_token
 from log_tier.catalog.commands import Command
-from log_tier.model.errors import DuramenError, PermissionDenied, Unauthenticated
+from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, Unauthenticated
 from log_tier.model.table_spec import TableSpec
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2, log_pb2_grpc
 from log_tier.rpc.problems import error_of_call
-from log_tier.trust.trust_commands import AddToken, AddUser, GrantRights, RemoveUser, RevokeRights, RevokeToken
+from log_tier.trust.trust_commands import (
+    AddToken,
+    AddUser,
+    GrantRights,
+    RemoveUser,
+    RevokeRights,
+    RevokeToken,
+    SetQuota,
+)
 from router.proto import admin_pb2, admin_pb2_grpc, kv_pb2, kv_pb2_grpc, tables_pb2, tables_pb2_grpc, users_pb2
 
 PASSWORD = "correct horse battery"
@@ -289,3 +297,57 @@ async def test_the_map_is_for_users(guarded: Guarded) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refusal:
         await cluster.Follow(once).read()
     assert isinstance(error_of_call(refusal.value, "the server"), Unauthenticated)
+
+
+async def test_a_quota_of_calls_is_kept_for_one_user_and_not_for_another_one(guarded: Guarded) -> None:
+    await guarded.add_user("alice", "read orders")
+    await guarded.submit(lambda seen: SetQuota("user:alice", seen, calls_s=5))
+    get = kv_pb2.KVGetRequest(table="orders", key=b"k")
+
+    async def refusals(name: str) -> list[DuramenError]:
+        calls = (guarded.error(guarded.kv.Get(get, metadata=guarded.of(name))) for _ in range(40))
+        return [error for error in await asyncio.gather(*calls) if error is not None]
+
+    refused = await refusals("alice")
+    assert {type(error) for error in refused} == {Overloaded}
+    assert len(refused) >= 20, "five, and what comes back while they are under way"
+    assert "user:alice has a quota of 5 calls a second" in refused[0].message
+    assert int(refused[0].fields["wait_ms"]) >= 1
+    assert await refusals("root") == []
+
+
+async def test_a_quota_of_streams_is_free_again_when_they_end(guarded: Guarded) -> None:
+    await guarded.submit(lambda seen: SetQuota("table:ord*", seen, streams=2))
+    request = kv_pb2.KVWatchRequest(table="orders")
+    watches = [guarded.kv.Watch(request, metadata=guarded.of("root")) for _ in range(2)]
+    for watch in watches:
+        await watch.read()
+    refusal = await guarded.error(guarded.kv.Watch(request, metadata=guarded.of("root")).read())
+    assert isinstance(refusal, Overloaded), refusal
+    watches[0].cancel()
+
+    async def is_let_in() -> bool:
+        watch = guarded.kv.Watch(request, metadata=guarded.of("root"))
+        try:
+            return await guarded.error(watch.read()) is None
+        finally:
+            watch.cancel()
+
+    await until_true(is_let_in)
+    watches[1].cancel()
+
+
+async def test_a_quota_of_replies_slows_down_a_watch(guarded: Guarded) -> None:
+    """It gets everything; by processor and log it would take milliseconds."""
+    await guarded.add_user("alice", "read orders")
+    await guarded.submit(lambda seen: SetQuota("user:alice", seen, bytes_out_s=20_000))
+    watch = guarded.kv.Watch(kv_pb2.KVWatchRequest(table="orders"), metadata=guarded.of("alice"))
+    await watch.read()
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    for _ in range(6):
+        put = kv_pb2.KVPutRequest(table="orders", key=b"k", value=b"v" * 10_000)
+        await guarded.kv.Put(put, metadata=guarded.of("root"))
+        assert len((await watch.read()).changes) == 1
+    assert loop.time() - begun >= 1.0, "50 kB before the last one, at 20 kB a second, of which 20 kB were saved up"
+    watch.cancel()

@@ -1,0 +1,151 @@
+"""Quotas in force at one server: what users and tables have taken, and who has to wait.
+
+A call is let in where something is left of its user's quota and of those of its tables, and takes one call and its
+request's bytes. The reply's bytes are taken when they are known; the next call waits for them. So one large reply
+passes, and in the long run nobody gets more than its quota. A server of the cluster has none: the first server that a
+user reached has counted the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from log_tier.access.gate import Gate
+from log_tier.access.token_bucket import TokenBucket
+from log_tier.concurrency.clocks import Clock
+from log_tier.model.errors import Overloaded
+from log_tier.trust.caller import Caller
+from log_tier.trust.quotas import NO_QUOTA, Quota
+
+__all__ = ["QuotaHold", "QuotaKeeper"]
+
+_BOUNDS: Final = ("calls_s", "bytes_in_s", "bytes_out_s")
+_WORDS: Final = {
+    "calls_s": "calls a second",
+    "bytes_in_s": "bytes of requests a second",
+    "bytes_out_s": "bytes of replies a second",
+}
+
+
+class _Bounds(NamedTuple):
+    """The buckets of one quota; None: no bound."""
+
+    subject: str
+    quota: Quota
+    buckets: tuple[TokenBucket | None, ...]
+
+
+class QuotaKeeper:
+    """Counts what is taken of the quotas that the gate's catalog has. Belongs to one event loop; O(1) for each call of
+    one table.
+    """
+
+    def __init__(self, gate: Gate, clock: Clock) -> None:
+        self._gate = gate
+        self._clock = clock
+        self._bounds: dict[str, _Bounds] = {}
+        self._open: dict[str, int] = {}
+        """Streams that are open, by subject."""
+        self._has_some = False
+        self._look()
+        gate.on_change(self._look)
+
+    def hold(
+        self, caller: Caller, tables: Sequence[str], size: Callable[[], int], *, is_stream: bool
+    ) -> QuotaHold | None:
+        """Take what a call takes of its quotas; None where it has none. `size`: counts the bytes of the request.
+
+        Raises `Overloaded` with `wait_ms`, and takes nothing.
+        """
+        if not self._has_some or caller.proof == "server":
+            return None
+        bounds = self._bounds_of(caller, tables)
+        if not bounds:
+            return None
+        now = self._clock.monotonic_s()
+        for subject, quota, buckets in bounds:
+            for name, bucket in zip(_BOUNDS, buckets, strict=True):
+                if bucket is not None and (wait_s := bucket.wait_s(now)) > 0:
+                    raise _refusal(subject, f"{getattr(quota, name)} {_WORDS[name]}", wait_s)
+            if is_stream and quota.streams and self._open.get(subject, 0) >= quota.streams:
+                raise _refusal(subject, f"{quota.streams} open scans and watches", 0)
+        for _, _, (calls, bytes_in, _) in bounds:
+            if calls is not None:
+                calls.take(1, now)
+            if bytes_in is not None:
+                bytes_in.take(size(), now)
+        subjects = tuple(each.subject for each in bounds) if is_stream else ()
+        for subject in subjects:
+            self._open[subject] = self._open.get(subject, 0) + 1
+        return QuotaHold(self, tuple(each.buckets[2] for each in bounds if each.buckets[2] is not None), subjects)
+
+    def now(self) -> float:
+        """The clock of the buckets, in seconds."""
+        return self._clock.monotonic_s()
+
+    def close_stream(self, subjects: Sequence[str]) -> None:
+        """A stream of these subjects has ended."""
+        for subject in subjects:
+            left = self._open[subject] - 1
+            if left:
+                self._open[subject] = left
+            else:
+                del self._open[subject]
+
+    def _bounds_of(self, caller: Caller, tables: Sequence[str]) -> list[_Bounds]:
+        trust = self._gate.trust
+        wanted = [(f"user:{caller.name}", trust.quota_of_user(caller.name)), *map(trust.quota_of_table, set(tables))]
+        return [self._of(subject, quota) for subject, quota in dict(wanted).items() if quota != NO_QUOTA]
+
+    def _of(self, subject: str, quota: Quota) -> _Bounds:
+        known = self._bounds.get(subject)
+        if known is not None and known.quota == quota:
+            return known
+        now = self._clock.monotonic_s()
+        rates = (getattr(quota, name) for name in _BOUNDS)
+        made = _Bounds(subject, quota, tuple(TokenBucket(rate, now) if rate else None for rate in rates))
+        self._bounds[subject] = made
+        return made
+
+    def _look(self) -> None:
+        """Forget the buckets of quotas that are gone. One that was changed begins anew."""
+        quotas = self._gate.trust.quotas
+        self._has_some = len(quotas) > 0
+        for subject in [subject for subject in self._bounds if subject not in quotas]:
+            del self._bounds[subject]
+
+
+class QuotaHold:
+    """What a call under way holds of its quotas."""
+
+    __slots__ = ("_bytes_out", "_keeper", "_subjects")
+
+    def __init__(self, keeper: QuotaKeeper, bytes_out: Sequence[TokenBucket], subjects: Sequence[str]) -> None:
+        self._keeper = keeper
+        self._bytes_out = bytes_out
+        self._subjects = subjects
+
+    @property
+    def counts_replies(self) -> bool:
+        """Are the reply's bytes of interest?"""
+        return len(self._bytes_out) > 0
+
+    def sent(self, size: int) -> float:
+        """Take the bytes of a reply. How many seconds a stream has to wait before its next one."""
+        now = self._keeper.now()
+        for bucket in self._bytes_out:
+            bucket.take(size, now)
+        return max((bucket.wait_s(now) for bucket in self._bytes_out), default=0.0)
+
+    def release(self) -> None:
+        """The call is over."""
+        self._keeper.close_stream(self._subjects)
+
+
+def _refusal(subject: str, bound: str, wait_s: float) -> Overloaded:
+    wait = f" in {wait_s:.2f} s" if wait_s else " when one of them has ended"
+    return Overloaded(
+        f"{subject} has a quota of {bound} at this server: try again{wait}, or have `duramen quota set` raise it",
+        wait_ms=int(wait_s * 1000) + 1,
+    )

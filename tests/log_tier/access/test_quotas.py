@@ -1,0 +1,146 @@
+"""Token buckets and quotas: never more than the rate, nobody starves, and what is over holds nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.set_clock import HandClock
+
+from log_tier.access.gate import Gate
+from log_tier.access.quota_keeper import QuotaKeeper
+from log_tier.access.token_bucket import TokenBucket
+from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.model.errors import Overloaded
+from log_tier.model.identifiers import Offset
+from log_tier.trust.quotas import Quota
+from log_tier.trust.users import TrustState, User
+
+
+@given(st.integers(1, 50), st.lists(st.tuples(st.floats(0, 3), st.integers(0, 200)), max_size=60))
+def test_no_more_than_the_rate_passes_in_the_long_run(rate: int, steps: list[tuple[float, int]]) -> None:
+    bucket, now, passed, largest = TokenBucket(rate, 0.0), 0.0, 0, 0
+    for seconds, amount in steps:
+        now += seconds
+        if bucket.wait_s(now) == 0:
+            bucket.take(amount, now)
+            passed, largest = passed + amount, max(largest, amount)
+        assert passed <= rate * now + rate + largest + 1e-6, f"{passed} passed in {now} s at {rate} a second"
+
+
+@given(st.integers(1, 1000), st.integers(0, 10**9))
+def test_after_the_wait_that_was_named_it_passes(rate: int, debt: int) -> None:
+    bucket = TokenBucket(rate, 0.0)
+    bucket.take(debt, 0.0)
+    wait_s = bucket.wait_s(0.0)
+    if wait_s > 0.01:
+        assert bucket.wait_s(wait_s * 0.99) > 0, "no wait is longer than it has to be"
+    assert bucket.wait_s(wait_s) == 0
+
+
+class Kept:
+    """A gate with quotas, and their keeper."""
+
+    def __init__(self, **quotas: Quota) -> None:
+        self.clock = HandClock()
+        self.gate = Gate(clock=self.clock)
+        self.trust = TrustState().with_user(User("alice")).with_user(User("bob"))
+        self.keeper = QuotaKeeper(self.gate, self.clock)
+        self.set(**quotas)
+
+    def set(self, **quotas: Quota) -> None:
+        entries = self.trust.quotas
+        for subject in list(entries):
+            entries = entries.without(subject)
+        for subject, quota in quotas.items():
+            entries = entries.with_entry(subject.replace("_", ":"), quota)
+        self.trust = replace(self.trust, quotas=entries)
+        self.gate.follow(replace(ClusterMap(), version=Offset(self.gate.version + 1), trust=self.trust))
+
+    def call(self, user: str = "alice", table: str = "orders", size: int = 1) -> str:
+        """Why a call is refused; empty: it is not."""
+        try:
+            self.keeper.hold(self.gate.caller(user, "token"), (table,), lambda: size, is_stream=False)
+        except Overloaded as refusal:
+            return refusal.message
+        return ""
+
+
+def test_without_a_quota_nothing_is_held() -> None:
+    kept = Kept(user_alice=Quota(calls_s=1))
+    assert kept.keeper.hold(kept.gate.caller("bob", "token"), ("orders",), int, is_stream=True) is None
+    assert kept.keeper.hold(kept.gate.caller("n1", "server"), ("orders",), int, is_stream=True) is None
+
+
+def test_calls_of_one_user() -> None:
+    kept = Kept(user_alice=Quota(calls_s=10))
+    assert [kept.call() for _ in range(10)] == [""] * 10
+    assert kept.call() == (
+        "user:alice has a quota of 10 calls a second at this server: try again in 0.00 s, or have `duramen quota set` "
+        "raise it"
+    )
+    assert kept.call("bob") == ""
+    passed = 0
+    for _ in range(1000):
+        kept.clock.seconds += 0.01
+        passed += kept.call() == ""
+    assert 99 <= passed <= 101, "ten seconds"
+
+
+def test_tables_that_share_a_quota_and_one_with_its_own() -> None:
+    kept = Kept(**{"table_ord*": Quota(calls_s=4), "table_orders": Quota(calls_s=2)})
+    assert [kept.call(table="orders") == "" for _ in range(3)] == [True, True, False]
+    assert [kept.call(table=f"ord{number}") == "" for number in range(5)] == [True, True, True, True, False]
+    assert kept.call(table="ships") == ""
+
+
+def test_a_large_request_passes_once() -> None:
+    kept = Kept(user_alice=Quota(bytes_in_s=100))
+    assert kept.call(size=1000) == ""
+    assert "100 bytes of requests a second" in kept.call()
+    kept.clock.seconds += 9.5
+    assert kept.call() == ""
+
+
+def test_a_refused_call_takes_nothing() -> None:
+    kept = Kept(user_alice=Quota(calls_s=100), table_orders=Quota(calls_s=1))
+    kept.call()
+    for _ in range(200):
+        kept.call()
+    assert kept.call(table="ships") == "", "the refusals of orders have taken nothing of alice's calls"
+
+
+def test_replies_are_taken_when_they_are_known() -> None:
+    kept = Kept(user_alice=Quota(bytes_out_s=100))
+    hold = kept.keeper.hold(kept.gate.caller("alice", "token"), ("orders",), int, is_stream=True)
+    assert hold is not None, "alice has a quota"
+    assert hold.counts_replies
+    assert hold.sent(50) == 0
+    assert hold.sent(250) == pytest.approx(2.0, abs=0.01)
+    assert "bytes of replies" in kept.call()
+    kept.clock.seconds += 2.1
+    assert kept.call() == ""
+
+
+def test_open_streams_are_bounded_and_end() -> None:
+    kept = Kept(user_alice=Quota(streams=2))
+    caller = kept.gate.caller("alice", "token")
+    holds = [kept.keeper.hold(caller, ("orders",), int, is_stream=True) for _ in range(2)]
+    with pytest.raises(Overloaded, match="2 open scans and watches at this server: try again when one of them has"):
+        kept.keeper.hold(caller, ("orders",), int, is_stream=True)
+    assert kept.call() == "", "calls are no streams"
+    for hold in holds:
+        assert hold is not None, "there is a quota"
+        hold.release()
+        kept.keeper.hold(caller, ("orders",), int, is_stream=True)
+
+
+def test_a_change_is_in_force_at_once() -> None:
+    kept = Kept(user_alice=Quota(calls_s=1))
+    assert [kept.call() == "" for _ in range(3)] == [True, False, False]
+    kept.set(user_alice=Quota(calls_s=5))
+    assert [kept.call() == "" for _ in range(6)] == [True] * 5 + [False]
+    kept.set()
+    assert all(kept.call() == "" for _ in range(100))
