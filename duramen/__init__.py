@@ -164,6 +164,10 @@ def connect(
     ca: str | os.PathLike[str] | None = None,
     certificate: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
+    user: str | None = None,
+    password: str | None = None,
 ) -> Database:
     """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
 
@@ -175,15 +179,23 @@ def connect(
     `duramens://host:port,host:port` calls servers with TLS; `ca` is then the file of the CA that signed their
     certificates, and `certificate` and `key` are the files of the client's own, if it shows one.
 
+    Where the cluster has users: `token`, or a file with one (`token_file`, of mode 0600, read again when it has
+    changed), or `user` and `password` prove who calls, else DURAMEN_TOKEN, DURAMEN_TOKEN_FILE, or DURAMEN_USER and
+    DURAMEN_PASSWORD of the environment. `duramens://alice@host:port` names the user too. A secret goes to other
+    machines by TLS only.
+
     Raises `Disconnected` if no server answers; `HandshakeFailed`, which is one of these, if TLS fails;
-    `CertificateInvalid` for files that cannot be used.
+    `CertificateInvalid` for files that cannot be used; `Unauthenticated` if the proof is none; `InvalidRequest` for a
+    secret that cannot be used or sent.
     """
     from functools import partial
 
     from duramen import aio, blocking
 
     asked = partial(aio.connect, target, timeout=timeout, compress=compress, direct=direct)
-    return blocking.start(partial(asked, ca=ca, certificate=certificate, key=key), isolated=False)
+    secured = partial(asked, ca=ca, certificate=certificate, key=key)
+    proving = partial(secured, token=token, token_file=token_file, user=user, password=password)
+    return blocking.start(proving, isolated=False)
 
 
 def open(  # noqa: A001

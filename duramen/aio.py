@@ -13,7 +13,9 @@ from duramen.client.database import Database
 from duramen.client.model.session import Session
 from duramen.client.model.target import parse_target
 from duramen.client.table import Table
+from duramen.client.transport.client_credentials import client_credentials
 from log_tier.model.errors import InvalidRequest
+from log_tier.rpc.credentials import CREDENTIALS, proving
 from log_tier.rpc.security import SECURITY, secured
 from router.data.direct_reads import DirectReads, LocalTables
 
@@ -29,6 +31,10 @@ async def connect(
     ca: str | os.PathLike[str] | None = None,
     certificate: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
+    user: str | None = None,
+    password: str | None = None,
 ) -> Database:
     """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
 
@@ -39,14 +45,25 @@ async def connect(
     `duramens://host:port,host:port` calls servers with TLS; `ca` is then the file of the CA that signed their
     certificates, and `certificate` and `key` are the files of the client's own, if it shows one.
 
+    Where the cluster has users: `token`, or a file with one (`token_file`, of mode 0600, read again when it has
+    changed), or `user` and `password` prove who calls, else DURAMEN_TOKEN, DURAMEN_TOKEN_FILE, or DURAMEN_USER and
+    DURAMEN_PASSWORD of the environment. `duramens://alice@host:port` names the user too. A secret goes to other
+    machines by TLS only.
+
     Raises `Disconnected` if no server answers; `HandshakeFailed`, which is one of these, if TLS fails;
-    `CertificateInvalid` for files that cannot be used.
+    `CertificateInvalid` for files that cannot be used; `Unauthenticated` if the proof is none; `InvalidRequest` for a
+    secret that cannot be used or sent.
     """
     from duramen.client.transport.connect import connect_to
 
     check_timeout(timeout)
-    servers, secure = parse_target(target)
+    servers, secure, address_user = parse_target(target)
     security = SECURITY.get()
+    credentials = CREDENTIALS.get()
+    if credentials is None or address_user or any(each is not None for each in (token, token_file, user, password)):
+        credentials = client_credentials(
+            token=token, token_file=token_file, user=user, password=password, address_user=address_user
+        )
     if secure:
         # Here, and not at the top: `cryptography` is for those who use it.
         from duramen.certificates.channel_files import channel_files
@@ -54,9 +71,9 @@ async def connect(
         security = channel_files(*(None if each is None else Path(each) for each in (ca, certificate, key)))
     elif ca is not None or certificate is not None or key is not None:
         raise InvalidRequest(f"certificates are for servers with TLS: call {', '.join(servers)} with duramens://")
-    with secured(security):
+    with secured(security), proving(credentials):
         connection = await connect_to(servers, timeout=timeout, direct=direct)
-    address = Address(servers, timeout, compress, direct, security=security)
+    address = Address(servers, timeout, compress, direct, security=security, credentials=credentials)
     return Database(connection, timeout=timeout, compress=compress, address=address)
 
 

@@ -7,7 +7,8 @@ What it promises:
 - **One rule for scripts.** With `--json` a command prints one JSON object per line on the standard output, and its
   error as one on the standard error. Without it, an error is one line that begins with `error:` and says what to do.
 - **One table of exit codes** (`terminal/exits.py`): 0 done, 1 error, 2 the command makes no sense, 3 not found, 4
-  rejected by a condition, 5 a retry can help, 6 the data folder is in use, 130 interrupted.
+  rejected by a condition, 5 a retry can help, 6 refused, 7 the data folder is in use, 130
+  interrupted.
 
 How a command passes through:
 
@@ -23,7 +24,7 @@ that), ask questions where nobody is there to answer, or reach into the server's
 verify` read those, and change nothing.
 
 Reading order: `app.py` (the list of commands), `terminal/` (what they share), `servers/`, `files/`, `certs/`, `data/`,
-`admin/`, `spark/`.
+`admin/`, `spark/`, `users/`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +20,7 @@ from duramen.cli.spark import bulk, pipeline
 from duramen.cli.terminal.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
 from duramen.cli.terminal.output import say_error, say_failure
 from duramen.cli.terminal.tls_options import with_tls_options
+from duramen.cli.users import rights, role, user
 from log_tier.model.errors import DuramenError
 
 __all__ = ["app", "run_app"]
@@ -50,7 +52,8 @@ Exit codes:
   3    not found: the key or the table
   4    rejected: a condition did not hold, or the value is no number
   5    a retry can help: no server, too slow, disk full, or no reply
-  6    another process has the data folder open
+  6    refused: nobody proved who calls, or the user may not do this
+  7    another process has the data folder open
   130  interrupted
 """
 
@@ -81,6 +84,11 @@ app.command("check")(check.check)
 app.command("health")(health.health)
 app.add_typer(files.app, name="log")
 app.add_typer(certs.app, name="cert")
+app.add_typer(user.app, name="user")
+app.add_typer(role.app, name="role")
+app.command("grant")(rights.grant)
+app.command("revoke")(rights.revoke)
+app.command("whoami")(rights.whoami)
 with_tls_options(app)
 
 
@@ -92,11 +100,21 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="Who calls: a file with a user's token, of mode 0600. Stands before the command; also "
+            "DURAMEN_TOKEN_FILE, DURAMEN_TOKEN, or DURAMEN_USER with DURAMEN_PASSWORD.",
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    pass
+    context.obj = token_file
 
 
 def run_app(arguments: list[str]) -> int:

@@ -16,6 +16,7 @@ from duramen.client.transport.resp_fast_path import RespFastPath
 from log_tier.concurrency.forking import keep_for_ever, on_fork
 from log_tier.model.errors import DatabaseClosed, DatabaseForked, InvalidRequest
 from log_tier.model.tokens import Token
+from log_tier.rpc.credentials import CallCredentials, proving
 from log_tier.rpc.security import ChannelSecurity, secured
 from router.data.direct_reads import DirectReads
 from router.data.gather.read_coalescer import ReadCoalescer
@@ -48,6 +49,8 @@ class Address(NamedTuple):
     """Host and port of the server's RESP endpoint."""
     security: ChannelSecurity | None = None
     """How its channels are secured; None: plain."""
+    credentials: CallCredentials | None = None
+    """How its calls prove who makes them; None: they do not."""
 
 
 class _Links(NamedTuple):
@@ -90,7 +93,7 @@ class ClientContext:
         context = cls(address, timeout=address.timeout, compress=address.compress)
         context.session.merge(Token.parse(token))
         if address.fast_path is not None:
-            context.fast_path = RespFastPath(*address.fast_path, context.session, compress=address.compress)
+            context.fast_path = context._fast_path_to(*address.fast_path)
         return context
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -128,7 +131,7 @@ class ClientContext:
         from duramen.client.transport.deferred import DeferredConnection
 
         async def connect() -> Connection:
-            with secured(address.security):
+            with secured(address.security), proving(address.credentials):
                 return await connect_to(address.targets, timeout=address.timeout, direct=address.direct)
 
         return self.link(DeferredConnection(connect))
@@ -182,7 +185,11 @@ class ClientContext:
         found = None if look is None else await look(timeout=_ENDPOINT_S)
         if found is not None:
             host, port = found
-            self.fast_path = RespFastPath(host, port, self.session, compress=self.compress)
+            self.fast_path = self._fast_path_to(host, port)
+
+    def _fast_path_to(self, host: str, port: int) -> RespFastPath:
+        credentials = None if self._address is None else self._address.credentials
+        return RespFastPath(host, port, self.session, compress=self.compress, credentials=credentials)
 
     def timeout(self, timeout: float | None) -> float:
         """The seconds that a call may take. Raises `InvalidRequest`, and `DatabaseClosed` after `close`."""

@@ -20,6 +20,7 @@ from log_tier.access.passwords import Passwords
 from log_tier.access.tokens import read_token
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import Unauthenticated
+from log_tier.rpc.credentials import basic_header, bearer_header
 from log_tier.trust.caller import Caller
 
 __all__ = ["Authenticator", "basic_header", "bearer_header", "read_basic"]
@@ -27,16 +28,6 @@ __all__ = ["Authenticator", "basic_header", "bearer_header", "read_basic"]
 _KNOWN_MAX: Final = 10_000
 """Headers with a password whose check is remembered; the one that was used longest ago goes first."""
 _HEADER_CHARACTERS_MAX: Final = 4096
-
-
-def bearer_header(token: str) -> str:
-    """The value of `authorization` for a token."""
-    return f"Bearer {token}"
-
-
-def basic_header(user: str, password: str) -> str:
-    """The value of `authorization` for a password."""
-    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
 
 
 class Authenticator:

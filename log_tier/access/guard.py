@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -23,13 +23,11 @@ from log_tier.access.rules import MethodRules, Rule, servers_only
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError
 from log_tier.rpc.checked import Admission, Admit
+from log_tier.rpc.credentials import AUTHORIZATION
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.trust.caller import Caller
 
-__all__ = ["AUTHORIZATION", "GrpcGuard", "IdentifyPeer"]
-
-AUTHORIZATION: Final = "authorization"
-"""The metadata key of a token or a password."""
+__all__ = ["GrpcGuard", "IdentifyPeer"]
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 

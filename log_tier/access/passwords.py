@@ -46,11 +46,16 @@ def hash_password(password: str) -> str:
 
 
 class Passwords:
-    """Checks passwords against hashes. Belongs to one event loop."""
+    """Makes hashes, and checks passwords against them. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(_AT_ONCE)
         self._waiting = 0
+
+    async def hash(self, password: str) -> str:
+        """`hash_password` in a thread; few at once."""
+        async with self._free:
+            return await asyncio.to_thread(hash_password, password)
 
     async def match(self, password_hash: str, password: str, *, first: Callable[[], None] = lambda: None) -> bool:
         """Is it the password of this hash? Empty hash: no password is, which takes as long to say.

@@ -306,6 +306,8 @@ def command_batch(command: Command, command_id: str) -> bytes:
         del document["peer_address"]
     elif isinstance(command, CreateTable):
         _leave_out_usual(command, document)
+    elif isinstance(command, AddUser):
+        _leave_out_token(document)
     elif isinstance(command, AddSnapshot):
         _leave_out_usual(command.snapshot, document["snapshot"])
     value = json.dumps(document, separators=(",", ":")).encode()
@@ -322,6 +324,13 @@ def _leave_out_usual(thing: CreateTable | SnapshotEntry, document: dict[str, Any
     for each in fields(thing):
         if each.default is not MISSING and document[each.name] == each.default:
             del document[each.name]
+
+
+def _leave_out_token(document: dict[str, Any]) -> None:
+    """Of a user without a first token, write what was written before there were any."""
+    if not document["token"] and not document["sha256"] and not document["expires_ms"]:
+        for name in ("token", "sha256", "expires_ms"):
+            del document[name]
 
 
 def parse_command(key: bytes, value: bytes) -> tuple[str, Command]:

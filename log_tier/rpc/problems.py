@@ -21,9 +21,8 @@ from log_tier.model.errors import (
     error_from_code,
 )
 from log_tier.proto.problem_pb2 import Problem
-from log_tier.rpc.details import STATUS_KEY, status_details
 from log_tier.rpc.security import handshake_failure
-from log_tier.rpc.status_codes import status_of
+from log_tier.rpc.status_codes import STATUS_KEY, status_details, status_of
 
 __all__ = ["PROBLEM_KEY", "abort", "error_of", "error_of_call", "may_have_happened", "problem_of"]
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 from log_tier.model.errors import DatabaseClosed, Disconnected
 from log_tier.rpc.core import grpc_core
+from log_tier.rpc.credentials import AUTHORIZATION, CREDENTIALS, check_kept
 from log_tier.rpc.open_calls import OpenCalls
 from log_tier.rpc.problems import error_of_call
+from log_tier.rpc.security import SECURITY
 from log_tier.rpc.transport import TRANSPORT
 
 __all__ = ["Wire"]
+
+_NOTHING: Final[dict[str, Any]] = {}
 
 
 class Wire:
@@ -27,17 +31,20 @@ class Wire:
         self.target = target
         self._failure: type[Any] = grpc_core().aio.AioRpcError
         self.channel = TRANSPORT.get().channel(target)
+        self._credentials = CREDENTIALS.get()
+        self._is_plain = SECURITY.get() is None
         self._closed = False
         self._process = os.getpid()
         self._open = OpenCalls(self.channel)
 
     async def ask(self, method: Any, request: Any, *, timeout: float | None) -> Any:
-        """One call of a stub's method. `timeout` in seconds. Raises the server's error, or the connection's.
+        """One call of a stub's method. `timeout` in seconds. Raises the server's error, or the connection's, and
+        `InvalidRequest` where the credentials of the context in which this was made cannot be sent.
 
         `Disconnected` has the field `sent=0` where no connection could be made, so that nothing reached the server.
         """
         self._check_open()
-        open_calls, call = self._open, method(request, timeout=timeout)
+        open_calls, call = self._open, method(request, timeout=timeout, **self._proof())
         open_calls.under_way.add(call)
         try:
             if open_calls.are_grpcs:
@@ -58,7 +65,7 @@ class Wire:
     async def stream(self, method: Any, request: Any) -> AsyncIterator[Any]:
         """The replies of a streaming call; closing the iterator ends the call. Raises as `ask` does."""
         self._check_open()
-        call = method(request)
+        call = method(request, **self._proof())
         self._open.opened(call)
         try:
             async for reply in call:
@@ -71,6 +78,15 @@ class Wire:
         finally:
             if self._process == os.getpid():
                 self._open.left(call)
+
+    def _proof(self) -> dict[str, Any]:
+        """The arguments with which a call carries who makes it; none where nobody proves anything."""
+        credentials = self._credentials
+        if credentials is None:
+            return _NOTHING
+        if self._is_plain:
+            check_kept(self.target, credentials)
+        return {"metadata": ((AUTHORIZATION, credentials.header()),)}
 
     def _check_open(self) -> None:
         if self._closed:

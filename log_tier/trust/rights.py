@@ -29,11 +29,12 @@ class Rights:
     `may` costs under 1 µs, whatever the number of grants, for a table that was asked about before.
     """
 
-    __slots__ = ("_exact", "_kept", "_lengths", "_prefixes", "is_superuser", "version")
+    __slots__ = ("_exact", "_kept", "_lengths", "_prefixes", "is_superuser", "user", "version")
 
-    def __init__(self, grants: Iterable[Grant] = (), version: Offset = NOTHING) -> None:
-        """O(n) for n grants. `version`: of the catalog that holds them."""
+    def __init__(self, grants: Iterable[Grant] = (), version: Offset = NOTHING, *, user: str = "") -> None:
+        """O(n) for n grants. `version`: of the catalog that holds them. `user`: whose they are."""
         self.version = version
+        self.user = user
         self._exact: dict[Right, dict[str, set[bytes]]] = {right: {} for right in Right}
         self._prefixes: dict[Right, dict[str, set[bytes]]] = {right: {} for right in Right}
         for grant in grants:

@@ -40,6 +40,12 @@ class AddUser:
     """The password's hash; empty: none."""
     grants: tuple[str, ...] = ()
     """In the text form of `Grant`."""
+    token: str = ""
+    """The id of a first token, by which the user can prove itself from the first moment on; empty: none."""
+    sha256: str = field(default="", repr=False)
+    """Of that token."""
+    expires_ms: int = 0
+    """When that token expires, in log time; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)

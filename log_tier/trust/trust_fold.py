@@ -80,12 +80,15 @@ def _grants(texts: tuple[str, ...]) -> tuple[Grant, ...]:
     return grants
 
 
-def _add_user(state: TrustState, _time_ms: int, command: t.AddUser) -> TrustState:
+def _add_user(state: TrustState, time_ms: int, command: t.AddUser) -> TrustState:
     check_trust_name(command.user, what="user")
     _check_free(state, command.user)
     if len(state.users) >= USERS_MAX:
         raise TrustRefused(f"there are {USERS_MAX} users, which is all that a catalog holds")
-    return state.with_user(User(command.user, command.password, grants=_grants(command.grants)))
+    tokens: tuple[ApiToken, ...] = ()
+    if command.token or command.sha256 or command.expires_ms:
+        tokens = (_checked_token(state, time_ms, ApiToken(command.token, command.sha256, command.expires_ms)),)
+    return state.with_user(User(command.user, command.password, tokens, _grants(command.grants)))
 
 
 def _remove_user(state: TrustState, _time_ms: int, command: t.RemoveUser) -> TrustState:
@@ -101,16 +104,21 @@ def _set_password(state: TrustState, _time_ms: int, command: t.SetPassword) -> T
 
 def _add_token(state: TrustState, time_ms: int, command: t.AddToken) -> TrustState:
     user = _user(state, command.user)
-    if not _TOKEN_ID.fullmatch(command.token) or not _SHA256.fullmatch(command.sha256):
-        raise TrustRefused("a token has an id of 1 to 32 letters and digits, and a SHA-256 of 64 hex digits")
-    if any(each.token(command.token) for each in state.users.values()):
-        raise TrustRefused(f"there is a token {command.token} already")
     if len(user.tokens) >= TOKENS_MAX:
         raise TrustRefused(f"user {user.name} has {TOKENS_MAX} tokens, which is all that a user has: revoke one")
-    token = ApiToken(command.token, command.sha256, command.expires_ms)
-    if command.expires_ms < 0 or token.is_void_at(time_ms):
-        raise TrustRefused(f"the token would expire at {command.expires_ms} ms; the log's time is {time_ms} ms")
+    token = _checked_token(state, time_ms, ApiToken(command.token, command.sha256, command.expires_ms))
     return state.with_user(replace(user, tokens=(*user.tokens, token)))
+
+
+def _checked_token(state: TrustState, time_ms: int, token: ApiToken) -> ApiToken:
+    """The token, if it can be one of the state's."""
+    if not _TOKEN_ID.fullmatch(token.id) or not _SHA256.fullmatch(token.sha256):
+        raise TrustRefused("a token has an id of 1 to 32 letters and digits, and a SHA-256 of 64 hex digits")
+    if any(each.token(token.id) for each in state.users.values()):
+        raise TrustRefused(f"there is a token {token.id} already")
+    if token.expires_ms < 0 or token.is_void_at(time_ms):
+        raise TrustRefused(f"the token would expire at {token.expires_ms} ms; the log's time is {time_ms} ms")
+    return token
 
 
 def _revoke_token(state: TrustState, _time_ms: int, command: t.RevokeToken) -> TrustState:

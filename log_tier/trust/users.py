@@ -78,7 +78,7 @@ class TrustState:
 
     def rights_of(self, name: str, version: Offset) -> Rights:
         """A user's compiled rights; `NO_RIGHTS` for an unknown user. O(its grants)."""
-        return Rights(self.grants_of(name), version) if name in self.users else NO_RIGHTS
+        return Rights(self.grants_of(name), version, user=name) if name in self.users else NO_RIGHTS
 
     def is_superuser(self, name: str) -> bool:
         """Has the user admin on `*`? O(its grants)."""

@@ -28,11 +28,12 @@ conversion to and from messages and docs/CLI.md follow from that. CONTRIBUTING l
 **One service, everywhere.** Routers, nodes and the single server serve `duramen.v1.Admin` alike: none of them is
 special, as none of them keeps anything that the catalog does not. Requests and answers are the messages of
 `router/proto/admin.proto`. The core makes the messages, the service sends them, the command line reads their fields;
-with `--json` it prints all of them under their own names (`answers/document.py`).
+with `--json` it prints all of them under their own names (`answers/document.py`). Users, roles and grants have a
+service of their own, `duramen.v1.Users` (`users/`).
 
 What is deliberately not here: work (nodes do that), waiting for a lost node, and deciding by itself. Nothing starts to
 move because a node was lost for a minute; an operator says so.
 
 Reading order: `verbs.py`, `planners/` (pure), `find_planner.py`, `answers/`, `situations.py`, `admin.py`, `clear.py`,
-`set_retention.py`, `lazy.py`, `messages.py`, `service.py`, `access_rules.py`, `client.py`.
+`set_retention.py`, `users/`, `lazy.py`, `messages.py`, `service.py`, `access_rules.py`, `client.py`.
 """

@@ -1,14 +1,24 @@
-"""What the methods of `duramen.v1.Admin` demand: `admin` on the table that they are about, else on everything."""
+"""What the methods of `duramen.v1.Admin` demand: `admin` on the table that they are about, else on everything; and
+those of `duramen.v1.Users`: `admin *`, but for what is the caller's own.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from log_tier.access.demands import CLUSTER_ADMIN, AllDemands, Demand, KeyDemand, PrefixDemand
-from log_tier.access.rules import MethodRules, TableNames, cluster_admin
+from log_tier.access.demands import (
+    ANY_USER,
+    CLUSTER_ADMIN,
+    AllDemands,
+    Demand,
+    KeyDemand,
+    PrefixDemand,
+    SpecialDemand,
+)
+from log_tier.access.rules import MethodRules, TableNames, any_user, cluster_admin
 from log_tier.trust.grants import Right
 
-__all__ = ["ADMIN_RULES"]
+__all__ = ["ADMIN_RULES", "USERS_RULES"]
 
 _OF_A_TABLE: Final = frozenset(
     {"set_replicas", "take_snapshots", "trim", "compact", "stage", "swap", "rollback", "discard", "clear"}
@@ -55,4 +65,29 @@ ADMIN_RULES: Final[MethodRules] = {
     "/duramen.v1.Admin/SetRetention": _table,
     "/duramen.v1.Admin/Abort": cluster_admin,
     "/duramen.v1.Admin/Resume": cluster_admin,
+}
+
+
+def _own_or_all(request: Any, _names: TableNames) -> Demand:
+    """Everybody's for itself, `admin *` for another user."""
+    user: str = request.user
+    if not user:
+        return ANY_USER
+    return SpecialDemand(CLUSTER_ADMIN.missing, lambda rights: rights.is_superuser or rights.user == user)
+
+
+USERS_RULES: Final[MethodRules] = {
+    "/duramen.v1.Users/AddUser": cluster_admin,
+    "/duramen.v1.Users/RemoveUser": cluster_admin,
+    "/duramen.v1.Users/ListUsers": cluster_admin,
+    "/duramen.v1.Users/SetPassword": _own_or_all,
+    "/duramen.v1.Users/AddToken": _own_or_all,
+    "/duramen.v1.Users/RevokeToken": _own_or_all,
+    "/duramen.v1.Users/Grant": cluster_admin,
+    "/duramen.v1.Users/Revoke": cluster_admin,
+    "/duramen.v1.Users/AddRole": cluster_admin,
+    "/duramen.v1.Users/RemoveRole": cluster_admin,
+    "/duramen.v1.Users/AssignRole": cluster_admin,
+    "/duramen.v1.Users/UnassignRole": cluster_admin,
+    "/duramen.v1.Users/WhoAmI": any_user,
 }

@@ -43,4 +43,5 @@ def renewed(view: NodeView, message: node_pb2.NodeStatus, *, first: bool, clock_
         disk_used=message.disk_used,
         clock_skew_ms=message.clock_ms - clock_ms,
         uptime_s=message.uptime_s,
+        insecure=message.insecure,
     )

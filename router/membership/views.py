@@ -84,6 +84,8 @@ class NodeView:
     clock_skew_ms: int = 0
     """Its clock minus this process's, the way of the message included."""
     uptime_s: int = 0
+    insecure: bool = False
+    """Other machines reach it in plain TCP."""
 
 
 class Membership(Protocol):

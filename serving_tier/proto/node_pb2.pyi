@@ -53,6 +53,7 @@ class NodeStatus(_message.Message):
     DISK_USED_FIELD_NUMBER: _builtins.int
     CLOCK_MS_FIELD_NUMBER: _builtins.int
     UPTIME_S_FIELD_NUMBER: _builtins.int
+    INSECURE_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     identity: _builtins.str
     """The identity of its data folder."""
@@ -66,6 +67,8 @@ class NodeStatus(_message.Message):
     clock_ms: _builtins.int
     """Its clock, ms since 1970: shows a clock that is wrong."""
     uptime_s: _builtins.int
+    insecure: _builtins.bool
+    """Other machines reach it in plain TCP: it was started with --insecure."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaStatus]: ...
     @_builtins.property
@@ -88,10 +91,11 @@ class NodeStatus(_message.Message):
         disk_used: _builtins.int = ...,
         clock_ms: _builtins.int = ...,
         uptime_s: _builtins.int = ...,
+        insecure: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_ms", b"clock_ms", "disk_free", b"disk_free", "disk_used", b"disk_used", "gone", b"gone", "identity", b"identity", "load", b"load", "map_version", b"map_version", "node", b"node", "replicas", b"replicas", "tasks", b"tasks", "uptime_s", b"uptime_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_ms", b"clock_ms", "disk_free", b"disk_free", "disk_used", b"disk_used", "gone", b"gone", "identity", b"identity", "insecure", b"insecure", "load", b"load", "map_version", b"map_version", "node", b"node", "replicas", b"replicas", "tasks", b"tasks", "uptime_s", b"uptime_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

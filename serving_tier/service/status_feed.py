@@ -115,11 +115,15 @@ class NodeStatusFeed:
         running: Running = _no_tasks,
         clock: Clock = SYSTEM_CLOCK,
         settings: StatusSettings = STATUS_SETTINGS,
+        insecure: bool = False,
     ) -> None:
-        """Every status carries the wall clock, so that a wrong one shows."""
+        """Every status carries the wall clock, so that a wrong one shows. `insecure`: other machines reach the node in
+        plain TCP.
+        """
         self.settings = settings
         self._hosts, self._load, self._running = hosts, load, running
         self._clock = clock
+        self._insecure = insecure
         self._started_s = clock.monotonic_s()
         self._statuses: dict[PartitionId, ReplicaStatus] = {}
         self._seen: dict[PartitionId, tuple[Replica, int]] = {}
@@ -319,6 +323,7 @@ class NodeStatusFeed:
             disk_used=self._disk[1],
             clock_ms=self._clock.wall_ms(),
             uptime_s=int(self._clock.monotonic_s() - self._started_s),
+            insecure=self._insecure,
         )
 
     # --- sizes

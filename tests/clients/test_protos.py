@@ -15,7 +15,7 @@ PROTOS = ROOT / "protos"
 
 def test_each_stands_alone(tmp_path: Path) -> None:
     files = sorted(PROTOS.glob("duramen/v1/*.proto"))
-    assert [file.name for file in files] == ["kv.proto", "tables.proto"]
+    assert [file.name for file in files] == ["kv.proto", "tables.proto", "users.proto"]
     for file in files:
         command = [sys.executable, "-m", "grpc_tools.protoc", "-I", str(PROTOS), f"--python_out={tmp_path}", str(file)]
         run_checked(command, tmp_path)

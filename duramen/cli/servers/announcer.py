@@ -26,6 +26,7 @@ class Announcer:
     def started(self, server: SingleServer) -> None:
         """What was found at the start, and how to connect."""
         tables = sorted(server.data_plane.catalog.map.tables.values(), key=lambda table: table.name)
+        users = server.data_plane.catalog.map.trust.users
         recovery: Any = getattr(server.data_plane.log, "recovery", None)
         cuts = [str(cut) for cut in recovery.cuts] if recovery else []
         damages = [damage.message for damage in recovery.damages] if recovery else []
@@ -41,6 +42,8 @@ class Announcer:
                     "pid": os.getpid(),
                     **({"certs": str(self._certs)} if self._certs is not None else {}),
                     "data": str(self._data),
+                    "users": len(users),
+                    "first_user": server.first_user or None,
                     "log": self._log,
                     "tables": [{"table": t.name, "id": t.id, "partitions": t.partitions} for t in tables],
                     "recovery": {"cuts": cuts, "damages": damages, "notes": notes},
@@ -56,6 +59,9 @@ class Announcer:
             say(f"  log       {self._log}")
         say(f"  tables    {names or 'none yet: duramen table create NAME'}")
         say("  recovery  " + ("\n            ".join([*cuts, *notes]) or "nothing to recover"))
+        if users or server.first_user:
+            made = {"made": ": the first one was made", "there": ", so --first-user did nothing"}
+            say(f"  users     {len(users)}{made.get(server.first_user, '')}")
         for damage in damages:
             say(f"  DAMAGE    {damage}")
         if self._certs is None:

@@ -91,8 +91,15 @@ def up(
             help="With --certs: a port where each client shows a certificate; 0 picks a free one, -1: none.",
         ),
     ] = -1,
+    first_user: Annotated[
+        str | None,
+        typer.Option("--first-user", metavar="NAME", help="Where there is no user yet: make this one, who may do all."),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", metavar="FILE", help="With --first-user: a new file for its token.")
+    ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen without TLS where other machines reach it.")
+        bool, typer.Option("--insecure", help="Listen without TLS and users where other machines reach it.")
     ] = False,
     log_level: Annotated[
         _LogLevel, typer.Option("--log-level", help="What the server logs on the standard error.")
@@ -102,11 +109,15 @@ def up(
     """Start a server: log, indexes and endpoints in one process, on one port; or, with --nodes, a cluster.
 
     It runs until Ctrl-C or SIGTERM and then closes cleanly; `kill -9` loses nothing that was acknowledged. One process
-    owns a data folder at a time. There is no access control. An address that other machines reach needs --certs, or
-    --insecure in a network that you trust.
+    owns a data folder at a time. An address that other machines reach needs --certs and users, or --insecure in a
+    network that you trust.
+
+    --first-user makes the first user, before anybody is answered, and writes its token into --token-file, which only
+    you can read. From then on everybody proves who calls. Where there are users, it does nothing.
 
     \b
       duramen up
+      duramen up --certs certs --first-user admin --token-file admin.token
       duramen up --data /var/lib/duramen --host 0.0.0.0 --certs certs
       duramen up --port 0 --json          # one JSON line with the port, when it is ready
       duramen up --nodes 3                # five processes; one that dies is started again
@@ -114,9 +125,8 @@ def up(
       duramen up --certs certs            # TLS: clients call it with duramens://
       duramen up --log kafka://broker1:9092,broker2:9092
     """
-    if take_over and log is None:
-        raise InvalidRequest("--take-over goes with --log: without it the log itself is in the data folder")
     _check_ports(port, resp_port or 0)
+    _check_options(first_user, token_file, nodes, takes_over_own=take_over and log is None)
     peers = _begin(host, certs, insecure, peer_port, log_level)
     from duramen.server.roles.run import run_role, run_until_signal
 
@@ -169,6 +179,7 @@ def up(
         resp_endpoint=resp_endpoint,
         certificates=ServerCertificates.of_process(certs),
         peer_port=peers,
+        users=_users(first_user, token_file, host, insecure=insecure),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
@@ -189,6 +200,24 @@ def _begin(host: str, certs: Path | None, insecure: bool, peer_port: int, log_le
     check_assertions()
     end_with_parent()
     return checked_peer_port(peer_port, secured=certs is not None)
+
+
+def _check_options(name: str | None, token_file: Path | None, nodes: int | None, *, takes_over_own: bool) -> None:
+    if takes_over_own:
+        raise InvalidRequest("--take-over goes with --log: without it the log itself is in the data folder")
+    if name is not None and nodes is not None:
+        raise InvalidRequest("--first-user goes without --nodes: the servers of a cluster cannot prove themselves yet")
+    if (name is None) is not (token_file is None):
+        raise InvalidRequest("--first-user NAME and --token-file FILE go together: give both, or none")
+
+
+def _users(name: str | None, token_file: Path | None, host: str, *, insecure: bool) -> Any:
+    """The `UserPolicy` of the options."""
+    from duramen.server.settings.exposure import needs_users
+    from duramen.server.wiring.first_user import FirstUser, UserPolicy
+
+    first = None if name is None or token_file is None else FirstUser(name, token_file)
+    return UserPolicy(first, are_needed=needs_users(host, insecure=insecure))
 
 
 def _check_ports(*ports: int) -> None:

@@ -9,8 +9,10 @@ from log_tier.model.errors import (
     DuramenError,
     FolderInUse,
     InvalidRequest,
+    PermissionDenied,
     Rejected,
     TableNotFound,
+    Unauthenticated,
     Unavailable,
     WriteUnknown,
 )
@@ -22,6 +24,7 @@ __all__ = [
     "IN_USE",
     "NOT_FOUND",
     "OK",
+    "REFUSED",
     "REJECTED",
     "RETRY",
     "USAGE",
@@ -34,7 +37,8 @@ USAGE: Final = 2
 NOT_FOUND: Final = 3
 REJECTED: Final = 4
 RETRY: Final = 5
-IN_USE: Final = 6
+REFUSED: Final = 6
+IN_USE: Final = 7
 INTERRUPTED: Final = 130
 """What shells give to a command that Ctrl-C ended: 128 + SIGINT."""
 
@@ -45,6 +49,8 @@ EXIT_CODES: Final[Mapping[type[DuramenError], int]] = {
     Rejected: REJECTED,
     Unavailable: RETRY,
     WriteUnknown: RETRY,
+    Unauthenticated: REFUSED,
+    PermissionDenied: REFUSED,
     FolderInUse: IN_USE,
 }
 

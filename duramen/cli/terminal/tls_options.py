@@ -1,12 +1,14 @@
-"""The options of a connection with TLS, for every command that has `--at`.
+"""The options of a connection with TLS and of a user, for every command that has `--at`.
 
 A command's own code knows a server by host and port. What is said here on top of that, `duramens://` in the address and
-the files, becomes the security of the channels that the command makes.
+the files, becomes the security of the channels that the command makes; who calls becomes their credentials.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -16,6 +18,7 @@ import typer
 
 from duramen.client.model.target import parse_target
 from log_tier.model.errors import InvalidRequest
+from log_tier.rpc.credentials import CallCredentials, proving
 from log_tier.rpc.security import secured
 
 __all__ = ["with_tls_options"]
@@ -54,16 +57,23 @@ def with_tls_options(app: typer.Typer) -> None:
 def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def connected(
-        *, at: str, tls_ca: Path | None, tls_certificate: Path | None, tls_key: Path | None, **own: Any
+        *,
+        at: str,
+        tls_ca: Path | None,
+        tls_certificate: Path | None,
+        tls_key: Path | None,
+        tls_context: typer.Context,
+        **own: Any,
     ) -> Any:
-        servers, secure = parse_target(at)
+        servers, secure, user = parse_target(at)
         if len(servers) > 1:
             raise InvalidRequest(f"--at takes one server, not {', '.join(servers)}")
         if not secure:  # the files may be those of the environment, for other servers
-            return command(at=servers[0], **own)
+            with proving(_credentials(tls_context, user)):
+                return command(at=servers[0], **own)
         from duramen.certificates.channel_files import channel_files
 
-        with secured(channel_files(tls_ca, tls_certificate, tls_key)):
+        with secured(channel_files(tls_ca, tls_certificate, tls_key)), proving(_credentials(tls_context, user)):
             return command(at=servers[0], **own)
 
     signature = inspect.signature(command, eval_str=True)
@@ -71,7 +81,24 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
         inspect.Parameter(f"tls_{name}", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
         for name, annotation in _OPTIONS.items()
     ]
+    added.append(
+        inspect.Parameter("tls_context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)  # typer gives it
+    )
     own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
     connected.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
     connected.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
     return connected
+
+
+def _credentials(context: typer.Context, user: str) -> CallCredentials | None:
+    """Who calls: the token file that stands before the command, else what the environment says; for a user that only
+    the address or DURAMEN_USER names, the password that somebody types.
+    """
+    from duramen.client.transport.client_credentials import SECRET_VARIABLES, client_credentials
+
+    token_file = context.find_root().obj
+    named = user or os.environ.get("DURAMEN_USER", "")
+    is_given = token_file is not None or any(os.environ.get(each) for each in SECRET_VARIABLES)
+    if named and not is_given and sys.stdin.isatty():
+        return client_credentials(user=named, password=typer.prompt(f"Password of {named}", hide_input=True, err=True))
+    return client_credentials(token_file=token_file, address_user=user)

@@ -8,6 +8,8 @@ cannot serve at once, go over gRPC, which waits, retries and reports errors. The
     D2  A put is a batch of its own, with a producer id of its thread's and a sequence. If its reply is lost, the same
         bytes go again by gRPC, and take effect once.
     D3  A connection on which anything went wrong is closed: a late reply must not answer the next call.
+    D4  A connection of a user begins with AUTH. Where the endpoint refuses the secret, all calls go by gRPC, which says
+        why, until there is another secret.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
+from log_tier.rpc.credentials import CallCredentials
 from router.data.direct_reads import NOT_FRESH
 
 __all__ = ["FastPathTable", "Lost", "RespFastPath"]
@@ -81,6 +84,10 @@ class _Line:
         self.producer = secrets.randbits(63) | 1
         self.sequences: dict[tuple[str, int], int] = {}
 
+    def log_in(self, user: str, secret: str) -> bool:
+        """Prove who calls. False: the endpoint refused. Raises `OSError`."""
+        return bool(self.ask(b"AUTH", user.encode(), secret.encode()) == b"OK")
+
     def ask(self, *words: bytes) -> Any:
         """One command and its reply. Raises `OSError`; then this line is over."""
         self.socket.sendall(self._pack(words))
@@ -101,7 +108,9 @@ class _Line:
 class RespFastPath:
     """The way to one server's endpoint, for all threads. `close()` ends it."""
 
-    def __init__(self, host: str, port: int, session: Session, *, compress: bool) -> None:
+    def __init__(
+        self, host: str, port: int, session: Session, *, compress: bool, credentials: CallCredentials | None = None
+    ) -> None:
         self.session = session
         self.compress = compress
         # Now, and not with the first line: a process that is forked while another thread imports can never import that.
@@ -110,6 +119,9 @@ class RespFastPath:
         import hiredis  # noqa: F401
 
         self._host, self._port = host, port
+        self._credentials = credentials
+        self._refused = ""
+        """The secret that the endpoint refused last."""
         self._own = threading.local()
         self._lines: set[_Line] = set()
         self._lock = threading.Lock()
@@ -140,10 +152,15 @@ class RespFastPath:
             return line
         if self._closed or time.monotonic() < self._away_until_s:
             return None
+        secret = None if self._credentials is None else self._credentials.secret()
+        if secret is not None and secret == self._refused:
+            return None
         try:
-            line = _Line(self._host, self._port)
+            line = self._new_line(secret)
         except OSError:
             self._away_until_s = time.monotonic() + _AWAY_S
+            return None
+        if line is None:
             return None
         with self._lock:
             if self._closed:
@@ -153,6 +170,24 @@ class RespFastPath:
         self._own.line = line
         self._own.keeper = _Keeper(self, line)
         return line
+
+    def _new_line(self, secret: str | None) -> _Line | None:
+        """A connection, logged in where there is a secret; None: the endpoint refused it. Raises `OSError`."""
+        line = _Line(self._host, self._port)
+        try:
+            if secret is None or self._credentials is None or line.log_in(self._credentials.user, secret):
+                return line
+        except BaseException:
+            line.end()
+            raise
+        line.end()
+        self._refused = secret
+        return None
+
+    def drop_refused(self, line: _Line, reply: Any) -> None:
+        """Drop a connection whose proof does not count any more."""
+        if str(reply).startswith(("NOAUTH ", "WRONGPASS ")):
+            self.drop(line)
 
     def drop(self, line: _Line) -> None:
         """Something went wrong on it: the next call takes a new one."""
@@ -214,6 +249,7 @@ class FastPathTable:
             fast_path.drop(line)  # an interrupt: its reply is still to come
             raise
         if type(reply) is not list:
+            fast_path.drop_refused(line, reply)
             return NOT_FRESH  # an error: the slow path says it in our words
         fast_path.session.saw(ref, partition, Offset(reply[0]))
         return reply[1]
@@ -251,6 +287,7 @@ class FastPathTable:
             fast_path.drop(line)
             raise
         if type(reply) is not list:
+            fast_path.drop_refused(line, reply)
             # What was refused is refused by gRPC too, in our words.
             return None if str(reply).startswith("NOTWRITTEN ") else Lost(ref, ref.partition(partition), records, batch)
         offset = Offset(reply[0])

@@ -14,6 +14,7 @@ from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.settings.resp import with_certificate
+from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_users
 from duramen.server.wiring.server_certificates import ServerCertificates
 from duramen.server.wiring.serving_node import ON_DEMAND, SnapshotPolicy
 from duramen.server.wiring.single_machine import (
@@ -57,6 +58,8 @@ class SingleServer:
         self.data_plane = data_plane
         self.resp_port = resp_port
         """The port of the RESP endpoint; 0 if there is none."""
+        self.first_user: FirstUserResult = ""
+        """What became of the first user that was asked for."""
         self.ended = ended
         """Why this server must not go on."""
         self._opened = opened
@@ -76,12 +79,13 @@ class SingleServer:
         machine: MachineParts = THIS_MACHINE,
         certificates: ServerCertificates | None = None,
         peer_port: int | None = None,
+        users: UserPolicy = NO_POLICY,
     ) -> SingleServer:
         """Open the data folder and listen. `log_url`: where the log is, if not there. `take_over`: see
         `open_local_data`. `allow_locations`: folders and buckets that callers may name. `certificates`: for TLS.
-        `peer_port`: see `GrpcServer.listen`.
+        `peer_port`: see `GrpcServer.listen`. `users`: who must be in the catalog before it answers.
 
-        Raises `PortInUse`, and what `open_local_data` raises.
+        Raises `PortInUse`, and what `open_local_data` and `settle_users` raise.
         """
         resp_endpoint = with_certificate(resp_endpoint, None if certificates is None else certificates.files)
         allowed = snapshots.allowed(allow_locations, host=host, folder=data)
@@ -100,11 +104,13 @@ class SingleServer:
                     allowed=allowed,
                     machine=machine,
                 )
+                unless_opened.push_async_callback(database.data_plane.close)
+                first_user = await settle_users(database.data_plane.catalog, users)
                 unless_opened.pop_all()
             opened.push_async_callback(database.data_plane.close)
             failed = failing(database.node.ended)
             await guard_shell(opened, shell, database.data_plane.catalog, database.node.follower, failed=failed)
-            admin = _admin(database, opened, allowed)
+            admin = _admin(database, opened, allowed, insecure=shell.is_exposed)
 
             async def at_hand() -> Admin:
                 return admin
@@ -128,7 +134,9 @@ class SingleServer:
                 admin=at_hand,
             )
             await shell.start((*_SERVICES, *kv, *added))
-            return cls(shell, database.data_plane, sockets.port, database.node.ended, opened.pop_all())
+            server = cls(shell, database.data_plane, sockets.port, database.node.ended, opened.pop_all())
+            server.first_user = first_user
+            return server
         raise AssertionError("not reached")
 
     @property
@@ -141,10 +149,10 @@ class SingleServer:
         await self._opened.aclose()
 
 
-def _admin(database: SingleMachine, opened: AsyncExitStack, allowed: AllowedLocations) -> Admin:
+def _admin(database: SingleMachine, opened: AsyncExitStack, allowed: AllowedLocations, *, insecure: bool) -> Admin:
     """The administration of a database that is one process: it looks at the node itself, and connects to nobody."""
     node, data_plane = database.node, database.data_plane
-    feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running)
+    feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running, insecure=insecure)
     opened.push_async_callback(feed.close)
     membership = LocalMembership(node.hosting, feed)
     opened.push_async_callback(membership.close)

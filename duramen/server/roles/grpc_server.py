@@ -21,6 +21,7 @@ from duramen.server.roles.reflected_names import ReflectedNames
 from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.errors import PortInUse
+from log_tier.rpc.address import is_loopback
 from log_tier.rpc.channel import SERVER_OPTIONS
 from log_tier.rpc.checked import CallGuard, CheckedHandler, Refusals
 from log_tier.rpc.open_streams import OpenStreams
@@ -44,12 +45,22 @@ _GC_THRESHOLD: Final = 20_000
 class GrpcServer:
     """A gRPC server: `listen`, add services to `registry`, `start`, `close`."""
 
-    def __init__(self, server: grpc.aio.Server, host: str, port: int, peer_port: int | None = None) -> None:
+    def __init__(
+        self,
+        server: grpc.aio.Server,
+        host: str,
+        port: int,
+        peer_port: int | None = None,
+        *,
+        is_secure: bool = False,
+    ) -> None:
         self.host = host
         self.port = port
         """The port it listens on: the one asked for, or the one the system chose for 0."""
         self.peer_port = peer_port
         """The port on which every client shows a certificate; None if there is no such port."""
+        self.is_secure = is_secure
+        """Does it speak TLS?"""
         self.streams = OpenStreams()
         """The streams under way; every service of this shell shares them."""
         self.registry: Any = _ByName(server)
@@ -96,12 +107,18 @@ class GrpcServer:
             own = certificates.credentials(require_client_certificate=require_client_certificate)
             bound = _bind(server, host, port, own)
             if peer_port is None:
-                return cls(server, host, bound)
+                return cls(server, host, bound, is_secure=True)
             peers = certificates.credentials(require_client_certificate=True)
-            return cls(server, host, bound, _bind(server, host, peer_port, peers, option="--peer-port"))
+            bound_to_peers = _bind(server, host, peer_port, peers, option="--peer-port")
+            return cls(server, host, bound, bound_to_peers, is_secure=True)
         except PortInUse:
             await _let_go(server)
             raise
+
+    @property
+    def is_exposed(self) -> bool:
+        """Do other machines reach it in plain TCP?"""
+        return not self.is_secure and not is_loopback(self.host)
 
     @property
     def address(self) -> str:

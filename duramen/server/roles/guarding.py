@@ -25,17 +25,22 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import Failed
 from log_tier.rpc.security import shown_certificate
-from router.admin.access_rules import ADMIN_RULES
+from router.admin.access_rules import ADMIN_RULES, USERS_RULES
+from router.admin.users.user_admin import UserAdmin
+from router.admin.users.users_service import UsersService
 from router.endpoints.grpc.access_rules import DATA_RULES
+from router.proto import users_pb2, users_pb2_grpc
 from serving_tier.service.access_rules import NODE_RULES
 
-__all__ = ["ALL_RULES", "UNGUARDED_SERVICES", "Access", "guard_shell"]
+__all__ = ["ALL_RULES", "UNGUARDED_SERVICES", "USERS_SERVICES", "Access", "guard_shell"]
 
-ALL_RULES: Final[MethodRules] = {**LOG_RULES, **NODE_RULES, **DATA_RULES, **ADMIN_RULES}
+ALL_RULES: Final[MethodRules] = {**LOG_RULES, **NODE_RULES, **DATA_RULES, **ADMIN_RULES, **USERS_RULES}
 """What each method of every service of ours demands."""
 
 UNGUARDED_SERVICES: Final = frozenset({health.SERVICE_NAME, reflection.SERVICE_NAME})
 """They say whether a server is well, and what its protos are."""
+
+USERS_SERVICES: Final = (users_pb2.DESCRIPTOR.services_by_name["Users"].full_name,)
 
 
 class Access(NamedTuple):
@@ -46,10 +51,16 @@ class Access(NamedTuple):
 
 
 async def guard_shell(
-    opened: AsyncExitStack, shell: GrpcServer, catalog: Catalog, follower: MapFollower, *, failed: Failed
+    opened: AsyncExitStack,
+    shell: GrpcServer,
+    catalog: Catalog,
+    follower: MapFollower,
+    *,
+    failed: Failed,
+    cluster: bool = False,
 ) -> Access:
-    """Guard every service that is added to `shell` from now on. `opened` ends it. `failed` is called where rights are
-    followed no longer.
+    """Guard every service that is added to `shell` from now on, and add `duramen.v1.Users`. `opened` ends it. `failed`
+    is called where rights are followed no longer. `cluster`: this is one server of several, which call each other.
     """
     gate = Gate(lambda: catalog.map)
     authenticator = Authenticator(gate)
@@ -64,6 +75,8 @@ async def guard_shell(
     )
     opened.callback(guard.close)
     shell.guard_with(guard)
+    users = UsersService(UserAdmin(catalog, gate, takes_first=not cluster or shell.is_secure))
+    users_pb2_grpc.add_UsersServicer_to_server(users, shell.registry)  # type: ignore[no-untyped-call]
     return Access(gate, authenticator)
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
-from duramen.server.roles.guarding import guard_shell
+from duramen.server.roles.guarding import USERS_SERVICES, guard_shell
 from duramen.server.roles.kv import add_kv_service, nearest, others_on_demand
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
+from duramen.server.wiring.first_user import check_provable
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import log_url_for_clients, register_node
 from duramen.server.wiring.server_certificates import ServerCertificates
@@ -49,6 +50,7 @@ NODE_SERVICES: Final = (
     node_pb2.DESCRIPTOR.services_by_name["Node"].full_name,
     cluster_pb2.DESCRIPTOR.services_by_name["Cluster"].full_name,
     admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name,
+    *USERS_SERVICES,
 )
 
 # How often the health service looks at the replicas.
@@ -70,7 +72,8 @@ def add_node_services(
     kv = KeyValueService(data_plane, streams, node.load, passing)
     keyvalue_pb2_grpc.add_KeyValueServicer_to_server(kv, registry)  # type: ignore[no-untyped-call]
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(data_plane), registry)  # type: ignore[no-untyped-call]
-    feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running, clock=data_plane.node.clock)
+    clock, running = data_plane.node.clock, node.worker.running
+    feed = NodeStatusFeed(node.hosting, node.load, running=running, clock=clock, insecure=shell.is_exposed)
     service = NodeService(data_plane.node, feed, streams, copies_folder=node.folder / COPIES_FOLDER)
     node_pb2_grpc.add_NodeServicer_to_server(service, registry)  # type: ignore[no-untyped-call]
     cluster = ClusterService(data_plane.catalog, streams, role=role, log_url=log_url)
@@ -139,6 +142,7 @@ class NodeRole:
                 opened.push_async_callback(log.close)
                 catalog = await Catalog.open(log)
                 opened.push_async_callback(catalog.close)
+                check_provable(catalog, certificates)
                 own, peer = _advertised(advertise, shell)
                 await register_node(catalog, RegisterNode(node_id, own, folder.identity, take_over, peer))
                 node = await ServingNode.open(
@@ -146,7 +150,7 @@ class NodeRole:
                 )
                 opened.push_async_callback(node.close)
                 unless_opened.pop_all()
-            await guard_shell(opened, shell, catalog, node.follower, failed=failing(node.ended))
+            await guard_shell(opened, shell, catalog, node.follower, failed=failing(node.ended), cluster=True)
             data_plane = LocalData(log, catalog, node.hosting, resources=AsyncExitStack())
             opened.push_async_callback(data_plane.close)
             memberships = membership_on_demand(node.follower, failed=failing(node.ended))
@@ -163,7 +167,6 @@ class NodeRole:
             opened.push_async_callback(shell.close)
             added: tuple[str, ...] = ()
             if resp_endpoint.wanted:
-                membership = await memberships()
                 resp_connection = await near()
                 added = await open_resp_endpoint(
                     opened,
@@ -174,7 +177,7 @@ class NodeRole:
                     sockets,
                     node=data_plane.node,
                     node_id=node_id,
-                    membership=membership,
+                    membership=await memberships(),
                     admin=admin,
                 )
             await shell.start((*NODE_SERVICES, *kv, *added), serving=False)

@@ -8,9 +8,10 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
-from duramen.server.roles.guarding import guard_shell
+from duramen.server.roles.guarding import USERS_SERVICES, guard_shell
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
+from duramen.server.wiring.first_user import check_provable
 from duramen.server.wiring.register import log_url_for_clients
 from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.catalog.catalog import Catalog
@@ -38,6 +39,7 @@ _SERVICES: Final = (
     tables_pb2.DESCRIPTOR.services_by_name["Tables"].full_name,
     cluster_pb2.DESCRIPTOR.services_by_name["Cluster"].full_name,
     admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name,
+    *USERS_SERVICES,
 )
 
 
@@ -92,11 +94,12 @@ class RouterRole:
                 opened.push_async_callback(log.close)
                 catalog = await Catalog.open(log)
                 opened.push_async_callback(catalog.close)
+                check_provable(catalog, certificates)
                 follower = MapFollower(catalog)
                 membership = await LiveMembership.open(follower, failed=failing(ended), address_of=address_for_servers)
                 opened.push_async_callback(membership.close)
                 unless_opened.pop_all()
-            await guard_shell(opened, shell, catalog, follower, failed=failing(ended))
+            await guard_shell(opened, shell, catalog, follower, failed=failing(ended), cluster=True)
             connection = RoutedConnection.for_router(log, catalog, membership)
             opened.push_async_callback(connection.close)
             admin = Admin(catalog, log, membership, ask_members(membership), allowed)

@@ -1,24 +1,16 @@
-"""Whom a server can be reached by: an address that others reach needs TLS, or the operator's word."""
+"""Whom a server can be reached by: an address that others reach needs TLS and users, or the operator's word."""
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from pathlib import Path
 
 from log_tier.model.errors import InvalidRequest
+from log_tier.rpc.address import is_loopback
 
-__all__ = ["check_exposure", "is_loopback"]
+__all__ = ["check_exposure", "needs_users"]
 
 logger = logging.getLogger(__name__)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`. A name other than localhost may be anybody's."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def check_exposure(host: str, *, certs: Path | str | None, insecure: bool) -> None:
@@ -32,6 +24,12 @@ def check_exposure(host: str, *, certs: Path | str | None, insecure: bool) -> No
         raise InvalidRequest(
             f"{where} is reached by other machines, and without certificates everybody there reads and writes "
             "everything: `duramen cert init && duramen cert issue server --server HOST,…` makes certificates, and "
-            "--certs certs uses them; --insecure does without; --host 127.0.0.1 is for this machine alone"
+            "`duramen up --certs certs --first-user admin --token-file admin.token` uses them, and makes the first "
+            "user; --insecure does without; --host 127.0.0.1 is for this machine alone"
         )
     logger.warning("--insecure: everybody who reaches %s reads and writes everything, in plain TCP", where)
+
+
+def needs_users(host: str, *, insecure: bool) -> bool:
+    """Whether a server on this address must have users: others reach it, and nobody has said `insecure`."""
+    return not insecure and not is_loopback(host)

@@ -14,9 +14,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 OptionalPort = Annotated[int, Field(ge=-1, le=65535)]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
-_HOST: Final = (
-    "The address to listen on. There is no access control yet: any other than 127.0.0.1 needs `certs` or `insecure`."
-)
+_HOST: Final = "The address to listen on. Any other than 127.0.0.1 needs `certs` or `insecure`."
 _CERTS: Final = (
     "TLS: the folder with ca.crt and this server's certificate and key, as `duramen cert` makes it. All servers of a "
     "cluster have it, or none; empty: plain TCP."

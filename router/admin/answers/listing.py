@@ -45,6 +45,7 @@ def list_nodes(situation: Situation) -> list[pb.AdminNode]:
                 uptime_s=view.uptime_s if view is not None else 0,
                 map_version=view.map_version if view is not None else -1,
                 identity=entry.identity,
+                insecure=view is not None and view.insecure,
             )
         )
     return found

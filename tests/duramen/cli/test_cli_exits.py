@@ -39,7 +39,9 @@ def test_every_class_has_a_code(kind: type[DuramenError]) -> None:
         (errors.Disconnected("x"), 5),
         (errors.DiskFull("x"), 5),
         (errors.WriteUnknown("x"), 5),
-        (errors.FolderInUse("x"), 6),
+        (errors.Unauthenticated("x"), 6),
+        (errors.PermissionDenied("x"), 6),
+        (errors.FolderInUse("x"), 7),
     ],
     ids=lambda value: value.code if isinstance(value, DuramenError) else str(value),
 )

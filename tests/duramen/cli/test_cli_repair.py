@@ -121,10 +121,10 @@ def test_folders_that_are_open_and_folders_that_are_none(
     damage(data)
     copy = Path(shutil.copytree(closed, tmp_path / "copy"))
     with duramen.open(copy):
-        assert run(["log", "repair", str(data), "--from", str(copy)]) == 6
+        assert run(["log", "repair", str(data), "--from", str(copy)]) == 7
         assert f"the copy {copy / 'log'} is open in another Duramen, process {os.getpid()}" in capsys.readouterr().err
     with duramen.open(tmp_path / "other"):
-        assert run(["log", "repair", str(tmp_path / "other"), "--from", str(closed)]) == 6
+        assert run(["log", "repair", str(tmp_path / "other"), "--from", str(closed)]) == 7
         assert "is open in another Duramen" in capsys.readouterr().err
     (tmp_path / "link").symlink_to(data)
     for words, said in (

@@ -103,14 +103,14 @@ def test_what_is_damaged(data: Path, capsys: pytest.CaptureFixture[str], what: s
 
 def test_a_folder_that_is_open(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with duramen.open(data):
-        assert run(["log", "verify", str(data)]) == 6
+        assert run(["log", "verify", str(data)]) == 7
         said = capsys.readouterr()
         assert said.out == ""
         assert (
             f"{data} is open in another Duramen, process {os.getpid()}, and nothing was verified: stop that" in said.err
         )
         assert "or verify a snapshot of the file system" in said.err
-        assert run(["log", "verify", str(data / "log"), "--json"]) == 6
+        assert run(["log", "verify", str(data / "log"), "--json"]) == 7
         assert json.loads(capsys.readouterr().err)["error"] == "folder_in_use"
     assert run(["log", "verify", str(data)]) == 0
 

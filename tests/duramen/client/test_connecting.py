@@ -206,10 +206,10 @@ async def test_a_server_that_does_not_speak(connect: Callable[..., Any], cluster
 
 
 def test_targets() -> None:
-    assert parse_target("a:1") == (("a:1",), False)
-    assert parse_target("a:1, b:2,") == (("a:1", "b:2"), False)
-    assert parse_target(("a:1", "b:2")) == (("a:1", "b:2"), False)
-    assert parse_target("duramens://a:1,[::1]:2") == (("a:1", "[::1]:2"), True)
+    assert parse_target("a:1") == (("a:1",), False, "")
+    assert parse_target("a:1, b:2,") == (("a:1", "b:2"), False, "")
+    assert parse_target(("a:1", "b:2")) == (("a:1", "b:2"), False, "")
+    assert parse_target("duramens://a:1,[::1]:2") == (("a:1", "[::1]:2"), True, "")
 
 
 async def test_too_many_replicas(cluster: TestCluster, connect: Callable[..., Any]) -> None:

@@ -13,7 +13,7 @@ from kit.clients.kv_servers import DEADLINE_S, KVClient, Refusal, number, refusa
 from log_tier.model.errors import ERRORS, ConditionFailed, DuramenError, Overloaded
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.tokens import Token
-from log_tier.rpc.details import status_details
+from log_tier.rpc.status_codes import status_details
 from router.proto import kv_pb2 as kv
 
 KEY_TOO_LONG = b"k" * 512

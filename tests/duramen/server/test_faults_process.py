@@ -74,7 +74,7 @@ class TestStartAndStop:
     def test_a_second_server_on_the_same_folder(self, new_server: NewServer, tmp_path: Path) -> None:
         server = new_server(tmp_path / "data")
         done = run_up(server.data)
-        assert done.returncode == 6
+        assert done.returncode == 7
         assert done.stdout == ""
         (line,) = done.stderr.splitlines()
         assert line.startswith("error: ")

@@ -17,7 +17,7 @@ from duramen.server.roles.log_role import LogRole
 from duramen.server.roles.node_role import NodeRole
 from duramen.server.roles.router_role import RouterRole
 from kit.deadlines import within
-from log_tier.rpc.details import STATUS_KEY
+from log_tier.rpc.status_codes import STATUS_KEY
 from router.proto import kv_pb2 as kv
 from router.proto import kv_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables

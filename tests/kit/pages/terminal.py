@@ -153,7 +153,11 @@ class Terminal:
             )
         deadline = time.monotonic() + patience_s(_START_S)
         health = [str(Path(sys.executable).parent / "duramen"), "health", "--at", f"localhost:{port}"]
-        while subprocess.run(health, capture_output=True, check=False).returncode != 0:
+        if "--certs" in arguments:
+            certs = Path(arguments[arguments.index("--certs") + 1])
+            health[-1] = f"duramens://{health[-1]}"
+            health += ["--ca", str(certs / "ca.crt")]
+        while subprocess.run(health, cwd=self.folder, capture_output=True, check=False).returncode != 0:
             assert self._server.poll() is None, f"{command}: {log.read_text()}"
             assert time.monotonic() < deadline, f"{command} does not serve: {log.read_text()}"
 

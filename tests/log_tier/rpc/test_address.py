@@ -8,7 +8,7 @@ import duramen
 from duramen import aio
 from log_tier.model.errors import InvalidRequest
 from log_tier.open import open_log
-from log_tier.rpc.address import checked_address
+from log_tier.rpc.address import checked_address, is_loopback
 
 WRONG = [
     "localhost",
@@ -44,3 +44,8 @@ async def test_a_client_refuses_it_at_once(target: str | list[str]) -> None:
 async def test_so_does_the_url_of_a_log() -> None:
     with pytest.raises(InvalidRequest, match="is no address"):
         await open_log("grpc://localhost")
+
+
+def test_what_only_this_machine_reaches() -> None:
+    hosts = ["127.0.0.1", "127.0.0.2", "::1", "[::1]", "localhost", "0.0.0.0", "", "::", "10.0.0.1", "db1"]
+    assert [host for host in hosts if is_loopback(host)] == ["127.0.0.1", "127.0.0.2", "::1", "[::1]", "localhost"]

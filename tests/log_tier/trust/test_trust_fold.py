@@ -49,6 +49,7 @@ TOKENS = st.sampled_from(["t1", "t2"])
 SUBJECTS = st.sampled_from(["user:root", "user:alice", "table:orders", "table:ord*", "table:*", "nothing"])
 CHANGES: st.SearchStrategy[TrustCommand] = st.one_of(
     st.builds(AddUser, NAMES, st.just(SEEN), st.text(max_size=3), st.lists(GRANTS, max_size=2).map(tuple)),
+    st.builds(AddUser, NAMES, st.just(SEEN), token=TOKENS, sha256=st.just(DIGEST), expires_ms=st.integers(0, 30)),
     st.builds(RemoveUser, NAMES, st.just(SEEN)),
     st.builds(SetPassword, NAMES, st.just(SEEN), st.text(max_size=3)),
     st.builds(AddToken, NAMES, st.just(SEEN), TOKENS, st.just(DIGEST), st.integers(0, 30)),
@@ -161,6 +162,35 @@ def test_tokens() -> None:
     assert "64 hex digits" in rejection
     cluster, _ = fold_all(RevokeToken("root", SEEN, "t1"), cluster=cluster)
     assert cluster.trust.users["root"].tokens == ()
+
+
+def test_a_user_comes_with_its_first_token() -> None:
+    first = AddUser("root", SEEN, grants=("admin *",), token="t1", sha256=DIGEST, expires_ms=1000)
+    cluster, rejection = fold_all(first)
+    assert rejection == ""
+    assert cluster.trust.users["root"].tokens == (ApiToken("t1", DIGEST, 1000),)
+    assert DIGEST not in repr(first)
+    for wrong, words in (
+        (AddUser("alice", SEEN, token="t1", sha256=DIGEST), "there is a token t1 already"),
+        (AddUser("alice", SEEN, token="t2", sha256="no digest"), "64 hex digits"),
+        (AddUser("alice", SEEN, token="t2"), "64 hex digits"),
+        (AddUser("alice", SEEN, sha256=DIGEST), "an id of 1 to 32"),
+        (AddUser("alice", SEEN, expires_ms=1000), "an id of 1 to 32"),
+        (AddUser("alice", SEEN, token="t2", sha256=DIGEST, expires_ms=5), "would expire at 5 ms"),
+    ):
+        after, rejection = fold_all(wrong, cluster=cluster)
+        assert words in rejection
+        assert after.trust == cluster.trust, "a refused command leaves no part of a user"
+
+
+def test_a_first_token_has_its_own_bytes() -> None:
+    """The file was written when first tokens landed; it is never written again."""
+    line = json.loads((FIXTURE.parent / "first_token-2.jsonl").read_text())
+    _, command = parse_command(line["key"].encode(), line["value"].encode())
+    assert command == AddUser("root", Offset(7), "", ("admin *",), "k3v9", DIGEST, 90)
+    batch = command_batch(command, "0123456789abcdef")
+    stamped = stamp_batch(batch, base_offset=Offset(0), timestamp_ms=0, unsynced=0)
+    assert decode_batch(stamped).columns.values[0].decode() == line["value"]
 
 
 def test_no_secret_is_shown() -> None:

@@ -30,6 +30,7 @@ from router.proto import keyvalue_pb2 as keyvalue
 from router.proto import kv_pb2 as kv
 from router.proto import resp_endpoint_pb2
 from router.proto import tables_pb2 as tables
+from router.proto import users_pb2 as users
 from serving_tier.proto import node_pb2
 
 KEY: Final = b"eu:1"
@@ -118,6 +119,22 @@ ROWS: Final = [
     Row("Admin/SetRetention", "admin of table", lambda _: admin.AdminSetRetentionRequest(table=TABLE)),
     Row("Admin/Abort", "admin", lambda _: admin.AdminGoOnRequest(job=1, dry_run=True)),
     Row("Admin/Resume", "admin", lambda _: admin.AdminGoOnRequest(job=1, dry_run=True)),
+    Row("Users/AddUser", "admin", lambda _: users.AddUserRequest(user="a b")),
+    Row("Users/RemoveUser", "admin", lambda _: users.RemoveUserRequest(user="not-there")),
+    Row("Users/ListUsers", "admin", lambda _: users.ListUsersRequest()),
+    Row("Users/SetPassword", "user", lambda _: users.SetPasswordRequest(password="short")),
+    Row("Users/SetPassword", "admin", lambda _: users.SetPasswordRequest(user="root", password="short")),
+    Row("Users/AddToken", "user", lambda _: users.AddTokenRequest(ttl_ms=2**60)),
+    Row("Users/AddToken", "admin", lambda _: users.AddTokenRequest(user="root", ttl_ms=2**60)),
+    Row("Users/RevokeToken", "user", lambda _: users.RevokeTokenRequest(token_id="none")),
+    Row("Users/RevokeToken", "admin", lambda _: users.RevokeTokenRequest(user="root", token_id="none")),
+    Row("Users/Grant", "admin", lambda _: users.GrantRequest(to="not-there", grant="read *")),
+    Row("Users/Revoke", "admin", lambda _: users.RevokeRequest(to="not-there", grant="read *")),
+    Row("Users/AddRole", "admin", lambda _: users.AddRoleRequest(role="a b")),
+    Row("Users/RemoveRole", "admin", lambda _: users.RemoveRoleRequest(role="not-there")),
+    Row("Users/AssignRole", "admin", lambda _: users.AssignRoleRequest(user="not-there", role="r")),
+    Row("Users/UnassignRole", "admin", lambda _: users.UnassignRoleRequest(user="not-there", role="r")),
+    Row("Users/WhoAmI", "user", lambda _: users.WhoAmIRequest()),
     Row("Log/CreateTopic", "server", lambda _: log_pb2.CreateTopicRequest(name="t", partitions=1)),
     Row("Log/AdoptTopic", "server", lambda _: log_pb2.AdoptTopicRequest(name="t")),
     Row("Log/DeleteTopic", "server", lambda id_: log_pb2.DeleteTopicRequest(topic_id=id_)),

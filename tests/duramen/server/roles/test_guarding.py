@@ -31,7 +31,7 @@ from log_tier.trust.trust_commands import (
     RevokeToken,
     SetQuota,
 )
-from router.proto import admin_pb2, admin_pb2_grpc, kv_pb2, kv_pb2_grpc, tables_pb2, tables_pb2_grpc
+from router.proto import admin_pb2, admin_pb2_grpc, kv_pb2, kv_pb2_grpc, tables_pb2, tables_pb2_grpc, users_pb2
 
 PASSWORD = "correct horse battery"
 
@@ -87,7 +87,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
 def test_every_method_of_every_service_has_a_rule() -> None:
     """A new method without one would be for servers alone, and its author has to say for whom it is."""
     methods = set()
-    for module in (log_pb2, cluster_pb2, kv_pb2, tables_pb2, admin_pb2):
+    for module in (log_pb2, cluster_pb2, kv_pb2, tables_pb2, users_pb2, admin_pb2):
         assert module.DESCRIPTOR.services_by_name, f"{module} has services"
     pool = descriptor_pool.Default()
     for name in ("log", "cluster"):
@@ -95,7 +95,7 @@ def test_every_method_of_every_service_has_a_rule() -> None:
     methods |= _methods(pool.FindFileByName("serving_tier/proto/node.proto"))
     for name in ("keyvalue", "admin", "resp_endpoint"):
         methods |= _methods(pool.FindFileByName(f"router/proto/{name}.proto"))
-    for name in ("kv", "tables"):
+    for name in ("kv", "tables", "users"):
         methods |= _methods(pool.FindFileByName(f"duramen/v1/{name}.proto"))
     assert methods == set(ALL_RULES), "methods without a rule, or rules without a method"
 
