@@ -177,6 +177,7 @@ def node(
         take_over=settings.take_over,
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
+        users=_users(settings.first_user, settings.first_user_token_file),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
@@ -239,9 +240,19 @@ def router(
         allow_locations=settings.allowed_locations,
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
+        users=_users(settings.first_user, settings.first_user_token_file),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
+
+
+def _users(name: str, token_file: str) -> Any:
+    """The `UserPolicy` of a role's settings, or of the process that started this one."""
+    from duramen.server.wiring.first_user import FirstUser, UserPolicy, handed_first_user
+
+    if bool(name) is not bool(token_file):
+        raise InvalidRequest("the settings first_user and first_user_token_file go together: give both, or none")
+    return UserPolicy(FirstUser(name, Path(token_file)) if name else handed_first_user())
 
 
 def _begin(level: str) -> None:
@@ -270,6 +281,7 @@ class _Announcer:
                     "port": running.port,
                     "pid": os.getpid(),
                     **({"resp_port": running.resp_port} if getattr(running, "resp_port", 0) else {}),
+                    **({"first_user": running.first_user} if getattr(running, "first_user", "") else {}),
                     **self._fields,
                 },
                 flush=True,
