@@ -187,6 +187,7 @@ def node(
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
         peer_port=peer_port_of(settings),
+        users=_users(settings.first_user, settings.first_user_token_file),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
@@ -253,9 +254,19 @@ def router(
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
         peer_port=peer_port_of(settings),
+        users=_users(settings.first_user, settings.first_user_token_file),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
+
+
+def _users(name: str, token_file: str) -> Any:
+    """The `UserPolicy` of a role's settings, or of the process that started this one."""
+    from duramen.server.wiring.first_user import FirstUser, UserPolicy, handed_first_user
+
+    if bool(name) is not bool(token_file):
+        raise InvalidRequest("the settings first_user and first_user_token_file go together: give both, or none")
+    return UserPolicy(FirstUser(name, Path(token_file)) if name else handed_first_user())
 
 
 def _begin(level: str) -> None:
@@ -286,6 +297,7 @@ class _Announcer:
                     "pid": os.getpid(),
                     **({"resp_port": running.resp_port} if getattr(running, "resp_port", 0) else {}),
                     **({"peer_port": peer_port} if peer_port is not None else {}),
+                    **({"first_user": running.first_user} if getattr(running, "first_user", "") else {}),
                     **self._fields,
                 },
                 flush=True,

@@ -125,8 +125,7 @@ def up(
       duramen up --certs certs            # TLS: clients call it with duramens://
       duramen up --log kafka://broker1:9092,broker2:9092
     """
-    _check_ports(port, resp_port or 0)
-    _check_options(first_user, token_file, nodes, takes_over_own=take_over and log is None)
+    _check_options(first_user, token_file, port, resp_port or 0, takes_over_own=take_over and log is None)
     peers = _begin(host, certs, insecure, peer_port, log_level)
     from duramen.server.roles.run import run_role, run_until_signal
 
@@ -150,6 +149,7 @@ def up(
             resp_readers=resp_readers,
             certs=certs,
             peer_port=peers,
+            first_user=_users(first_user, token_file, host, insecure=insecure).first,
         )
         run_role(supervise(data, options, _tell_json if json else _tell_people))
         return
@@ -202,11 +202,10 @@ def _begin(host: str, certs: Path | None, insecure: bool, peer_port: int, log_le
     return checked_peer_port(peer_port, secured=certs is not None)
 
 
-def _check_options(name: str | None, token_file: Path | None, nodes: int | None, *, takes_over_own: bool) -> None:
+def _check_options(name: str | None, token_file: Path | None, *ports: int, takes_over_own: bool) -> None:
+    _check_ports(*ports)
     if takes_over_own:
         raise InvalidRequest("--take-over goes with --log: without it the log itself is in the data folder")
-    if name is not None and nodes is not None:
-        raise InvalidRequest("--first-user goes without --nodes: the servers of a cluster cannot prove themselves yet")
     if (name is None) is not (token_file is None):
         raise InvalidRequest("--first-user NAME and --token-file FILE go together: give both, or none")
 
@@ -246,6 +245,8 @@ def _tell_people(event: dict[str, Any]) -> None:
             say(f"  connect   any command with --at duramens://{at} --ca {Path(event['certs']) / 'ca.crt'}")
         else:
             say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
+        if first := event.get("first_user"):
+            say(f"  users     {'the first one was made' if first == 'made' else '--first-user did nothing'}")
         if event.get("resp_port"):
             say(f"  redis     redis-cli -p {event['resp_port']}, or any client of Redis")
         say("  stop      Ctrl-C, or SIGTERM")

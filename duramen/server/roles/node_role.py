@@ -13,7 +13,7 @@ from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import USERS_SERVICES, guard_shell
 from duramen.server.roles.kv import add_kv_service, nearest, others_on_demand
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
-from duramen.server.wiring.first_user import check_provable
+from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_cluster_users
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import log_url_for_clients, register_node
 from duramen.server.wiring.server_certificates import ServerCertificates
@@ -98,6 +98,8 @@ class NodeRole:
         """Why this node must not go on."""
         self.resp_port = 0
         """The port of the RESP endpoint; 0 if there is none."""
+        self.first_user: FirstUserResult = ""
+        """What became of the first user that was asked for."""
         self._identity = identity
         self._opened = opened
         self._watcher: asyncio.Task[None] | None = None
@@ -119,6 +121,7 @@ class NodeRole:
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
         certificates: ServerCertificates | None = None,
         peer_port: int | None = None,
+        users: UserPolicy = NO_POLICY,
     ) -> NodeRole:
         """Own the folder, register with the catalog, host what it says, listen.
 
@@ -142,7 +145,7 @@ class NodeRole:
                 opened.push_async_callback(log.close)
                 catalog = await Catalog.open(log)
                 opened.push_async_callback(catalog.close)
-                check_provable(catalog, certificates)
+                first_user = await settle_cluster_users(catalog, users, certificates)
                 own, peer = _advertised(advertise, shell)
                 await register_node(catalog, RegisterNode(node_id, own, folder.identity, take_over, peer))
                 node = await ServingNode.open(
@@ -182,7 +185,7 @@ class NodeRole:
                 )
             await shell.start((*NODE_SERVICES, *kv, *added), serving=False)
             made = cls(shell, data_plane, node, folder.identity, opened.pop_all())
-            made.resp_port = sockets.port
+            made.resp_port, made.first_user = sockets.port, first_user
             made._watcher = run_forever(made._watch_health(), name="watching the replicas' health", failed=made._end)
             made._leave = await node.follower.follow(
                 made._check_identity, name="watching the node's id", failed=made._end

@@ -11,7 +11,7 @@ from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import USERS_SERVICES, guard_shell
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
-from duramen.server.wiring.first_user import check_provable
+from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_cluster_users
 from duramen.server.wiring.register import log_url_for_clients
 from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.catalog.catalog import Catalog
@@ -61,6 +61,8 @@ class RouterRole:
         self.connection = connection
         self.resp_port = 0
         """The port of the RESP endpoint; 0 if there is none."""
+        self.first_user: FirstUserResult = ""
+        """What became of the first user that was asked for."""
         self.ended = ended
         """Why this router must not go on: with a map that no longer changes it would ask the wrong nodes."""
         self._opened = opened
@@ -77,6 +79,7 @@ class RouterRole:
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
         certificates: ServerCertificates | None = None,
         peer_port: int | None = None,
+        users: UserPolicy = NO_POLICY,
     ) -> RouterRole:
         """Follow the catalog and the nodes, listen. `client_log_url`: the log's address for clients, if that is not
         `log_url`; empty: clients write through routers. `allow_locations`: the setting `allowed_locations`.
@@ -94,7 +97,7 @@ class RouterRole:
                 opened.push_async_callback(log.close)
                 catalog = await Catalog.open(log)
                 opened.push_async_callback(catalog.close)
-                check_provable(catalog, certificates)
+                first_user = await settle_cluster_users(catalog, users, certificates)
                 follower = MapFollower(catalog)
                 membership = await LiveMembership.open(follower, failed=failing(ended), address_of=address_for_servers)
                 opened.push_async_callback(membership.close)
@@ -130,7 +133,7 @@ class RouterRole:
             )
             await shell.start((*_SERVICES, *kv, *added))
             made = cls(shell, catalog, connection, ended, opened.pop_all())
-            made.resp_port = sockets.port
+            made.resp_port, made.first_user = sockets.port, first_user
             return made
         raise AssertionError("not reached")
 

@@ -26,6 +26,10 @@ _PEER_PORT: Final = (
 _INSECURE: Final = (
     "Listen on an address that other machines reach without TLS: everybody there reads and writes everything."
 )
+_FIRST_USER: Final = (
+    "The first user, who may do everything, made where the catalog has none, before this server answers; needs `certs`."
+)
+_FIRST_USER_TOKEN_FILE: Final = "A new file for that user's token, which only this user of the machine can read."
 _RESP_PORT: Final = "The port of the RESP endpoint, the Redis protocol; 0 picks a free port and reports it, -1: none."
 _RESP_SOCKET: Final = "A Unix socket on which the RESP endpoint is, too; empty: none."
 _RESP_PASSWORD: Final = "What clients of the RESP endpoint must give with AUTH; empty: everybody may come in."
@@ -112,6 +116,8 @@ class NodeSettings(BaseSettings):
     )
     certs: str = Field("", description=_CERTS)
     peer_port: OptionalPort = Field(0, description=_PEER_PORT)
+    first_user: str = Field("", description=_FIRST_USER)
+    first_user_token_file: str = Field("", description=_FIRST_USER_TOKEN_FILE)
     insecure: bool = Field(False, description=_INSECURE)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
@@ -142,6 +148,8 @@ class RouterSettings(BaseSettings):
     resp_tls_key: str = Field("", description=_RESP_KEY)
     certs: str = Field("", description=_CERTS)
     peer_port: OptionalPort = Field(-1, description=_PEER_PORT)
+    first_user: str = Field("", description=_FIRST_USER)
+    first_user_token_file: str = Field("", description=_FIRST_USER_TOKEN_FILE)
     insecure: bool = Field(False, description=_INSECURE)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 

@@ -47,6 +47,8 @@ class Child:
         """The port of its RESP endpoint, kept in the same way; None if it has none."""
         self.peer_port: int | None = None
         """The port where its clients show certificates, kept in the same way; None if it has none."""
+        self.first_user = ""
+        """What became of the first user at its start, in its own words."""
         self.environment: dict[str, str] = {}
         """Environment variables of the child: secrets, which a command line would show to other users."""
         self._arguments = list(arguments)
@@ -90,6 +92,7 @@ class Child:
             raise _failure(self.name, code, self._output, began)
         said = json.loads(line)
         self.port = int(said["port"])
+        self.first_user = self.first_user or str(said.get("first_user", ""))
         started = {"event": "child", "role": self.role, "name": self.name, "pid": self.pid, "port": self.port}
         if self.resp_port is not None:
             self.resp_port = int(said["resp_port"])

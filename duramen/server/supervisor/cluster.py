@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from duramen.server.supervisor.child import Child, Event
+from duramen.server.wiring.first_user import FIRST_USER_VARIABLE, FirstUser, kept_token
 from duramen.server.wiring.foreign_names import DATA_NAMES, refuse_foreign
 from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.model.errors import InvalidRequest
@@ -52,6 +53,8 @@ class ClusterOptions:
     """The folder of the certificate that all its servers share; None: plain TCP."""
     peer_port: int | None = None
     """The router's port where clients show certificates; None: none. Nodes with certificates have one each."""
+    first_user: FirstUser | None = None
+    """Whom to make where the catalog has no users; needs `certs`."""
 
 
 async def supervise(data: Path, options: ClusterOptions, tell: Event) -> None:
@@ -62,14 +65,17 @@ async def supervise(data: Path, options: ClusterOptions, tell: Event) -> None:
     if not 1 <= options.nodes <= NODES_MAX:
         raise InvalidRequest(f"--nodes takes 1 to {NODES_MAX}, not {options.nodes}")
     data = await asyncio.to_thread(_prepare, data)
+    first, is_new = await asyncio.to_thread(_first_user, options)
     children: list[Child] = []
     runs: list[asyncio.Task[None]] = []
     with _signals() as stop:
         try:
-            await _start_all(data, options, tell, children, stop)
+            await _start_all(data, options, tell, children, stop, first)
+            if is_new and options.first_user is not None and _made(children) == "there":
+                await asyncio.to_thread(_forget_token, options.first_user)
             runs = [asyncio.create_task(child.run(), name=f"run {child.name}") for child in children]
             if not stop.done():
-                tell(_started(data, options, children[-1]))
+                tell(_started(data, options, children))
             waited: list[asyncio.Future[Any]] = [stop, *runs]
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             for run in runs:
@@ -105,7 +111,35 @@ def _signals() -> Iterator[asyncio.Future[str]]:
             loop.remove_signal_handler(number)
 
 
-def _started(data: Path, options: ClusterOptions, router: Child) -> dict[str, Any]:
+def _first_user(options: ClusterOptions) -> tuple[dict[str, str], bool]:
+    """The environment by which the children make the first user, and whether its token was written just now. The token
+    stays here.
+    """
+    if options.first_user is None:
+        return {}, False
+    if options.certs is None:
+        raise InvalidRequest(
+            "a cluster with users needs certificates, by which its servers prove themselves to each other: `duramen "
+            "cert init && duramen cert issue server --server localhost,127.0.0.1`, then --certs certs"
+        )
+    token, is_new = kept_token(options.first_user)
+    return {FIRST_USER_VARIABLE: FirstUser(options.first_user.name, token=token).handed()}, is_new
+
+
+def _made(children: Sequence[Child]) -> str:
+    """What became of the first user: `made` if any child made it."""
+    said = {child.first_user for child in children} - {""}
+    return "made" if "made" in said else "there" if said else ""
+
+
+def _forget_token(first: FirstUser) -> None:
+    """Remove a new token of a user that was there before: it proves nobody."""
+    if first.token_file is not None:
+        first.token_file.unlink(missing_ok=True)
+
+
+def _started(data: Path, options: ClusterOptions, children: Sequence[Child]) -> dict[str, Any]:
+    router = children[-1]
     return {
         "event": "started",
         "host": options.host,
@@ -115,13 +149,21 @@ def _started(data: Path, options: ClusterOptions, router: Child) -> dict[str, An
         "pid": os.getpid(),
         "data": str(data),
         **({"certs": str(options.certs.absolute())} if options.certs is not None else {}),
+        **({"first_user": _made(children)} if options.first_user is not None else {}),
     }
 
 
 async def _start_all(
-    data: Path, options: ClusterOptions, tell: Event, children: list[Child], stop: asyncio.Future[str]
+    data: Path,
+    options: ClusterOptions,
+    tell: Event,
+    children: list[Child],
+    stop: asyncio.Future[str],
+    first: dict[str, str],
 ) -> None:
-    """Start the log, then the nodes all at once, then the router; each joins `children` before it starts."""
+    """Start the log, then the nodes all at once, then the router; each joins `children` before it starts. `first`: what
+    nodes and router find in their environment.
+    """
     common = ["--host", options.host, "--log-level", options.log_level, *_certs(options)]
     output = data / OUTPUT_FOLDER
     url = options.log_url
@@ -131,6 +173,8 @@ async def _start_all(
         await log.start()
         url = f"grpc://{_reachable(options.host)}:{log.port}"
     nodes = [_node(f"n{number}", data, options, url, tell) for number in range(1, options.nodes + 1)]
+    for node in nodes:
+        node.environment |= first
     children.extend(nodes)
     await asyncio.gather(*(child.start() for child in nodes))
     if stop.done():
@@ -138,7 +182,7 @@ async def _start_all(
     arguments = [*common, *_allowing(data, options)]
     router = Child("router", "router", arguments, output=output / "router.err", tell=tell)
     # The log's URL may hold a secret, which an argument would show to other users.
-    router.environment = {"DURAMEN_ROUTER_LOG": url}
+    router.environment = {"DURAMEN_ROUTER_LOG": url, **first}
     if options.resp_port is not None:
         router.resp_port = options.resp_port
         router.environment |= {"DURAMEN_ROUTER_RESP_PASSWORD": options.resp_password}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -23,12 +24,26 @@ from log_tier.privacy.secret_files import read_secret_file, write_secret_file
 from log_tier.trust.names import check_trust_name
 from log_tier.trust.trust_commands import AddUser
 
-__all__ = ["NO_POLICY", "FirstUser", "FirstUserResult", "UserPolicy", "check_provable", "settle_users"]
+__all__ = [
+    "FIRST_USER_VARIABLE",
+    "NO_POLICY",
+    "FirstUser",
+    "FirstUserResult",
+    "UserPolicy",
+    "handed_first_user",
+    "kept_token",
+    "settle_cluster_users",
+    "settle_users",
+]
 
 logger = logging.getLogger(__name__)
 
 FirstUserResult = Literal["made", "there", ""]
 """`made`: at this start; `there`: the catalog had users, so nothing was done; empty: nobody asked for a first user."""
+
+FIRST_USER_VARIABLE: Final = "DURAMEN_FIRST_USER"
+"""The environment variable by which `duramen up --nodes` hands the first user's name, and the id and SHA-256 of its
+token, to its processes."""
 
 _GRANTS: Final = ("read,write,admin *",)
 """The first user may do everything, and grants others what they may do."""
@@ -36,13 +51,31 @@ _GRANTS: Final = ("read,write,admin *",)
 
 @dataclass(frozen=True, slots=True)
 class FirstUser:
-    """Who becomes the first user of a cluster without users, and the file for its token."""
+    """Who becomes the first user of a cluster without users, and the file for its token, or what is known of a token
+    that another process keeps.
+    """
 
     name: str
-    token_file: Path
+    token_file: Path | None = None
+    token: ReadToken | None = None
 
     def __post_init__(self) -> None:
         check_trust_name(self.name)
+        assert (self.token_file is None) is not (self.token is None), "a first user has a file or a token"
+
+    def handed(self) -> str:
+        """For `FIRST_USER_VARIABLE`: nothing of it is a secret."""
+        assert self.token is not None, "the token is in a file of this process"
+        return f"{self.name}:{self.token.id}:{self.token.sha256}"
+
+
+def handed_first_user() -> FirstUser | None:
+    """The first user that the process which started this one hands on; None: none."""
+    given = os.environ.get(FIRST_USER_VARIABLE)
+    if not given:
+        return None
+    name, token_id, sha256 = given.split(":")
+    return FirstUser(name, token=ReadToken(name, token_id, sha256))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +105,29 @@ async def settle_users(catalog: Catalog, policy: UserPolicy) -> FirstUserResult:
     return ""
 
 
-def check_provable(catalog: Catalog, certificates: ServerCertificates | None) -> None:
-    """Raise `InvalidRequest` where the cluster has users and this server of it no certificate: it could prove to none
-    of the others that it is a server.
+async def settle_cluster_users(
+    catalog: Catalog, policy: UserPolicy, certificates: ServerCertificates | None
+) -> FirstUserResult:
+    """`settle_users` for one server of several. Also raises `InvalidRequest` where the cluster has users, or is to get
+    one, and this server has no certificate: it could prove to none of the others that it is a server.
     """
+    if certificates is None and policy.first is not None:
+        raise InvalidRequest(
+            "a cluster with users needs certificates, by which its servers prove themselves to each other: `duramen "
+            "cert init && duramen cert issue server --server HOST,…`, then --certs certs"
+        )
     if certificates is None and catalog.map.trust.is_closed:
         raise InvalidRequest(
             "the cluster has users, and a server without certificates could not prove to the others that it is one: "
             "start it with --certs DIR (`duramen cert init && duramen cert issue server --server HOST,…`)"
         )
+    return await settle_users(catalog, policy)
 
 
 async def _make_first(catalog: Catalog, first: FirstUser) -> FirstUserResult:
     if catalog.map.trust.is_closed:
         return "there"
-    token, is_new = await asyncio.to_thread(_token_in_file, first)
+    token, is_new = await asyncio.to_thread(kept_token, first)
     try:
         await catalog.submit(
             AddUser(first.name, catalog.map.version, grants=_GRANTS, token=token.id, sha256=token.sha256)
@@ -98,15 +139,20 @@ async def _make_first(catalog: Catalog, first: FirstUser) -> FirstUserResult:
         user = cluster.trust.users.get(first.name)
         held = None if user is None else user.token(token.id)
         if held is None or not hmac.compare_digest(held.sha256, token.sha256):
-            if is_new:
+            if is_new and first.token_file is not None:
                 await asyncio.to_thread(first.token_file.unlink)
             return "there"
     return "made"
 
 
-def _token_in_file(first: FirstUser) -> tuple[ReadToken, bool]:
-    """The token that the file holds, and whether it was made just now."""
+def kept_token(first: FirstUser) -> tuple[ReadToken, bool]:
+    """The token of a first user, and whether it was made just now, and written into its file. Raises `InvalidRequest`
+    for a file that cannot be used.
+    """
+    if first.token is not None:
+        return first.token, False
     path = first.token_file
+    assert path is not None, "a first user has a file or a token"
     try:
         write_secret_file(path, (minted := mint_token(first.name)).text)
         read = read_token(minted.text)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit.client.server_process import ServerProcess
+from kit.client.server_process import START_SECONDS_MAX, ServerProcess, read_line
 from kit.deadlines import patience_s
 
 import duramen
@@ -159,10 +159,60 @@ def test_an_address_of_others_needs_certificates_and_users(shell: Shell) -> None
         ("--token-file admin.token", "go together"),
         ("--first-user a@b --token-file admin.token", "cannot name a user"),
         ("--first-user admin --token-file none/admin.token", "is no folder"),
-        ("--first-user admin --token-file admin.token --nodes 1", "without --nodes"),
+        ("--first-user admin --token-file admin.token --nodes 1", "a cluster with users needs certificates"),
     ],
 )
 def test_a_first_user_that_cannot_be(tmp_path: Path, line: str, words: str) -> None:
     done = Shell(tmp_path).run(f"up --data data --port 0 {line}")
     assert (done.returncode, words in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "admin.token").exists()
+
+
+def test_a_cluster_makes_its_first_user_once(shell: Shell) -> None:
+    """The parent keeps the token; its processes have its id and SHA-256."""
+    token_file = shell.folder / "admin.token"
+    arguments = ["--nodes", "2", "--certs", str(shell.folder / "certs"), *FIRST, str(token_file)]
+    said = []
+    for number in range(2):
+        cluster = ClusterStart(shell, arguments, shell.folder / f"log{number}")
+        try:
+            said.append(cluster.started["first_user"])
+            shell.environment["DURAMEN_AT"] = f"duramens://localhost:{cluster.started['port']}"
+            shell.environment["DURAMEN_CA"] = "certs/ca.crt"
+            if number == 0:
+                token = token_file.read_text().strip()
+                secret = token.split("_")[2].encode()
+                for pid in cluster.pids:
+                    shown = Path(f"/proc/{pid}/environ").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
+                    assert secret not in shown, "a process of the cluster knows the token"
+                token_file.rename(shell.folder / "kept")
+            assert not token_file.exists(), "a token that proves nobody is removed"
+            assert shell.check("--token-file kept whoami").startswith("admin, by token")
+            assert shell.run("whoami").returncode == 6
+        finally:
+            cluster.close()
+    assert said == ["made", "there"]
+
+
+class ClusterStart:
+    """`duramen up --nodes`, until `close`."""
+
+    def __init__(self, shell: Shell, arguments: list[str], log: Path) -> None:
+        command = [sys.executable, "-m", "duramen", "up", "--data", "cluster", "--port", "0", "--json", *arguments]
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                command, cwd=shell.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+            )
+        self.pids: list[int] = []
+        while True:
+            line = read_line(self.process, START_SECONDS_MAX)
+            assert line, log.read_text()
+            event = json.loads(line)
+            if event["event"] == "started":
+                self.started = event
+                return
+            self.pids.append(event["pid"])
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.communicate(timeout=patience_s(60))
