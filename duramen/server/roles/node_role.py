@@ -145,7 +145,7 @@ class NodeRole:
                 )
                 opened.push_async_callback(node.close)
                 unless_opened.pop_all()
-            await guard_shell(opened, shell, catalog, node.follower, failed=failing(node.ended))
+            access = await guard_shell(opened, shell, catalog, node.follower, failed=failing(node.ended))
             data_plane = LocalData(log, catalog, node.hosting, resources=AsyncExitStack())
             opened.push_async_callback(data_plane.close)
             memberships = membership_on_demand(node.follower, failed=failing(node.ended))
@@ -162,7 +162,6 @@ class NodeRole:
             opened.push_async_callback(shell.close)
             added: tuple[str, ...] = ()
             if resp_endpoint.wanted:
-                membership = await memberships()
                 resp_connection = await near()
                 added = await open_resp_endpoint(
                     opened,
@@ -173,8 +172,9 @@ class NodeRole:
                     sockets,
                     node=data_plane.node,
                     node_id=node_id,
-                    membership=membership,
+                    membership=await memberships(),
                     admin=admin,
+                    access=access,
                 )
             await shell.start((*NODE_SERVICES, *kv, *added), serving=False)
             made = cls(shell, data_plane, node, folder.identity, opened.pop_all())

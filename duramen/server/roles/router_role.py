@@ -94,7 +94,7 @@ class RouterRole:
                 membership = await LiveMembership.open(follower, failed=failing(ended))
                 opened.push_async_callback(membership.close)
                 unless_opened.pop_all()
-            await guard_shell(opened, shell, catalog, follower, failed=failing(ended))
+            access = await guard_shell(opened, shell, catalog, follower, failed=failing(ended))
             connection = RoutedConnection.for_router(log, catalog, membership)
             opened.push_async_callback(connection.close)
             admin = Admin(catalog, log, membership, ask_members(membership), allowed)
@@ -121,6 +121,7 @@ class RouterRole:
                 node_id="router",
                 membership=membership,
                 admin=at_hand,
+                access=access,
             )
             await shell.start((*_SERVICES, *kv, *added))
             made = cls(shell, catalog, connection, ended, opened.pop_all())
