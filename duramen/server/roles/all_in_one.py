@@ -109,7 +109,9 @@ class SingleServer:
                 unless_opened.pop_all()
             opened.push_async_callback(database.data_plane.close)
             failed = failing(database.node.ended)
-            await guard_shell(opened, shell, database.data_plane.catalog, database.node.follower, failed=failed)
+            access = await guard_shell(
+                opened, shell, database.data_plane.catalog, database.node.follower, failed=failed
+            )
             admin = _admin(database, opened, allowed, insecure=shell.is_exposed)
 
             async def at_hand() -> Admin:
@@ -132,6 +134,7 @@ class SingleServer:
                 node=data_plane.node,
                 node_id=NODE_ID,
                 admin=at_hand,
+                access=access,
             )
             await shell.start((*_SERVICES, *kv, *added))
             server = cls(shell, database.data_plane, sockets.port, database.node.ended, opened.pop_all())

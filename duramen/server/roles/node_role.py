@@ -153,7 +153,7 @@ class NodeRole:
                 )
                 opened.push_async_callback(node.close)
                 unless_opened.pop_all()
-            await guard_shell(opened, shell, catalog, node.follower, failed=failing(node.ended), cluster=True)
+            access = await guard_shell(opened, shell, catalog, node.follower, failed=failing(node.ended), cluster=True)
             data_plane = LocalData(log, catalog, node.hosting, resources=AsyncExitStack())
             opened.push_async_callback(data_plane.close)
             memberships = membership_on_demand(node.follower, failed=failing(node.ended))
@@ -182,6 +182,7 @@ class NodeRole:
                     node_id=node_id,
                     membership=await memberships(),
                     admin=admin,
+                    access=access,
                 )
             await shell.start((*NODE_SERVICES, *kv, *added), serving=False)
             made = cls(shell, data_plane, node, folder.identity, opened.pop_all())

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.guarding import Access
 from duramen.server.roles.readers import Readers
 from log_tier.catalog.map_follower import MapFollower
 from router.admin.admin import OpenAdmin
@@ -37,10 +38,12 @@ async def open_resp_endpoint(
     node_id: str = "",
     membership: LiveMembership | None = None,
     admin: OpenAdmin | None = None,
+    access: Access,
 ) -> tuple[str, ...]:
     """Open the endpoint, if it is wanted; `opened` closes it. The names of the services that were added to the shell.
 
-    `membership`: the other nodes; without it this server is alone. `admin`: what clears tables.
+    `membership`: the other nodes; without it this server is alone. `admin`: what clears tables. `access`: who
+    calls, and what it may do.
     """
     if not settings.wanted:
         return ()
@@ -54,13 +57,17 @@ async def open_resp_endpoint(
         membership=membership,
         peers=MembershipPeers(membership) if membership is not None else None,
         admin=admin,
+        gate=access.gate,
+        authenticator=access.authenticator,
     )
     opened.push_async_callback(resp_server.close)
     if settings.readers:
         readers = await Readers.start(resp_server, settings, sockets)
         opened.push_async_callback(readers.close)
     service = RespEndpointService(
-        port=sockets.port, tls=settings.tls_certificate is not None, password=bool(settings.password)
+        port=sockets.port,
+        tls=settings.tls_certificate is not None,
+        password=lambda: bool(settings.password) or resp_server.is_guarded,
     )
     resp_endpoint_pb2_grpc.add_RespEndpointServicer_to_server(service, shell.registry)  # type: ignore[no-untyped-call]
     return RESP_SERVICES

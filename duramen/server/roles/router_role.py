@@ -102,7 +102,7 @@ class RouterRole:
                 membership = await LiveMembership.open(follower, failed=failing(ended), address_of=address_for_servers)
                 opened.push_async_callback(membership.close)
                 unless_opened.pop_all()
-            await guard_shell(opened, shell, catalog, follower, failed=failing(ended), cluster=True)
+            access = await guard_shell(opened, shell, catalog, follower, failed=failing(ended), cluster=True)
             connection = RoutedConnection.for_router(log, catalog, membership)
             opened.push_async_callback(connection.close)
             admin = Admin(catalog, log, membership, ask_members(membership), allowed)
@@ -130,6 +130,7 @@ class RouterRole:
                 node_id="router",
                 membership=membership,
                 admin=at_hand,
+                access=access,
             )
             await shell.start((*_SERVICES, *kv, *added))
             made = cls(shell, catalog, connection, ended, opened.pop_all())

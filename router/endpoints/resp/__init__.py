@@ -26,6 +26,9 @@ What holds:
 - F6 No turn of the event loop is long, whatever a client sends: bytes are parsed, commands run and replies sent some at
      a time, and what is left waits behind the other connections. A command on more than `AT_ONCE_KEYS_MAX` keys is
      read, run and encoded in a thread; the rounds of all partitions together work on so many keys in one turn.
+- F7 Where the catalog has users, no command runs that its caller may not run at that moment: each has a rule
+     (`commands/users/access_rules.py`), and what waits in a connection's queue was let in by it
+     (`connection/admission.py`). While there are no users, this costs nothing.
 
 How a command passes: bytes ─▶ `wire/framing.py` (hiredis, and a fallback parser for what is unusual) ─▶
 `connection/client.py`, which takes the fast paths (`connection/fast_path.py`) for GET and SET, and for the rest looks
@@ -37,7 +40,7 @@ Time. The log judges expiry by its own time, which does not advance without writ
 clock, so a key goes at its millisecond. Expiry is stored as an absolute time, as Redis does.
 
 What it deliberately does not do: lists, hashes and the other types (a value is a value), scripts, messages between
-clients, several users, replication by Redis' own protocol. What is not there is refused as an unknown command.
+clients, users of its own, replication by Redis' own protocol. What is not there is refused as an unknown command.
 `docs/REDIS.md` lists every command and every difference.
 
 More processes can take the connections and read for themselves: `readers/`.

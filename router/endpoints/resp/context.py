@@ -10,9 +10,12 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from log_tier.access.authenticator import Authenticator
+from log_tier.access.gate import Gate
 from log_tier.concurrency.clocks import Clock
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.tokens import Token
+from log_tier.trust.caller import Caller
 from router.admin.admin import OpenAdmin
 from router.data.freshness import Freshness, FreshnessLevel
 from router.data.seam import Connection
@@ -58,6 +61,9 @@ class ServerContext(Protocol):
     run_id: str
     port: int
     pages: FreshnessPages | None
+    gate: Gate
+    authenticator: Authenticator
+    trust_changes: int
     connections_taken: int
     connections_refused: int
     connections_dropped: int
@@ -70,6 +76,8 @@ class ServerContext(Protocol):
     cursors: Cursors
     notifications: Notifications
 
+    @property
+    def is_guarded(self) -> bool: ...
     @property
     def clients(self) -> Mapping[int, CommandContext]: ...
     @property
@@ -134,11 +142,18 @@ class CommandContext(Listener, Protocol):
     @property
     def pipeline(self) -> CommandPipeline: ...
     @property
+    def caller(self) -> Caller: ...
+    @property
     def subscribed(self) -> bool: ...
     @property
     def address(self) -> str: ...
     @property
     def local_address(self) -> tuple[str, int]: ...
+    def prove(self, caller: Caller) -> None: ...
+    def may_come_in(self, may: bool, lapsed: str = "") -> None: ...
+    def denied(self, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> Problem | None: ...
+    async def denied_in_thread(self, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> Problem | None: ...
+    def reads_all(self, table: str) -> bool: ...
     def changed(self) -> None: ...
     def select(self, name: str, table: ServedTable | None, number: int) -> None: ...
     def freshness(self, table: ServedTable) -> Freshness: ...

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from hmac import compare_digest
 from typing import Any, Final
 
-from log_tier.model.errors import DuramenError
+from log_tier.access.gate import NOBODY
+from log_tier.access.tokens import read_token
+from log_tier.model.errors import Unauthenticated
 from log_tier.model.tokens import Token
 from router.endpoints.resp.command_spec import async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.served_tables import DEFAULT_TABLE, name_of
 from router.endpoints.resp.wire.arguments import SYNTAX, check_options, shown, strict_integer, text_of
-from router.endpoints.resp.wire.error_replies import problem_of, wrong_arity
+from router.endpoints.resp.wire.error_replies import wrong_arity
 from router.endpoints.resp.wire.limits import CONNECTIONS_MAX
 from router.endpoints.resp.wire.replies import Problem, Simple
 
@@ -33,6 +35,9 @@ __all__ = [
 
 _OK: Final = Simple("OK")
 _WRONG_PASSWORD: Final = Problem("WRONGPASS invalid username-password pair or user is disabled.")
+_NO_DEFAULT: Final = Problem(
+    f"{_WRONG_PASSWORD.text} This database has users: give AUTH <user> <password or token>, or AUTH <token>"
+)
 _NO_PASSWORD: Final = Problem(
     "ERR AUTH <password> called without any password configured for the default user. Are you sure your "
     "configuration is correct?"
@@ -82,7 +87,7 @@ def time(client: CommandContext, args: Sequence[bytes]) -> list[str]:
     return [str(now_us // 1_000_000), str(now_us % 1_000_000)]
 
 
-def hello(client: CommandContext, args: Sequence[bytes]) -> dict[str, Any]:
+async def hello(client: CommandContext, args: Sequence[bytes]) -> dict[str, Any]:
     """HELLO [2 | 3 [AUTH user password] [SETNAME name]]"""
     protocol = client.protocol
     name: bytes | None = None
@@ -99,7 +104,7 @@ def hello(client: CommandContext, args: Sequence[bytes]) -> dict[str, Any]:
         while at < len(args):
             option = args[at].upper()
             if option == b"AUTH" and at + 2 < len(args):
-                _check_password(client, args[at + 1], args[at + 2])
+                await _log_in(client, args[at + 1], args[at + 2])
                 authenticated = True
                 at += 3
             elif option == b"SETNAME" and at + 1 < len(args):
@@ -113,7 +118,9 @@ def hello(client: CommandContext, args: Sequence[bytes]) -> dict[str, Any]:
             "<user> <pass> option can be used to authenticate the client and select the RESP protocol version at the "
             "same time"
         )
-    client.authenticated, client.protocol = authenticated, protocol
+    client.protocol = protocol
+    if not client.server.is_guarded:
+        client.authenticated = True
     if name is not None:
         client.name = name
     client.changed()
@@ -128,16 +135,37 @@ def hello(client: CommandContext, args: Sequence[bytes]) -> dict[str, Any]:
     }
 
 
-def auth(client: CommandContext, args: Sequence[bytes]) -> Simple:
+async def auth(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """AUTH [user] password"""
     if len(args) > 2:
         raise SYNTAX
-    if not client.server.secret and len(args) == 1:
+    server = client.server
+    if not server.is_guarded and not server.secret and len(args) == 1:
         raise _NO_PASSWORD
-    _check_password(client, args[0] if len(args) == 2 else b"default", args[-1])
-    client.authenticated = True
-    client.changed()
+    await _log_in(client, args[0] if len(args) == 2 else b"default", args[-1])
+    if not server.is_guarded:
+        client.authenticated = True
+        client.changed()
     return _OK
+
+
+async def _log_in(client: CommandContext, user: bytes, secret: bytes) -> None:
+    """Raises `Problem` for a wrong password. Where there are users, the caller is the user from here on."""
+    if not client.server.is_guarded:
+        _check_password(client, user, secret)
+        return
+    name, text = text_of(user), text_of(secret)
+    authenticator = client.server.authenticator
+    is_named = name != "default"
+    try:
+        if not is_named and read_token(text) is not None:
+            caller = authenticator.by_token(text)  # it says itself whose it is
+        else:
+            host = client.address.rpartition(":")[0]
+            caller = await authenticator.by_password(name, text, address=host)
+    except Unauthenticated:
+        raise _WRONG_PASSWORD if is_named else _NO_DEFAULT from None
+    client.prove(caller)
 
 
 def _check_password(client: CommandContext, user: bytes, password: bytes) -> None:
@@ -153,10 +181,7 @@ async def select(client: CommandContext, args: Sequence[bytes]) -> Simple:
     number = int(args[0]) if args[0].isdigit() else 0
     table = client.server.tables.at_hand(name)
     if table is None and not args[0].isdigit():
-        try:
-            table = await client.server.tables.open(name)
-        except DuramenError as error:
-            raise problem_of(error) from error
+        table = await client.server.tables.open(name)
     client.select(name, table, number)
     return _OK
 
@@ -175,7 +200,10 @@ def reset(client: CommandContext, args: Sequence[bytes]) -> Simple:
     client.protocol, client.name = 2, b""
     client.level, client.token = "session", Token()
     client.cluster_aware = False
-    client.authenticated = not client.server.secret
+    if client.server.is_guarded:
+        client.prove(NOBODY)
+    else:
+        client.authenticated = not client.server.secret
     client.select(DEFAULT_TABLE, client.server.tables.at_hand(DEFAULT_TABLE), 0)
     client.changed()
     return Simple("RESET")
@@ -250,6 +278,7 @@ def _line(client: CommandContext) -> str:
     """One connection, as Redis's CLIENT LIST describes it."""
     now = client.server.loop.time()
     host, port = client.local_address
+    user = client.caller.name if client.server.is_guarded else "default"
     multi = -1 if client.transaction is None else len(client.transaction)
     return (
         f"id={client.id} addr={client.address} laddr={host}:{port} fd=-1 name={text_of(client.name)} "
@@ -257,7 +286,7 @@ def _line(client: CommandContext) -> str:
         f"db={client.number} sub={len(client.channels)} psub={len(client.patterns)} ssub=0 multi={multi} "
         f"qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={client.reply_queue.unread_bytes} "
         "tot-mem=0 "
-        f"events=r cmd={client.last_command} user=default redir=-1 resp={client.protocol} "
+        f"events=r cmd={client.last_command} user={user} redir=-1 resp={client.protocol} "
         f"lib-name={text_of(client.library.get('lib-name', b''))} "
         f"lib-ver={text_of(client.library.get('lib-ver', b''))} "
         f"table={client.table_name}"
@@ -269,8 +298,8 @@ _FIRST: Final = ("no_auth", "no_multi")
 SPECS: Final = (
     sync_command("ping", -1, ping, "pubsub", summary="Answers PONG."),
     sync_command("echo", 2, echo, summary="Answers what it was given."),
-    sync_command("hello", -1, hello, *_FIRST, summary="Begins a connection: protocol, name, password."),
-    sync_command("auth", -2, auth, *_FIRST, summary="Gives the password."),
+    async_command("hello", -1, hello, *_FIRST, "fast", summary="Begins a connection: protocol, name, password."),
+    async_command("auth", -2, auth, *_FIRST, "fast", summary="Gives the user and its password or token."),
     async_command("select", 2, select, summary="Goes to another table."),
     sync_command("quit", -1, quit_, *_FIRST, "pubsub", summary="Ends the connection."),
     sync_command("reset", 1, reset, *_FIRST, "pubsub", summary="Makes the connection as it was at its beginning."),

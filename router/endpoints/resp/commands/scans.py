@@ -70,10 +70,15 @@ async def scan(client: CommandContext, args: Sequence[bytes]) -> list[object]:
     cursors = client.server.cursors
     start = cursors.find(table.ref.id, number) if number else b""
     walk = _Walk(client, table)
+    # Only keys that can match are walked over: a caller may have no right on the others, not even to their number.
+    first, end = prefix_range(b"" if pattern is None else pattern.prefix[:KEY_BYTES_MAX])
+    start = max(start, first)
+    if end is not None and start >= end:
+        return ["0", []]
     found: list[bytes] = []
     left = min(count, SCAN_LIMIT_MAX)
     for _ in range(-(-left // _PAGE_KEYS)):  # so many and no more: pages of large values have fewer keys
-        page = await walk.page(start, min(left, _PAGE_KEYS))
+        page = await walk.page(start, min(left, _PAGE_KEYS), end)
         if strings:
             found += page.keys if pattern is None else await _matching(pattern, page.keys)
         if not page.more:

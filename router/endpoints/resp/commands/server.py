@@ -113,7 +113,7 @@ async def _keyspace(client: CommandContext) -> dict[str, object]:
     lines: dict[str, object] = {}
     for number in range(NUMBERS):
         table = client.server.tables.at_hand(DEFAULT_TABLE if number == 0 else f"db{number}")
-        if table is not None:
+        if table is not None and client.reads_all(table.ref.name):
             count = await _count(client, table)
             if count:
                 lines[f"db{number}"] = f"keys={count},expires={await _expiring(table)},avg_ttl=0"

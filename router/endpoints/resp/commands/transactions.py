@@ -110,6 +110,12 @@ class _Transaction(NamedTuple):
             raise CROSS_SLOT
         return next(iter(places))
 
+    def demanding(self, client: CommandContext) -> Sequence[tuple[CommandSpec, RespCommand]]:
+        """What its caller must still be allowed to do: its commands, and to watch what it watches."""
+        if not self.guards:
+            return self.queued
+        return [*self.queued, (client.server.commands["watch"], [b"WATCH", *self.guards])]
+
     def step(self, client: CommandContext) -> DataCommand:
         """All its commands, one after the other, as one."""
 
@@ -139,6 +145,12 @@ def _take(client: CommandContext) -> _Transaction:
     return _Transaction(queued, keys, {key: version for (_, key), version in watched.items()})
 
 
+def _check_rights(denied: Problem | None) -> None:
+    """Raises `Problem` for a command that was queued, and that its caller may not run any more."""
+    if denied is not None:
+        raise Problem(f"EXECABORT Transaction discarded, nothing was done: {denied.text}")
+
+
 def begin(client: CommandContext) -> bool:
     """EXEC in a pipeline: hand the transaction to its round; False where it has to wait, or is one for `execute`.
 
@@ -152,6 +164,7 @@ def begin(client: CommandContext) -> bool:
     if client.transaction_keys > AT_ONCE_KEYS_MAX:
         return False
     transaction = _take(client)
+    _check_rights(client.denied(transaction.demanding(client)))
     client.server.check_redirection(client, table, [*transaction.keys, *transaction.guards])
     partition = transaction.place(table)
     client.pipeline.queue(
@@ -169,6 +182,7 @@ def begin(client: CommandContext) -> bool:
 async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     """EXEC"""
     transaction = _take(client)
+    _check_rights(await client.denied_in_thread(transaction.demanding(client)))
     if not transaction.keys and not transaction.guards:
         return await _run_keyless(client, transaction.queued)
     table = await client.current_table()

@@ -4,6 +4,6 @@
 writes. `resp_session.py` is what a connection carries from one command to the next.
 
 Reading order: `turns.py` (whose turn it is), `connection_context.py` (what the parts see of the whole),
-`resp_session.py`, `socket_input.py`, `runs.py`, `slow_path.py`, `read_runs.py`, `command_runs.py`, `pipeline.py`,
-`fast_path.py`, `lingering_close.py`, `client.py`.
+`resp_session.py`, `socket_input.py`, `admission.py` (what its caller may do), `guarded_session.py`, `runs.py`,
+`slow_path.py`, `read_runs.py`, `command_runs.py`, `pipeline.py`, `fast_path.py`, `lingering_close.py`, `client.py`.
 """

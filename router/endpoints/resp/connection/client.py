@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import deque
 from collections.abc import Awaitable
 from functools import partial
 from typing import Any, cast
@@ -28,14 +27,15 @@ from log_tier.model.errors import DuramenError
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import BY_WORD, find_command, unknown_command
 from router.endpoints.resp.commands.transactions import begin, enqueue
+from router.endpoints.resp.connection.admission import GuardedLone, LonePath, RefusedCommand
 from router.endpoints.resp.connection.command_runs import drop
 from router.endpoints.resp.connection.connection_context import ConnectionOwner
 from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, FastPath
+from router.endpoints.resp.connection.guarded_session import GuardedSession
 from router.endpoints.resp.connection.lingering_close import LingeringClose
-from router.endpoints.resp.connection.pipeline import Pipeline, runs_in_a_round
+from router.endpoints.resp.connection.pipeline import Pipeline
 from router.endpoints.resp.connection.read_runs import ReadRuns
-from router.endpoints.resp.connection.resp_session import RespSession
-from router.endpoints.resp.connection.slow_path import completed, encoded, perform, write_blind
+from router.endpoints.resp.connection.slow_path import completed, encoded, perform
 from router.endpoints.resp.connection.socket_input import SocketInput
 from router.endpoints.resp.connection.turns import TURN, TURN_S, TURN_SHARE_OF_BYTES, TURN_SHARE_OF_RUNS
 from router.endpoints.resp.data.key_views import ReadOnlyView
@@ -53,7 +53,7 @@ __all__ = ["Client"]
 logger = logging.getLogger(__name__)
 
 
-class Client(RespSession, asyncio.Protocol):
+class Client(GuardedSession, asyncio.Protocol):
     """A connection. Made by the endpoint for each; everything here runs on the event loop."""
 
     def __init__(self, server: ConnectionOwner, *, upstream: bool = False) -> None:
@@ -63,33 +63,28 @@ class Client(RespSession, asyncio.Protocol):
         self._now_s, self._turns = server.clock.monotonic_s, server.turns
         self._fence_secret = STATE_COMMAND
         """The command by which a reader process asks for a fence: see `router/endpoints/resp/wire/fence.py`."""
-        self.closing = False
         self.touched = False
         self._intake = RequestStream()
-        self.queue: deque[RespCommand] = deque()
-        """Commands that were read and have not begun, but for the first, which may be the one that runs."""
-        self._input: SocketInput
-        self._task: asyncio.Task[None] | None = None
-        """The command that runs by itself."""
         self._error: str | None = None
         """A protocol error; the reply is sent when all commands before it are answered."""
-        self.transport: asyncio.Transport
-        self.reply_queue: ReplyQueue
         self._ended = False
         """The client sends no more."""
         self._turn_scheduled = False
         self._fast_path = FastPath(self)
+        self._lone: LonePath = self._fast_path
         self._read_runs = ReadRuns(self)
         self.pipeline: Pipeline
         """Commands that run in rounds."""
+        if server.is_guarded:
+            self.guard()
 
     # --- the transport's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         self.transport = cast("asyncio.Transport", transport)
-        self._input = SocketInput(
-            self.transport, self._intake, self.queue, lambda: f"client {self.id} at {self.address}"
+        self.input = SocketInput(
+            self.transport, self._intake, self.waiting, lambda: f"client {self.id} at {self.address}"
         )
         self.reply_queue = ReplyQueue(
             self.transport,
@@ -109,24 +104,24 @@ class Client(RespSession, asyncio.Protocol):
         self.closing = True
         self.reply_queue.resume()
         self.server.changes.resume()
-        self.queue.clear()
+        self.forget_queued()
         self.server.leave(self)
 
     def data_received(self, data: bytes) -> None:
         """Commands, or pieces of some."""
         command: RespCommand | None = None
-        is_free = not (self.queue or self._task or self.reply_queue.waits or self.closing)
+        is_free = not (self.queue or self.task or self.reply_queue.waits or self.closing)
         if is_free and self.plain and self._intake.idle:
             key = lone_get(data)
-            if key is not None and self._fast_path.lone_get(key):
+            if key is not None and self._lone.lone_get(key):
                 return
             pair = lone_set(data)
-            if pair is not None and self._fast_path.lone_set(*pair):
+            if pair is not None and self._lone.lone_set(*pair):
                 return
             command = lone_command(data)
         if self.closing or self._error is not None:
             return
-        self._input.queued_bytes += len(data)
+        self.input.queued_bytes += len(data)
         if self._turns.is_over(len(data)):
             self._take_turns()
         if self.reply_queue.stalled or self._turn_scheduled or self._intake.more:
@@ -135,23 +130,23 @@ class Client(RespSession, asyncio.Protocol):
         else:
             self._take(data, command)
         if command is not None and not self.queue and not self._intake.more:
-            self._input.queued_bytes = 0  # it was short, and has begun
-        elif not self.closing and self._input.took(len(data), stalled=self.reply_queue.stalled):
+            self.input.queued_bytes = 0  # it was short, and has begun
+        elif not self.closing and self.input.took(len(data), stalled=self.reply_queue.stalled):
             self._take_turns()
 
     def _take(self, data: bytes, command: RespCommand | None = None) -> None:
         """Parse what came, as far as one turn goes, and begin with it. `command`: what `data` is, where it is one."""
         try:
-            self.queue.extend((command,) if command else self._intake.take(data))
+            self.inbox.extend((command,) if command else self._intake.take(data))
         except ProtocolError as error:
-            self.queue.extend(error.commands)
+            self.inbox.extend(error.commands)
             self._error = error.text
         self._run()
 
     def eof_received(self) -> bool:
         """The client sends no more; answers that are on their way still go out."""
         self._ended = True
-        if self.queue or self.reply_queue.waits or self._task is not None or self._intake.more:
+        if self.queue or self.reply_queue.waits or self.task is not None or self._intake.more:
             self._error = self._error or ""
             return True
         return False
@@ -160,7 +155,7 @@ class Client(RespSession, asyncio.Protocol):
         """The client does not read its replies: its commands wait, and go on being read until they are too many."""
         self.reply_queue.stall()
         if not self.closing:
-            self._input.turn(self._input.has_room(stalled=True))
+            self.input.turn(self.input.has_room(stalled=True))
 
     def resume_writing(self) -> None:
         """The client has read most of its replies."""
@@ -183,7 +178,7 @@ class Client(RespSession, asyncio.Protocol):
         """The command that runs now is the last one: send its reply, and end."""
         logger.debug("client %s ends: %s", self.id, reason)
         current = self.queue[0]
-        self.queue.clear()
+        self.forget_queued()
         self.queue.append(current)
         self._intake.clear()
         self._error = ""
@@ -196,30 +191,37 @@ class Client(RespSession, asyncio.Protocol):
             self.closing = True
         self.transport.abort()
 
+    def guard(self) -> None:
+        super().guard()
+        assert self.admission is not None, "it was just made"
+        self._lone = GuardedLone(self.admission, self._fast_path)
+
     @property
     def idle(self) -> bool:
         """Is there nothing to do for this connection when a reply has left?"""
-        return not self.queue and not self._intake.more and self._error is None and self._input.on and not self.closing
+        return not self.queue and not self._intake.more and self._error is None and self.input.on and not self.closing
 
     # --- the loop
 
     def _run(self) -> None:
         """Work off what is queued, as far as nothing has to wait."""
-        if self._task is None and not self.closing and not self._turn_scheduled:
+        if self.task is None and not self.closing and not self._turn_scheduled:
             self._work_off()
             if not self.queue and (self._intake.more or self._error is not None):
                 self._go_on_or_end()
         if not self.closing:
             if self.reply_queue.gathered_bytes:
                 self.reply_queue.flush()
-            if not self._input.on:
-                self._input.turn_on_again(stalled=self.reply_queue.stalled)
+            if not self.input.on:
+                self.input.turn_on_again(stalled=self.reply_queue.stalled)
 
     def _work_off(self) -> None:
         """Begin with queued commands until the queue is empty, a command has to wait, or the turn is over."""
-        queue, reply_queue = self.queue, self.reply_queue
+        queue, reply_queue, admission = self.queue, self.reply_queue, self.admission
         left, ends_s = TURN, 0.0
-        while queue:
+        if admission is not None:
+            admission.renew()
+        while queue or (admission is not None and admission.admit()):
             if left <= 0:
                 self._take_turns()
                 return
@@ -254,7 +256,7 @@ class Client(RespSession, asyncio.Protocol):
         """All queued commands have begun: parse what else has come, or end the connection where nothing can follow."""
         if self._intake.more and not self.reply_queue.stalled and not self.closing:
             self._take_turns()
-        elif self._error is not None and self._task is None and not self.reply_queue.waits:
+        elif self._error is not None and self.task is None and not self.reply_queue.waits:
             if self._error:
                 self.reply_queue.emit(b"-ERR Protocol error: %b\r\n" % self._error.encode())
             self.close(self._error or "it has sent all that it wanted")
@@ -287,7 +289,7 @@ class Client(RespSession, asyncio.Protocol):
             return self._report_state(command)
         spec = BY_WORD.get(name) or find_command(name)
         if spec is None:
-            return self._refuse(unknown_command(command))
+            return self._refuse(command.problem if type(command) is RefusedCommand else unknown_command(command))
         if (
             not self.plain
             or spec.subcommands is not None
@@ -317,12 +319,12 @@ class Client(RespSession, asyncio.Protocol):
         drop(self.queue, count)
         self.commands += count
         self.reply_queue.flush()
-        self._task = self.server.start(self._perform(work))
+        self.task = self.server.start(self._perform(work))
         return False
 
     def _at_once(self, spec: CommandSpec, command: RespCommand) -> bool | None:
         """Begin with a command without a task of its own, or let it wait: False. None where it needs a task."""
-        reply_queue, table, pipeline = self.reply_queue, self.table, self.pipeline
+        reply_queue, table = self.reply_queue, self.table
         if reply_queue.unanswered >= UNANSWERED_MAX:
             return False
         if len(command) > AT_ONCE_WORDS_MAX:
@@ -331,13 +333,7 @@ class Client(RespSession, asyncio.Protocol):
         if spec.name == "exec":
             begun = int(begin(self))
         elif self.plain and table is not None and not table.gone and spec.kind in DATA_KINDS:
-            if (
-                spec.kind == "blind"
-                and not pipeline.running
-                and not (pipeline.takes and runs_in_a_round(self.queue, 1))
-            ):
-                begun = int(write_blind(self, spec, command, table))
-            if not begun and spec.kind == "read" and not reply_queue.unanswered:
+            if spec.kind == "read" and not reply_queue.unanswered:
                 if spec.name == "mget" and self._fast_path.mget(command):
                     return True
                 keys = spec.keys(command)
@@ -345,7 +341,7 @@ class Client(RespSession, asyncio.Protocol):
                 found = self.server.reads.at_once(table, keys)
                 if found is not None:
                     return self._answer(spec.run(ReadOnlyView(found, self.server.clock.wall_ms()), command[1:]))
-            begun = begun or pipeline.begin(spec, command, table)
+            begun = self.pipeline.hand_over(spec, command, table)
         if begun:
             self.commands += begun
             if begun > 1:
@@ -384,7 +380,7 @@ class Client(RespSession, asyncio.Protocol):
         except Exception:
             # A bug of ours, of whatever type: it is raised on. The client must not wait for a reply that never comes.
             logger.exception("client %s: %s failed", self.id, self.last_command)
-            self._task = None
+            self.task = None
             self.reply_queue.emit(b"-ERR internal error\r\n")
             self.close("a bug")
             raise
@@ -394,6 +390,6 @@ class Client(RespSession, asyncio.Protocol):
         except OverflowError as error:
             # Of a transaction, usually: what it did is done.
             self.drop(f"the reply to {self.last_command} has {error} bytes, more than {OUTPUT_BYTES_MAX}")
-        self._task = None
+        self.task = None
         self.reply_queue.emit_pieces(pieces)
         self._run()

@@ -26,7 +26,7 @@ from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.connection.command_runs import READS_ALONE, RunReplies, gather
 from router.endpoints.resp.connection.connection_context import ConnectionContext
-from router.endpoints.resp.connection.slow_path import AT_ONCE_PARTITIONS_MAX, looks, shares_of, sum_of
+from router.endpoints.resp.connection.slow_path import AT_ONCE_PARTITIONS_MAX, looks, shares_of, sum_of, write_blind
 from router.endpoints.resp.data.key_views import DataCommand
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.rounds.command_run import CommandRun
@@ -113,6 +113,14 @@ class Pipeline:
         if not self.running:
             return not self._reply_queue.unanswered
         return self.running < RUNNING_MAX and self._size < RUNNING_BYTES_MAX
+
+    def hand_over(self, spec: CommandSpec, command: RespCommand, table: ServedTable) -> int:
+        """`begin`, or for a write that does not ask what was there and stands alone, its way to the log."""
+        alone = spec.kind == "blind" and not self.running
+        alone = alone and not (self.takes and runs_in_a_round(self._client.queue, 1))
+        if alone and write_blind(self._client, spec, command, table):
+            return 1
+        return self.begin(spec, command, table)
 
     def begin(self, spec: CommandSpec, command: RespCommand, table: ServedTable) -> int:
         """Hand over the first command of the queue, and those behind it that can be a run with it; how many. 0 where it

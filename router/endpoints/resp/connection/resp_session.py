@@ -33,6 +33,9 @@ class RespSession:
         """What CLIENT SETINFO was given."""
         self.protocol = 2
         self.authenticated = not server.secret
+        """May it do more than prove who it is?"""
+        self.lapsed = ""
+        """Why its proof does not count any more."""
         self.number = 0
         """Of the database that was selected, for CLIENT INFO."""
         self.table_name = DEFAULT_TABLE
@@ -72,11 +75,21 @@ class RespSession:
             and not self.token.tables
         )
 
-    def state(self) -> ConnectionState:
-        """What a reader process has to know of this connection, which is the upstream one of its client's."""
+    def state_for(self, plain: bool, changes: int) -> ConnectionState:
+        """The state for a reader process: may it read by itself, and by how many changes of users is that so?"""
         table = self.table = self.table or self.server.tables.at_hand(self.table_name)
         page = table.page if table is not None and not table.gone else None
-        return ConnectionState(self.plain, self.protocol, 0 if page is None else page.number)
+        return ConnectionState(plain, self.protocol, 0 if page is None else page.number, changes)
+
+    def may_come_in(self, may: bool, lapsed: str = "") -> None:
+        """The client has proved who it is, or its proof counts no more, and why."""
+        self.authenticated, self.lapsed = may, lapsed
+        self.changed()
+
+    def unproved(self) -> Problem:
+        """The reply to a command of somebody who is nobody, or whose proof counts no more."""
+        text = "NOAUTH Authentication required."
+        return Problem(f"{text} {self.lapsed[:1].upper()}{self.lapsed[1:]}" if self.lapsed else text)
 
     @property
     def subscribed(self) -> bool:
@@ -86,7 +99,7 @@ class RespSession:
     def refusal(self, spec: CommandSpec, command: RespCommand) -> Problem | None:
         """Why a command is not to run on this connection; None where it may."""
         if not self.authenticated and "no_auth" not in spec.flags:
-            return Problem("NOAUTH Authentication required.")
+            return self.unproved()
         refusal = spec.refusal(command)
         if refusal is None and self.subscribed and "pubsub" not in spec.flags:
             return Problem(

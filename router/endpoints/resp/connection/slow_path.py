@@ -12,6 +12,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.record import EXPIRY_SHIFT, GROUPED, KEY_BYTES_MAX, PLAIN_PUT, Expiry
 from router.endpoints.resp.command_spec import CommandSpec
+from router.endpoints.resp.connection.admission import is_judged_later
 from router.endpoints.resp.connection.connection_context import ConnectionContext
 from router.endpoints.resp.data.key_views import DataCommand, DraftRecord, ReadOnlyView
 from router.endpoints.resp.data.reads import check_keys
@@ -46,6 +47,8 @@ _KEEP: Final = int(Expiry.KEEP)
 async def perform(client: ConnectionContext, spec: CommandSpec, command: RespCommand) -> Any:
     """A command on keys, however long it takes; its reply. Raises `Problem`, and what the data plane raises."""
     keys = spec.keys(command)
+    if is_judged_later(spec, command) and (denied := await client.denied_in_thread([(spec, command)])) is not None:
+        raise denied
     if len(keys) > AT_ONCE_KEYS_MAX:
         await asyncio.to_thread(check_keys, keys)
     else:

@@ -26,17 +26,18 @@ _CHUNK_OF_A_TURN: Final = 128 * 1024
 class SocketInput:
     """The incoming direction of one connection.
 
-    `queue`: its commands that were parsed and have not begun; `name`: what the log calls the client.
+    `name`: what the log calls the client.
     """
 
-    __slots__ = ("_intake", "_name", "_queue", "_transport", "on", "queued_bytes")
+    __slots__ = ("_intake", "_name", "_transport", "on", "queue", "queued_bytes")
 
     def __init__(
         self, transport: asyncio.Transport, intake: RequestStream, queue: Sized, name: Callable[[], str]
     ) -> None:
         self._transport = transport
         self._intake = intake
-        self._queue = queue
+        self.queue = queue
+        """The commands that were parsed and have not begun."""
         self._name = name
         self.on = True
         """Is the socket read?"""
@@ -54,14 +55,14 @@ class SocketInput:
                 )
             return waiting <= BACKLOG_BYTES_MAX
         return (
-            not self._intake.more and len(self._queue) <= QUEUED_COMMANDS_MAX and self.queued_bytes <= QUEUED_BYTES_MAX
+            not self._intake.more and len(self.queue) <= QUEUED_COMMANDS_MAX and self.queued_bytes <= QUEUED_BYTES_MAX
         )
 
     def took(self, size: int, *, stalled: bool) -> bool:
         """A chunk of `size` bytes has come and was worked off as far as possible: read on, if there is room. True where
         others get their turn before: `turn_on_again` has to follow in the next one.
         """
-        if not self._queue and not self._intake.more:
+        if not self.queue and not self._intake.more:
             self.queued_bytes = 0
         elif self.on and not self.has_room(stalled=stalled):
             self.turn(False)
@@ -82,7 +83,7 @@ class SocketInput:
 
     def turn_on_again(self, *, stalled: bool) -> None:
         """Read on, where enough of what waited has been worked off."""
-        if not self._queue and not self._intake.more:
+        if not self.queue and not self._intake.more:
             self.queued_bytes = 0
-        if not self.on and self.has_room(stalled=stalled) and len(self._queue) <= QUEUED_COMMANDS_MAX // 2:
+        if not self.on and self.has_room(stalled=stalled) and len(self.queue) <= QUEUED_COMMANDS_MAX // 2:
             self.turn(True)

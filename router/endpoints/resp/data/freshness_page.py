@@ -31,6 +31,7 @@ from typing import Any, Final
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.partitioner import slot_of
 from log_tier.model.table_ref import TableRef
+from router.endpoints.resp.data.trust_cell import TrustCell
 
 __all__ = [
     "FLOORS",
@@ -166,6 +167,7 @@ class FreshnessPages:
         self.folder, self._lock = _locked_folder()
         """Only this user may enter it."""
         self.tally = Tally(self.folder, readers)
+        self.trust = TrustCell(self.folder)
         self._last = 0
 
     def make(self, ref: TableRef) -> FreshnessPage | None:
@@ -178,6 +180,7 @@ class FreshnessPages:
     def close(self) -> None:
         """Remove everything. Idempotent."""
         self.tally.close()
+        self.trust.close()
         shutil.rmtree(self.folder, ignore_errors=True)
         if self._lock >= 0:
             os.close(self._lock)

@@ -29,7 +29,11 @@ What holds:
 - Q5 The server keeps no values in memory for its endpoint while it has readers: after the commit of a batch and before
      the cache hears of it, a reader may have shown what the cache does not know.
 
-- Q6 Neither the server nor a reader opens the files of a whole table at once, which would take a second with 1,024
+- Q6 A reader answers for a connection while its caller may read the whole selected table, by the users and grants that
+     the server knows. The fence says so, with a number that the server raises in shared memory at every change
+     (`router/endpoints/resp/data/trust_cell.py`). All else the server judges: passwords, prefixes of keys, tokens that
+     expire.
+- Q7 Neither the server nor a reader opens the files of a whole table at once, which would take a second with 1,024
      partitions. The server publishes where its indexes lie, those at rest included; a reader opens one when it reads a
      key of it, and a few in a turn. What it has not opened it leaves to the server.
 

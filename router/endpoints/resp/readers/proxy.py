@@ -59,6 +59,9 @@ class ProxyConnection(asyncio.Protocol):
         self._table: ReaderTable | None = None
         """What is read here; None: nothing is."""
         self._page = 0
+        self._trust = 0
+        """The changes of users and grants that the last fence took into account."""
+        self._trust_now = process.trust.cells
         self._protocol = 2
         self._null = NULL[2]
         self._lines = 0
@@ -314,7 +317,7 @@ class ProxyConnection(asyncio.Protocol):
             self._run(None)
 
     def _learn(self, state: ConnectionState) -> None:
-        self._page = state.page if state.plain and not self._raw else 0
+        self._page, self._trust = state.page if state.plain and not self._raw else 0, state.trust
         self._protocol, self._null = state.protocol, NULL[state.protocol]
         self._table = self._process.tables.at(self._page) if self._page else None
         if not self._asked:
@@ -330,6 +333,9 @@ class ProxyConnection(asyncio.Protocol):
 
     def _current(self) -> ReaderTable | None:
         table = self._table
+        if self._trust_now[0] != self._trust:
+            self._table, self._page = None, 0  # the next fence says what this caller may do now
+            return None
         if table is not None and not table.is_current:
             table = self._table = self._process.tables.at(self._page)
             if table is None:

@@ -13,6 +13,7 @@ from router.endpoints.resp.connection.turns import SharedTurns
 from router.endpoints.resp.data.freshness_page import Tally
 from router.endpoints.resp.data.local_reads import LocalReads
 from router.endpoints.resp.data.openings import Openings
+from router.endpoints.resp.data.trust_cell import TrustCell
 from router.endpoints.resp.readers.reader_table import ReaderTables
 from router.endpoints.resp.wire.limits import OUTPUT_STALL_S
 
@@ -57,6 +58,8 @@ class ReaderState:
         self.closing = False
         self.stall_s = task.stall_s
         self._tally = Tally(task.folder, task.readers)
+        self.trust = TrustCell(task.folder)
+        """Whether connections may still be answered: see there."""
         self._number = task.number
 
     @staticmethod
@@ -78,3 +81,4 @@ class ReaderState:
         await asyncio.sleep(0)
         self.tables.close()
         self._tally.close()
+        self.trust.close()

@@ -7,7 +7,7 @@ may change with its next start, and is no part of the cluster's state.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import grpc
@@ -43,13 +43,14 @@ class Peers(Protocol):
 class RespEndpointService(resp_endpoint_pb2_grpc.RespEndpointServicer):
     """`duramen.v1.RespEndpoint`: says where the endpoint of this process is."""
 
-    def __init__(self, *, port: int, tls: bool, password: bool) -> None:
-        self._description = resp_endpoint_pb2.RespEndpointDescription(port=port, tls=tls, password=password)
+    def __init__(self, *, port: int, tls: bool, password: Callable[[], bool]) -> None:
+        """`password`: whether a connection has to prove who it is."""
+        self._port, self._tls, self._password = port, tls, password
 
     async def Describe(  # noqa: N802
         self, request: resp_endpoint_pb2.DescribeRespEndpointRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> resp_endpoint_pb2.RespEndpointDescription:
-        return self._description
+        return resp_endpoint_pb2.RespEndpointDescription(port=self._port, tls=self._tls, password=self._password())
 
 
 class MembershipPeers:

@@ -9,6 +9,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from log_tier.access.authenticator import Authenticator
+from log_tier.access.gate import Gate
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
@@ -59,6 +61,10 @@ _CLOSE_PATIENCE_S: Final = 1.0
 _PARTITIONS_CLUSTER: Final = 8
 
 
+# Connections that listen or wait, when users or grants change: some 5 µs each.
+_RECHECKED_AT_ONCE: Final = 200
+
+
 class RespServer:
     """An open endpoint. `open()` makes one, `close()` ends it; the connection to the data is its owner's."""
 
@@ -74,8 +80,15 @@ class RespServer:
         membership: LiveMembership | None,
         peers: Peers | None,
         admin: OpenAdmin | None,
+        gate: Gate,
+        authenticator: Authenticator,
         clock: Clock,
     ) -> None:
+        self.gate = gate
+        self.authenticator = authenticator
+        self.trust_changes = 0
+        """How often users, roles or grants have changed since it was opened."""
+        self._ignore_trust = self.gate.on_change(self._trust_changed)
         self.connection = connection
         self.maps = maps
         self.membership = membership
@@ -142,14 +155,18 @@ class RespServer:
         membership: LiveMembership | None = None,
         peers: Peers | None = None,
         admin: OpenAdmin | None = None,
+        gate: Gate | None = None,
+        authenticator: Authenticator | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> RespServer:
         """Let clients in. `sockets`: the bound sockets for `settings`; the endpoint closes them.
 
         `follower`: of this process's cluster map. `node`: the replicas in this process, which are read directly.
         `membership`: what WAIT asks. `peers`: with them it is a node of a cluster, which names the other nodes to its
-        clients. `admin`: what FLUSHDB needs.
+        clients. `admin`: what FLUSHDB needs. `gate`: decides who may do what, and `authenticator` who calls, by
+        the same users; without them everybody may do everything.
         """
+        gate = gate or Gate()
         server = cls(
             connection,
             follower.maps,
@@ -160,6 +177,8 @@ class RespServer:
             membership=membership,
             peers=peers,
             admin=admin,
+            gate=gate,
+            authenticator=authenticator or Authenticator(gate),
             clock=clock,
         )
 
@@ -249,6 +268,23 @@ class RespServer:
             client.touched = False
             client.answered()
 
+    # --- users
+
+    @property
+    def is_guarded(self) -> bool:
+        """Does the catalog hold a user? Then connections may do what their callers may."""
+        return self.gate.trust.is_closed
+
+    def _trust_changed(self) -> None:
+        """Called in the turn in which users, roles or grants change. O(connections)."""
+        self.trust_changes += 1
+        if self.pages is not None:
+            self.pages.trust.raise_to(self.trust_changes)
+        if self.is_guarded:
+            going_on = [client for client in self.clients.values() if client.trust_changed()]
+            if going_on:
+                self.start(_recheck(going_on))
+
     # --- nodes
 
     @property
@@ -309,6 +345,7 @@ class RespServer:
     async def close(self) -> None:
         """Take no new connections, answer the writes that are under way, end every connection. Idempotent."""
         self.closing = True
+        self._ignore_trust()
         for server in self._servers:
             server.close()
         for closing in list(self.lingering):
@@ -327,6 +364,14 @@ class RespServer:
         if self.pages is not None:
             self.pages.close()
         self._sockets.close()
+
+
+async def _recheck(clients: Sequence[AdmittedClient]) -> None:
+    """End what these connections may not go on with, some of them in a turn of the event loop."""
+    for number, client in enumerate(clients):
+        if number % _RECHECKED_AT_ONCE == _RECHECKED_AT_ONCE - 1:
+            await asyncio.sleep(0)
+        client.recheck()
 
 
 def _forget_dead_readers(indexes: Sequence[LmdbIndex]) -> None:

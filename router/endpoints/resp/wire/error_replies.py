@@ -24,7 +24,7 @@ from log_tier.model.errors import (
 from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.wire.replies import Problem
 
-__all__ = ["BAD_KEY", "CROSS_SLOT", "problem_of", "wrong_arity"]
+__all__ = ["BAD_KEY", "CROSS_SLOT", "no_permission", "problem_of", "wrong_arity"]
 
 BAD_KEY: Final = Problem(f"ERR keys have 1 to {KEY_BYTES_MAX} bytes here")
 CROSS_SLOT: Final = Problem("CROSSSLOT Keys in request don't hash to the same slot")
@@ -46,6 +46,11 @@ def problem_of(error: DuramenError) -> Problem:
     """The error reply for `error`."""
     kind = next((kind for known, kind in _KINDS if isinstance(error, known)), "ERR")
     return Problem(f"{kind} {error.message}")
+
+
+def no_permission(user: str, command: str, missing: str) -> Problem:
+    """A user may not do this. `missing`: the grant that would let it."""
+    return Problem(f"NOPERM User {user} has no permissions to run the '{command}' command here: it lacks '{missing}'")
 
 
 def wrong_arity(command: str) -> Problem:

@@ -9,7 +9,7 @@ fence.
 
     first       DURAMEN.STATE <secret: 32 hex digits> <address of the client>
     later       <secret>
-    each answer +<secret> <plain 0 or 1> <protocol 2 or 3> <page, 10 digits> CR LF
+    each answer +<secret> <plain 0 or 1> <protocol 2 or 3> <page, 10 digits> <trust, 10 digits> CR LF
 
 Pure: bytes in, bytes and states out.
 """
@@ -32,18 +32,21 @@ __all__ = [
 STATE_COMMAND: Final = b"DURAMEN.STATE"
 
 _SECRET_BYTES: Final = 32
-_REST: Final = len(b" 1 2 0000000000\r\n")
+_REST: Final = len(b" 1 2 0000000000 0000000000\r\n")
 
 
 class ConnectionState(NamedTuple):
     """What a reader has to know of a connection."""
 
     plain: bool
-    """Nothing about the connection is unusual: it has no transaction and no token, and is authenticated."""
+    """Nothing about the connection is unusual: it has no transaction and no token, is authenticated, and may read the
+    whole table."""
     protocol: int
     """2 or 3."""
     page: int
     """The number of the selected table's freshness page; 0: none, so every read needs the server."""
+    trust: int = 0
+    """The changes of users and grants that `plain` takes into account: see `data/trust_cell.py`."""
 
 
 def new_secret() -> bytes:
@@ -64,7 +67,7 @@ def next_question(secret: bytes) -> bytes:
 
 def encode_state(secret: bytes, state: ConnectionState) -> bytes:
     """The reply to both commands: a fence."""
-    return b"+%b %d %d %010d\r\n" % (secret, state.plain, state.protocol, state.page)
+    return b"+%b %d %d %010d %010d\r\n" % (secret, *state)
 
 
 class Fences:
@@ -90,8 +93,8 @@ class Fences:
             if place + size > len(data):
                 self._held = data[place:]
                 return b"".join(rest), states
-            plain, protocol, page = data[place + len(mark) : place + size].split()
-            states.append(ConnectionState(plain == b"1", int(protocol), int(page)))
+            plain, protocol, page, trust = data[place + len(mark) : place + size].split()
+            states.append(ConnectionState(plain == b"1", int(protocol), int(page), int(trust)))
             at = place + size
         place = data.find(b"+", max(at, len(data) - len(mark) + 1))
         while place >= 0 and not mark.startswith(data[place:]):

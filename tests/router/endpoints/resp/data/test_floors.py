@@ -55,7 +55,7 @@ def asked_while_behind(server: ServerThread, connection: Raw, *words: bytes | st
 
     def busy() -> set[int]:
         clients = server.server.clients.values()
-        return {client.id for client in clients if isinstance(client, Client) and client._task is not None}
+        return {client.id for client in clients if isinstance(client, Client) and client.task is not None}
 
     before = busy()
     connection.send(packed(*words))

@@ -14,6 +14,7 @@ from kit.resp.raw_client import packed
 from log_tier.model.errors import Disconnected
 from router.endpoints.resp.data.local_reads import LocalReads
 from router.endpoints.resp.data.openings import Openings
+from router.endpoints.resp.data.trust_cell import TrustCell
 from router.endpoints.resp.readers.proxy import ProxyConnection
 
 
@@ -73,6 +74,7 @@ async def proxy(turns: OverTurns, tmp_path: Path) -> AsyncIterator[tuple[ProxyCo
         connections=set(),
         stall_s=60.0,
         upstream_path=tmp_path / "none",
+        trust=TrustCell(tmp_path),
     )
     connection, upstream = ProxyConnection(process), Pipe()
     connection.connection_made(Pipe())

@@ -11,7 +11,8 @@ from router.endpoints.resp.wire.fence import ConnectionState, Fences, encode_sta
 
 SECRET = b"0123456789abcdef" * 2
 
-states = st.builds(ConnectionState, st.booleans(), st.sampled_from([2, 3]), st.integers(0, 10**10 - 1))
+numbers = st.integers(0, 10**10 - 1)
+states = st.builds(ConnectionState, st.booleans(), st.sampled_from([2, 3]), numbers, numbers)
 # Replies, and what looks like the beginning of a marker.
 pieces = st.one_of(
     st.binary(max_size=40),

@@ -1,0 +1,144 @@
+"""A connection's caller, and its commands that have not begun: judged where the catalog has users."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence, Sized
+from typing import cast
+
+from log_tier.access.gate import NOBODY
+from log_tier.model.errors import DuramenError, TableNotFound
+from log_tier.trust.caller import Caller
+from router.endpoints.resp.command_spec import CommandSpec
+from router.endpoints.resp.connection.admission import Admission, GuardedClient
+from router.endpoints.resp.connection.connection_context import ConnectionOwner
+from router.endpoints.resp.connection.resp_session import RespSession
+from router.endpoints.resp.connection.socket_input import SocketInput
+from router.endpoints.resp.wire.fallback_parser import RespCommand
+from router.endpoints.resp.wire.fence import ConnectionState
+from router.endpoints.resp.wire.replies import Problem, encode
+from router.endpoints.resp.wire.reply_queue import ReplyQueue
+
+__all__ = ["GuardedSession"]
+
+
+class GuardedSession(RespSession):
+    """The state of one connection, with who calls and what it may do."""
+
+    def __init__(self, server: ConnectionOwner) -> None:
+        super().__init__(server)
+        self.queue: deque[RespCommand] = deque()
+        """Commands that were read and have not begun, but for the first, which may be the one that runs."""
+        self.inbox = self.queue
+        """Where commands go that were parsed: into the queue, or to the admission of a guarded connection."""
+        self.waiting: Sized = self.queue
+        """All commands that have not begun."""
+        self.admission: Admission | None = None
+        """What guards the connection once the catalog has users."""
+        self.input: SocketInput
+        self.reply_queue: ReplyQueue
+        self.task: asyncio.Task[None] | None = None
+        """The command that runs by itself."""
+        self.closing = False
+
+    def guard(self) -> None:
+        """The catalog has users: from now on the connection may do what its caller may, and that is nobody yet."""
+        self.waiting = self.admission = Admission(cast("GuardedClient", self), self.queue)
+        self.inbox = self.admission.arrived
+        self.may_come_in(False)
+
+    def forget_queued(self) -> None:
+        """No command that waits is to run, and none will follow."""
+        self.queue.clear()
+        self.inbox.clear()
+        if self.admission is not None:
+            self.admission.close()
+
+    @property
+    def caller(self) -> Caller:
+        """Who calls; nobody where nothing was proved, or the catalog has no users."""
+        return NOBODY if self.admission is None else self.admission.caller
+
+    def prove(self, caller: Caller) -> None:
+        """The client has proved who it is."""
+        assert self.admission is not None, "a connection that is not guarded has no caller"
+        self.admission.prove(caller)
+
+    def close(self, reason: str) -> None:
+        """Send what there is, then end the connection."""
+        raise NotImplementedError
+
+    def trust_changed(self) -> bool:
+        """Users, roles or grants are others than before. What waits is judged again when it is its turn; True where
+        something goes on without that, so that `recheck` has to follow.
+        """
+        if self.admission is None:
+            self.guard()
+            self.input.queue = self.waiting
+        return bool(self.channels or self.patterns) or self.task is not None
+
+    def recheck(self) -> None:
+        """End the connection where it goes on with what its caller may not do any more."""
+        refusal = None if self.closing else self._no_longer()
+        if refusal is not None:
+            self.reply_queue.emit(encode(refusal, self.protocol))
+            self.close("its caller may not go on with what it does")
+
+    def _no_longer(self) -> Problem | None:
+        """Why the connection may not go on with what needs no further command: its subscriptions, and a command that
+        waits; None: it may.
+        """
+        if self.admission is None:
+            return None
+        came_in, listening = self.authenticated, self.channels | self.patterns
+        self.admission.look()
+        if not self.authenticated:
+            return self.unproved() if listening or (came_in and self.task is not None) else None
+        if not listening:
+            return None
+        return self.admission.refusal(self.server.commands["subscribe"], [b"", *listening])
+
+    def denied(self, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> Problem | None:
+        """Why the caller may not run the first of the commands that it may not; None: it may run all. Everybody may
+        where the catalog has no users.
+        """
+        if self.admission is None:
+            return None
+        self.admission.look()
+        return self.unproved() if not self.authenticated else _first_refusal(self.admission, commands)
+
+    async def denied_in_thread(self, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> Problem | None:
+        """`denied`, for commands on many keys."""
+        if self.admission is None:
+            return None
+        self.admission.look()
+        if not self.authenticated:
+            return self.unproved()
+        return await asyncio.to_thread(_first_refusal, self.admission, commands)
+
+    def reads_all(self, table: str) -> bool:
+        """May the caller read the whole table?"""
+        return self.admission is None or self.admission.reads_all(table)
+
+    def state(self) -> ConnectionState:
+        """What a reader process has to know of this connection, which is the upstream one of its client's."""
+        changes = self.server.trust_changes
+        if self.admission is None:
+            return self.state_for(self.plain, changes)
+        self.admission.renew()
+        # At the end of a token nobody raises the number.
+        reads = self.admission.reads_all(self.table_name) and not self.admission.expires_ms
+        return self.state_for(self.plain and reads, changes)
+
+    def report(self, error: DuramenError) -> Problem:
+        """The reply for an error of the database. See `RespSession`."""
+        problem = super().report(error)
+        if isinstance(error, TableNotFound) and self.admission is not None:
+            # Not in the error's words: they name the tables that there are.
+            return Problem("ERR there is no such table here: it was dropped, or never was")
+        return problem
+
+
+def _first_refusal(admission: Admission, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> Problem | None:
+    return next((problem for each in commands if (problem := admission.refusal(*each)) is not None), None)
