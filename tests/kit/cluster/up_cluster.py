@@ -18,11 +18,16 @@ NODES = 3
 class UpCluster:
     """`duramen up --nodes 3 --resp-port 0`."""
 
-    def __init__(self, folder: Path, *, readers: int = 0, certs: Path | None = None) -> None:
-        """`readers`: reader processes of each node. `certs`: for TLS, a folder of certificates."""
+    def __init__(
+        self, folder: Path, *, readers: int = 0, certs: Path | None = None, token_file: Path | None = None
+    ) -> None:
+        """`readers`: reader processes of each node. `certs`: for TLS, a folder of certificates. `token_file`: where the
+        token of a first user goes, `admin`.
+        """
         command = f"-m duramen up --nodes {NODES} --port 0 --resp-port 0 --json --data {folder / 'data'}"
         command += f" --resp-readers {readers}"
         command += "" if certs is None else f" --certs {certs}"
+        command += "" if token_file is None else f" --first-user admin --token-file {token_file}"
         with (folder / "cluster.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *command.split()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log

@@ -1,0 +1,143 @@
+"""A cluster of real processes whose catalog has users: TLS for clients, mutual TLS between servers, grants at each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from kit.certs_at_hand import CertsAtHand
+from kit.client.server_process import run_duramen
+from kit.cluster.up_cluster import UpCluster
+from kit.deadlines import patience_s, wait_until
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+import duramen
+from log_tier.access.tokens import read_token
+
+pytestmark = pytest.mark.embedded_log_only
+
+
+class Cluster:
+    """Three nodes, and what a client of it needs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.certs = CertsAtHand(folder, hosts=("localhost", "127.0.0.1"))
+        self.admin_file = folder / "admin.token"
+        self.processes = UpCluster(folder, certs=self.certs.path, token_file=self.admin_file)
+
+    def connect(self, name: str = "router", **proof: Any) -> duramen.Database:
+        target = f"duramens://localhost:{self.processes.ports[name]}"
+        return duramen.connect(target, ca=self.certs.ca, timeout=patience_s(30), **proof)
+
+    def admin(self, *words: str) -> None:
+        """A command of the administrator."""
+        at = f"duramens://localhost:{self.processes.port}"
+        done = run_duramen("--token-file", str(self.admin_file), *words, "--at", at, "--ca", str(self.certs.ca))
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+
+    def redis(self, name: str, user: str, secret: str) -> redis.Redis:
+        return redis.Redis(
+            "localhost",
+            self.processes.endpoints[name],
+            username=user,
+            password=secret,
+            ssl=True,
+            ssl_ca_certs=str(self.certs.ca),
+            retry=Retry(NoBackoff(), 0),  # a wrong password is wrong the second time, too
+        )
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("users"))
+    try:
+        with made.connect(token_file=made.admin_file) as db:
+            db.create_table("orders", partitions=6, replicas=2)
+            db.create_table("ships", partitions=2)
+        made.admin("grant", "admin", "read,write", "*")
+        made.admin("user", "add", "alice", "--token-file", str(made.admin_file.parent / "alice.token"))
+        made.admin("grant", "alice", "read,write", "orders")
+        yield made
+    finally:
+        made.processes.close()
+
+
+@pytest.fixture
+def alice(cluster: Cluster) -> str:
+    return (cluster.admin_file.parent / "alice.token").read_text().strip()
+
+
+@pytest.mark.parametrize("name", ["router", "n1", "n2", "n3"])
+def test_a_user_works_at_every_server(cluster: Cluster, alice: str, name: str) -> None:
+    with cluster.connect(name, token=alice) as db:
+        orders = db.table("orders")
+        keys = [f"{name}{number}".encode() for number in range(30)]
+        for key in keys:
+            orders.put(key, b"v")
+        assert [orders.get(key) for key in keys] == [b"v"] * 30
+        assert orders.get(keys[0], level="strong") == b"v"
+        assert set(keys) <= {key for key, *_ in orders.scan()}
+        with closing(orders.watch()) as changes:
+            orders.put(b"watched", b"1")
+            assert next(changes).key == b"watched"
+        with pytest.raises(duramen.PermissionDenied, match="what is missing is 'write ships"):
+            db.table("ships").put(b"k", b"v")
+        with pytest.raises(duramen.PermissionDenied, match="admin orders"):
+            db.drop_table("orders")
+
+
+@pytest.mark.parametrize("name", ["router", "n1", "n2", "n3"])
+def test_nobody_is_let_in(cluster: Cluster, name: str) -> None:
+    with pytest.raises(duramen.Unauthenticated):
+        cluster.connect(name).table("orders").get(b"k")
+
+
+@pytest.mark.parametrize("name", ["router", "n1"])
+def test_commands_of_the_redis_protocol(cluster: Cluster, alice: str, name: str) -> None:
+    read = read_token(alice)
+    assert read is not None, "the file holds a token"
+    with cluster.redis(name, read.user, alice) as client:
+        client.execute_command("SELECT", "orders")
+        assert client.set("redis", "1")
+        assert client.get("redis") == b"1"
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.flushdb()
+    with cluster.redis(name, "alice", "wrong password") as client, pytest.raises(redis.exceptions.AuthenticationError):
+        client.ping()
+
+
+def test_a_revocation_holds_at_every_server(cluster: Cluster) -> None:
+    """For calls on connections that are open, and for one that watches."""
+    token_file = cluster.admin_file.parent / "bob.token"
+    cluster.admin("user", "add", "bob", "--token-file", str(token_file), "--grant", "read,write orders")
+    databases = [cluster.connect(name, token_file=token_file) for name in ("router", "n1", "n2", "n3")]
+    try:
+        for db in databases:
+            wait_until(lambda db=db: db.table("orders").put(b"bob", b"v") is not None)  # type: ignore[misc]
+        cluster.admin("revoke", "bob", "read,write", "orders")
+
+        def refused(db: duramen.Database) -> bool:
+            try:
+                db.table("orders").get(b"bob")
+            except duramen.PermissionDenied:
+                return True
+            return False
+
+        for db in databases:
+            wait_until(lambda db=db: refused(db))  # type: ignore[misc]
+            assert refused(db), "and stays so"
+    finally:
+        for db in databases:
+            db.close()
+
+
+def test_servers_are_administered_by_those_who_may(cluster: Cluster, alice: str) -> None:
+    cluster.admin("admin", "nodes")
+    cluster.admin("admin", "verify", "orders")
+    with cluster.connect(token=alice) as db, pytest.raises(duramen.PermissionDenied):
+        db.create_table("new")
