@@ -10,7 +10,7 @@ from duramen.certificates.pem import check_authorities, read_pem
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.security import ChannelPems
 
-__all__ = ["ChannelFiles", "channel_files"]
+__all__ = ["ChannelFiles", "channel_files", "file_stamp"]
 
 
 class ChannelFiles(NamedTuple):
@@ -32,6 +32,19 @@ class ChannelFiles(NamedTuple):
         if self.certificate is None or self.key is None:
             return ChannelPems(authorities, None, None)
         return ChannelPems(authorities, *read_pair(self.certificate, self.key))
+
+    def stamp(self) -> object:
+        """What changes when a file does: one `stat` each."""
+        return tuple(None if each is None else file_stamp(each) for each in self)
+
+
+def file_stamp(file: Path) -> tuple[int, int, int] | None:
+    """What changes when the file does; None if there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def channel_files(ca: Path | None, certificate: Path | None, key: Path | None) -> ChannelFiles:

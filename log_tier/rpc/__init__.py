@@ -8,6 +8,6 @@ means.
 What this package does not do: it knows no service of ours. Each tier keeps its services and their messages itself.
 
 Reading order: `address.py`, `channel.py`, `security.py`, `credentials.py`, `status_codes.py`, `problems.py`, `wire.py`,
-`open_calls.py`, `transport.py`, `stream_budget.py`, `open_streams.py`, `message_fields.py`, `checked.py`, `core.py`,
-`details.py`, `time_left.py`.
+`open_calls.py`, `renewed_channel.py`, `transport.py`, `stream_budget.py`, `open_streams.py`, `messages/`, `checked.py`,
+`core.py`, `time_left.py`.
 """

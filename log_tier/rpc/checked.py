@@ -5,7 +5,7 @@ each time. These handlers answer `INVALID_ARGUMENT` with a problem that names th
 all malformed messages of 5 s.
 
 A large message is parsed after its fields were counted, in a thread: more than `FIELDS_MAX` of them are refused with
-`LimitExceeded`, before they take time and memory (`message_fields.py`).
+`LimitExceeded`, before they take time and memory (`log_tier/rpc/messages/message_fields.py`).
 
 A guard, where a server has one, lets each call in when its request has been parsed, or refuses it.
 
@@ -25,7 +25,7 @@ from google.protobuf.message import DecodeError
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
-from log_tier.rpc.message_fields import count_fields
+from log_tier.rpc.messages.message_fields import count_fields
 from log_tier.rpc.problems import abort
 
 __all__ = ["FIELDS_MAX", "Admission", "Admit", "CallGuard", "CheckedHandler", "Refusals"]

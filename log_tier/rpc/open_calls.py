@@ -26,6 +26,7 @@ class OpenCalls:
     """The calls and streams of `channel`. Those of a simulated network are not gRPC's, and end with the channel."""
 
     def __init__(self, channel: Any) -> None:
+        self.channel = channel
         self._core = getattr(channel, "_channel", None)
         self.are_grpcs = self._core is not None
         self.under_way: set[Any] = set()
@@ -33,6 +34,11 @@ class OpenCalls:
         # Held here, and not by their generators alone: a forked process keeps them with the channel, and ends none.
         self._streams: set[Any] = set()
         self._left: set[asyncio.Task[Any]] = set()
+
+    @property
+    def is_empty(self) -> bool:
+        """Are all calls and streams over?"""
+        return not (self.under_way or self._streams or self._left)
 
     def leave(self, call: Any) -> None:
         """End a call whose caller was cancelled."""

@@ -4,7 +4,7 @@ The security belongs to the context (`contextvars`) that makes a connection, as 
 in the background, to servers that it learns of later, is secured as its first connection is. So a cluster cannot send
 a client to a server by plain TCP.
 
-A channel reads its files when it is made. gRPC makes new connections of a channel with what it has read.
+gRPC reads a channel's files once, when it is made. `renewed_channel.py` makes another one when they have changed.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ class ChannelSecurity(Protocol):
 
     def read(self) -> ChannelPems:
         """What is there now; certificate and key match. Raises `CertificateInvalid`."""
+        ...
+
+    def stamp(self) -> object:
+        """What changes when that does; never raises, some microseconds."""
         ...
 
 

@@ -7,13 +7,12 @@ import os
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from log_tier.model.errors import DatabaseClosed, Disconnected
+from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError
 from log_tier.rpc.core import grpc_core
 from log_tier.rpc.credentials import AUTHORIZATION, CREDENTIALS, check_kept
-from log_tier.rpc.open_calls import OpenCalls
 from log_tier.rpc.problems import error_of_call
+from log_tier.rpc.renewed_channel import RenewedChannel
 from log_tier.rpc.security import SECURITY
-from log_tier.rpc.transport import TRANSPORT
 
 __all__ = ["Wire"]
 
@@ -21,7 +20,7 @@ _NOTHING: Final[dict[str, Any]] = {}
 
 
 class Wire:
-    """A channel. It connects with the first call, and again by itself after a loss.
+    """A channel. It connects with the first call, and again by itself after a loss; it takes new certificates.
 
     Whatever goes wrong on the way becomes one of our errors; gRPC's own exceptions end here. A `CancelledError` passes
     only if the task that waits for the call was cancelled: gRPC raises one too when a call is cancelled below its task.
@@ -30,12 +29,13 @@ class Wire:
     def __init__(self, target: str) -> None:
         self.target = target
         self._failure: type[Any] = grpc_core().aio.AioRpcError
-        self.channel = TRANSPORT.get().channel(target)
+        self._renewed = RenewedChannel(target)
+        self.channel: Any = self._renewed.for_stubs
+        """What stubs are made with."""
         self._credentials = CREDENTIALS.get()
         self._is_plain = SECURITY.get() is None
         self._closed = False
         self._process = os.getpid()
-        self._open = OpenCalls(self.channel)
 
     async def ask(self, method: Any, request: Any, *, timeout: float | None) -> Any:
         """One call of a stub's method. `timeout` in seconds. Raises the server's error, or the connection's, and
@@ -44,7 +44,8 @@ class Wire:
         `Disconnected` has the field `sent=0` where no connection could be made, so that nothing reached the server.
         """
         self._check_open()
-        open_calls, call = self._open, method(request, timeout=timeout, **self._proof())
+        self._renewed.look()
+        open_calls, call = self._renewed.calls, method(request, timeout=timeout, **self._proof())
         open_calls.under_way.add(call)
         try:
             if open_calls.are_grpcs:
@@ -54,30 +55,39 @@ class Wire:
                 await over
             return await call
         except self._failure as failure:
-            raise error_of_call(failure, self.target) from failure
+            raise self._error_of(failure) from failure
         except asyncio.CancelledError:
             open_calls.leave(call)
             self._check_cancelled()
             raise
         finally:
             open_calls.under_way.discard(call)
+            self._renewed.ended(open_calls)
 
     async def stream(self, method: Any, request: Any) -> AsyncIterator[Any]:
         """The replies of a streaming call; closing the iterator ends the call. Raises as `ask` does."""
         self._check_open()
-        call = method(request, **self._proof())
-        self._open.opened(call)
+        self._renewed.look()
+        open_calls, call = self._renewed.calls, method(request, **self._proof())
+        open_calls.opened(call)
         try:
             async for reply in call:
                 yield reply
         except self._failure as failure:
-            raise error_of_call(failure, self.target) from failure
+            raise self._error_of(failure) from failure
         except asyncio.CancelledError:
             self._check_cancelled()
             raise
         finally:
             if self._process == os.getpid():
-                self._open.left(call)
+                open_calls.left(call)
+                self._renewed.ended(open_calls)
+
+    def _error_of(self, failure: Any) -> DuramenError:
+        error = error_of_call(failure, self.target)
+        if error.fields.get("sent") == 0:
+            self._renewed.unconnected()
+        return error
 
     def _proof(self) -> dict[str, Any]:
         """The arguments with which a call carries who makes it; none where nobody proves anything."""
@@ -107,6 +117,4 @@ class Wire:
         then, and print that in the program's next loop.
         """
         self._closed = True
-        if self._process == os.getpid():
-            await self._open.end()
-        await self.channel.close(None)
+        await self._renewed.close()

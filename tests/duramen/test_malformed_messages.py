@@ -22,7 +22,7 @@ from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.proto import cluster_pb2, log_pb2
 from log_tier.rpc import checked
 from log_tier.rpc.checked import FIELDS_MAX
-from log_tier.rpc.message_fields import count_fields
+from log_tier.rpc.messages.message_fields import count_fields
 from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, resp_endpoint_pb2, tables_pb2
 from serving_tier.proto import node_pb2
 

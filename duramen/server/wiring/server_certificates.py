@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import grpc
 
-from duramen.certificates.channel_files import ChannelFiles
+from duramen.certificates.channel_files import ChannelFiles, file_stamp
 from duramen.certificates.identity import identity_of
 from duramen.certificates.names import AUTHORITY, PairFiles, files_of, leaf_names
 from duramen.certificates.pair import PemPair, read_pair
@@ -106,7 +106,7 @@ class ServerCertificates:
 
     def _stamp_now(self) -> tuple[tuple[int, int, int] | None, ...]:
         """What changes when a file does."""
-        return tuple(map(_stamp_of, (self.ca, *self.files)))
+        return tuple(map(file_stamp, (self.ca, *self.files)))
 
 
 def _server_pair(folder: Path) -> PairFiles:
@@ -148,11 +148,3 @@ def _checked(pair: PemPair, files: PairFiles) -> PemPair:
             f"{files.certificate} is no server's: issue one with --server", file=str(files.certificate)
         )
     return pair
-
-
-def _stamp_of(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size

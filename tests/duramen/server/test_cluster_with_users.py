@@ -17,6 +17,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import duramen
+from duramen.blocking import Database
 from log_tier.access.tokens import read_token
 
 pytestmark = pytest.mark.embedded_log_only
@@ -30,7 +31,7 @@ class Cluster:
         self.admin_file = folder / "admin.token"
         self.processes = UpCluster(folder, certs=self.certs.path, token_file=self.admin_file)
 
-    def connect(self, name: str = "router", **proof: Any) -> duramen.Database:
+    def connect(self, name: str = "router", **proof: Any) -> Database:
         target = f"duramens://localhost:{self.processes.ports[name]}"
         return duramen.connect(target, ca=self.certs.ca, timeout=patience_s(30), **proof)
 
@@ -121,7 +122,7 @@ def test_a_revocation_holds_at_every_server(cluster: Cluster) -> None:
             wait_until(lambda db=db: db.table("orders").put(b"bob", b"v") is not None)  # type: ignore[misc]
         cluster.admin("revoke", "bob", "read,write", "orders")
 
-        def refused(db: duramen.Database) -> bool:
+        def refused(db: Database) -> bool:
             try:
                 db.table("orders").get(b"bob")
             except duramen.PermissionDenied:

@@ -20,7 +20,7 @@ from kit.resp.raw_client import Raw
 from duramen.server.roles.all_in_one import SingleServer
 from log_tier.rpc import checked
 from log_tier.rpc.checked import FIELDS_MAX
-from log_tier.rpc.message_fields import count_fields
+from log_tier.rpc.messages.message_fields import count_fields
 from router.endpoints.resp.server.sockets import RespSettings
 
 HOSTILE: Final = 4

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from log_tier.rpc.message_fields import count_fields
+from log_tier.rpc.messages.message_fields import count_fields
 from router.proto import keyvalue_pb2 as kv
 
 MANY: Final = 100_000

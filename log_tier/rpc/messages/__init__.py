@@ -1,0 +1,4 @@
+"""What can be known of a message before it is parsed: how many fields it has (`message_fields.py`).
+
+Parsing takes time and memory by the number of fields, not by the bytes, so that number has a limit of its own.
+"""
