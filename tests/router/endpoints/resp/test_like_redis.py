@@ -244,10 +244,16 @@ def test_a_key_goes_at_its_millisecond(pair: Pair, key: str) -> None:
     import time
 
     for side in pair:
+        side.call("SET", key, "here for long", "PX", "600000")
+        assert side.call("GET", key) == b"here for long"
+        assert 0 < side.call("PTTL", key) <= 600_000
+        begun = time.monotonic()
         side.call("SET", key, "soon gone", "PX", "40")
-        assert side.call("GET", key) == b"soon gone"
-        left = side.call("PTTL", key)
-        assert 0 < left <= 40
+        found, left = side.call("GET", key), side.call("PTTL", key)
+        # A busy machine may take longer than the key lives. It lives 39 ms at least: now is a whole millisecond.
+        late = time.monotonic() - begun >= 0.039
+        assert found == b"soon gone" or (late and found is None), found
+        assert 0 < left <= 40 or (late and left == -2), left
         deadline = time.monotonic() + 0.045
         while time.monotonic() <= deadline:
             time.sleep(0.001)
