@@ -22,7 +22,7 @@ from log_tier.access.quota_keeper import QuotaKeeper
 from log_tier.access.rules import MethodRules, Rule, servers_only
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError
-from log_tier.rpc.checked import Admission, Admit
+from log_tier.rpc.checked import Admit, HeldCall
 from log_tier.rpc.credentials import AUTHORIZATION
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.trust.caller import Caller
@@ -83,14 +83,14 @@ class GrpcGuard:
             return None
         rule, gate = self._rules.get(method, servers_only), self._gate
 
-        async def admit_call(request: Any, context: _Context) -> Admission | None:
+        async def admit_call(request: Any, context: _Context) -> HeldCall | None:
             caller = await self.caller_of(context)
             demand = self._demand(rule, request, caller)
             gate.decide(caller, demand)
             CALLER.set(caller)
             return self._quotas.hold(caller, tables_of(demand), request.ByteSize, is_stream=False)
 
-        async def admit_stream(request: Any, context: _Context) -> Admission | None:
+        async def admit_stream(request: Any, context: _Context) -> HeldCall | None:
             if gate.is_closed:
                 caller = await self.caller_of(context)
                 CALLER.set(caller)

@@ -28,7 +28,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
 from log_tier.rpc.messages.message_fields import count_fields
 from log_tier.rpc.problems import abort
 
-__all__ = ["FIELDS_MAX", "Admission", "Admit", "CallGuard", "CheckedHandler", "Refusals"]
+__all__ = ["FIELDS_MAX", "Admit", "CallGuard", "CheckedHandler", "HeldCall", "Refusals"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ _AT_ONCE_BYTES_MAX: Final = 64 * 1024
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class Admission(Protocol):
+class HeldCall(Protocol):
     """What a call that was let in holds until it is over."""
 
     @property
@@ -61,7 +61,7 @@ class Admission(Protocol):
         ...
 
 
-Admit = Callable[[Any, "_Context"], Awaitable[Admission | None]]
+Admit = Callable[[Any, "_Context"], Awaitable[HeldCall | None]]
 """Lets in one call with its request; raises the `DuramenError` with which it ends otherwise. None: it holds nothing."""
 
 
@@ -176,7 +176,7 @@ def _admitting(guard: CallGuard | None, method: str, *, is_stream: bool) -> Admi
     if admit is None:
         return None
 
-    async def admitted(request: Any, context: _Context) -> Admission | None:
+    async def admitted(request: Any, context: _Context) -> HeldCall | None:
         try:
             return await admit(request, context)
         except DuramenError as error:
@@ -235,7 +235,7 @@ def _single(method: str, answer: Any, parse: Any, refusals: Refusals, guard: Cal
     return answered
 
 
-async def _answered(answer: Any, request: Any, context: _Context, held: Admission) -> Any:
+async def _answered(answer: Any, request: Any, context: _Context, held: HeldCall) -> Any:
     try:
         reply = await answer(request, context)
         if held.counts_replies:
@@ -252,7 +252,7 @@ def _size_of(reply: Any) -> int:
 class _Metered:
     """The context of a stream whose messages are counted, and which waits where they were too many."""
 
-    def __init__(self, context: _Context, held: Admission) -> None:
+    def __init__(self, context: _Context, held: HeldCall) -> None:
         self._context = context
         self._held = held
 

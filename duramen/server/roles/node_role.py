@@ -170,11 +170,10 @@ class NodeRole:
             opened.push_async_callback(shell.close)
             added: tuple[str, ...] = ()
             if resp_endpoint.wanted:
-                resp_connection = await near()
                 added = await open_resp_endpoint(
                     opened,
                     shell,
-                    resp_connection,
+                    await near(),
                     node.follower,
                     resp_endpoint,
                     sockets,

@@ -23,7 +23,7 @@ from log_tier.access.tokens import read_token
 pytestmark = pytest.mark.embedded_log_only
 
 
-class Cluster:
+class ClusterOfUsers:
     """Three nodes, and what a client of it needs."""
 
     def __init__(self, folder: Path) -> None:
@@ -54,8 +54,8 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("users"))
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfUsers]:
+    made = ClusterOfUsers(tmp_path_factory.mktemp("users"))
     try:
         with made.connect(token_file=made.admin_file) as db:
             db.create_table("orders", partitions=6, replicas=2)
@@ -69,12 +69,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def alice(cluster: Cluster) -> str:
+def alice(cluster: ClusterOfUsers) -> str:
     return (cluster.admin_file.parent / "alice.token").read_text().strip()
 
 
 @pytest.mark.parametrize("name", ["router", "n1", "n2", "n3"])
-def test_a_user_works_at_every_server(cluster: Cluster, alice: str, name: str) -> None:
+def test_a_user_works_at_every_server(cluster: ClusterOfUsers, alice: str, name: str) -> None:
     with cluster.connect(name, token=alice) as db:
         orders = db.table("orders")
         keys = [f"{name}{number}".encode() for number in range(30)]
@@ -93,13 +93,13 @@ def test_a_user_works_at_every_server(cluster: Cluster, alice: str, name: str) -
 
 
 @pytest.mark.parametrize("name", ["router", "n1", "n2", "n3"])
-def test_nobody_is_let_in(cluster: Cluster, name: str) -> None:
+def test_nobody_is_let_in(cluster: ClusterOfUsers, name: str) -> None:
     with pytest.raises(duramen.Unauthenticated):
         cluster.connect(name).table("orders").get(b"k")
 
 
 @pytest.mark.parametrize("name", ["router", "n1"])
-def test_commands_of_the_redis_protocol(cluster: Cluster, alice: str, name: str) -> None:
+def test_commands_of_the_redis_protocol(cluster: ClusterOfUsers, alice: str, name: str) -> None:
     read = read_token(alice)
     assert read is not None, "the file holds a token"
     with cluster.redis(name, read.user, alice) as client:
@@ -112,7 +112,7 @@ def test_commands_of_the_redis_protocol(cluster: Cluster, alice: str, name: str)
         client.ping()
 
 
-def test_a_revocation_holds_at_every_server(cluster: Cluster) -> None:
+def test_a_revocation_holds_at_every_server(cluster: ClusterOfUsers) -> None:
     """For calls on connections that are open, and for one that watches."""
     token_file = cluster.admin_file.parent / "bob.token"
     cluster.admin("user", "add", "bob", "--token-file", str(token_file), "--grant", "read,write orders")
@@ -137,7 +137,7 @@ def test_a_revocation_holds_at_every_server(cluster: Cluster) -> None:
             db.close()
 
 
-def test_servers_are_administered_by_those_who_may(cluster: Cluster, alice: str) -> None:
+def test_servers_are_administered_by_those_who_may(cluster: ClusterOfUsers, alice: str) -> None:
     cluster.admin("admin", "nodes")
     cluster.admin("admin", "verify", "orders")
     with cluster.connect(token=alice) as db, pytest.raises(duramen.PermissionDenied):

@@ -28,7 +28,7 @@ from log_tier.rpc.security import secured
 pytestmark = pytest.mark.embedded_log_only
 
 
-class Load:
+class RotationLoad:
     """A writer and a reader of one table; both go on after a failure, and count it."""
 
     def __init__(self, db: Database) -> None:
@@ -84,7 +84,7 @@ class Rotated:
             key=client.key,
             timeout=patience_s(30),
         )
-        self.load = Load(self.db)
+        self.load = RotationLoad(self.db)
         self.load.go_on()
 
     def run(self, *words: str) -> None:

@@ -7,7 +7,7 @@ A command that writes needs `read` as well where its reply tells what was there 
 takes effect only then: INCR, SETNX, DEL, SET with NX. So what a user may only write it cannot guess.
 
 Whether a table is there learns only who has a right in it: a table is demanded by its name, before anybody looks for
-it. A command without a rule is refused; `tests/router/endpoints/resp/test_access_rules.py` finds it before that.
+it. A command without a rule is refused; `tests/router/endpoints/resp/users/test_access_rules.py` finds it before that.
 """
 
 from __future__ import annotations
