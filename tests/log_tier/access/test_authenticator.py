@@ -160,7 +160,16 @@ def test_what_is_no_password_is_refused_when_it_is_chosen(password: str) -> None
         hash_password(password)
 
 
-@pytest.mark.parametrize("damaged", ["", "x", "$argon2id$v=19$m=19456,t=2,p=1$", HASH[:-5], HASH.replace("t=2", "t=0")])
+DAMAGED = {
+    "empty": "",
+    "no hash": "x",
+    "no salt": "$argon2id$v=19$m=19456,t=2,p=1$",
+    "cut": HASH[:-5],
+    "no passes": HASH.replace("t=2", "t=0"),
+}
+
+
+@pytest.mark.parametrize("damaged", DAMAGED.values(), ids=DAMAGED)
 async def test_a_damaged_hash_matches_nothing(damaged: str) -> None:
     assert not await Passwords().match(damaged, PASSWORD)
 
