@@ -22,7 +22,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import Unauthenticated
 from log_tier.trust.caller import Caller
 
-__all__ = ["Authenticator", "basic_header", "bearer_header"]
+__all__ = ["Authenticator", "basic_header", "bearer_header", "claimed_user"]
 
 _KNOWN_MAX: Final = 10_000
 """Headers with a password whose check is remembered; the one that was used longest ago goes first."""
@@ -37,6 +37,17 @@ def bearer_header(token: str) -> str:
 def basic_header(user: str, password: str) -> str:
     """The value of `authorization` for a password."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
+
+
+def claimed_user(header: str) -> str:
+    """The name that a header claims, true or not; empty where it names none."""
+    scheme, _, rest = header[:_HEADER_CHARACTERS_MAX].partition(" ")
+    try:
+        name = _basic(rest)[0] if scheme.lower() == "basic" else ""
+    except Unauthenticated:
+        return ""
+    read = read_token(rest.strip()) if scheme.lower() == "bearer" else None
+    return name if read is None else read.user
 
 
 class Authenticator:

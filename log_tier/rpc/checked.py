@@ -18,7 +18,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -28,7 +28,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
 from log_tier.rpc.message_fields import count_fields
 from log_tier.rpc.problems import abort
 
-__all__ = ["FIELDS_MAX", "CallGuard", "CheckedHandler", "Refusals"]
+__all__ = ["FIELDS_MAX", "CallEnd", "CallGuard", "CheckedHandler", "Refusals"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +44,20 @@ _AT_ONCE_BYTES_MAX: Final = 64 * 1024
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
+CallEnd = Literal["done", "failed", "unanswered"]
+"""How a call ended; `unanswered`: its caller went away, or the server stopped."""
+
+
 class CallGuard(Protocol):
     """Decides which calls are let in."""
 
-    async def admit(self, method: str, request: Any, context: _Context, *, is_stream: bool) -> None:
+    async def admit(
+        self, method: str, request: Any, context: _Context, *, is_stream: bool
+    ) -> Callable[[CallEnd], None] | None:
         """Return where the call may go on; raise the `DuramenError` with which it ends otherwise. `method`: its full
         name.
+
+        What it returns, if anything, is called once when a call without streams has ended.
         """
         ...
 
@@ -142,11 +150,27 @@ def _checked(method: str, handler: Any, refusals: Refusals, guard: CallGuard | N
     return grpc.unary_unary_rpc_method_handler(answer, _at_once(parse), serialize)
 
 
-async def _admit(guard: CallGuard, method: str, request: Any, context: _Context, *, is_stream: bool) -> None:
+async def _admit(
+    guard: CallGuard, method: str, request: Any, context: _Context, *, is_stream: bool
+) -> Callable[[CallEnd], None] | None:
     try:
-        await guard.admit(method, request, context, is_stream=is_stream)
+        return await guard.admit(method, request, context, is_stream=is_stream)
     except DuramenError as error:
         await abort(context, error)
+
+
+async def _answered(answer: Any, request: Any, context: _Context, ended: Callable[[CallEnd], None]) -> Any:
+    """Answer a call, and say how it ended."""
+    end: CallEnd = "failed"
+    try:
+        reply = await answer(request, context)
+        end = "done"
+        return reply
+    except asyncio.CancelledError:
+        end = "unanswered"
+        raise
+    finally:
+        ended(end)
 
 
 def _at_once(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -188,8 +212,8 @@ def _single(method: str, answer: Any, parse: Any, refusals: Refusals, guard: Cal
     async def answered(request: Any, context: _Context) -> Any:
         if type(request) is _Unparsed:
             request = await refusals.parsed(method, request, parse, context)
-        if guard is not None:
-            await _admit(guard, method, request, context, is_stream=False)
+        if guard is not None and (ended := await _admit(guard, method, request, context, is_stream=False)) is not None:
+            return await _answered(answer, request, context, ended)
         return await answer(request, context)
 
     return answered

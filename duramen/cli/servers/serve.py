@@ -142,6 +142,7 @@ def node(
     from duramen.server.settings.resp import resp_settings
     from duramen.server.wiring.server_certificates import ServerCertificates
     from duramen.server.wiring.serving_node import SnapshotPolicy
+    from log_tier.audit.audit_settings import AuditSettings
 
     flags = _given(
         id=node_id,
@@ -177,6 +178,7 @@ def node(
         take_over=settings.take_over,
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
+        audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
@@ -209,6 +211,7 @@ def router(
     from duramen.server.settings.models import RouterSettings
     from duramen.server.settings.resp import resp_settings
     from duramen.server.wiring.server_certificates import ServerCertificates
+    from log_tier.audit.audit_settings import AuditSettings
 
     flags = _given(
         log=log,
@@ -239,6 +242,7 @@ def router(
         allow_locations=settings.allowed_locations,
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
+        audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()

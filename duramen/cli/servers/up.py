@@ -12,6 +12,7 @@ import typer
 from duramen.cli.servers.secret_arguments import warn_of_secret_arguments
 from duramen.cli.terminal.options import Json
 from duramen.cli.terminal.output import say, say_end, say_json
+from log_tier.audit.audit_settings import AuditSettings
 from log_tier.model.errors import InvalidRequest
 
 __all__ = ["up"]
@@ -85,6 +86,15 @@ def up(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen without TLS where other machines reach it.")
     ] = False,
+    audit_table: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--audit-table", metavar="TABLE:RIGHTS", help="Audit reads or writes too: orders:read,write; repeatable."
+        ),
+    ] = None,
+    audit_days: Annotated[
+        float, typer.Option("--audit-days", metavar="DAYS", help="How long rows of the audit stay.")
+    ] = 90.0,
     log_level: Annotated[
         _LogLevel, typer.Option("--log-level", help="What the server logs on the standard error.")
     ] = _LogLevel.WARNING,
@@ -105,16 +115,13 @@ def up(
       duramen up --certs certs            # TLS: clients call it with duramens://
       duramen up --log kafka://broker1:9092,broker2:9092
     """
-    import logging
-
     if take_over and log is None:
         raise InvalidRequest("--take-over goes with --log: without it the log itself is in the data folder")
     _check_ports(port, resp_port or 0)
-    logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    audit = AuditSettings.parse(audit_table or (), days=audit_days)
     from duramen.server.roles.run import run_role, run_until_signal
 
-    warn_of_secret_arguments(sys.argv)
-    _begin(host, certs, insecure)
+    _begin(host, certs, insecure, log_level)
     if nodes is not None:
         if resp_socket is not None:
             raise InvalidRequest("--resp-socket goes without --nodes: each process would need one of its own")
@@ -134,6 +141,8 @@ def up(
             resp_cache_mebibytes=resp_cache_mebibytes,
             resp_readers=resp_readers,
             certs=certs,
+            audit_tables=tuple(audit_table or ()),
+            audit_days=audit_days,
         )
         run_role(supervise(data, options, _tell_json if json else _tell_people))
         return
@@ -162,16 +171,21 @@ def up(
         allow_locations=allow_location or (),
         resp_endpoint=resp_endpoint,
         certificates=ServerCertificates.of_process(certs),
+        audit=audit,
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
 
 
-def _begin(host: str, certs: Path | None, insecure: bool) -> None:
+def _begin(host: str, certs: Path | None, insecure: bool, log_level: _LogLevel) -> None:
+    import logging
+
     from duramen.server.roles.run import check_assertions
     from duramen.server.settings.exposure import check_exposure
     from duramen.server.supervisor.parent import end_with_parent
 
+    logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    warn_of_secret_arguments(sys.argv)
     check_exposure(host, certs=certs, insecure=insecure)
     check_assertions()
     end_with_parent()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
-from duramen.server.roles.guarding import guard_shell
+from duramen.server.roles.guarding import Access, guard_shell, write_audit
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
@@ -23,6 +23,7 @@ from duramen.server.wiring.single_machine import (
     SingleMachine,
     open_single_machine,
 )
+from log_tier.audit.audit_settings import AuditSettings
 from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
 from log_tier.proto import log_pb2, log_pb2_grpc
@@ -49,12 +50,14 @@ class SingleServer:
         self,
         shell: GrpcServer,
         data_plane: LocalData,
+        access: Access,
         resp_port: int,
         ended: asyncio.Future[DuramenError],
         opened: AsyncExitStack,
     ) -> None:
         self.shell = shell
         self.data_plane = data_plane
+        self.access = access
         self.resp_port = resp_port
         """The port of the RESP endpoint; 0 if there is none."""
         self.ended = ended
@@ -75,9 +78,11 @@ class SingleServer:
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
         machine: MachineParts = THIS_MACHINE,
         certificates: ServerCertificates | None = None,
+        audit: AuditSettings | None = None,
     ) -> SingleServer:
         """Open the data folder and listen. `log_url`: where the log is, if not there. `take_over`: see
         `open_local_data`. `allow_locations`: folders and buckets that callers may name. `certificates`: for TLS.
+        `audit`: what is audited on top of the usual.
 
         Raises `PortInUse`, and what `open_local_data` raises.
         """
@@ -101,7 +106,9 @@ class SingleServer:
                 unless_opened.pop_all()
             opened.push_async_callback(database.data_plane.close)
             failed = failing(database.node.ended)
-            await guard_shell(opened, shell, database.data_plane.catalog, database.node.follower, failed=failed)
+            access = await guard_shell(
+                opened, shell, database.data_plane.catalog, database.node.follower, failed=failed, audit=audit
+            )
             admin = _admin(database, opened, allowed)
 
             async def at_hand() -> Admin:
@@ -111,6 +118,7 @@ class SingleServer:
                 add_node_services(shell, database.data_plane, database.node, at_hand, role="single", log_url="")
             )
             kv = add_kv_service(opened, shell, here(database.data_plane), database.node.load)
+            write_audit(opened, access, here(database.data_plane), server=NODE_ID, failed=failed)
             opened.push_async_callback(shell.close)
             log_pb2_grpc.add_LogServicer_to_server(LogService(database.data_plane.log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
             data_plane = database.data_plane
@@ -126,7 +134,7 @@ class SingleServer:
                 admin=at_hand,
             )
             await shell.start((*_SERVICES, *kv, *added))
-            return cls(shell, database.data_plane, sockets.port, database.node.ended, opened.pop_all())
+            return cls(shell, database.data_plane, access, sockets.port, database.node.ended, opened.pop_all())
         raise AssertionError("not reached")
 
     @property

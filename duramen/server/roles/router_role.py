@@ -8,11 +8,12 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
-from duramen.server.roles.guarding import guard_shell
+from duramen.server.roles.guarding import guard_shell, write_audit
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.register import log_url_for_clients
 from duramen.server.wiring.server_certificates import ServerCertificates
+from log_tier.audit.audit_settings import AuditSettings
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.service import ClusterService
@@ -73,10 +74,11 @@ class RouterRole:
         allow_locations: Sequence[str] = (),
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
         certificates: ServerCertificates | None = None,
+        audit: AuditSettings | None = None,
     ) -> RouterRole:
         """Follow the catalog and the nodes, listen. `client_log_url`: the log's address for clients, if that is not
-        `log_url`; empty: clients write through routers. `allow_locations`: the setting `allowed_locations`. Raises
-        `PortInUse`, `Disconnected`.
+        `log_url`; empty: clients write through routers. `allow_locations`: the setting `allowed_locations`.
+        `audit`: what is audited on top of the usual. Raises `PortInUse`, `Disconnected`.
         """
         allowed = allowed_of(allow_locations, host=host)
         ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
@@ -94,12 +96,13 @@ class RouterRole:
                 membership = await LiveMembership.open(follower, failed=failing(ended))
                 opened.push_async_callback(membership.close)
                 unless_opened.pop_all()
-            await guard_shell(opened, shell, catalog, follower, failed=failing(ended))
+            access = await guard_shell(opened, shell, catalog, follower, failed=failing(ended), audit=audit)
             connection = RoutedConnection.for_router(log, catalog, membership)
             opened.push_async_callback(connection.close)
             admin = Admin(catalog, log, membership, ask_members(membership), allowed)
             opened.push_async_callback(admin.close)
             kv = add_kv_service(opened, shell, here(connection))
+            write_audit(opened, access, here(connection), server="router", failed=failing(ended))
             opened.push_async_callback(shell.close)
             keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
             tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.registry)  # type: ignore[no-untyped-call]

@@ -8,6 +8,8 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from log_tier.audit.audit_settings import AUDIT_DAYS
+
 __all__ = ["ROLES", "LogSettings", "NodeSettings", "RouterSettings"]
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -35,6 +37,10 @@ _ALLOWED: Final = (
     "Folders and buckets that callers may have this server open, with what lies below them: /bulk, s3://bucket/prefix, "
     "s3://*?endpoint_url=http://minio:9000. A server on loopback opens all folders, others their snapshot store."
 )
+_AUDIT_TABLES: Final = (
+    "Tables whose reads or writes are audited as well, once there are users: orders:read,write, ships*:write."
+)
+_AUDIT_DAYS: Final = "How many days rows of the audit stay. The servers of a cluster have the same."
 _LOG_LEVEL: Final = "What the server logs on the standard error: debug, info, warning, error."
 
 
@@ -108,6 +114,8 @@ class NodeSettings(BaseSettings):
         description="Memory for values that clients of the Redis protocol read lately, taken as it is needed; 0: none. "
         "Without it they are read from the index, which takes about a microsecond each.",
     )
+    audit_tables: list[str] = Field([], description=_AUDIT_TABLES)
+    audit_days: float = Field(AUDIT_DAYS, gt=0, description=_AUDIT_DAYS)
     certs: str = Field("", description=_CERTS)
     insecure: bool = Field(False, description=_INSECURE)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
@@ -137,6 +145,8 @@ class RouterSettings(BaseSettings):
     resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
     resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
     resp_tls_key: str = Field("", description=_RESP_KEY)
+    audit_tables: list[str] = Field([], description=_AUDIT_TABLES)
+    audit_days: float = Field(AUDIT_DAYS, gt=0, description=_AUDIT_DAYS)
     certs: str = Field("", description=_CERTS)
     insecure: bool = Field(False, description=_INSECURE)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -50,6 +51,9 @@ class ClusterOptions:
     resp_readers: int = 0
     certs: Path | None = None
     """The folder of the certificate that all its servers share; None: plain TCP."""
+    audit_tables: tuple[str, ...] = ()
+    """What its servers audit on top of the usual. `audit_days`: how long the rows stay."""
+    audit_days: float = 90.0
 
 
 async def supervise(data: Path, options: ClusterOptions, tell: Event) -> None:
@@ -135,7 +139,7 @@ async def _start_all(
     arguments = [*common, *_allowing(data, options)]
     router = Child("router", "router", arguments, output=output / "router.err", tell=tell)
     # The log's URL may hold a secret, which an argument would show to other users.
-    router.environment = {"DURAMEN_ROUTER_LOG": url}
+    router.environment = {"DURAMEN_ROUTER_LOG": url, **_audit("ROUTER", options)}
     if options.resp_port is not None:
         router.resp_port = options.resp_port
         router.environment |= {"DURAMEN_ROUTER_RESP_PASSWORD": options.resp_password}
@@ -157,7 +161,7 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
         *_allowing(data, options),
     ]
     child = Child("node", name, arguments, output=data / OUTPUT_FOLDER / f"{name}.err", tell=tell)
-    child.environment = {"DURAMEN_NODE_LOG": log_url}
+    child.environment = {"DURAMEN_NODE_LOG": log_url, **_audit("NODE", options)}
     if options.resp_port is not None:
         child.resp_port = 0
         child.environment |= {
@@ -171,6 +175,14 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
 def _certs(options: ClusterOptions) -> list[str]:
     """What each child says of TLS. Without certificates the parent has checked the address."""
     return ["--insecure"] if options.certs is None else ["--certs", str(options.certs.absolute())]
+
+
+def _audit(role: str, options: ClusterOptions) -> dict[str, str]:
+    """The environment of each child for what it audits."""
+    return {
+        f"DURAMEN_{role}_AUDIT_TABLES": json.dumps(options.audit_tables),
+        f"DURAMEN_{role}_AUDIT_DAYS": str(options.audit_days),
+    }
 
 
 def _store(data: Path) -> str:
