@@ -17,6 +17,7 @@ them. The offset is the clock of the whole system: everything above orders itsel
   machine cannot read) and `rpc/` (gRPC channels, errors on the wire).
 - *Trust*, `trust/`: users, roles and grants, and what they allow. Pure.
 - The *catalog*, `catalog/`: which tables, nodes and jobs there are, folded from a log of its own.
+- The *audit*, `audit/`: the events of a server that become rows of a table.
 - *Access*, `access/`: the one place that decides what a caller may do.
 
 **Invariants.** Offsets are inclusive, rise by one as written, and are never given twice. A batch is stamped by the log
@@ -34,6 +35,6 @@ producer ids and sequences, and the fold voids what comes twice. It holds no ind
 tiers above.
 
 **Reading order**: `model/` (the vocabulary, and the seam `model/log.py`), `concurrency/`, `privacy/`, `rpc/`, then the
-engines `embedded/`, `kafka/` and `remote/`, `open.py` (which engine a URL names), `trust/`, `catalog/`
-and `access/`.
+engines `embedded/`, `kafka/` and `remote/`, `open.py` (which engine a URL names), `trust/`, `catalog/`,
+`audit/` and `access/`.
 """

@@ -13,7 +13,7 @@ from typer.exceptions import TyperException
 import duramen
 from duramen.cli import admin
 from duramen.cli.certs import app as certs
-from duramen.cli.data import load, records, streams, tables
+from duramen.cli.data import audit, load, records, streams, tables
 from duramen.cli.files import app as files
 from duramen.cli.servers import check, health, serve, up
 from duramen.cli.spark import bulk, pipeline
@@ -80,6 +80,7 @@ app.add_typer(bulk.app, name="bulk")
 app.command("repush")(pipeline.repush)
 app.command("export")(pipeline.export)
 app.add_typer(admin.app, name="admin")
+app.command("audit")(audit.audit)
 app.command("check")(check.check)
 app.command("health")(health.health)
 app.add_typer(files.app, name="log")

@@ -23,11 +23,22 @@ from log_tier.model.errors import Unauthenticated
 from log_tier.rpc.credentials import basic_header, bearer_header
 from log_tier.trust.caller import Caller
 
-__all__ = ["Authenticator", "basic_header", "bearer_header", "read_basic"]
+__all__ = ["Authenticator", "basic_header", "bearer_header", "claimed_user", "read_basic"]
 
 _KNOWN_MAX: Final = 10_000
 """Headers with a password whose check is remembered; the one that was used longest ago goes first."""
 _HEADER_CHARACTERS_MAX: Final = 4096
+
+
+def claimed_user(header: str) -> str:
+    """The name that a header claims, true or not; empty where it names none."""
+    scheme, _, rest = header[:_HEADER_CHARACTERS_MAX].partition(" ")
+    try:
+        name = read_basic(rest)[0] if scheme.lower() == "basic" else ""
+    except Unauthenticated:
+        return ""
+    read = read_token(rest.strip()) if scheme.lower() == "bearer" else None
+    return name if read is None else read.user
 
 
 class Authenticator:

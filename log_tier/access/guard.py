@@ -15,14 +15,17 @@ from typing import Any, NamedTuple
 import grpc
 
 from log_tier.access.authenticator import Authenticator
+from log_tier.access.call_audit import Answered, CallAudit
 from log_tier.access.current import CALLER
 from log_tier.access.demands import ANY_USER, Demand, tables_of
 from log_tier.access.gate import NOBODY, Gate
-from log_tier.access.quota_keeper import QuotaKeeper
+from log_tier.access.quota_keeper import QuotaHold, QuotaKeeper
 from log_tier.access.rules import MethodRules, Rule, servers_only
+from log_tier.audit.audit_trail import AuditTrail
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
-from log_tier.model.errors import DuramenError
-from log_tier.rpc.checked import Admit, HeldCall
+from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, Unauthenticated
+from log_tier.model.identifiers import Offset
+from log_tier.rpc.checked import Admit, CallEnd, HeldCall
 from log_tier.rpc.credentials import AUTHORIZATION
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.trust.caller import Caller
@@ -38,6 +41,27 @@ IdentifyPeer = Callable[[_Context], "tuple[str, bool] | None"]
 class _OpenStream(NamedTuple):
     caller: Caller
     demand: Demand
+    method: str
+    peer: str
+
+
+class _AuditedCall:
+    """A call whose end the audit wants to know, and what it holds of its quotas."""
+
+    __slots__ = ("_answered", "_hold", "counts_replies")
+
+    def __init__(self, answered: Answered, hold: QuotaHold | None) -> None:
+        self._answered = answered
+        self._hold = hold
+        self.counts_replies = hold is not None and hold.counts_replies
+
+    def sent(self, size: int) -> float:
+        return 0.0 if self._hold is None else self._hold.sent(size)
+
+    def release(self, end: CallEnd) -> None:
+        if self._hold is not None:
+            self._hold.release()
+        self._answered(end)
 
 
 class GrpcGuard:
@@ -53,6 +77,7 @@ class GrpcGuard:
         identify: IdentifyPeer | None = None,
         unguarded: frozenset[str] = frozenset(),
         clock: Clock = SYSTEM_CLOCK,
+        audit: AuditTrail | None = None,
     ) -> None:
         """`identify`: for a server that has a port where callers show certificates. `unguarded`: full names of services
         that answer everybody.
@@ -65,6 +90,7 @@ class GrpcGuard:
         self._unguarded = unguarded
         self._clock = clock
         self._quotas = QuotaKeeper(gate, clock)
+        self._audit = None if audit is None else CallAudit(audit, gate)
         self._open: dict[asyncio.Task[Any], _OpenStream] = {}
         self._leave = gate.on_change(self._decide_again)
 
@@ -85,35 +111,49 @@ class GrpcGuard:
 
         async def admit_call(request: Any, context: _Context) -> HeldCall | None:
             caller = await self.caller_of(context)
-            demand = self._demand(rule, request, caller)
-            gate.decide(caller, demand)
+            demand = self._demand(method, rule, request, caller, context)
+            version = self._decide(method, caller, demand, context)
             CALLER.set(caller)
-            return self._quotas.hold(caller, tables_of(demand), request.ByteSize, is_stream=False)
+            hold = self._quotas.hold(caller, tables_of(demand), request.ByteSize, is_stream=False)
+            if self._audit is None or type(demand) in self._audit.quiet:
+                return hold
+            answered = self._audit.allowed(method, request, caller, demand, context.peer(), version, is_stream=False)
+            return hold if answered is None else _AuditedCall(answered, hold)
 
         async def admit_stream(request: Any, context: _Context) -> HeldCall | None:
             if gate.is_closed:
                 caller = await self.caller_of(context)
                 CALLER.set(caller)
-                demand = self._demand(rule, request, caller)
+                demand = self._demand(method, rule, request, caller, context)
             else:
                 caller = NOBODY
                 try:
                     demand = rule(request, gate.table_name)
                 except DuramenError:
                     demand = ANY_USER  # what the request is refused with, the service says itself
-            gate.decide(caller, demand)
+            version = self._decide(method, caller, demand, context)
             hold = self._quotas.hold(caller, tables_of(demand), request.ByteSize, is_stream=True)
-            self._note(caller, demand)
+            self._note(method, caller, demand, context)
+            if gate.is_closed and self._audit is not None and type(demand) not in self._audit.quiet:
+                self._audit.allowed(method, request, caller, demand, context.peer(), version, is_stream=True)
             return hold
 
         return admit_stream if is_stream else admit_call
 
-    def _demand(self, rule: Rule, request: Any, caller: Caller) -> Demand:
+    def _demand(self, method: str, rule: Rule, request: Any, caller: Caller, context: _Context) -> Demand:
         """What a request demands. Who is nobody learns nothing of tables, so that is said first."""
         try:
             return rule(request, self._gate.table_name)
         except DuramenError:
-            self._gate.decide(caller, ANY_USER)
+            self._decide(method, caller, ANY_USER, context)
+            raise
+
+    def _decide(self, method: str, caller: Caller, demand: Demand, context: _Context) -> Offset:
+        try:
+            return self._gate.decide(caller, demand)
+        except (Unauthenticated, PermissionDenied) as error:
+            if self._audit is not None:
+                self._audit.refused(method, caller, demand, context.peer(), error)
             raise
 
     async def caller_of(self, context: _Context) -> Caller:
@@ -123,19 +163,32 @@ class GrpcGuard:
         for key, value in context.invocation_metadata() or ():
             if key == AUTHORIZATION:
                 text = value if isinstance(value, str) else value.decode(errors="replace")
-                known = self._authenticator.known(text)
-                return (
-                    known
-                    if known is not None
-                    else await self._authenticator.by_header(text, address=_address(context.peer()))
-                )
+                return await self._caller_by(text, context.peer())
         shown = None if self._identify is None else self._identify(context)
-        return NOBODY if shown is None else self._authenticator.by_certificate(shown[0], is_server=shown[1])
+        if shown is None:
+            return NOBODY
+        caller = self._authenticator.by_certificate(shown[0], is_server=shown[1])
+        if self._audit is not None and caller is not NOBODY:
+            self._audit.proved(caller, context.peer())
+        return caller
 
-    def _note(self, caller: Caller, demand: Demand) -> None:
+    async def _caller_by(self, header: str, peer: str) -> Caller:
+        caller = self._authenticator.known(header)
+        if caller is None:
+            try:
+                caller = await self._authenticator.by_header(header, address=_address(peer))
+            except (Unauthenticated, Overloaded) as error:
+                if self._audit is not None:
+                    self._audit.not_proved(NOBODY, header, peer, error)
+                raise
+        if self._audit is not None:
+            self._audit.proved(caller, peer)
+        return caller
+
+    def _note(self, method: str, caller: Caller, demand: Demand, context: _Context) -> None:
         task = asyncio.current_task()
         assert task is not None, "a stream is served by a task"
-        self._open[task] = _OpenStream(caller, demand)
+        self._open[task] = _OpenStream(caller, demand, method, context.peer())
         task.add_done_callback(self._forget)
         if expires_ms := self._gate.expires_ms(caller):
             left_s = max(0.0, (expires_ms - self._clock.wall_ms()) / 1000)
@@ -147,11 +200,13 @@ class GrpcGuard:
         self._streams.forgive(task)
 
     def _decide_again(self) -> None:
-        for task, (caller, demand) in list(self._open.items()):
+        for task, (caller, demand, method, peer) in list(self._open.items()):
             try:
                 self._gate.decide(caller, demand)
             except DuramenError as error:
                 self._streams.refuse(task, error)
+                if self._audit is not None:
+                    self._audit.refused(method, caller, demand, peer, error, ended=True)
 
     def close(self) -> None:
         """Follow changes no longer. Idempotent."""

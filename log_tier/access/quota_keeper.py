@@ -15,6 +15,7 @@ from log_tier.access.gate import Gate
 from log_tier.access.token_bucket import TokenBucket
 from log_tier.concurrency.clocks import Clock
 from log_tier.model.errors import Overloaded
+from log_tier.rpc.checked import CallEnd
 from log_tier.trust.caller import Caller
 from log_tier.trust.quotas import NO_QUOTA, Quota
 
@@ -138,8 +139,8 @@ class QuotaHold:
             bucket.take(size, now)
         return max((bucket.wait_s(now) for bucket in self._bytes_out), default=0.0)
 
-    def release(self) -> None:
-        """The call is over."""
+    def release(self, _end: CallEnd = "done") -> None:
+        """The call is over, however it ended."""
         self._keeper.close_stream(self._subjects)
 
 

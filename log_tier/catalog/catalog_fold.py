@@ -21,7 +21,7 @@ from log_tier.catalog.job_fold import (
 )
 from log_tier.catalog.placement import candidates, place_replicas
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import PARTITIONS_MAX, REPLICAS_MAX, RESERVED_PREFIX, Offset, check_name
+from log_tier.model.identifiers import AUDIT_TABLE, PARTITIONS_MAX, REPLICAS_MAX, RESERVED_PREFIX, Offset, check_name
 from log_tier.model.retention import Retention, check_retention
 from log_tier.trust.trust_commands import TRUST_COMMANDS, TrustCommand
 from log_tier.trust.trust_fold import TrustRefused, fold_trust
@@ -73,7 +73,9 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
         check_name(command.name)
     except DuramenError as error:
         raise CommandRefused(error.message) from error
-    if command.name.startswith(RESERVED_PREFIX):
+    if command.name == AUDIT_TABLE:
+        _check_audited(cluster)
+    elif command.name.startswith(RESERVED_PREFIX):
         raise CommandRefused(
             f"names that begin with {RESERVED_PREFIX} are Duramen's own; choose another than {command.name}"
         )
@@ -118,6 +120,12 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
     if table.id in cluster.dropped:  # the topic of others outlives the tables over it, and so does its id
         cluster = replace(cluster, dropped=tuple(gone for gone in cluster.dropped if gone != table.id))
     return cluster.with_table(table)
+
+
+def _check_audited(cluster: ClusterMap) -> None:
+    """The table of the audit can be made once there are users. Users cannot ask for it: `TableSpec`."""
+    if not cluster.trust.is_closed:
+        raise CommandRefused(f"there is no user, and so nothing that {AUDIT_TABLE} would hold")
 
 
 def _drop_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.DropTable) -> ClusterMap:

@@ -20,6 +20,7 @@ from log_tier.model.errors import InvalidName, InvalidRequest
 
 __all__ = [
     "ANYTHING",
+    "AUDIT_TABLE",
     "FIRST",
     "NAME_LENGTH_MAX",
     "NOTHING",
@@ -86,6 +87,9 @@ REPLICAS_MAX: Final = 64
 
 RESERVED_PREFIX: Final = "_duramen"
 """Tables and topics whose names begin so are Duramen's own."""
+
+AUDIT_TABLE: Final = "_duramen_audit"
+"""The table of the audit, which the servers make and write."""
 
 # Names become parts of topic names in Kafka (249 at most, with a prefix) and of lines in a terminal.
 NAME_LENGTH_MAX: Final = 120

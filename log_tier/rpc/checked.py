@@ -18,7 +18,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -28,7 +28,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
 from log_tier.rpc.messages.message_fields import count_fields
 from log_tier.rpc.problems import abort
 
-__all__ = ["FIELDS_MAX", "Admit", "CallGuard", "CheckedHandler", "HeldCall", "Refusals"]
+__all__ = ["FIELDS_MAX", "Admit", "CallEnd", "CallGuard", "CheckedHandler", "HeldCall", "Refusals"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +44,10 @@ _AT_ONCE_BYTES_MAX: Final = 64 * 1024
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
+CallEnd = Literal["done", "failed", "unanswered"]
+"""How a call ended; `unanswered`: its caller went away, or the server stopped."""
+
+
 class HeldCall(Protocol):
     """What a call that was let in holds until it is over."""
 
@@ -56,7 +60,7 @@ class HeldCall(Protocol):
         """A reply of so many bytes is sent; how many seconds a stream waits before its next one."""
         ...
 
-    def release(self) -> None:
+    def release(self, end: CallEnd) -> None:
         """The call is over."""
         ...
 
@@ -236,13 +240,18 @@ def _single(method: str, answer: Any, parse: Any, refusals: Refusals, guard: Cal
 
 
 async def _answered(answer: Any, request: Any, context: _Context, held: HeldCall) -> Any:
+    end: CallEnd = "failed"
     try:
         reply = await answer(request, context)
         if held.counts_replies:
             held.sent(_size_of(reply))
+        end = "done"
         return reply
+    except asyncio.CancelledError:
+        end = "unanswered"
+        raise
     finally:
-        held.release()
+        held.release(end)
 
 
 def _size_of(reply: Any) -> int:
@@ -280,7 +289,7 @@ def _streaming(method: str, answer: Any, parse: Any, refusals: Refusals, guard: 
                         await asyncio.sleep(held.sent(_size_of(reply)))
             finally:
                 if held is not None:
-                    held.release()
+                    held.release("done")
 
         return yielded
 
@@ -293,7 +302,7 @@ def _streaming(method: str, answer: Any, parse: Any, refusals: Refusals, guard: 
             await answer(request, _Metered(context, held) if metered and held is not None else context)
         finally:
             if held is not None:
-                held.release()
+                held.release("done")
 
     return written
 
@@ -309,7 +318,7 @@ def _each_parsed(method: str, answer: Any, parse: Any, refusals: Refusals, guard
                 whole = request if parsed else await refusals.parsed(method, request, parse, context)
                 held = await admit(whole, context)
                 if held is not None:
-                    held.release()
+                    held.release("done")
                 yield whole
 
         async for reply in answer(each(), context):

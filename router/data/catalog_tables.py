@@ -33,13 +33,14 @@ from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import (
     CommandRejected,
     DuramenError,
+    InvalidName,
     InvalidRequest,
     LimitExceeded,
     TableExists,
     TableNotFound,
     Unavailable,
 )
-from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, TableId, check_name
+from log_tier.model.identifiers import AUDIT_TABLE, PARTITIONS_MAX, RESERVED_PREFIX, TableId, check_name
 from log_tier.model.log import Log, Topic
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
@@ -217,11 +218,13 @@ class CatalogTables:
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None) -> TableEntry:
         """Change how much of its log a table keeps; see `router.data.change_retention.change_retention`."""
+        _check_not_audit(name)
         table = await self.find(name)
         return await self._carried_through(change_retention(self._catalog, self._log, table, ms=ms, size=size))
 
     async def drop(self, name: str) -> TableEntry:
         """Delete a table and its log (not a topic of others); the nodes delete its indexes when they see it."""
+        _check_not_audit(name)
         table = await self.find(name)
         await self._carried_through(self._drop(table))
         return table
@@ -273,9 +276,10 @@ class CatalogTables:
         """Bring the catalog in step with the log, in a process that owns both: for a folder from before there was a
         catalog, and for what a crash left between a topic and its command.
         """
-        topics = {topic.id: topic for topic in await self._log.topics() if not topic.name.startswith(RESERVED_PREFIX)}
+        every = {topic.id: topic for topic in await self._log.topics()}
+        topics = {each: topic for each, topic in every.items() if not topic.name.startswith(RESERVED_PREFIX)}
         for table in list(self._catalog.map.tables.values()):
-            if table.id not in topics and not table.adopted:
+            if table.id not in every and not table.adopted:
                 logger.warning("table %s has lost its log: the table is dropped", table.name)
                 await self._forget(table)
         for topic in topics.values():
@@ -320,6 +324,11 @@ async def without_absent(
 def listed(cluster: ClusterMap) -> list[TableRef]:
     """All tables, by name. About 5 µs each."""
     return sorted((table.ref for table in cluster.tables.values()), key=lambda ref: ref.name)
+
+
+def _check_not_audit(name: str) -> None:
+    if name == AUDIT_TABLE:
+        raise InvalidName(f"{name} is written by the servers alone: nobody can drop it, or change how long it stays")
 
 
 def _exists(name: str) -> TableExists:

@@ -150,6 +150,7 @@ def node(
     from duramen.server.settings.resp import resp_settings
     from duramen.server.wiring.server_certificates import ServerCertificates
     from duramen.server.wiring.serving_node import SnapshotPolicy
+    from log_tier.audit.audit_settings import AuditSettings
 
     flags = _given(
         id=node_id,
@@ -188,6 +189,7 @@ def node(
         certificates=certificates,
         peer_port=peer_port_of(settings),
         users=_users(settings.first_user, settings.first_user_token_file),
+        audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
@@ -222,6 +224,7 @@ def router(
     from duramen.server.settings.peers import peer_port_of
     from duramen.server.settings.resp import resp_settings
     from duramen.server.wiring.server_certificates import ServerCertificates
+    from log_tier.audit.audit_settings import AuditSettings
 
     flags = _given(
         log=log,
@@ -255,6 +258,7 @@ def router(
         certificates=certificates,
         peer_port=peer_port_of(settings),
         users=_users(settings.first_user, settings.first_user_token_file),
+        audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()

@@ -12,6 +12,7 @@ import typer
 from duramen.cli.servers.secret_arguments import warn_of_secret_arguments
 from duramen.cli.terminal.options import Json
 from duramen.cli.terminal.output import say, say_end, say_json
+from log_tier.audit.audit_settings import AuditSettings
 from log_tier.model.errors import InvalidRequest
 
 __all__ = ["up"]
@@ -101,6 +102,15 @@ def up(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen without TLS and users where other machines reach it.")
     ] = False,
+    audit_table: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--audit-table", metavar="TABLE:RIGHTS", help="Audit reads or writes too: orders:read,write; repeatable."
+        ),
+    ] = None,
+    audit_days: Annotated[
+        float, typer.Option("--audit-days", metavar="DAYS", help="How long rows of the audit stay.")
+    ] = 90.0,
     log_level: Annotated[
         _LogLevel, typer.Option("--log-level", help="What the server logs on the standard error.")
     ] = _LogLevel.WARNING,
@@ -126,6 +136,7 @@ def up(
       duramen up --log kafka://broker1:9092,broker2:9092
     """
     _check_options(first_user, token_file, port, resp_port or 0, takes_over_own=take_over and log is None)
+    audit = AuditSettings.parse(audit_table or (), days=audit_days)
     peers = _begin(host, certs, insecure, peer_port, log_level)
     from duramen.server.roles.run import run_role, run_until_signal
 
@@ -149,6 +160,8 @@ def up(
             resp_readers=resp_readers,
             certs=certs,
             peer_port=peers,
+            audit_tables=tuple(audit_table or ()),
+            audit_days=audit_days,
             first_user=_users(first_user, token_file, host, insecure=insecure).first,
         )
         run_role(supervise(data, options, _tell_json if json else _tell_people))
@@ -180,6 +193,7 @@ def up(
         certificates=ServerCertificates.of_process(certs),
         peer_port=peers,
         users=_users(first_user, token_file, host, insecure=insecure),
+        audit=audit,
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()

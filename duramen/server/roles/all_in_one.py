@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
-from duramen.server.roles.guarding import guard_shell
+from duramen.server.roles.guarding import Access, guard_shell, write_audit
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
@@ -24,6 +24,7 @@ from duramen.server.wiring.single_machine import (
     SingleMachine,
     open_single_machine,
 )
+from log_tier.audit.audit_settings import AuditSettings
 from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
 from log_tier.proto import log_pb2, log_pb2_grpc
@@ -50,12 +51,14 @@ class SingleServer:
         self,
         shell: GrpcServer,
         data_plane: LocalData,
+        access: Access,
         resp_port: int,
         ended: asyncio.Future[DuramenError],
         opened: AsyncExitStack,
     ) -> None:
         self.shell = shell
         self.data_plane = data_plane
+        self.access = access
         self.resp_port = resp_port
         """The port of the RESP endpoint; 0 if there is none."""
         self.first_user: FirstUserResult = ""
@@ -80,10 +83,12 @@ class SingleServer:
         certificates: ServerCertificates | None = None,
         peer_port: int | None = None,
         users: UserPolicy = NO_POLICY,
+        audit: AuditSettings | None = None,
     ) -> SingleServer:
         """Open the data folder and listen. `log_url`: where the log is, if not there. `take_over`: see
         `open_local_data`. `allow_locations`: folders and buckets that callers may name. `certificates`: for TLS.
-        `peer_port`: see `GrpcServer.listen`. `users`: who must be in the catalog before it answers.
+        `peer_port`: see `GrpcServer.listen`. `users`: who must be in the catalog before it answers. `audit`: what is
+        audited on top of the usual.
 
         Raises `PortInUse`, and what `open_local_data` and `settle_users` raise.
         """
@@ -110,7 +115,7 @@ class SingleServer:
             opened.push_async_callback(database.data_plane.close)
             failed = failing(database.node.ended)
             access = await guard_shell(
-                opened, shell, database.data_plane.catalog, database.node.follower, failed=failed
+                opened, shell, database.data_plane.catalog, database.node.follower, failed=failed, audit=audit
             )
             admin = _admin(database, opened, allowed, insecure=shell.is_exposed)
 
@@ -121,6 +126,7 @@ class SingleServer:
                 add_node_services(shell, database.data_plane, database.node, at_hand, role="single", log_url="")
             )
             kv = add_kv_service(opened, shell, here(database.data_plane), database.node.load)
+            write_audit(opened, access, here(database.data_plane), server=NODE_ID, failed=failed)
             opened.push_async_callback(shell.close)
             log_pb2_grpc.add_LogServicer_to_server(LogService(database.data_plane.log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
             data_plane = database.data_plane
@@ -137,7 +143,7 @@ class SingleServer:
                 access=access,
             )
             await shell.start((*_SERVICES, *kv, *added))
-            server = cls(shell, database.data_plane, sockets.port, database.node.ended, opened.pop_all())
+            server = cls(shell, database.data_plane, access, sockets.port, database.node.ended, opened.pop_all())
             server.first_user = first_user
             return server
         raise AssertionError("not reached")

@@ -1,8 +1,8 @@
 """The guard of a role: one gate, by the catalog that the role follows, with the rules of all services.
 
 catalog ──▶ Gate ◀── GrpcGuard (every gRPC method) · RESP endpoint (every command)
-             ▲
-        Authenticator: tokens, passwords, certificates
+             ▲                    │
+        Authenticator             └──▶ AuditTrail ──▶ AuditWriter ──▶ table `_duramen_audit`
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
 from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.kv import OpenConnection
 from duramen.server.roles.servers_only import identity_shown
+from duramen.server.wiring.audit_writer import AuditWriter
 from log_tier.access.authenticator import Authenticator
 from log_tier.access.gate import Gate
 from log_tier.access.guard import GrpcGuard
 from log_tier.access.log_rules import LOG_RULES
 from log_tier.access.rules import MethodRules
+from log_tier.audit.audit_settings import AuditSettings
+from log_tier.audit.audit_trail import AuditTrail
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import Failed
@@ -32,7 +36,7 @@ from router.endpoints.grpc.access_rules import DATA_RULES
 from router.proto import users_pb2, users_pb2_grpc
 from serving_tier.service.access_rules import NODE_RULES
 
-__all__ = ["ALL_RULES", "UNGUARDED_SERVICES", "USERS_SERVICES", "Access", "guard_shell"]
+__all__ = ["ALL_RULES", "UNGUARDED_SERVICES", "USERS_SERVICES", "Access", "guard_shell", "write_audit"]
 
 ALL_RULES: Final[MethodRules] = {**LOG_RULES, **NODE_RULES, **DATA_RULES, **ADMIN_RULES, **USERS_RULES}
 """What each method of every service of ours demands."""
@@ -44,10 +48,11 @@ USERS_SERVICES: Final = (users_pb2.DESCRIPTOR.services_by_name["Users"].full_nam
 
 
 class Access(NamedTuple):
-    """What a role's endpoints ask about their callers."""
+    """What a role's endpoints ask about their callers, and where they note what those do."""
 
     gate: Gate
     authenticator: Authenticator
+    audit: AuditTrail
 
 
 async def guard_shell(
@@ -57,11 +62,14 @@ async def guard_shell(
     follower: MapFollower,
     *,
     failed: Failed,
+    audit: AuditSettings | None = None,
     cluster: bool = False,
 ) -> Access:
     """Guard every service that is added to `shell` from now on, and add `duramen.v1.Users`. `opened` ends it. `failed`
-    is called where rights are followed no longer. `cluster`: this is one server of several, which call each other.
+    is called where rights are followed no longer. `audit`: None for the usual settings; `write_audit` has to follow.
+    `cluster`: this is one server of several, which call each other.
     """
+    trail = AuditTrail(audit)
     gate = Gate(lambda: catalog.map)
     authenticator = Authenticator(gate)
     opened.push_async_callback(await follower.follow(gate.follow, name="following users and grants", failed=failed))
@@ -72,12 +80,13 @@ async def guard_shell(
         shell.streams,
         identify=None if shell.peer_port is None else _identify,
         unguarded=UNGUARDED_SERVICES,
+        audit=trail,
     )
     opened.callback(guard.close)
     shell.guard_with(guard)
     users = UsersService(UserAdmin(catalog, gate, takes_first=not cluster or shell.is_secure))
     users_pb2_grpc.add_UsersServicer_to_server(users, shell.registry)  # type: ignore[no-untyped-call]
-    return Access(gate, authenticator)
+    return Access(gate, authenticator, trail)
 
 
 def _identify(context: grpc.aio.ServicerContext[Any, Any]) -> tuple[str, bool] | None:
@@ -85,3 +94,14 @@ def _identify(context: grpc.aio.ServicerContext[Any, Any]) -> tuple[str, bool] |
     certificate = shown_certificate(context)
     shown = None if certificate is None else identity_shown(certificate)
     return None if shown is None else (shown.name, shown.kind == "server")
+
+
+def write_audit(
+    opened: AsyncExitStack, access: Access, connect: OpenConnection, *, server: str, failed: Failed
+) -> None:
+    """Write what the endpoints note, by `connect`. `opened` ends it: to be called before the shell's own `close` is
+    pushed there, so that what the last calls did is written.
+    """
+    writer = AuditWriter(access.audit, access.gate, connect, server=server)
+    opened.push_async_callback(writer.close)
+    writer.start(failed=failed)

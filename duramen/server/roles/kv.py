@@ -23,7 +23,7 @@ from router.routing.local_first import LocalFirstConnection
 from router.routing.routed_connection import RoutedConnection
 from serving_tier.node.node_load import Load
 
-__all__ = ["KV_SERVICES", "LazyPlane", "add_kv_service", "here", "nearest", "others_on_demand"]
+__all__ = ["KV_SERVICES", "LazyPlane", "OpenConnection", "add_kv_service", "here", "nearest", "others_on_demand"]
 
 KV_SERVICES: Final = (kv_pb2.DESCRIPTOR.services_by_name["KV"].full_name,)
 

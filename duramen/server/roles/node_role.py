@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
-from duramen.server.roles.guarding import USERS_SERVICES, guard_shell
+from duramen.server.roles.guarding import USERS_SERVICES, guard_shell, write_audit
 from duramen.server.roles.kv import add_kv_service, nearest, others_on_demand
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_cluster_users
@@ -18,6 +18,7 @@ from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import log_url_for_clients, register_node
 from duramen.server.wiring.server_certificates import ServerCertificates
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
+from log_tier.audit.audit_settings import AuditSettings
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import RegisterNode
@@ -122,12 +123,14 @@ class NodeRole:
         certificates: ServerCertificates | None = None,
         peer_port: int | None = None,
         users: UserPolicy = NO_POLICY,
+        audit: AuditSettings | None = None,
     ) -> NodeRole:
         """Own the folder, register with the catalog, host what it says, listen.
 
         `advertise`: host:port at which others reach it, with port 0 for the one that it listens on; empty: `host`.
 
-        `allow_locations`: the setting `allowed_locations`. `peer_port`: see `GrpcServer.listen`.
+        `allow_locations`: the setting `allowed_locations`. `peer_port`: see `GrpcServer.listen`. `audit`: what is
+        audited on top of the usual.
 
         Returns when it answers; replicas may still be on their way, and its health says so. Raises `NodeIdTaken`,
         `FolderInUse`, `ForeignFolder`, `PortInUse`, and `Disconnected` where the log does not answer.
@@ -153,7 +156,8 @@ class NodeRole:
                 )
                 opened.push_async_callback(node.close)
                 unless_opened.pop_all()
-            access = await guard_shell(opened, shell, catalog, node.follower, failed=failing(node.ended), cluster=True)
+            failed = failing(node.ended)
+            access = await guard_shell(opened, shell, catalog, node.follower, failed=failed, audit=audit, cluster=True)
             data_plane = LocalData(log, catalog, node.hosting, resources=AsyncExitStack())
             opened.push_async_callback(data_plane.close)
             memberships = membership_on_demand(node.follower, failed=failing(node.ended))
@@ -167,6 +171,7 @@ class NodeRole:
             close_services = add_node_services(shell, data_plane, node, admin, role="node", log_url=url, passing=near)
             opened.push_async_callback(close_services)
             kv = add_kv_service(opened, shell, near, node.load)
+            write_audit(opened, access, near, server=node_id, failed=failing(node.ended))
             opened.push_async_callback(shell.close)
             added: tuple[str, ...] = ()
             if resp_endpoint.wanted:

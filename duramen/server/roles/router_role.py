@@ -8,12 +8,13 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
-from duramen.server.roles.guarding import USERS_SERVICES, guard_shell
+from duramen.server.roles.guarding import USERS_SERVICES, guard_shell, write_audit
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_cluster_users
 from duramen.server.wiring.register import log_url_for_clients
 from duramen.server.wiring.server_certificates import ServerCertificates
+from log_tier.audit.audit_settings import AuditSettings
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import address_for_servers
 from log_tier.catalog.map_follower import MapFollower
@@ -80,10 +81,12 @@ class RouterRole:
         certificates: ServerCertificates | None = None,
         peer_port: int | None = None,
         users: UserPolicy = NO_POLICY,
+        audit: AuditSettings | None = None,
     ) -> RouterRole:
         """Follow the catalog and the nodes, listen. `client_log_url`: the log's address for clients, if that is not
         `log_url`; empty: clients write through routers. `allow_locations`: the setting `allowed_locations`.
-        `peer_port`: see `GrpcServer.listen`. Raises `PortInUse`, `Disconnected`.
+        `peer_port`: see `GrpcServer.listen`. `audit`: what is audited on top of the usual. Raises `PortInUse`,
+        `Disconnected`.
         """
         allowed = allowed_of(allow_locations, host=host)
         ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
@@ -102,12 +105,15 @@ class RouterRole:
                 membership = await LiveMembership.open(follower, failed=failing(ended), address_of=address_for_servers)
                 opened.push_async_callback(membership.close)
                 unless_opened.pop_all()
-            access = await guard_shell(opened, shell, catalog, follower, failed=failing(ended), cluster=True)
+            access = await guard_shell(
+                opened, shell, catalog, follower, failed=failing(ended), audit=audit, cluster=True
+            )
             connection = RoutedConnection.for_router(log, catalog, membership)
             opened.push_async_callback(connection.close)
             admin = Admin(catalog, log, membership, ask_members(membership), allowed)
             opened.push_async_callback(admin.close)
             kv = add_kv_service(opened, shell, here(connection))
+            write_audit(opened, access, here(connection), server="router", failed=failing(ended))
             opened.push_async_callback(shell.close)
             keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
             tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.registry)  # type: ignore[no-untyped-call]

@@ -8,6 +8,8 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from log_tier.audit.audit_settings import AUDIT_DAYS
+
 __all__ = ["ROLES", "LogSettings", "NodeSettings", "RouterSettings"]
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -41,6 +43,10 @@ _ALLOWED: Final = (
     "Folders and buckets that callers may have this server open, with what lies below them: /bulk, s3://bucket/prefix, "
     "s3://*?endpoint_url=http://minio:9000. A server on loopback opens all folders, others their snapshot store."
 )
+_AUDIT_TABLES: Final = (
+    "Tables whose reads or writes are audited as well, once there are users: orders:read,write, ships*:write."
+)
+_AUDIT_DAYS: Final = "How many days rows of the audit stay. The servers of a cluster have the same."
 _LOG_LEVEL: Final = "What the server logs on the standard error: debug, info, warning, error."
 
 
@@ -114,6 +120,8 @@ class NodeSettings(BaseSettings):
         description="Memory for values that clients of the Redis protocol read lately, taken as it is needed; 0: none. "
         "Without it they are read from the index, which takes about a microsecond each.",
     )
+    audit_tables: list[str] = Field([], description=_AUDIT_TABLES)
+    audit_days: float = Field(AUDIT_DAYS, gt=0, description=_AUDIT_DAYS)
     certs: str = Field("", description=_CERTS)
     peer_port: OptionalPort = Field(0, description=_PEER_PORT)
     first_user: str = Field("", description=_FIRST_USER)
@@ -146,6 +154,8 @@ class RouterSettings(BaseSettings):
     resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
     resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
     resp_tls_key: str = Field("", description=_RESP_KEY)
+    audit_tables: list[str] = Field([], description=_AUDIT_TABLES)
+    audit_days: float = Field(AUDIT_DAYS, gt=0, description=_AUDIT_DAYS)
     certs: str = Field("", description=_CERTS)
     peer_port: OptionalPort = Field(-1, description=_PEER_PORT)
     first_user: str = Field("", description=_FIRST_USER)

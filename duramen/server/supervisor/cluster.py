@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -55,6 +56,9 @@ class ClusterOptions:
     """The router's port where clients show certificates; None: none. Nodes with certificates have one each."""
     first_user: FirstUser | None = None
     """Whom to make where the catalog has no users; needs `certs`."""
+    audit_tables: tuple[str, ...] = ()
+    """What its servers audit on top of the usual. `audit_days`: how long the rows stay."""
+    audit_days: float = 90.0
 
 
 async def supervise(data: Path, options: ClusterOptions, tell: Event) -> None:
@@ -182,7 +186,7 @@ async def _start_all(
     arguments = [*common, *_allowing(data, options)]
     router = Child("router", "router", arguments, output=output / "router.err", tell=tell)
     # The log's URL may hold a secret, which an argument would show to other users.
-    router.environment = {"DURAMEN_ROUTER_LOG": url, **first}
+    router.environment = {"DURAMEN_ROUTER_LOG": url, **first, **_audit("ROUTER", options)}
     if options.resp_port is not None:
         router.resp_port = options.resp_port
         router.environment |= {"DURAMEN_ROUTER_RESP_PASSWORD": options.resp_password}
@@ -205,7 +209,7 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
         *_allowing(data, options),
     ]
     child = Child("node", name, arguments, output=data / OUTPUT_FOLDER / f"{name}.err", tell=tell)
-    child.environment = {"DURAMEN_NODE_LOG": log_url}
+    child.environment = {"DURAMEN_NODE_LOG": log_url, **_audit("NODE", options)}
     child.peer_port = None if options.certs is None else 0
     if options.resp_port is not None:
         child.resp_port = 0
@@ -220,6 +224,14 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
 def _certs(options: ClusterOptions) -> list[str]:
     """What each child says of TLS. Without certificates the parent has checked the address."""
     return ["--insecure"] if options.certs is None else ["--certs", str(options.certs.absolute())]
+
+
+def _audit(role: str, options: ClusterOptions) -> dict[str, str]:
+    """The environment of each child for what it audits."""
+    return {
+        f"DURAMEN_{role}_AUDIT_TABLES": json.dumps(options.audit_tables),
+        f"DURAMEN_{role}_AUDIT_DAYS": str(options.audit_days),
+    }
 
 
 def _store(data: Path) -> str:

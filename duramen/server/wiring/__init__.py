@@ -2,5 +2,5 @@
 
 Reading order: `collector.py`, `foreign_names.py`, `node_folder.py`, `register.py`, `serving_node.py`,
 `single_machine.py`, `folder_verification.py`, `folder_repair.py`, `server_certificates.py`,
-`first_user.py`.
+`first_user.py`, `audit_writer.py`.
 """

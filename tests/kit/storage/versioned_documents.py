@@ -17,6 +17,7 @@ import lmdb
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.verification.history import read_history
 from kit.storage.versioned_document import Document, in_file, json_document, plain_json, sealed_json
+from log_tier.audit.row_format import parse_row
 from log_tier.catalog.commands import DropTable, command_batch, parse_command
 from log_tier.catalog.map_json import map_from_json
 from log_tier.embedded.commit.journal_format import VERSION as JOURNAL_VERSION
@@ -51,6 +52,12 @@ CATALOG: Final = Path(__file__).resolve().parents[2] / "log_tier" / "catalog" / 
 TABLE: Final = TableId("AAECAwQFBgcICQoLDA0ODw")
 PLACE: Final = PartitionId(TABLE, Partition(0))
 DISK: Final = LocalDisk()
+
+AUDIT_ROW: Final = (
+    b'{"v":1,"time_ms":1764104400123,"until_ms":1764104400123,"count":1,"server":"n1","kind":"read",'
+    b'"result":"refused","user":"alice","proof":"token","credential":"0a1b2c3d4e5f","address":"10.0.0.7",'
+    b'"action":"KV/Get","table":"orders","key":"us:1","detail":"why","version":17,"offset":-1}'
+)
 
 
 def folder_id(path: Path) -> object:
@@ -349,6 +356,14 @@ def of_positions() -> dict[str, Document]:
             unknown=token_of(0, b"added"),
             newer=token_of(0, prefix="d2."),
             damaged=token_of(0)[:-1],
+        ),
+        "row of the audit": json_document(
+            AUDIT_ROW,
+            lambda data, _: parse_row(b"1764104400123/n1/3fa9c2d1/00000001", data),
+            "log_tier/audit/row_format.py",
+            version="v",
+            required="count",
+            changed=plain_json,
         ),
     }
 

@@ -1,0 +1,122 @@
+"""`duramen audit`: who did what, from the table `_duramen_audit`."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
+from duramen.cli.terminal.output import say, say_json, say_table
+from log_tier.audit.row_format import first_key_at, parse_row
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.identifiers import AUDIT_TABLE
+
+__all__ = ["audit", "parse_time_ms"]
+
+_AGO: Final = re.compile(r"(\d{1,9})([smhdw])")
+_UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+_REFUSALS: Final = ("refused", "ended")
+
+
+def parse_time_ms(text: str, *, now_ms: int) -> int:
+    """`90m` is so long ago; `2026-11-25T14:00` is that time, here where it names no zone. Raises `InvalidRequest`."""
+    if (found := _AGO.fullmatch(text)) is not None:
+        return now_ms - int(found[1]) * _UNIT_MS[found[2]]
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError) as error:
+        raise InvalidRequest(
+            f"{text!r} is no time: write how long ago (30s, 15m, 1h, 7d, 2w), or a time like 2026-11-25T14:00"
+        ) from error
+
+
+def audit(
+    since: Annotated[str, typer.Option("--since", metavar="TIME", help="From then on: 15m, 1h, 7d ago, or a time.")] = (
+        "1h"
+    ),
+    until: Annotated[
+        str, typer.Option("--until", metavar="TIME", help="Up to then, itself not included; by default up to now.")
+    ] = "",
+    user: Annotated[str, typer.Option("--user", help="Only what this user did, or was claimed to do.")] = "",
+    table: Annotated[str, typer.Option("--table", help="Only what concerns this table.")] = "",
+    refused: Annotated[bool, typer.Option("--refused", help="Only what was refused.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="No more than the first so many.")] = None,
+    at: At = AT_DEFAULT,
+    timeout: Timeout = 10.0,
+    json: Json = False,
+) -> None:
+    """Show who did what: logins, refused calls, administration, changes of users, chosen reads and writes.
+
+    There are rows once the cluster has users. It takes a grant: read _duramen_audit. With --json each row is one line
+    with all its fields, in the order of time: that is the export.
+
+    \b
+      duramen audit --since 1h --user alice
+      duramen audit --since 7d --refused --table orders
+      duramen audit --since 2026-11-01 --until 2026-12-01 --json > november.jsonl
+    """
+    from duramen.cli.terminal.connection import connected
+
+    now_ms = time.time_ns() // 1_000_000
+    start = first_key_at(parse_time_ms(since, now_ms=now_ms))
+    end = first_key_at(parse_time_ms(until, now_ms=now_ms)) if until else None
+    if end is not None and end <= start:
+        raise InvalidRequest(f"--until {until} is not after --since {since}")
+    shown: list[dict[str, Any]] = []
+    count = 0
+    with connected(at, timeout) as database:
+        for key, value in database.table(AUDIT_TABLE).scan(start=start, end=end, level="strong"):
+            row = parse_row(key, value)
+            if not _is_asked_for(row, user, table, refused):
+                continue
+            count += 1
+            if json:
+                say_json(row)
+            else:
+                shown.append(row)
+            if count == limit:
+                break
+    if not json:
+        _say_rows(shown)
+
+
+def _is_asked_for(row: dict[str, Any], user: str, table: str, refused: bool) -> bool:
+    if refused and row["result"] not in _REFUSALS:
+        return False
+    return (not user or row["user"] == user) and (not table or row["table"] == table)
+
+
+def _say_rows(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        say("nothing of this is in the audit")
+        return
+    columns = ["time", "user", "from", "what", "result", "table", "key", "times", "detail"]
+    say_table(columns, [_cells(row) for row in rows], right=["times"])
+
+
+def _cells(row: dict[str, Any]) -> list[object]:
+    name = row["user"] or "(nobody)"
+    claimed = row["user"] and row["proof"] == "nothing"
+    what = row["action"] if row["kind"] not in ("login", "lost") else row["kind"]
+    detail = row["detail"] + (f" [catalog {row['offset']}]" if row["offset"] >= 0 else "")
+    return [
+        datetime.fromtimestamp(row["time_ms"] / 1000).strftime("%Y-%m-%d %H:%M:%S"),
+        f"{name} (claimed)" if claimed else name,
+        row["address"],
+        what,
+        row["result"],
+        row["table"],
+        row["key"],
+        row["count"],
+        _printable(detail),
+    ]
+
+
+def _printable(text: str) -> str:
+    """Callers choose some of it: nothing may move a terminal's cursor."""
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -1,0 +1,182 @@
+"""The rows that wait to be written: bounded, in the order of their times, with equal events of a second as one. Pure.
+
+    add(event) ──▶ [row row row … row]  ──▶ ready(n) ──▶ (written) ──▶ wrote(n)
+                     │          ▲
+                     │          └ of the last second: an equal event raises its count
+                     └ older than a second: does not change any more
+
+A flood cannot fill it: refused calls of one user make at most `REFUSED_ROWS_PER_S` rows, and those of everybody who
+proved nothing as many together. What is more of them is counted in one row, which says so. What proved nothing never
+takes more than half of the room.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from itertools import islice
+from typing import Final
+
+from log_tier.audit.audit_event import AuditEvent
+from log_tier.audit.audit_row import AuditRow
+from log_tier.concurrency.clocks import Clock
+
+__all__ = ["BYTES_MAX", "REFUSED_ROWS_PER_S", "ROWS_MAX", "WINDOW_S", "AuditQueue"]
+
+WINDOW_S: Final = 1.0
+"""Equal events so long after the first one are in its row."""
+ROWS_MAX: Final = 10_000
+"""Some minutes of a busy server whose table cannot be written."""
+BYTES_MAX: Final = 8 * 1024 * 1024
+REFUSED_ROWS_PER_S: Final = 64
+
+# A row without its texts: the object, its key, its place in the queue and in the dict.
+_ROW_BYTES: Final = 600
+
+_OTHERS: Final = "more refused calls than are shown one by one"
+_LOST: Final = "the queue had no room for events"
+
+
+class AuditQueue:
+    """Holds rows until they are written. `add` is O(1).
+
+    Invariants: at most `rows_max` rows, and two that say what was lost; `opened_s` never falls from row to row.
+    """
+
+    def __init__(self, clock: Clock, *, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._clock = clock
+        self._rows_max = rows_max
+        self._bytes_max = bytes_max
+        self._rows: deque[AuditRow] = deque()
+        self._open: dict[Hashable, AuditRow] = {}
+        """By what makes events equal; the newest row of each."""
+        self._bytes = 0
+        self._unproven = 0
+        """Rows of callers that proved nothing."""
+        self._refused: dict[str, int] = {}
+        """Rows of refused calls that were begun in this second, by user."""
+        self._second_s = 0.0
+        self._sequence = 0
+        self._lost: AuditRow | None = None
+        """The row that counts what is lost now."""
+        self._ending = False
+        self.lost = 0
+        """Events that were lost since the process began."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, event: AuditEvent) -> None:
+        """Take an event: into the row of an equal one, as a row of its own, or as one that is lost."""
+        now_s = self._clock.monotonic_s()
+        event = event.trimmed()
+        identity = _identity(event)
+        if self._counted(identity, now_s):
+            return
+        if event.result == "refused" and not self._may_begin(event, now_s):
+            event = _others(event)
+            identity = _identity(event)
+            if self._counted(identity, now_s):
+                return
+        size = _ROW_BYTES + sum(map(len, event[:10]))
+        unproven = event.proof == "nothing"
+        full = len(self._rows) >= self._rows_max or self._bytes + size > self._bytes_max
+        if full or (unproven and 2 * self._unproven >= self._rows_max):
+            self._lose(now_s)
+            return
+        row = self._open[identity] = self._begin(event, identity, size, now_s)
+        self._bytes += row.size
+        self._unproven += unproven
+
+    def _counted(self, identity: Hashable, now_s: float) -> bool:
+        row = self._open.get(identity)
+        if row is None or row.sealed or now_s - row.opened_s >= WINDOW_S:
+            return False
+        row.count += 1
+        row.until_ms = self._clock.wall_ms()
+        return True
+
+    def _may_begin(self, event: AuditEvent, now_s: float) -> bool:
+        """May a refused call begin a row in this second?"""
+        if now_s - self._second_s >= WINDOW_S:
+            self._refused.clear()
+            self._second_s = now_s
+        who = _payer(event)
+        count = self._refused.get(who, 0)
+        if count >= REFUSED_ROWS_PER_S:
+            return False
+        self._refused[who] = count + 1
+        return True
+
+    def _lose(self, now_s: float) -> None:
+        self.lost += 1
+        if self._lost is not None and not self._lost.sealed:
+            self._lost.count += 1
+            self._lost.until_ms = self._clock.wall_ms()
+        else:
+            self._lost = self._begin(AuditEvent("lost", "lost", detail=_LOST), None, 0, now_s)
+
+    def _begin(self, event: AuditEvent, identity: Hashable, size: int, now_s: float) -> AuditRow:
+        self._sequence += 1
+        row = AuditRow(event, identity, size, self._sequence, self._clock.wall_ms(), now_s)
+        self._rows.append(row)
+        return row
+
+    def ready(self, limit: int) -> list[AuditRow]:
+        """The first rows whose second is over, at most `limit`; they stay until `wrote`, and do not change any more."""
+        now_s = self._clock.monotonic_s()
+        found: list[AuditRow] = []
+        for row in islice(self._rows, limit):
+            if not row.sealed and not self._ending and now_s - row.opened_s < WINDOW_S:
+                break
+            row.sealed = True
+            found.append(row)
+        return found
+
+    def wait_s(self) -> float | None:
+        """Seconds until the first row is ready; None: there is none."""
+        if not self._rows:
+            return None
+        first = self._rows[0]
+        if first.sealed or self._ending:
+            return 0.0
+        return max(0.0, first.opened_s + WINDOW_S - self._clock.monotonic_s())
+
+    def wrote(self, count: int) -> None:
+        """The first `count` rows are on stable storage: forget them. They were given by `ready`."""
+        for _ in range(count):
+            row = self._rows.popleft()
+            assert row.sealed, f"row {row.sequence} was forgotten before it was given"
+            if row is self._lost:
+                self._lost = None
+            if row.identity is None:
+                continue
+            self._bytes -= row.size
+            self._unproven -= row.event.proof == "nothing"
+            if self._open.get(row.identity) is row:
+                del self._open[row.identity]
+
+    def end(self) -> None:
+        """Wait for no second to be over any more: the server stops."""
+        self._ending = True
+
+
+def _payer(event: AuditEvent) -> str:
+    """Who is let begin only so many rows of refused calls."""
+    return "" if event.proof == "nothing" else event.user
+
+
+def _identity(event: AuditEvent) -> Hashable:
+    """What equal events have in common."""
+    kind, result = event.kind, event.result
+    who = (kind, result, event.user, event.proof, event.credential, event.address, event.action, event.table)
+    if kind in ("admin", "change"):
+        return (*who, event.detail, event.offset)
+    return (*who, event.key) if result == "allowed" else who
+
+
+def _others(event: AuditEvent) -> AuditEvent:
+    """The event of all refused calls of one user, or of nobody, that get no row of their own."""
+    user = _payer(event)
+    proof = event.proof if user else "nothing"
+    return AuditEvent("call", "refused", user, proof, detail=_OTHERS, version=event.version)
