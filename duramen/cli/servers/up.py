@@ -174,12 +174,7 @@ def up(
 
     announce = Announcer(data, log, host, json, certs)
     resp_endpoint = RespSettings(
-        host=host,
-        port=resp_port,
-        socket_path=resp_socket,
-        password=resp_password,
-        readers=resp_readers,
-        cache_mebibytes=resp_cache_mebibytes,
+        host, resp_port, resp_socket, resp_password, readers=resp_readers, cache_mebibytes=resp_cache_mebibytes
     )
     opening = SingleServer.open(
         data,

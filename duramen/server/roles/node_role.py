@@ -192,9 +192,7 @@ class NodeRole:
             made = cls(shell, data_plane, node, folder.identity, opened.pop_all())
             made.resp_port, made.first_user = sockets.port, first_user
             made._watcher = run_forever(made._watch_health(), name="watching the replicas' health", failed=made._end)
-            made._leave = await node.follower.follow(
-                made._check_identity, name="watching the node's id", failed=made._end
-            )
+            made._leave = await node.follower.follow(made._check_identity, name="watching its id", failed=made._end)
             return made
         raise AssertionError("not reached")
 
