@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -35,11 +36,12 @@ class ClusterOfUsers:
         target = f"duramens://localhost:{self.processes.ports[name]}"
         return duramen.connect(target, ca=self.certs.ca, timeout=patience_s(30), **proof)
 
-    def admin(self, *words: str) -> None:
-        """A command of the administrator."""
+    def admin(self, *words: str) -> str:
+        """A command of the administrator, and what it prints."""
         at = f"duramens://localhost:{self.processes.port}"
         done = run_duramen("--token-file", str(self.admin_file), *words, "--at", at, "--ca", str(self.certs.ca))
         assert done.returncode == 0, f"{words}: {done.stderr}"
+        return done.stdout
 
     def redis(self, name: str, user: str, secret: str) -> redis.Redis:
         return redis.Redis(
@@ -142,3 +144,28 @@ def test_servers_are_administered_by_those_who_may(cluster: ClusterOfUsers, alic
     cluster.admin("admin", "verify", "orders")
     with cluster.connect(token=alice) as db, pytest.raises(duramen.PermissionDenied):
         db.create_table("new")
+
+
+def test_the_audit_says_who_did_what(cluster: ClusterOfUsers, alice: str) -> None:
+    cluster.admin("grant", "admin", "read", "_duramen_audit")
+    for name in ("router", "n1"):
+        with cluster.connect(name, token=alice) as db, pytest.raises(duramen.PermissionDenied):
+            db.table("ships").get(b"k")
+
+    def rows(*words: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in cluster.admin("audit", "--json", *words).splitlines()]
+
+    def refused_at() -> int:
+        return sum(row["table"] == "ships" for row in rows("--user", "alice", "--refused"))
+
+    wait_until(lambda: refused_at() >= 2)
+    changes = [row for row in rows("--user", "admin") if row["kind"] == "change"]
+    assert any("alice" in row["detail"] for row in changes), f"no change of alice is in {changes}"
+    assert all(row["offset"] >= 0 for row in changes)
+    everything = json.dumps(rows())
+    assert alice not in everything, "a token is in the audit"
+    assert cluster.admin_file.read_text().strip() not in everything, "a token is in the audit"
+    with cluster.connect(token_file=cluster.admin_file) as db:
+        for forbidden in (lambda: db.table("_duramen_audit").put(b"k", b"v"), lambda: db.drop_table("_duramen_audit")):
+            with pytest.raises(duramen.DuramenError):
+                forbidden()
