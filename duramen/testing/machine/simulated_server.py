@@ -194,6 +194,8 @@ class SimulatedServer:
     streams: OpenStreams = field(default_factory=OpenStreams)
     tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)
     listening: bool = False
+    is_exposed: bool = False
+    """Nobody outside of the simulation reaches it."""
 
     def __post_init__(self) -> None:
         self.registry: Any = self
