@@ -147,6 +147,6 @@ class QuotaHold:
 def _refusal(subject: str, bound: str, wait_s: float) -> Overloaded:
     wait = f" in {wait_s:.2f} s" if wait_s else " when one of them has ended"
     return Overloaded(
-        f"{subject} has a quota of {bound} at this server: try again{wait}, or have `duramen quota set` raise it",
+        f"{subject} has a quota of {bound} at this server: try again{wait}, or have an administrator raise it",
         wait_ms=int(wait_s * 1000) + 1,
     )

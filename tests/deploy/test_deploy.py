@@ -86,7 +86,8 @@ def test_the_image_runs_what_it_says() -> None:
     (command,) = [line.removeprefix("CMD ") for line in lines if line.startswith("CMD ")]
     assert parsed(yaml.safe_load(command))["data"] == Path("/data")
     copied = {line.split()[1] for line in lines if line.startswith("COPY ") and "." not in line.split()[1]}
-    assert copied == {"log_tier", "serving_tier", "router", "duramen"}
+    wheel = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert copied == {*wheel["packages"], *wheel["force-include"]}, "the image does not build from these folders"
 
 
 # --- Kubernetes

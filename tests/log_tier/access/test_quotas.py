@@ -78,8 +78,8 @@ def test_calls_of_one_user() -> None:
     kept = Kept(user_alice=Quota(calls_s=10))
     assert [kept.call() for _ in range(10)] == [""] * 10
     assert kept.call() == (
-        "user:alice has a quota of 10 calls a second at this server: try again in 0.00 s, or have `duramen quota set` "
-        "raise it"
+        "user:alice has a quota of 10 calls a second at this server: try again in 0.00 s, or have an "
+        "administrator raise it"
     )
     assert kept.call("bob") == ""
     passed = 0
