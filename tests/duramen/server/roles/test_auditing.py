@@ -268,6 +268,7 @@ async def test_a_clean_stop_writes_what_is_left_and_a_restart_keeps_it(tmp_path:
             assert isinstance(await calls.error(calls.kv.Get(GET)), Unauthenticated)
 
 
+@pytest.mark.embedded_log_only
 async def test_a_full_disk_loses_nothing_that_the_queue_holds(caplog: pytest.LogCaptureFixture) -> None:
     machine = DatabaseMachine(1)
     try:
