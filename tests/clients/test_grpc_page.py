@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.certs_at_hand import CertsAtHand
 from kit.client.server_process import ServerProcess
 from kit.clients.programs import ROOT, go_tool, run_checked
 
@@ -30,15 +31,19 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 def _lines(page: str) -> list[str]:
-    """What a user types, without the prompt."""
+    """What is typed, without the prompt."""
     return re.findall(r"^\$ (grpcurl .*)$", (ROOT / page).read_text(), re.MULTILINE)
+
+
+def _plain(page: str) -> list[str]:
+    return [line for line in _lines(page) if "-plaintext" in line]
 
 
 @pytest.mark.languages
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", ["README.md", "docs/GRPC.md"])
 def test_as_a_user_types_it(page: str, grpcurl: Path, server: ServerProcess, tmp_path: Path) -> None:
-    lines = _lines(page)
+    lines = _plain(page)
     assert len(lines) >= 3
     path = f"{grpcurl.parent}:/usr/bin:/bin"
     said = [run_checked(["bash", "-c", line.replace(ADDRESS, server.target)], tmp_path, PATH=path) for line in lines]
@@ -50,6 +55,21 @@ def test_as_a_user_types_it(page: str, grpcurl: Path, server: ServerProcess, tmp
     assert done.returncode != 0
     assert "FailedPrecondition" in done.stderr
     assert "condition_failed" in done.stderr
+
+
+@pytest.mark.languages
+@pytest.mark.timeout(600)
+def test_a_call_with_tls_and_a_token(grpcurl: Path, tmp_path: Path) -> None:
+    (line,) = (line for line in _lines("docs/GRPC.md") if "-plaintext" not in line)
+    certs = CertsAtHand(tmp_path, hosts=("localhost", "127.0.0.1"))
+    first = ["--certs", str(certs.path), "--first-user", "alice", "--token-file", str(tmp_path / "alice.token")]
+    secured = ServerProcess(tmp_path / "data", log=tmp_path / "server.log", arguments=first)
+    try:
+        path = f"{grpcurl.parent}:/usr/bin:/bin"
+        said = run_checked(["bash", "-c", line.replace(ADDRESS, secured.target)], tmp_path, PATH=path)
+        assert json.loads(said)["user"] == "alice"
+    finally:
+        secured.close()
 
 
 def test_the_pages_python_runs(server: ServerProcess) -> None:
