@@ -92,12 +92,9 @@ class GrpcGuard:
         self._quotas = QuotaKeeper(gate, clock)
         self._audit = None if audit is None else CallAudit(audit, gate)
         self._open: dict[asyncio.Task[Any], _OpenStream] = {}
-        self._leave = gate.on_change(self._decide_again)
-
-    @property
-    def is_closed(self) -> bool:
+        self.is_closed = gate.is_closed
         """Does the catalog hold a user?"""
-        return self._gate.is_closed
+        self._leave = gate.on_change(self._decide_again)
 
     def admitting(self, method: str, *, is_stream: bool) -> Admit | None:
         """What lets in the calls of a method, and notes who calls in `CALLER`; None: everybody may call it.
@@ -200,6 +197,7 @@ class GrpcGuard:
         self._streams.forgive(task)
 
     def _decide_again(self) -> None:
+        self.is_closed = self._gate.is_closed
         for task, (caller, demand, method, peer) in list(self._open.items()):
             try:
                 self._gate.decide(caller, demand)

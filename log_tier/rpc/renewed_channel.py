@@ -41,6 +41,8 @@ class RenewedChannel:
         """Raises `CertificateInvalid`."""
         self._target = target
         self._security = SECURITY.get()
+        self.is_secured = self._security is not None
+        """Are there certificates, which may change? If not, `look` is needless."""
         # Before the channel reads them: a change in between is then found by the first look.
         self._stamp = None if self._security is None else self._security.stamp()
         self._context = copy_context()

@@ -44,7 +44,8 @@ class Wire:
         `Disconnected` has the field `sent=0` where no connection could be made, so that nothing reached the server.
         """
         self._check_open()
-        self._renewed.look()
+        if self._renewed.is_secured:
+            self._renewed.look()
         open_calls, call = self._renewed.calls, method(request, timeout=timeout, **self._proof())
         open_calls.under_way.add(call)
         try:
@@ -62,12 +63,14 @@ class Wire:
             raise
         finally:
             open_calls.under_way.discard(call)
-            self._renewed.ended(open_calls)
+            if self._renewed.is_secured:
+                self._renewed.ended(open_calls)
 
     async def stream(self, method: Any, request: Any) -> AsyncIterator[Any]:
         """The replies of a streaming call; closing the iterator ends the call. Raises as `ask` does."""
         self._check_open()
-        self._renewed.look()
+        if self._renewed.is_secured:
+            self._renewed.look()
         open_calls, call = self._renewed.calls, method(request, **self._proof())
         open_calls.opened(call)
         try:
@@ -81,7 +84,8 @@ class Wire:
         finally:
             if self._process == os.getpid():
                 open_calls.left(call)
-                self._renewed.ended(open_calls)
+                if self._renewed.is_secured:
+                    self._renewed.ended(open_calls)
 
     def _error_of(self, failure: Any) -> DuramenError:
         error = error_of_call(failure, self.target)

@@ -108,7 +108,7 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(certs: CertsAtHand) -
         duramen.connect("duramens://localhost:1", ca=certs.ca, certificate=certs.ca)
     with pytest.raises(duramen.CertificateInvalid, match="cannot be read"):
         duramen.connect("duramens://localhost:1", ca=certs.path / "missing.crt")
-    with pytest.raises(duramen.InvalidRequest, match="names a user"):
+    with pytest.raises(duramen.InvalidRequest, match="nothing proves the user alice"):
         duramen.connect("duramens://alice@localhost:1", ca=certs.ca)
     with pytest.raises(duramen.InvalidRequest, match="with TLS and without"):
         duramen.connect(["duramens://a:1", "b:1"], ca=certs.ca)
