@@ -18,11 +18,9 @@ public class Cities {
       try {
         return servers.get(attempt % servers.size()).withDeadlineAfter(5, TimeUnit.SECONDS).put(request);
       } catch (StatusRuntimeException error) {
-        var code = error.getStatus().getCode();
         // UNKNOWN is what grpc-java gives for a connection that is closed as the call begins.
-        boolean passing = code == Status.Code.UNAVAILABLE || code == Status.Code.DEADLINE_EXCEEDED
-            || code == Status.Code.UNKNOWN;
-        if (attempt == 50 || !passing) throw error;
+        var passing = EnumSet.of(Status.Code.UNAVAILABLE, Status.Code.DEADLINE_EXCEEDED, Status.Code.UNKNOWN);
+        if (attempt == 50 || !passing.contains(error.getStatus().getCode())) throw error;
         Thread.sleep(100);
       }
     }
