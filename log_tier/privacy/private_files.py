@@ -28,14 +28,20 @@ def make_private(folder: str | os.PathLike[str]) -> None:
     Raises `OSError` as the disk does, and `FileExistsError` where there is something that is no folder.
     """
     path = os.fspath(folder)
-    above = os.path.dirname(path)
+    try:
+        _make(path)
+    except FileNotFoundError:
+        above = os.path.dirname(path)
+        if not above:
+            raise
+        if not os.path.isdir(above):  # else another thread has made it since
+            make_private(above)
+        _make(path)  # /proc takes no folder from anybody, and says that something is missing
+
+
+def _make(path: str) -> None:
     try:
         os.mkdir(path, FOLDER_MODE)
-    except FileNotFoundError:
-        if not above or os.path.isdir(above):
-            raise  # /proc takes no folder from anybody, and says that something is missing
-        make_private(above)
-        make_private(path)
     except FileExistsError:
         if not os.path.isdir(path):
             raise

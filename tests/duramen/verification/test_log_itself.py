@@ -17,8 +17,9 @@ from log_tier.model.errors import InvalidRequest
 async def test_a_server_that_gives_other_bytes_is_named(tmp_path: Path) -> None:
     history, violations = await checked(tmp_path, reads_log=True)
     assert violations == []
-    (served,) = [call for call in history.calls if call.kind == "served"]
-    assert served.reply["differences"] == []
+    compared = [call for call in history.calls if call.kind == "served"]  # twice where a call ended late
+    assert [call.reply["differences"] for call in compared] == [[]] * len(compared)
+    served = compared[0]
     assert any(record.void for record in history.log), "what is void was taken from the servers"
 
     changed = [replace(history.log[0], value="something else"), *history.log[1:-1]]

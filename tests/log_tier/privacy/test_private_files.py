@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,25 @@ def test_every_folder_that_is_made_is_private(tmp_path: Path) -> None:
     make_private(tmp_path / "a" / "b")
     make_private(tmp_path / "a" / "b")
     assert [_mode(tmp_path / "a"), _mode(tmp_path / "a" / "b")] == [0o700, 0o700]
+
+
+def test_threads_make_folders_in_one_that_is_missing(tmp_path: Path) -> None:
+    """The folder above may be made by another one at any moment."""
+    all_of_them = threading.Barrier(8)
+
+    def make(name: str) -> None:
+        try:
+            for turn in range(40):
+                all_of_them.wait(60)
+                make_private(tmp_path / f"{turn}" / "table" / name)
+        except BaseException:
+            all_of_them.abort()
+            raise
+
+    with ThreadPoolExecutor(8) as threads:
+        for done in [threads.submit(make, name) for name in "01234567"]:
+            done.result()
+    assert len(list(tmp_path.glob("*/table/*"))) == 320
 
 
 def test_a_file_in_the_way_is_an_error(tmp_path: Path) -> None:

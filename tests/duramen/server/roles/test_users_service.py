@@ -84,7 +84,7 @@ async def test_the_first_user_closes_the_server(here: UsersHere) -> None:
     assert isinstance(await refusal(nobody.who_am_i()), Unauthenticated)
     said = await (await here.by(token=made.token)).who_am_i()
     assert (said.user, said.proof, list(said.grants), said.expires_ms) == ("root", "token", ["admin *"], 0)
-    assert said.version == made.version
+    assert said.version >= made.version, "the audit's table may have been made since"
 
 
 async def test_everything_that_an_administrator_does(here: UsersHere, root: UsersConnection) -> None:
