@@ -19,6 +19,7 @@ from router.endpoints.resp.commands import (
     subscriptions,
     transactions,
 )
+from router.endpoints.resp.commands.users import acl
 from router.endpoints.resp.wire.arguments import shown
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.replies import Problem
@@ -27,7 +28,7 @@ __all__ = ["BY_WORD", "COMMANDS", "find_command", "unknown_command"]
 
 _MODULES: Final = (
     *(strings, keys, counters, connection, server, flushdb, scans, transactions, subscriptions, cluster),
-    *(duramen, native),
+    *(duramen, native, acl),
 )
 
 COMMANDS: Final[dict[str, CommandSpec]] = {spec.name: spec for module in _MODULES for spec in module.SPECS}

@@ -15,9 +15,9 @@ from log_tier.concurrency.sized_work import Turn
 from log_tier.model.errors import DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from router.data.requests import PartitionDescription
+from router.endpoints.resp.command_descriptions import described, documented
 from router.endpoints.resp.command_spec import CommandSpec, async_command, sync_command
 from router.endpoints.resp.commands.connection import COMPATIBLE_WITH
-from router.endpoints.resp.commands.descriptions import described, documented
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.served_tables import DEFAULT_TABLE, NUMBERS, ServedTable
 from router.endpoints.resp.wire.arguments import SYNTAX, check_options, integer, text_of

@@ -100,7 +100,9 @@ def size_of(reply: Any) -> int:
 
 
 def is_large(reply: Any) -> bool:
-    """Is a reply one that a thread should encode? A look at the outermost list, and at the size of what is in it."""
+    """Is a reply one that a thread should encode? A look at its outermost list or map, and at sizes in it."""
+    if type(reply) is dict:
+        reply = [*reply.values()]
     if type(reply) is not list:
         return False
     if len(reply) > AT_ONCE_KEYS_MAX:

@@ -10,8 +10,8 @@ from kit.resp.raw_client import Raw, RawError
 from kit.resp.real_redis import RealRedis
 from kit.resp.server_thread import ServerThread
 
+from router.endpoints.resp.command_descriptions import DESCRIPTIONS
 from router.endpoints.resp.commands.command_table import COMMANDS
-from router.endpoints.resp.commands.descriptions import DESCRIPTIONS
 
 OWN = sorted(name for name in COMMANDS if name.startswith("duramen."))
 

@@ -169,6 +169,9 @@ OTHER_RULES: Final[Mapping[str, CommandRule]] = {
     **_each(_any_user, "cluster|keyslot", "client|id", "client|setname", "client|getname", "client|info"),
     **_each(_any_user, "client|setinfo", "client|no-evict", "client|no-touch"),
     "client|list": _client_list,
+    **_each(_any_user, "acl|whoami", "acl|cat", "acl|help"),
+    "acl|getuser": _acl_of_user,
+    **_each(_cluster_admin, "acl|list", "acl|users", "acl|setuser", "acl|deluser", "acl|load", "acl|save"),
     # The tables that it counts are those that the caller may read: see there.
     "info": _any_user,
     "select": _select,

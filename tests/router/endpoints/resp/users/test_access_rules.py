@@ -119,7 +119,18 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("duramen.await", "DURAMEN.AWAIT <table> 0 0"),
     ],
     "clear": [("flushdb", "FLUSHDB")],
-    "manage": [("client|list", "CLIENT LIST"), ("client|list", "CLIENT LIST TYPE normal")],
+    "manage": [
+        ("client|list", "CLIENT LIST"),
+        ("client|list", "CLIENT LIST TYPE normal"),
+        ("acl|list", "ACL LIST"),
+        ("acl|users", "ACL USERS"),
+        ("acl|getuser", "ACL GETUSER alice"),
+        ("acl|getuser", "ACL GETUSER nobody"),
+        ("acl|setuser", "ACL SETUSER alice on"),
+        ("acl|deluser", "ACL DELUSER alice"),
+        ("acl|load", "ACL LOAD"),
+        ("acl|save", "ACL SAVE"),
+    ],
     "any": [
         ("ping", "PING"),
         ("echo", "ECHO x"),
@@ -137,6 +148,10 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("cluster|info", "CLUSTER INFO"),
         ("cluster|myid", "CLUSTER MYID"),
         ("cluster|keyslot", "CLUSTER KEYSLOT k"),
+        ("acl|whoami", "ACL WHOAMI"),
+        ("acl|cat", "ACL CAT"),
+        ("acl|help", "ACL HELP"),
+        ("acl|getuser", "ACL GETUSER <user>"),
         ("client|id", "CLIENT ID"),
         ("client|setname", "CLIENT SETNAME n"),
         ("client|getname", "CLIENT GETNAME"),
@@ -192,6 +207,8 @@ def sent(server: ServerThread, raw: Raw, text: str) -> object:
             words.append(str(server.catalog.map.named("default").id))  # type: ignore[union-attr]
         elif word == "<batch>":
             words.append(encode_batch(Columns([KEY.encode()], [b"v"])))
+        elif word == "<user>":
+            words.append(raw.call("ACL", "WHOAMI"))
         elif word == "<id>":
             words.append(int(raw.call("CLIENT", "ID")))
         else:
@@ -217,7 +234,7 @@ def test_nobody_may_do_any_of_it(users: ServerThread, proof: str) -> None:
         with users.connect() as raw:
             if proof != "nothing":
                 raw.call("AUTH", "nobody", "wrong")
-            if "<id>" not in text:
+            if "<id>" not in text and "<user>" not in text:
                 assert sent(users, raw, text) == RawError("NOAUTH Authentication required."), (needs, text)
 
 

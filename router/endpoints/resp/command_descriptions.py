@@ -6,7 +6,7 @@ Clients of a cluster act on it. A tip of `request_policy:all_shards` lets them a
 `tests/router/endpoints/resp/test_command_descriptions.py` compares every command with a real server's.
 
 Pure data. What this server itself looks at (arity, where keys are, what may be in a transaction) is in
-`command_table.py`.
+`commands/command_table.py`.
 """
 
 from __future__ import annotations
@@ -159,6 +159,17 @@ DESCRIPTIONS: Final[Mapping[str, Description]] = {
     "client|no-evict": Description(
         "admin loading noscript stale", "admin connection dangerous slow", "7.0.0", "connection"
     ),
+    "acl": Description("", "slow", "6.0.0", "server"),
+    "acl|whoami": Description("loading noscript stale", "slow", "6.0.0", "server"),
+    "acl|cat": Description("loading noscript stale", "slow", "6.0.0", "server"),
+    "acl|help": Description("loading stale", "slow", "6.0.0", "server"),
+    "acl|list": Description("admin loading noscript stale", "admin dangerous slow", "6.0.0", "server"),
+    "acl|users": Description("admin loading noscript stale", "admin dangerous slow", "6.0.0", "server"),
+    "acl|getuser": Description("admin loading noscript stale", "admin dangerous slow", "6.0.0", "server"),
+    "acl|setuser": Description("admin loading noscript stale", "admin dangerous slow", "6.0.0", "server"),
+    "acl|deluser": Description("admin loading noscript stale", "admin dangerous slow", "6.0.0", "server"),
+    "acl|load": Description("admin loading noscript stale", "admin dangerous slow", "6.0.0", "server"),
+    "acl|save": Description("admin loading noscript stale", "admin dangerous slow", "6.0.0", "server"),
     "time": Description("fast loading stale", "fast", "2.6.0", "server", tips="nondeterministic_output"),
     "command": Description(
         "loading stale", "connection slow", "2.8.13", "server", tips="nondeterministic_output_order"
