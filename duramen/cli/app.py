@@ -20,7 +20,7 @@ from duramen.cli.spark import bulk, pipeline
 from duramen.cli.terminal.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
 from duramen.cli.terminal.output import say_error, say_failure
 from duramen.cli.terminal.tls_options import with_tls_options
-from duramen.cli.users import rights, role, user
+from duramen.cli.users import quota, rights, role, user
 from log_tier.model.errors import DuramenError
 
 __all__ = ["app", "run_app"]
@@ -87,6 +87,7 @@ app.add_typer(files.app, name="log")
 app.add_typer(certs.app, name="cert")
 app.add_typer(user.app, name="user")
 app.add_typer(role.app, name="role")
+app.add_typer(quota.app, name="quota")
 app.command("grant")(rights.grant)
 app.command("revoke")(rights.revoke)
 app.command("whoami")(rights.whoami)

@@ -37,8 +37,8 @@ Answered = Callable[[AuditResult], None]
 """To be called when a command was answered, with what became of it."""
 
 USERS_SERVICE: Final = "/duramen.v1.Users/"
-"""Its methods change users, roles and grants, but for two."""
-_QUESTIONS: Final = frozenset({USERS_SERVICE + "ListUsers", USERS_SERVICE + "WhoAmI"})
+"""Its methods change users, roles, grants and quotas, but for three."""
+_QUESTIONS: Final = frozenset(USERS_SERVICE + name for name in ("ListUsers", "ListQuotas", "WhoAmI"))
 
 _PACKAGE: Final = "/duramen.v1."
 

@@ -9,8 +9,8 @@ alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 import grpc
 
@@ -19,7 +19,7 @@ from log_tier.access.call_audit import Answered, CallAudit
 from log_tier.access.current import CALLER
 from log_tier.access.demands import ANY_USER, Demand, tables_of
 from log_tier.access.gate import NOBODY, Gate
-from log_tier.access.quota_keeper import QuotaHold, QuotaKeeper
+from log_tier.access.quota_keeper import QuotaHold, QuotaKeeper, Stream
 from log_tier.access.rules import MethodRules, Rule, servers_only
 from log_tier.audit.audit_trail import AuditTrail
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
@@ -36,6 +36,10 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 IdentifyPeer = Callable[[_Context], "tuple[str, bool] | None"]
 """Whom the certificate of a call's connection names, and whether that is a server; None: it showed none."""
+
+
+_STREAMS: Final[Mapping[str, Stream]] = {"Scan": "scans", "Watch": "watches"}
+"""What streams of these methods are to a quota. Others, such as the cluster's map, are calls and nothing more."""
 
 
 class _OpenStream(NamedTuple):
@@ -105,13 +109,14 @@ class GrpcGuard:
         if method[1:].partition("/")[0] in self._unguarded:
             return None
         rule, gate = self._rules.get(method, servers_only), self._gate
+        stream = _STREAMS.get(method.rpartition("/")[2])
 
         async def admit_call(request: Any, context: _Context) -> HeldCall | None:
             caller = await self.caller_of(context)
             demand = self._demand(method, rule, request, caller, context)
             version = self._decide(method, caller, demand, context)
             CALLER.set(caller)
-            hold = self._quotas.hold(caller, tables_of(demand), request.ByteSize, is_stream=False)
+            hold = self._quotas.hold(caller, tables_of(demand), request.ByteSize)
             if self._audit is None or type(demand) in self._audit.quiet:
                 return hold
             answered = self._audit.allowed(method, request, caller, demand, context.peer(), version, is_stream=False)
@@ -129,7 +134,7 @@ class GrpcGuard:
                 except DuramenError:
                     demand = ANY_USER  # what the request is refused with, the service says itself
             version = self._decide(method, caller, demand, context)
-            hold = self._quotas.hold(caller, tables_of(demand), request.ByteSize, is_stream=True)
+            hold = self._quotas.hold(caller, tables_of(demand), request.ByteSize, stream=stream)
             self._note(method, caller, demand, context)
             if gate.is_closed and self._audit is not None and type(demand) not in self._audit.quiet:
                 self._audit.allowed(method, request, caller, demand, context.peer(), version, is_stream=True)

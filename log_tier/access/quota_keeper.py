@@ -9,7 +9,7 @@ user reached has counted the call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from log_tier.access.gate import Gate
 from log_tier.access.token_bucket import TokenBucket
@@ -19,7 +19,10 @@ from log_tier.rpc.checked import CallEnd
 from log_tier.trust.caller import Caller
 from log_tier.trust.quotas import NO_QUOTA, Quota
 
-__all__ = ["QuotaHold", "QuotaKeeper"]
+__all__ = ["QuotaHold", "QuotaKeeper", "Stream"]
+
+Stream = Literal["scans", "watches"]
+"""What a call opens that a quota bounds, by the quota's field."""
 
 _BOUNDS: Final = ("calls_s", "bytes_in_s", "bytes_out_s")
 _WORDS: Final = {
@@ -46,16 +49,17 @@ class QuotaKeeper:
         self._gate = gate
         self._clock = clock
         self._bounds: dict[str, _Bounds] = {}
-        self._open: dict[str, int] = {}
-        """Streams that are open, by subject."""
+        self._open: dict[tuple[str, Stream], int] = {}
+        """How many streams are open, by subject and kind."""
         self._has_some = False
         self._look()
         gate.on_change(self._look)
 
     def hold(
-        self, caller: Caller, tables: Sequence[str], size: Callable[[], int], *, is_stream: bool
+        self, caller: Caller, tables: Sequence[str], size: Callable[[], int], *, stream: Stream | None = None
     ) -> QuotaHold | None:
         """Take what a call takes of its quotas; None where it has none. `size`: counts the bytes of the request.
+        `stream`: what the call opens.
 
         Raises `Overloaded` with `wait_ms`, and takes nothing.
         """
@@ -69,30 +73,30 @@ class QuotaKeeper:
             for name, bucket in zip(_BOUNDS, buckets, strict=True):
                 if bucket is not None and (wait_s := bucket.wait_s(now)) > 0:
                     raise _refusal(subject, f"{getattr(quota, name)} {_WORDS[name]}", wait_s)
-            if is_stream and quota.streams and self._open.get(subject, 0) >= quota.streams:
-                raise _refusal(subject, f"{quota.streams} open scans and watches", 0)
+            if stream is not None and 0 < (most := getattr(quota, stream)) <= self._open.get((subject, stream), 0):
+                raise _refusal(subject, f"{most} open {stream}", 0)
         for _, _, (calls, bytes_in, _) in bounds:
             if calls is not None:
                 calls.take(1, now)
             if bytes_in is not None:
                 bytes_in.take(size(), now)
-        subjects = tuple(each.subject for each in bounds) if is_stream else ()
-        for subject in subjects:
-            self._open[subject] = self._open.get(subject, 0) + 1
-        return QuotaHold(self, tuple(each.buckets[2] for each in bounds if each.buckets[2] is not None), subjects)
+        opened = () if stream is None else tuple((each.subject, stream) for each in bounds)
+        for each in opened:
+            self._open[each] = self._open.get(each, 0) + 1
+        return QuotaHold(self, tuple(each.buckets[2] for each in bounds if each.buckets[2] is not None), opened)
 
     def now(self) -> float:
         """The clock of the buckets, in seconds."""
         return self._clock.monotonic_s()
 
-    def close_stream(self, subjects: Sequence[str]) -> None:
-        """A stream of these subjects has ended."""
-        for subject in subjects:
-            left = self._open[subject] - 1
+    def close_stream(self, opened: Sequence[tuple[str, Stream]]) -> None:
+        """A stream has ended that `hold` had counted for these subjects."""
+        for each in opened:
+            left = self._open[each] - 1
             if left:
-                self._open[subject] = left
+                self._open[each] = left
             else:
-                del self._open[subject]
+                del self._open[each]
 
     def _bounds_of(self, caller: Caller, tables: Sequence[str]) -> list[_Bounds]:
         trust = self._gate.trust
@@ -120,12 +124,14 @@ class QuotaKeeper:
 class QuotaHold:
     """What a call under way holds of its quotas."""
 
-    __slots__ = ("_bytes_out", "_keeper", "_subjects")
+    __slots__ = ("_bytes_out", "_keeper", "_opened")
 
-    def __init__(self, keeper: QuotaKeeper, bytes_out: Sequence[TokenBucket], subjects: Sequence[str]) -> None:
+    def __init__(
+        self, keeper: QuotaKeeper, bytes_out: Sequence[TokenBucket], opened: Sequence[tuple[str, Stream]]
+    ) -> None:
         self._keeper = keeper
         self._bytes_out = bytes_out
-        self._subjects = subjects
+        self._opened = opened
 
     @property
     def counts_replies(self) -> bool:
@@ -141,7 +147,7 @@ class QuotaHold:
 
     def release(self, _end: CallEnd = "done") -> None:
         """The call is over, however it ended."""
-        self._keeper.close_stream(self._subjects)
+        self._keeper.close_stream(self._opened)
 
 
 def _refusal(subject: str, bound: str, wait_s: float) -> Overloaded:

@@ -1,4 +1,4 @@
-"""Users, roles and grants: who may do what, at one version of the catalog. Pure.
+"""Users, roles, grants and quotas: who may do what, at one version of the catalog. Pure.
 
     command ──▶ trust_fold ──▶ TrustState (part of the catalog's map) ──▶ Rights of one user ──▶ Caller
 

@@ -9,7 +9,7 @@ from log_tier.model.errors import InvalidRequest
 from log_tier.trust.grants import Grant
 from log_tier.trust.names import check_trust_name
 
-__all__ = ["NO_QUOTA", "QUOTA_MAX", "Quota", "check_quota_subject"]
+__all__ = ["NO_QUOTA", "QUOTA_BOUNDS", "QUOTA_MAX", "Quota", "check_quota", "check_quota_subject"]
 
 QUOTA_MAX: Final = 1 << 53
 """Above every server, and exact in JSON."""
@@ -28,8 +28,12 @@ class Quota:
     """Bytes of requests each second."""
     bytes_out_s: int = 0
     """Bytes of replies each second."""
-    streams: int = 0
-    """Scans and watches that are open at once."""
+    scans: int = 0
+    """Scans that are open at once."""
+    watches: int = 0
+    """Watches that are open at once."""
+    connections: int = 0
+    """Connections of a user that are open at once. A table has none."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidRequest` for what is no bound."""
@@ -39,8 +43,18 @@ class Quota:
                 raise InvalidRequest(f"the quota {each.name} is {value}; it is 0 (no bound) to {QUOTA_MAX}")
 
 
+QUOTA_BOUNDS: Final = tuple(each.name for each in fields(Quota))
+"""The names of a quota's bounds."""
+
 NO_QUOTA: Final = Quota()
 """No bound at all."""
+
+
+def check_quota(subject: str, quota: Quota) -> None:
+    """Raise `InvalidRequest` for a subject that is none, and for a table's bound of what only users have."""
+    check_quota_subject(subject)
+    if quota.connections and subject.startswith(_TABLE):
+        raise InvalidRequest(f"{subject} has no connections that could be bounded: bound those of a user")
 
 
 def check_quota_subject(subject: str) -> str:

@@ -143,7 +143,9 @@ class UnassignRole:
 
 @dataclass(frozen=True, slots=True)
 class SetQuota:
-    """The quota of a user or of tables from now on, in place of the one that it had. All bounds 0: none."""
+    """The quota of a user or of tables from now on, in place of the one that it had. All bounds 0: none. One that is as
+    it was changes nothing.
+    """
 
     subject: str
     """`user:NAME`, `table:NAME` or `table:PREFIX*`."""
@@ -151,7 +153,9 @@ class SetQuota:
     calls_s: int = 0
     bytes_in_s: int = 0
     bytes_out_s: int = 0
-    streams: int = 0
+    scans: int = 0
+    watches: int = 0
+    connections: int = 0
 
 
 TrustCommand = (

@@ -11,7 +11,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.trust import trust_commands as t
 from log_tier.trust.grants import Grant
 from log_tier.trust.names import check_trust_name
-from log_tier.trust.quotas import NO_QUOTA, Quota, check_quota_subject
+from log_tier.trust.quotas import NO_QUOTA, QUOTA_BOUNDS, Quota, check_quota
 from log_tier.trust.users import ApiToken, TrustRole, TrustState, User
 
 __all__ = ["GRANTS_MAX", "TOKENS_MAX", "USERS_MAX", "TrustRefused", "fold_trust"]
@@ -194,13 +194,14 @@ def _unassign(state: TrustState, _time_ms: int, command: t.UnassignRole) -> Trus
 
 
 def _set_quota(state: TrustState, _time_ms: int, command: t.SetQuota) -> TrustState:
-    subject = check_quota_subject(command.subject)
+    subject = command.subject
+    quota = Quota(**{name: getattr(command, name) for name in QUOTA_BOUNDS})
+    check_quota(subject, quota)
     if subject.startswith("user:"):
         _user(state, subject.removeprefix("user:"))
-    quota = Quota(command.calls_s, command.bytes_in_s, command.bytes_out_s, command.streams)
+    if quota == (state.quotas.get(subject) or NO_QUOTA):
+        return state
     if quota == NO_QUOTA:
-        if subject not in state.quotas:
-            raise TrustRefused(f"{subject} has no quota")
         return replace(state, quotas=state.quotas.without(subject))
     if subject not in state.quotas and len(state.quotas) >= USERS_MAX:
         raise TrustRefused(f"there are {USERS_MAX} quotas, which is all that a catalog holds")

@@ -89,5 +89,7 @@ USERS_RULES: Final[MethodRules] = {
     "/duramen.v1.Users/RemoveRole": cluster_admin,
     "/duramen.v1.Users/AssignRole": cluster_admin,
     "/duramen.v1.Users/UnassignRole": cluster_admin,
+    "/duramen.v1.Users/SetQuota": cluster_admin,
+    "/duramen.v1.Users/ListQuotas": cluster_admin,
     "/duramen.v1.Users/WhoAmI": any_user,
 }

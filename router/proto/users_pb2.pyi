@@ -22,6 +22,10 @@ milliseconds. Streams that are open everywhere end as soon as they are not allow
 A caller who manages others needs `admin *`; PERMISSION_DENIED permission_denied else. Everybody may ask who they are,
 change their own password, and make and revoke their own tokens.
 
+A quota is what one server gives a user, or all users of a table, each second or at once. Each server counts for itself,
+for gRPC and the Redis protocol together; a call over it ends with RESOURCE_EXHAUSTED overloaded, whose `wait_ms` says
+when to try again, and takes nothing.
+
 Secrets. A token is in one reply, once, and in no other answer; a password is in none. The catalog has a token's
 SHA-256 and a password's argon2id hash, and they are in no answer either. Other machines should be reached by TLS.
 """
@@ -676,6 +680,171 @@ class UnassignRoleResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UnassignRoleResponse: _TypeAlias = UnassignRoleResponse  # noqa: Y015
+
+@_typing.final
+class QuotaBounds(_message.Message):
+    """0: no bound."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLS_S_FIELD_NUMBER: _builtins.int
+    BYTES_IN_S_FIELD_NUMBER: _builtins.int
+    BYTES_OUT_S_FIELD_NUMBER: _builtins.int
+    SCANS_FIELD_NUMBER: _builtins.int
+    WATCHES_FIELD_NUMBER: _builtins.int
+    CONNECTIONS_FIELD_NUMBER: _builtins.int
+    calls_s: _builtins.int
+    """Calls each second; of the Redis protocol: commands."""
+    bytes_in_s: _builtins.int
+    """Bytes of requests each second."""
+    bytes_out_s: _builtins.int
+    """Bytes of replies each second."""
+    scans: _builtins.int
+    """Scans that are open at once."""
+    watches: _builtins.int
+    """Watches that are open at once."""
+    connections: _builtins.int
+    """Connections that are open at once; of a user only."""
+    def __init__(
+        self,
+        *,
+        calls_s: _builtins.int = ...,
+        bytes_in_s: _builtins.int = ...,
+        bytes_out_s: _builtins.int = ...,
+        scans: _builtins.int = ...,
+        watches: _builtins.int = ...,
+        connections: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_in_s", b"bytes_in_s", "bytes_out_s", b"bytes_out_s", "calls_s", b"calls_s", "connections", b"connections", "scans", b"scans", "watches", b"watches"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaBounds: _TypeAlias = QuotaBounds  # noqa: Y015
+
+@_typing.final
+class SetQuotaRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
+    QUOTA_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    table: _builtins.str
+    """A name, or a prefix of names and `*`: all tables that it names share the quota. A table's own comes before that of
+    a prefix, a longer prefix before a shorter one.
+    """
+    @_builtins.property
+    def quota(self) -> Global___QuotaBounds:
+        """Without it, and with all bounds 0, there is no quota from now on."""
+
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+        table: _builtins.str = ...,
+        quota: Global___QuotaBounds | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["quota", b"quota", "subject", b"subject", "table", b"table", "user", b"user"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["quota", b"quota", "subject", b"subject", "table", b"table", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_subject: _TypeAlias = _typing.Literal["user", "table"]  # noqa: Y015
+    _WhichOneofArgType_subject: _TypeAlias = _typing.Literal["subject", b"subject"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_subject) -> _WhichOneofReturnType_subject | None: ...
+
+Global___SetQuotaRequest: _TypeAlias = SetQuotaRequest  # noqa: Y015
+
+@_typing.final
+class SetQuotaResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The version of the catalog from which the change holds."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetQuotaResponse: _TypeAlias = SetQuotaResponse  # noqa: Y015
+
+@_typing.final
+class ListQuotasRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListQuotasRequest: _TypeAlias = ListQuotasRequest  # noqa: Y015
+
+@_typing.final
+class ListQuotasResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    QUOTAS_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The version of the catalog."""
+    @_builtins.property
+    def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaEntry]:
+        """Those of tables, then those of users, by name."""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        quotas: _abc.Iterable[Global___QuotaEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["quotas", b"quotas", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListQuotasResponse: _TypeAlias = ListQuotasResponse  # noqa: Y015
+
+@_typing.final
+class QuotaEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
+    QUOTA_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    table: _builtins.str
+    """A name, or a prefix of names and `*`."""
+    @_builtins.property
+    def quota(self) -> Global___QuotaBounds: ...
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+        table: _builtins.str = ...,
+        quota: Global___QuotaBounds | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["quota", b"quota", "subject", b"subject", "table", b"table", "user", b"user"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["quota", b"quota", "subject", b"subject", "table", b"table", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_subject: _TypeAlias = _typing.Literal["user", "table"]  # noqa: Y015
+    _WhichOneofArgType_subject: _TypeAlias = _typing.Literal["subject", b"subject"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_subject) -> _WhichOneofReturnType_subject | None: ...
+
+Global___QuotaEntry: _TypeAlias = QuotaEntry  # noqa: Y015
 
 @_typing.final
 class WhoAmIRequest(_message.Message):

@@ -95,6 +95,16 @@ class UsersStub:
                 request_serializer=duramen_dot_v1_dot_users__pb2.UnassignRoleRequest.SerializeToString,
                 response_deserializer=duramen_dot_v1_dot_users__pb2.UnassignRoleResponse.FromString,
                 _registered_method=True)
+        self.SetQuota = channel.unary_unary(
+                '/duramen.v1.Users/SetQuota',
+                request_serializer=duramen_dot_v1_dot_users__pb2.SetQuotaRequest.SerializeToString,
+                response_deserializer=duramen_dot_v1_dot_users__pb2.SetQuotaResponse.FromString,
+                _registered_method=True)
+        self.ListQuotas = channel.unary_unary(
+                '/duramen.v1.Users/ListQuotas',
+                request_serializer=duramen_dot_v1_dot_users__pb2.ListQuotasRequest.SerializeToString,
+                response_deserializer=duramen_dot_v1_dot_users__pb2.ListQuotasResponse.FromString,
+                _registered_method=True)
         self.WhoAmI = channel.unary_unary(
                 '/duramen.v1.Users/WhoAmI',
                 request_serializer=duramen_dot_v1_dot_users__pb2.WhoAmIRequest.SerializeToString,
@@ -195,6 +205,22 @@ class UsersServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetQuota(self, request, context):
+        """The quota of a user, or of a table or a prefix of tables, in place of the one that it had; without bounds it has none.
+        To set the same one again changes nothing. INVALID_ARGUMENT invalid_request: a bound, or what it is of, is none.
+        FAILED_PRECONDITION command_rejected: there is no such user.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListQuotas(self, request, context):
+        """All quotas.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WhoAmI(self, request, context):
         """Who calls, and what they may do.
         """
@@ -264,6 +290,16 @@ def add_UsersServicer_to_server(servicer, server):
                     servicer.UnassignRole,
                     request_deserializer=duramen_dot_v1_dot_users__pb2.UnassignRoleRequest.FromString,
                     response_serializer=duramen_dot_v1_dot_users__pb2.UnassignRoleResponse.SerializeToString,
+            ),
+            'SetQuota': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetQuota,
+                    request_deserializer=duramen_dot_v1_dot_users__pb2.SetQuotaRequest.FromString,
+                    response_serializer=duramen_dot_v1_dot_users__pb2.SetQuotaResponse.SerializeToString,
+            ),
+            'ListQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQuotas,
+                    request_deserializer=duramen_dot_v1_dot_users__pb2.ListQuotasRequest.FromString,
+                    response_serializer=duramen_dot_v1_dot_users__pb2.ListQuotasResponse.SerializeToString,
             ),
             'WhoAmI': grpc.unary_unary_rpc_method_handler(
                     servicer.WhoAmI,
@@ -596,6 +632,60 @@ class Users:
             '/duramen.v1.Users/UnassignRole',
             duramen_dot_v1_dot_users__pb2.UnassignRoleRequest.SerializeToString,
             duramen_dot_v1_dot_users__pb2.UnassignRoleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetQuota(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Users/SetQuota',
+            duramen_dot_v1_dot_users__pb2.SetQuotaRequest.SerializeToString,
+            duramen_dot_v1_dot_users__pb2.SetQuotaResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Users/ListQuotas',
+            duramen_dot_v1_dot_users__pb2.ListQuotasRequest.SerializeToString,
+            duramen_dot_v1_dot_users__pb2.ListQuotasResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from duramen.cli.admin.figures import local_time
 from duramen.cli.terminal.output import say, say_json, say_note, say_table
 from log_tier.privacy.secret_files import write_secret_file
 from router.proto import users_pb2 as pb
 
-__all__ = ["keep_token", "say_changed", "say_roles", "say_token", "say_user_added", "say_users", "say_who"]
+__all__ = [
+    "keep_token",
+    "say_changed",
+    "say_quotas",
+    "say_roles",
+    "say_token",
+    "say_user_added",
+    "say_users",
+    "say_who",
+]
+
+_BOUNDS: Final = tuple(field.name for field in pb.QuotaBounds.DESCRIPTOR.fields)
 
 
 def say_changed(text: str, fields: dict[str, Any], version: int, json: bool) -> None:
@@ -93,6 +104,22 @@ def say_roles(listed: pb.ListUsersResponse, json: bool) -> None:
     else:
         rows = [(r.role, "\n".join(r.grants) or "–", ", ".join(held[r.role]) or "–") for r in listed.roles]
         say_table(["role", "grants", "users"], rows)
+
+
+def say_quotas(listed: pb.ListQuotasResponse, json: bool) -> None:
+    """All quotas. As JSON, a bound that there is not is left out."""
+    if not json and not listed.quotas:
+        say("no quotas: `duramen quota set` makes one")
+        return
+    rows = []
+    for entry in listed.quotas:
+        kind = entry.WhichOneof("subject") or ""
+        bounds = {field.name: value for field, value in entry.quota.ListFields()}
+        if json:
+            say_json({kind: getattr(entry, kind), **bounds})
+        rows.append((f"{kind} {getattr(entry, kind)}", *(str(bounds.get(name, "–")) for name in _BOUNDS)))
+    if not json:
+        say_table(["of", *(name.replace("_s", "/s").replace("_", " ") for name in _BOUNDS)], rows)
 
 
 def say_who(said: pb.WhoAmIResponse, json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Users, roles and grants, managed: `duramen.v1.Users` at every server.
+"""Users, roles, grants and quotas, managed: `duramen.v1.Users` at every server.
 
     request ──▶ UsersService ──▶ UserAdmin ──▶ command of the catalog ──▶ fold decides ──▶ this server's gate has it
                                     │                                                          │

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Final, NamedTuple
 
 from log_tier.access.current import CALLER
@@ -17,6 +18,7 @@ from log_tier.trust import trust_commands as t
 from log_tier.trust.caller import Caller
 from log_tier.trust.grants import Grant
 from log_tier.trust.names import check_trust_name
+from log_tier.trust.quotas import Quota, check_quota
 from log_tier.trust.users import TrustState
 
 __all__ = ["NewToken", "NewUser", "UserAdmin", "UsersListing"]
@@ -42,7 +44,7 @@ class NewUser(NamedTuple):
 
 
 class UsersListing(NamedTuple):
-    """All users and roles at one version of the catalog."""
+    """All users, roles and quotas at one version of the catalog."""
 
     version: Offset
     trust: TrustState
@@ -153,6 +155,11 @@ class UserAdmin:
     async def unassign_role(self, user: str, role: str) -> Offset:
         """A user loses a role."""
         return await self._change(lambda seen: t.UnassignRole(user, seen, role))
+
+    async def set_quota(self, subject: str, quota: Quota) -> Offset:
+        """The quota of `user:NAME`, `table:NAME` or `table:PREFIX*`; `NO_QUOTA`: none. Raises `InvalidRequest`."""
+        check_quota(subject, quota)
+        return await self._change(lambda seen: t.SetQuota(subject, seen, **asdict(quota)))
 
     def caller(self) -> tuple[Caller, UsersListing, int]:
         """Who calls, what the gate knows of all users, and when the caller's token expires (since 1970; 0: never)."""

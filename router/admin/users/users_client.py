@@ -96,6 +96,20 @@ class UsersConnection:
         """A user loses a role."""
         return await self._change(self._stub.UnassignRole, pb.UnassignRoleRequest(user=user, role=role))
 
+    async def set_quota(self, *, user: str | None = None, table: str | None = None, quota: pb.QuotaBounds) -> int:
+        """The quota of a user or of tables; all bounds 0: none."""
+        request = pb.SetQuotaRequest(quota=quota)
+        if user is not None:
+            request.user = user
+        if table is not None:
+            request.table = table
+        return await self._change(self._stub.SetQuota, request)
+
+    async def quotas(self) -> pb.ListQuotasResponse:
+        """All quotas."""
+        reply: pb.ListQuotasResponse = await self._ask(self._stub.ListQuotas, pb.ListQuotasRequest())
+        return reply
+
     async def who_am_i(self) -> pb.WhoAmIResponse:
         """Who calls."""
         reply: pb.WhoAmIResponse = await self._ask(self._stub.WhoAmI, pb.WhoAmIRequest())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
 import grpc
 
 from log_tier.concurrency.sized_work import run_sized
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DuramenError, InvalidRequest
 from log_tier.rpc.problems import abort
+from log_tier.trust.quotas import QUOTA_BOUNDS, Quota
 from log_tier.trust.users import TrustRole, User
 from router.admin.users.user_admin import UserAdmin, UsersListing
 from router.proto import users_pb2 as pb
@@ -96,6 +98,20 @@ class UsersService(users_pb2_grpc.UsersServicer):
         changed = self._users.unassign_role(request.user, request.role)
         return pb.UnassignRoleResponse(version=await _answer(context, changed))
 
+    async def SetQuota(self, request: pb.SetQuotaRequest, context: _Context) -> pb.SetQuotaResponse:  # noqa: N802
+        return pb.SetQuotaResponse(version=await _answer(context, self._set_quota(request)))
+
+    async def _set_quota(self, request: pb.SetQuotaRequest) -> int:
+        kind = request.WhichOneof("subject")
+        if kind is None:
+            raise InvalidRequest("whose quota? Name a user or a table")
+        bounds = {each: getattr(request.quota, each) for each in QUOTA_BOUNDS}
+        return await self._users.set_quota(f"{kind}:{getattr(request, kind)}", Quota(**bounds))
+
+    async def ListQuotas(self, request: pb.ListQuotasRequest, context: _Context) -> pb.ListQuotasResponse:  # noqa: N802
+        found = await _answer(context, self._users.users())
+        return await run_sized(_ENTRY_ITEMS * len(found.trust.quotas), lambda: _quotas(found))
+
     async def WhoAmI(self, request: pb.WhoAmIRequest, context: _Context) -> pb.WhoAmIResponse:  # noqa: N802
         caller, known, expires_ms = self._users.caller()
         user = known.trust.users.get(caller.name)
@@ -123,6 +139,19 @@ def _listing(found: UsersListing) -> pb.ListUsersResponse:
         users=[_user(users[name]) for name in sorted(users)],
         roles=[_role(roles[name]) for name in sorted(roles)],
     )
+
+
+def _quotas(found: UsersListing) -> pb.ListQuotasResponse:
+    quotas = found.trust.quotas
+    return pb.ListQuotasResponse(
+        version=found.version, quotas=[_quota(subject, quotas[subject]) for subject in sorted(quotas)]
+    )
+
+
+def _quota(subject: str, quota: Quota) -> pb.QuotaEntry:
+    kind, _, name = subject.partition(":")
+    bounds = pb.QuotaBounds(**asdict(quota))
+    return pb.QuotaEntry(user=name, quota=bounds) if kind == "user" else pb.QuotaEntry(table=name, quota=bounds)
 
 
 def _user(user: User) -> pb.UserEntry:

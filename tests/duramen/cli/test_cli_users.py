@@ -17,6 +17,7 @@ from kit.client.server_process import run_duramen
 from kit.deadlines import patience_s
 
 from duramen.cli.users.lifetime import parse_lifetime
+from duramen.cli.users.sizes import parse_size
 from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.access.tokens import read_token
 from log_tier.model.errors import InvalidRequest
@@ -169,6 +170,13 @@ def test_a_password_comes_from_standard_input_or_a_file(commands: Commands, monk
         (["grant", "root", "read", "orders", "--key", "base64:!"], 2, "is no base64"),
         (["revoke", "root", "read", "orders"], 4, "revoke it as it was granted"),
         (["role", "assign", "root", "none"], 4, "no role 'none'"),
+        (["quota", "set", "--user", "bob", "--calls", "1"], 4, "no user 'bob'"),
+        (["quota", "set", "--user", "root", "--bytes-in", "10mb"], 2, "like 10MB"),
+        (["quota", "set", "--user", "root"], 2, "name a bound"),
+        (["quota", "set", "--calls", "1"], 2, "--user NAME or --table NAME"),
+        (["quota", "remove", "--user", "root", "--table", "orders"], 2, "--user NAME or --table NAME"),
+        (["quota", "set", "--table", "orders", "--connections", "1"], 2, "has no connections that could be bounded"),
+        (["quota", "set", "--user", "root", "--calls", str(1 << 60)], 2, "it is 0 (no bound) to"),
     ],
 )
 def test_what_cannot_be_is_refused(commands: Commands, arguments: list[str], code: int, words: str) -> None:
@@ -178,6 +186,48 @@ def test_what_cannot_be_is_refused(commands: Commands, arguments: list[str], cod
     assert words in message
     assert not new.exists(), "a refusal leaves no file"
     assert len(lines(commands.run("user", "list", "--json"))) == 1
+    assert lines(commands.run("quota", "list", "--json")) == []
+
+
+def test_quotas_are_set_again_listed_and_removed(commands: Commands) -> None:
+    alice = commands.folder / "alice.token"
+    commands.run("user", "add", "alice", "--token-file", str(alice), "--grant", "read,write orders")
+    commands.run("table", "create", "orders")
+    assert "no quotas" in commands.run("quota", "list").stdout
+    given = ["quota", "set", "--user", "alice", "--calls", "1000", "--bytes-in", "10MB", "--connections", "20"]
+    first = lines(commands.run(*given, "--json"))[0]
+    assert first.pop("version") > 0
+    bounds = {"calls_s": 1000, "bytes_in_s": 10_000_000, "connections": 20}
+    assert first == {"user": "alice", "table": None, **bounds}
+    assert "user alice has a quota: calls_s 1000, bytes_in_s 10000000, connections 20" in commands.run(*given).stdout
+    commands.run("quota", "set", "--table", "ord*", "--bytes-out", "1MiB", "--scans", "3", "--watches", "4")
+    assert lines(commands.run("quota", "list", "--json")) == [
+        {"table": "ord*", "bytes_out_s": 1 << 20, "scans": 3, "watches": 4},
+        {"user": "alice", **bounds},
+    ]
+    shown = commands.run("quota", "list").stdout
+    assert "user alice" in shown
+    assert "10000000" in shown
+    assert commands.by(alice, "put", "orders", "k", "v").returncode == 0
+    commands.run("quota", "set", "--user", "alice", "--bytes-in", "1")
+    assert commands.by(alice, "put", "orders", "k", "v" * 200, "--timeout", "60").returncode == 0, "one passes"
+    refusal = json.loads(commands.refused(alice, "get", "orders", "k", "--timeout", "0.5", "--json", code=5))
+    assert "user:alice has a quota of 1 bytes of requests a second" in refusal["message"], refusal
+    for _ in range(2):
+        commands.run("quota", "remove", "--user", "alice")
+    assert commands.by(alice, "get", "orders", "k").returncode == 0
+    commands.refused(alice, "quota", "set", "--user", "alice", "--calls", "9", code=6)
+    commands.refused(alice, "quota", "list", code=6)
+
+
+def test_sizes() -> None:
+    given = ("0", "4096", "7B", "500kB", "10MB", "2GB", "1KiB", "3MiB", "1GiB")
+    assert [parse_size(each) for each in given] == [
+        0, 4096, 7, 500_000, 10_000_000, 2_000_000_000, 1024, 3 << 20, 1 << 30,
+    ]  # fmt: skip
+    for wrong in ("", "MB", "-1", "1.5MB", "10 MB", "10mb", "1TB", "1" * 16):
+        with pytest.raises(InvalidRequest, match="like 10MB"):
+            parse_size(wrong)
 
 
 def test_no_user_is_said(served: Server, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ class Kept:
     def call(self, user: str = "alice", table: str = "orders", size: int = 1) -> str:
         """Why a call is refused; empty: it is not."""
         try:
-            self.keeper.hold(self.gate.caller(user, "token"), (table,), lambda: size, is_stream=False)
+            self.keeper.hold(self.gate.caller(user, "token"), (table,), lambda: size)
         except Overloaded as refusal:
             return refusal.message
         return ""
@@ -70,8 +70,8 @@ class Kept:
 
 def test_without_a_quota_nothing_is_held() -> None:
     kept = Kept(user_alice=Quota(calls_s=1))
-    assert kept.keeper.hold(kept.gate.caller("bob", "token"), ("orders",), int, is_stream=True) is None
-    assert kept.keeper.hold(kept.gate.caller("n1", "server"), ("orders",), int, is_stream=True) is None
+    assert kept.keeper.hold(kept.gate.caller("bob", "token"), ("orders",), int, stream="watches") is None
+    assert kept.keeper.hold(kept.gate.caller("n1", "server"), ("orders",), int, stream="watches") is None
 
 
 def test_calls_of_one_user() -> None:
@@ -114,7 +114,7 @@ def test_a_refused_call_takes_nothing() -> None:
 
 def test_replies_are_taken_when_they_are_known() -> None:
     kept = Kept(user_alice=Quota(bytes_out_s=100))
-    hold = kept.keeper.hold(kept.gate.caller("alice", "token"), ("orders",), int, is_stream=True)
+    hold = kept.keeper.hold(kept.gate.caller("alice", "token"), ("orders",), int, stream="watches")
     assert hold is not None, "alice has a quota"
     assert hold.counts_replies
     assert hold.sent(50) == 0
@@ -125,16 +125,17 @@ def test_replies_are_taken_when_they_are_known() -> None:
 
 
 def test_open_streams_are_bounded_and_end() -> None:
-    kept = Kept(user_alice=Quota(streams=2))
+    kept = Kept(user_alice=Quota(watches=2))
     caller = kept.gate.caller("alice", "token")
-    holds = [kept.keeper.hold(caller, ("orders",), int, is_stream=True) for _ in range(2)]
-    with pytest.raises(Overloaded, match="2 open scans and watches at this server: try again when one of them has"):
-        kept.keeper.hold(caller, ("orders",), int, is_stream=True)
+    holds = [kept.keeper.hold(caller, ("orders",), int, stream="watches") for _ in range(2)]
+    with pytest.raises(Overloaded, match="2 open watches at this server: try again when one of them has"):
+        kept.keeper.hold(caller, ("orders",), int, stream="watches")
     assert kept.call() == "", "calls are no streams"
+    assert kept.keeper.hold(caller, ("orders",), int, stream="scans") is not None, "scans are no watches"
     for hold in holds:
         assert hold is not None, "there is a quota"
         hold.release()
-        kept.keeper.hold(caller, ("orders",), int, is_stream=True)
+        kept.keeper.hold(caller, ("orders",), int, stream="watches")
 
 
 def test_a_change_is_in_force_at_once() -> None:

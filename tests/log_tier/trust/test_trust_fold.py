@@ -228,7 +228,10 @@ def test_a_command_that_has_seen_what_is_not_there_yet() -> None:
 
 
 def test_records_of_users_are_of_format_2() -> None:
-    """The file was written when format 2 landed; it is never written again. What format 1 has is still written so."""
+    """The file was written when format 2 landed; it is never written again. What format 1 has is still written so.
+
+    `set-quota` got its bounds of scans, watches and connections before anything wrote one.
+    """
     lines = [json.loads(line) for line in FIXTURE.read_text().splitlines()]
     assert [line["key"] for line in lines] == list(TRUST_COMMANDS)
     for line in lines:
@@ -259,14 +262,14 @@ def test_quotas_are_of_users_and_of_tables() -> None:
         SetQuota("user:alice", SEEN, calls_s=10),
         SetQuota("table:*", SEEN, calls_s=1000),
         SetQuota("table:ord*", SEEN, bytes_in_s=5),
-        SetQuota("table:orders", SEEN, streams=2),
+        SetQuota("table:orders", SEEN, scans=2),
     )
     assert rejection == ""
     trust = cluster.trust
     assert [trust.quota_of_user(name) for name in ("alice", "root")] == [Quota(calls_s=10), NO_QUOTA]
     found = {name: trust.quota_of_table(name) for name in ("orders", "orders2", "ord", "ships", "")}
     assert found == {
-        "orders": ("table:orders", Quota(streams=2)),
+        "orders": ("table:orders", Quota(scans=2)),
         "orders2": ("table:ord*", Quota(bytes_in_s=5)),
         "ord": ("table:ord*", Quota(bytes_in_s=5)),
         "ships": ("table:*", Quota(calls_s=1000)),
@@ -283,14 +286,24 @@ def test_quotas_are_of_users_and_of_tables() -> None:
     ("command", "why"),
     [
         (SetQuota("user:bob", SEEN, 1), "there is no user 'bob'"),
-        (SetQuota("user:root", SEEN), "user:root has no quota"),
         (SetQuota("root", SEEN, 1), "'root' has no quota: name user:NAME, table:NAME or table:PREFIX*"),
         (SetQuota("table:a b", SEEN, 1), "is no grant"),
         (SetQuota("user:root", SEEN, -1), "the quota calls_s is -1"),
         (SetQuota("user:root", SEEN, 1 << 60), "the quota calls_s is"),
+        (SetQuota("table:orders", SEEN, connections=1), "table:orders has no connections that could be bounded"),
     ],
 )
 def test_what_is_no_quota_is_refused(command: SetQuota, why: str) -> None:
     cluster, rejection = fold_all(ROOT, command)
     assert why in rejection
     assert not cluster.trust.quotas
+
+
+def test_a_quota_that_is_set_again_changes_nothing() -> None:
+    """The same version's users stay the same object, so that no bucket begins anew."""
+    before, _ = fold_all(ROOT, SetQuota("user:root", SEEN, 7))
+    after, rejection = fold_all(SetQuota("user:root", SEEN, 7), SetQuota("table:orders", SEEN), cluster=before)
+    assert rejection == ""
+    assert after.trust is before.trust
+    removed, rejection = fold_all(SetQuota("user:root", SEEN), SetQuota("user:root", SEEN), cluster=after)
+    assert (rejection, list(removed.trust.quotas)) == ("", [])

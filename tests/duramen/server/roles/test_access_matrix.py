@@ -134,6 +134,8 @@ ROWS: Final = [
     Row("Users/RemoveRole", "admin", lambda _: users.RemoveRoleRequest(role="not-there")),
     Row("Users/AssignRole", "admin", lambda _: users.AssignRoleRequest(user="not-there", role="r")),
     Row("Users/UnassignRole", "admin", lambda _: users.UnassignRoleRequest(user="not-there", role="r")),
+    Row("Users/SetQuota", "admin", lambda _: users.SetQuotaRequest(user="not-there")),
+    Row("Users/ListQuotas", "admin", lambda _: users.ListQuotasRequest()),
     Row("Users/WhoAmI", "user", lambda _: users.WhoAmIRequest()),
     Row("Log/CreateTopic", "server", lambda _: log_pb2.CreateTopicRequest(name="t", partitions=1)),
     Row("Log/AdoptTopic", "server", lambda _: log_pb2.AdoptTopicRequest(name="t")),

@@ -317,7 +317,7 @@ async def test_a_quota_of_calls_is_kept_for_one_user_and_not_for_another_one(gua
 
 
 async def test_a_quota_of_streams_is_free_again_when_they_end(guarded: Guarded) -> None:
-    await guarded.submit(lambda seen: SetQuota("table:ord*", seen, streams=2))
+    await guarded.submit(lambda seen: SetQuota("table:ord*", seen, watches=2))
     request = kv_pb2.KVWatchRequest(table="orders")
     watches = [guarded.kv.Watch(request, metadata=guarded.of("root")) for _ in range(2)]
     for watch in watches:
