@@ -139,6 +139,23 @@ async def test_a_commit_over_more_partitions_than_may_be_open_goes_through() -> 
         assert len(disk.open_segments) <= SOME
 
 
+async def test_a_close_needs_no_file_more_than_the_log_had_open() -> None:
+    """A process that has no more descriptors can close its log: the files that are open are closed first."""
+    disk = CountingDisk()
+    async with await EmbeddedLog.open(HOME, disk=disk, settings=EngineSettings(open_segments_max=SOME)) as log:
+        topic = await log.create_topic("wide", partitions=21)
+        parts = [(topic.partition(number), plain_batch("k")) for number in range(20)]
+        assert all(isinstance(found, Appended) for found in await log.append_many(parts))
+        await log.append(topic.partition(20), plain_batch("k"))
+        disk.most = len(disk.open_segments)
+        assert disk.most <= SOME
+    assert disk.most <= SOME
+    assert not disk.open_files
+    async with await EmbeddedLog.open(HOME, disk=copy_of(disk)) as log:
+        for number in range(21):
+            assert list(keys_of(await read_all(log, topic.id, number)).values()) == [b"k"]
+
+
 async def test_a_replay_of_many_segments_needs_few_open_files() -> None:
     disk = CountingDisk()
     async with await EmbeddedLog.open(HOME, disk=disk, settings=EngineSettings(open_segments_max=SOME)) as log:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from kit.log.engine_steps import HOME, SMALL, ZERO, open_log
+from kit.log.engine_steps import HOME, SMALL, ZERO, copy_of, open_log
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from duramen.testing.machine.memory_disk import MemoryDisk
@@ -32,6 +32,27 @@ async def test_trimmed_logs_begin_later_and_say_so() -> None:
         assert log.recovery.damages == []
         assert (await log.bounds(topic.partition(ZERO))).earliest == earliest
         assert (await log.append(topic.partition(ZERO), plain_batch("after"))).base_offset == 120
+
+
+async def test_a_trim_that_a_kill_ends_has_not_begun_or_is_finished_by_the_next_start() -> None:
+    """At each change of the disk: no record that the trim has given up comes back after one that stays away."""
+    disk, killed = MemoryDisk(), list[MemoryDisk]()
+    async with await open_log(disk, SMALL) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        for number in range(120):
+            await log.append(topic.partition(ZERO), plain_batch(f"k{number}"))
+        disk.on_step = lambda what, path: killed.append(copy_of(disk))
+        earliest = await log.trim(topic.partition(ZERO), Offset(100))
+        disk.on_step = lambda what, path: None
+        killed.append(copy_of(disk))
+    found = list[int]()
+    for left in killed:
+        async with await open_log(left, SMALL) as log:
+            assert log.recovery.damages == []
+            found.append((await log.bounds(topic.partition(ZERO))).earliest)
+            assert sorted(keys_of(await read_all(log, topic.id, start=found[-1]))) == list(range(found[-1], 120))
+    assert found == sorted(found)
+    assert set(found) == {0, earliest}, "it removes all that it gives up, or nothing"
 
 
 async def test_a_reader_behind_a_trim_gets_an_error() -> None:

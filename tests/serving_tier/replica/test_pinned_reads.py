@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.deadlines import patience_s, until
 from kit.index.one_replica import ReplicaSetting
 from kit.log.stored_log import StoredLog, columns_of, put
 
@@ -100,6 +102,30 @@ async def test_one_that_is_further_says_where_it_is(setting: ReplicaSetting, rep
         await replica.at_offset(Offset(0), timeout=DEADLINE_S)
     assert caught.value.fields == {"partition": 0, "asked": 0, "applied": 1}
     assert len(replica.index.readers) == 0
+
+
+async def test_what_is_being_applied_is_waited_for(setting: ReplicaSetting, replica: Replica) -> None:
+    """While the applier has a batch, nobody knows at which of two offsets the index is."""
+    await replica.wait_applied(await setting.write(b"a"), timeout=DEADLINE_S)
+    may_go_on, holds = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        holds.set()
+        assert may_go_on.wait(patience_s(DEADLINE_S))
+
+    holding = asyncio.ensure_future(setting.applier.run(hold))
+    assert await asyncio.to_thread(holds.wait, patience_s(DEADLINE_S))
+    await setting.write(b"b")
+    await until(replica.versions.lock.locked, seconds=DEADLINE_S)  # the batch is the applier's
+    reading = asyncio.ensure_future(replica.at_offset(Offset(0), timeout=DEADLINE_S))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    is_early = reading.done()
+    may_go_on.set()
+    await holding
+    with pytest.raises(OffsetPassed, match="has applied 1, beyond 0"):
+        (await reading).close()
+    assert not is_early
 
 
 async def test_past_its_time_the_error_names_both_offsets(setting: ReplicaSetting, replica: Replica) -> None:

@@ -149,6 +149,19 @@ GIVEN_UP = [
     ("abc..fg", None, "3-4", f"0 = keep 0:0-3, shell 3-4 at {A + 2}, keep 0:5-7"),
     ("abc..fg", "abcd", "4", f"0 = keep 0:0-3, take 0:3-4, shell 4-4 at {A + 3}, keep 0:5-7"),
     ("abc..fg", "abcd", "0-9", f"0 = keep 0:0-3, take 0:3-4, shell 4-4 at {A + 3}, keep 0:5-7, shell 7-9 at {A + 6}"),
+    (
+        "abc..fg..j",
+        "abc.efg.ij",
+        "3 7",
+        f"0 = keep 0:0-3, shell 3-3 at {A + 2}, take 0:4-5, keep 0:5-7, shell 7-7 at {A + 6}, take 0:8-9, keep 0:9-10",
+    ),
+    (
+        "abc.....i",
+        "abc.e.g.i",
+        "3-7",
+        f"0 = keep 0:0-3, shell 3-3 at {A + 2}, take 0:4-5, shell 5-5 at {A + 4}, take 0:6-7, "
+        f"shell 7-7 at {A + 6}, keep 0:8-9",
+    ),
     ("..c", None, "0-1", f"0 = shell 0-1 at {A + 2}, keep 0:2-3"),
     ("ab??", None, "2-3", f"0 = keep 0:0-2, shell 2-3 at {A + 1}"),
     ("ab??", "abc", "3-5", f"0 = keep 0:0-2, take 0:2-3, shell 3-5 at {A + 2}"),

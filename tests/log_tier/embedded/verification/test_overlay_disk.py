@@ -107,6 +107,15 @@ def test_folders() -> None:
     assert list(overlay.identities(HOME, ("a", "new"))) == [None, None]
 
 
+def test_a_file_is_made_only_where_that_is_asked_for() -> None:
+    below = filled()
+    for disk in (below, OverlayDisk(below, hold=below.lock)):
+        for write in (False, True):
+            with pytest.raises(FileNotFoundError):
+                disk.open(HOME / "c", write=write)
+        assert disk.list(HOME) == ["a", "b"]
+
+
 def test_a_lock_is_held_and_not_written(tmp_path: Path) -> None:
     hold_lock(tmp_path / "lock")()  # nobody had the folder yet: nothing is made
     assert list(tmp_path.iterdir()) == []

@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from kit.log.engine_steps import HOME, open_log
-from kit.log.sample_batches import keys_of
+from kit.log.engine_steps import HOME, open_log, segment_files
+from kit.log.sample_batches import keys_of, plain_batch
 from kit.log.stopped_logs import KINDS, LIVES, OPTIONS, PARTITIONS, Stopped, changes_of, damaged_disk, kind_of
 
 from duramen.testing.machine.memory_disk import MemoryDisk
+from log_tier.embedded import EngineSettings
 from log_tier.embedded.verification import LogVerification, verify_log
 from log_tier.model.errors import DuramenError, FolderInUse, InvalidRequest
 from log_tier.model.finding import FileFinding
@@ -54,6 +55,20 @@ def test_a_log_that_was_closed_has_no_findings(alone: bool) -> None:
     assert verified(damaged_disk(stopped), seen) == []
     segments = [path for path in stopped.files if kind_of(path) == "segment"]
     assert seen == LogVerification(1, PARTITIONS, len(segments), sum(len(stopped.files[path]) for path in segments))
+
+
+async def test_a_segment_of_several_reads_is_whole() -> None:
+    """Also one whose batches are read in pieces of a megabyte."""
+    disk, settings = MemoryDisk(), EngineSettings(segment_bytes=8 << 20)
+    async with await open_log(disk, settings) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        for number in range(9):
+            await log.append(topic.partition(0), plain_batch(f"k{number}", value=bytes([number]) * 300_000))
+    (path,) = segment_files(disk, topic)
+    assert list(verify_log(HOME, disk=disk, settings=settings)) == []
+    disk.files[path].content[-9] ^= 1
+    (damage,) = [found for found in verify_log(HOME, disk=disk, settings=settings) if found.is_damage]
+    assert (damage.file, damage.position) == (path, 8 * disk.files[path].length // 9)
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "together"])

@@ -163,3 +163,19 @@ async def test_a_call_that_ends_under_way_may_be_in_the_log() -> None:
             await writing.call(b"late", seconds=0.001)
         log.held.set()
         assert bounds(await writing.call(b"next")) == (41, 41)
+
+
+async def test_only_a_request_that_is_alone_says_that_everything_is_in_it() -> None:
+    """The log may commit such a one at once, in the caller's thread: more would have to wait for it."""
+    log = OneLog(None, None, Disconnected("the reply was lost"))
+    async with within(20), GatheringClient(log) as writing:
+        await writing.call(b"a")
+        log.held = asyncio.Event()
+        first = writing.call(b"b")
+        await until(lambda: len(log.parts) == 2)
+        second = writing.call(b"c", partition=1)
+        await until(lambda: len(log.parts) == 3)
+        assert [part.gathered for part in log.parts] == [True, True, False]
+        log.held.set()
+        await asyncio.gather(first, second)
+    assert [part.gathered for part in log.parts[3:]] == [True], "the second was sent again, by itself"
