@@ -10,12 +10,20 @@ PYTEST := $(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} --dist worksteal
 # Two stamps: the demo installs what a user's program needs, everything else also what tests, Spark and Kafka need.
 CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
+# Tools that are no part of Duramen and of its tests, in an environment of their own.
+TOOLS := $(VENV)/tools
+
+# By default pip chooses the newest versions that pyproject.toml allows. LOCKED=1 installs what requirements/*.lock name,
+# file by file by its hash, as CI does.
+PIP_INSTALL := $(RUN)/pip --quiet --disable-pip-version-check install
+BY_HASH := --require-hashes --no-build-isolation --only-binary :all: --no-binary pyspark
 
 # Python keeps what it has compiled, whatever the environment says. The tests start a thousand processes, and each of them
 # would compile the product and its tests again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test coverage test-kafka test-spark test-languages test-spec kafka check bench campaign format protos docs clean help
+.PHONY: demo test coverage test-kafka test-spark test-languages test-spec kafka check bench campaign format protos docs \
+	lock audit clean help
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -59,7 +67,7 @@ check: $(INSTALLED)  ## lint, types, layers, generated code and pages
 	@scripts/check_pages.sh
 
 bench: $(INSTALLED)  ## measure against peers and floors; results in bench/results
-	@$(RUN)/pip install --quiet -e '.[dev,bench]'
+	@$(if $(LOCKED),:,$(PIP_INSTALL) -e '.[dev,bench]')
 	@deploy/kafka/fetch || test $$? = 3
 	@$(RUN)/python -m bench $(ARGS)
 
@@ -78,17 +86,38 @@ protos: $(INSTALLED)  ## generate the code for the protos again
 docs: $(INSTALLED)  ## generate docs/API.md and docs/CLI.md again
 	@scripts/generate_pages.sh
 
+lock: $(TOOLS)/.installed  ## write requirements/*.lock again, after a change to pyproject.toml; UPGRADE=1 takes the newest
+	@scripts/make_locks.sh $(TOOLS)/bin/uv $(if $(UPGRADE),--upgrade)
+
+# Strict: a package that the database of advisories cannot be asked about is a failure.
+audit: $(TOOLS)/.installed  ## ask PyPI for known weaknesses of what the image holds
+	@$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/runtime.lock
+
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .data .kafka .tlc .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(CORE): pyproject.toml
+$(CORE): pyproject.toml $(if $(LOCKED),requirements/build.lock requirements/runtime.lock)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Duramen needs Python 3.11 or newer; this is $$($(PYTHON) --version). Set PYTHON=python3.11"; exit 1; }
 	@test -x $(RUN)/python || $(PYTHON) -m venv $(VENV) \
 		|| { echo "the venv module is missing: on Debian, apt-get install python3-venv"; exit 1; }
-	@$(RUN)/pip install --quiet --disable-pip-version-check -e .
+ifdef LOCKED
+	@$(PIP_INSTALL) $(BY_HASH) -r requirements/build.lock -r requirements/runtime.lock
+	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+else
+	@$(PIP_INSTALL) -e .
+endif
 	@touch $@
 
-$(INSTALLED): $(CORE)
-	@$(RUN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+$(INSTALLED): $(CORE) $(if $(LOCKED),requirements/dev.lock)
+ifdef LOCKED
+	@$(PIP_INSTALL) $(BY_HASH) -r requirements/dev.lock
+else
+	@$(PIP_INSTALL) -e '.[dev]'
+endif
+	@touch $@
+
+$(TOOLS)/.installed: requirements/tools.lock
+	@$(PYTHON) -m venv $(TOOLS)
+	@$(TOOLS)/bin/pip --quiet --disable-pip-version-check install --require-hashes --only-binary :all: -r requirements/tools.lock
 	@touch $@
