@@ -22,8 +22,8 @@ BY_HASH := --require-hashes --no-build-isolation --only-binary :all: --no-binary
 # would compile the product and its tests again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test coverage test-kafka test-spark test-languages test-spec kafka check bench campaign format protos docs \
-	lock audit clean help
+.PHONY: demo test coverage test-kafka test-spark test-languages test-spec test-image kafka check bench campaign format protos \
+	docs lock audit sbom clean help
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,9 @@ test-spark: $(INSTALLED)  ## what needs a real Spark: Java 17 or newer
 
 test-languages: $(INSTALLED)  ## programs in Go, Java and Node on duramen.v1.KV and RESP, built and run
 	@$(RUN)/python -m pytest -q -m languages $(ARGS)
+
+test-image: $(INSTALLED) $(TOOLS)/.installed  ## the image, made without a container engine: Linux, root, Debian's python3-venv
+	@$(RUN)/python -m pytest -q -m image $(ARGS)
 
 test-spec: $(INSTALLED)  ## the models of docs/spec, checked with TLC: Java 17 and Maven (about two minutes)
 	@docs/spec/fetch || test $$? = 3
@@ -92,6 +95,10 @@ lock: $(TOOLS)/.installed  ## write requirements/*.lock again, after a change to
 # Strict: a package that the database of advisories cannot be asked about is a failure.
 audit: $(TOOLS)/.installed  ## ask PyPI for known weaknesses of what the image holds
 	@$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/runtime.lock
+
+sbom:  ## what the image holds, as CycloneDX, in dist/sbom.cdx.json
+	@rm -rf dist/image && PYTHON=$(PYTHON) deploy/image/build $(CURDIR)/dist/image
+	@mv dist/image/sbom.cdx.json dist/sbom.cdx.json && rm -r dist/image && echo dist/sbom.cdx.json
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .data .kafka .tlc .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 import yaml
 from kit.client.command_line import parsed
+from kit.image.dockerfile import Dockerfile
 
 from duramen.server.settings.models import ROLES
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+UID_GID = "7070:7070"
 KUBERNETES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 
 
@@ -82,12 +84,42 @@ def test_compose_fits_together(compose: dict[str, Any]) -> None:
 
 
 def test_the_image_runs_what_it_says() -> None:
-    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
-    (command,) = [line.removeprefix("CMD ") for line in lines if line.startswith("CMD ")]
-    assert parsed(yaml.safe_load(command))["data"] == Path("/data")
-    copied = {line.split()[1] for line in lines if line.startswith("COPY ") and "." not in line.split()[1]}
+    file = Dockerfile(DEPLOY / "Dockerfile")
+    assert file.image.last("ENTRYPOINT").array == ["duramen"]
+    assert parsed(list(file.image.last("CMD").array))["data"] == Path("/data")
+    copied = {source for step in file.stages[0].all("COPY") for source in step.words[:-1]}
     wheel = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert copied == {*wheel["packages"], *wheel["force-include"]}, "the image does not build from these folders"
+    of_the_build = {"pyproject.toml", "README.md", "requirements", "deploy/image"}
+    assert copied == {*wheel["packages"], *wheel["force-include"], *of_the_build}
+    allowed = (DEPLOY.parent / ".dockerignore").read_text().splitlines()
+    assert {line[1:] for line in allowed if line.startswith("!")} == copied
+
+
+def test_the_image_has_a_user_of_its_own_and_one_folder_from_its_build() -> None:
+    build, image = Dockerfile(DEPLOY / "Dockerfile").stages
+    assert image.last("USER").rest == UID_GID
+    assert image.base == build.base
+    assert [step.rest for step in image.all("COPY")] == [f"--from={build.name} /opt/duramen /opt/duramen"]
+    assert [step.name for step in image.steps if step.name == "ADD"] == []
+
+
+def services_of_ours(name: str) -> dict[str, Any]:
+    services = yaml.safe_load((DEPLOY / name).read_text())["services"]
+    return {service: each for service, each in services.items() if each["image"] == "duramen"}
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "compose-kafka.yaml"])
+def test_services_have_a_read_only_root_and_no_right_of_root(name: str) -> None:
+    services = services_of_ours(name)
+    assert services
+    image = Dockerfile(DEPLOY / "Dockerfile").image
+    made = " ".join(step.rest for step in image.all("RUN"))
+    for service, each in services.items():
+        assert (each["read_only"], each["cap_drop"]) == (True, ["ALL"]), service
+        assert each["security_opt"] == ["no-new-privileges:true"], service
+        for volume in each.get("volumes", ()):
+            folder = volume.split(":")[1]
+            assert re.search(rf"--owner duramen .* {folder}\b", made), f"{service} could not write to {folder}"
 
 
 # --- Kubernetes
@@ -126,10 +158,31 @@ def test_a_workload_fits_together(workload: dict[str, Any]) -> None:
     mounts = {mount["name"]: mount["mountPath"] for mount in container.get("volumeMounts", ())}
     assert set(mounts) == claims
     if claims:
-        assert parsed(container["args"])["data"] == Path(mounts["data"])
+        # A folder that is the server's own: the volume's belongs to root, and its mode is the cluster's.
+        assert parsed(container["args"])["data"] == Path(mounts["data"], "duramen")
     if workload["kind"] == "StatefulSet":
         services = {each["metadata"]["name"] for each in documents() if each["kind"] == "Service"}
         assert spec["serviceName"] in services
+
+
+@pytest.mark.parametrize("workload", workloads(), ids=lambda each: each["metadata"]["name"])
+def test_a_workload_has_a_read_only_root_and_no_right_of_root(workload: dict[str, Any]) -> None:
+    pod = workload["spec"]["template"]["spec"]
+    of_pod = pod["securityContext"]
+    assert of_pod["runAsNonRoot"] is True
+    assert f"{of_pod['runAsUser']}:{of_pod['runAsGroup']}" == UID_GID
+    assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    has_volume = "volumeClaimTemplates" in workload["spec"]
+    assert of_pod.get("fsGroup") == (of_pod["runAsGroup"] if has_volume else None)
+    # Otherwise each start would give the group back what the server has closed to it.
+    assert of_pod.get("fsGroupChangePolicy") == ("OnRootMismatch" if has_volume else None)
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
 
 
 def test_services_and_budgets_select_pods_that_there_are() -> None:

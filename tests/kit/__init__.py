@@ -6,13 +6,15 @@ subpackage only. What simulates a machine (loop, disk, network, processes) is in
 Tests wait with `until` and `wait_until` of `deadlines.py`, whose deadlines grow with the load of the machine. A server
 that stops and comes back at its port, or a port at which nobody shall answer, takes one of `held_port.py`. A server for
 clients that block runs in a `ServedThread` of `served_thread.py`. `golden.py` plays
-and records golden scripts. `marked_files.py` says which files a run for one mark collects.
+and records golden scripts. `marked_files.py` says which files a run for one mark collects. `lock_file.py` reads
+lock files.
 
     log/      logs that hold back, the contract of `Log`, models of the log
     index/    the contract of `Index`, a naive model, golden scripts of the fold
     cluster/  nodes and routers in one process or in several
     client/   the four ways to reach a database, a proxy that cuts connections, server processes
     resp/     a RESP server in a thread, a raw client, a real Redis to compare with
+    image/    what the Dockerfile makes, and containers of it, without an engine
     pages/    the documentation's code blocks, and a terminal that runs them
     kafka/    real brokers, foreign records
     spark/    one Spark session for a run

@@ -13,7 +13,7 @@ from typing import Final
 
 __all__ = ["SELECTED", "has_mark", "wanted_mark"]
 
-SELECTED: Final = frozenset({"kafka", "languages", "spark", "spec"})
+SELECTED: Final = frozenset({"image", "kafka", "languages", "spark", "spec"})
 """The marks that `addopts` leaves out, so that a run for one of them selects few files."""
 
 _ONE: Final = re.compile(r"(\w+)( and not \w+)*")
