@@ -12,11 +12,13 @@ from typing import Final, Self
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.sized_work import Turn
+from log_tier.kafka.cluster.cluster_access import ClusterAccess
 from log_tier.kafka.cluster.failures import failure, is_damage
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.cluster.known_topic import KnownTopic
 from log_tier.kafka.cluster.topic_watcher import LOOK_EVERY_S
 from log_tier.kafka.cluster.topics import Topics
+from log_tier.kafka.reading.denied_reads import DeniedReads
 from log_tier.kafka.reading.fetcher import Fetcher
 from log_tier.kafka.reading.partition_reader import ReadTrouble
 from log_tier.kafka.writing.batch_cuts import BatchCuts, Outgone, SendPart
@@ -24,6 +26,7 @@ from log_tier.kafka.writing.send_queue import SetPlace
 from log_tier.kafka.writing.sender import Sender
 from log_tier.model.batch_header import place_of
 from log_tier.model.errors import (
+    AccessDenied,
     DuramenError,
     InvalidRequest,
     LogDamaged,
@@ -56,6 +59,7 @@ class KafkaLog:
         self.address = address
         self._topics, self._sender, self._fetcher = topics, sender, fetcher
         self._cuts = BatchCuts(sender)
+        self._denied = DeniedReads()
 
     @classmethod
     async def open(cls, address: KafkaAddress | str, *, look_every_s: float = LOOK_EVERY_S) -> KafkaLog:
@@ -65,7 +69,8 @@ class KafkaLog:
         """
         if isinstance(address, str):
             address = KafkaAddress.parse(address)
-        fetcher = Fetcher(address)
+        access = ClusterAccess()
+        fetcher = Fetcher(address, access)
         senders: list[Sender] = []
 
         def on_gone(known: KnownTopic, error: DuramenError) -> None:
@@ -73,9 +78,9 @@ class KafkaLog:
             for sender in senders:
                 sender.refuse(known.kafka_name, error)
 
-        topics = await Topics.open(address, on_gone, look_every_s)
+        topics = await Topics.open(address, on_gone, access, look_every_s)
         try:
-            senders.append(Sender.open(address))
+            senders.append(Sender.open(address, access))
         except BaseException:
             await topics.close()
             raise
@@ -192,7 +197,7 @@ class KafkaLog:
     ) -> AsyncGenerator[ReadChunk, None]:
         """A batch that begins before `start` is cut at `start`.
 
-        While no broker answers, a reader that follows waits.
+        While no broker answers, or Kafka denies a reader that has begun, it waits; `bounds` then raises the denial.
         """
         known, number = await self._found(partition)
         (bounds,) = await self._topics.bounds(known, [number])
@@ -213,11 +218,14 @@ class KafkaLog:
                         self._fetcher.resume(reader)
                     next_offset = reader.given
                     backoff.reset()
+                    self._denied.over(partition)
                     yield ReadChunk(data, max(reader.latest, end), resumed)
                     resumed = False
                 return
             except ReadTrouble as trouble:
-                await self._explain_read(known, number, next_offset, trouble)
+                denial = await self._explain_read(known, number, next_offset, trouble)
+                if denial is not None:
+                    self._denied.note(partition, denial)
                 resumed = True
             finally:
                 self._fetcher.stop(reader)
@@ -225,8 +233,10 @@ class KafkaLog:
 
     async def _explain_read(
         self, known: KnownTopic, partition: Partition, next_offset: Offset, trouble: ReadTrouble
-    ) -> None:
-        """Raise why a partition cannot be read on; return where trying again can help."""
+    ) -> AccessDenied | None:
+        """Raise why a partition cannot be read on; return where trying again can help. An operator may give back the
+        ACL, or the password, that Kafka misses: then the denial is returned.
+        """
         if is_damage(trouble.error):
             raise LogDamaged(
                 f"{known.kafka_name}/{partition} at offset {next_offset}: {trouble}: Kafka has lost or damaged "
@@ -238,7 +248,9 @@ class KafkaLog:
             (bounds,) = await self._topics.bounds(known, [partition])
         except Unavailable as silence:
             _logger.info("%s/%d waits at offset %d: %s; %s", known.kafka_name, partition, next_offset, trouble, silence)
-            return  # nobody answers: wait
+            return None  # nobody answers: wait
+        except AccessDenied as denial:
+            return denial
         if next_offset > bounds.latest + 1:
             raise LogDamaged(
                 f"{known.kafka_name}/{partition} ends at offset {bounds.latest}, and {next_offset - 1} was read "
@@ -246,13 +258,22 @@ class KafkaLog:
                 offset=next_offset,
             ) from trouble
         _check_start(known, partition, next_offset, bounds)
-        error = failure(trouble.error, f"reading {known.kafka_name}/{partition}")
+        doing, needs = f"reading {known.kafka_name}/{partition}", f"Read on topic {known.kafka_name}"
+        error = failure(trouble.error, doing, needs=needs)
+        if isinstance(error, AccessDenied):
+            return error
         if isinstance(error, InvalidRequest):
             raise error from trouble
+        return None
 
     async def bounds(self, partition: PartitionId) -> Bounds:
-        """Two concurrent requests to the partition's leader."""
+        """Two concurrent requests to the partition's leader. Raises `AccessDenied` while Kafka denies a reader here: it
+        cannot come to the end.
+        """
         known, number = await self._found(partition)
+        denial = self._denied.reason(partition)
+        if denial is not None:
+            raise denial
         return (await self._topics.bounds(known, [number]))[0]
 
     async def all_bounds(self, topic: TableId) -> list[Bounds]:

@@ -26,7 +26,7 @@ from log_tier.catalog.commands import RegisterNode
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.disk_errors import disk_refusal
 from log_tier.concurrency.workers import THREADS, Workers
-from log_tier.model.errors import InvalidRequest, NodeIdTaken
+from log_tier.model.errors import DuramenError, InvalidRequest, NodeIdTaken
 from log_tier.model.log import Log
 from log_tier.open import LOG_FOLDER, open_log
 from log_tier.privacy.private_files import tighten
@@ -136,6 +136,8 @@ async def open_single_machine(
                     workers=machine.workers,
                 )
                 opened.push_async_callback(node.close)
+            except DuramenError:
+                raise  # some of them are a `TimeoutError`, so an `OSError`
             except OSError as error:
                 what = f"the data folder {data} cannot be used"
                 raise disk_refusal(error, what, path=data, effect="the database was not opened") from error

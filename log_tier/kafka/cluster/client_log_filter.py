@@ -1,4 +1,4 @@
-"""A logging filter for librdkafka's connection failures: one line a minute for each broker.
+"""A logging filter for librdkafka's connection failures: one line a minute for each broker, whatever failed.
 
 Each client of a process logs each try and knows only its own repetitions. A broker that is away for a minute would be
 thousands of lines, which hide what else happened.
@@ -17,7 +17,11 @@ __all__ = ["CLIENT_LOG_FILTER", "ClientLogFilter"]
 
 _EVERY_S: Final = 60.0
 
-_FAILED: Final = re.compile(r"Connect to \S+#(\S+) failed")
+# What a client logs of a connection that fails: nobody there, or TLS or the login refused.
+_FAILED: Final = re.compile(
+    r"Connect to \S+#(?P<there>\S+) failed"
+    r"|://(?P<let_in>[^/\s]+)/\w+: (?:SSL handshake failed|SASL authentication error|error:\w+:SSL )"
+)
 
 
 class ClientLogFilter(logging.Filter):
@@ -33,7 +37,7 @@ class ClientLogFilter(logging.Filter):
         found = _FAILED.search(record.getMessage())
         if found is None:
             return True
-        now, broker = self._clock(), found[1]
+        now, broker = self._clock(), found["there"] or found["let_in"]
         logged_s = self._logged_s.get(broker)
         if logged_s is not None and now - logged_s < _EVERY_S:
             return False

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from log_tier.concurrency.backoff import Backoff
 from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
+from log_tier.kafka.cluster.cluster_access import ClusterAccess
 from log_tier.kafka.cluster.failures import failure, is_denial, is_missing_topic, is_passing
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.model.errors import InvalidRequest, ShuttingDown, Unavailable
@@ -47,7 +48,9 @@ _PAUSE_MAX_S: Final = 0.5
 class ClusterClient:
     """librdkafka's admin client. Callable from any event loop, and from threads where a method blocks."""
 
-    def __init__(self, address: KafkaAddress) -> None:
+    def __init__(self, address: KafkaAddress, access: ClusterAccess) -> None:
+        """`access` is kept current, by what is heard here."""
+        self.access = access
         self._denial: KafkaError | None = None
         """Why the cluster refused our last login. Only `error_cb` reports it: the call itself just gets no answer."""
         try:
@@ -67,12 +70,16 @@ class ClusterClient:
             raise ShuttingDown("the log is closing")
         return self._client
 
-    async def ask(self, answer: Future[_T], doing: str) -> _T:
-        """Wait for an answer. Raises the typed error for a Kafka error; `doing` names the request in its message."""
+    async def ask(self, answer: Future[_T], doing: str, *, needs: str = "") -> _T:
+        """Wait for an answer. Raises the typed error for a Kafka error; `doing` names the request in its message, and
+        `needs` the ACL that it takes.
+        """
         try:
-            return await asyncio.wrap_future(answer)
+            found = await asyncio.wrap_future(answer)
         except KafkaException as error:
-            raise failure(error, doing) from error
+            raise self.access.refusal(doing) or failure(error, doing, needs=needs) from error
+        self.access.answered()
+        return found
 
     def metadata(self) -> Any:
         """The cluster's brokers and topics. Blocks for up to 10 s; raises `Disconnected` or `AccessDenied` then."""
@@ -82,7 +89,7 @@ class ClusterClient:
         listen_s = _LISTEN_S
         while True:
             try:
-                return self.admin.list_topics(timeout=listen_s)
+                found = self.admin.list_topics(timeout=listen_s)
             except KafkaException as error:
                 self.admin.poll(0)  # calls `_note`
                 if self._denial is not None:
@@ -90,6 +97,9 @@ class ClusterClient:
                 left_s = deadline - time.monotonic()
                 if not is_passing(error.args[0]) or left_s <= 0:
                     raise failure(error, doing) from error
+            else:
+                self.access.answered()
+                return found
             listen_s = min(2 * listen_s, left_s)
 
     async def describe(self, names: Sequence[str]) -> list[TopicDescription | None]:
@@ -103,7 +113,8 @@ class ClusterClient:
                 found.append(await asyncio.wrap_future(answers[name]))
             except KafkaException as error:
                 if not is_missing_topic(error.args[0]):
-                    raise failure(error, f"describing the topic {name}") from error
+                    doing, needs = f"describing the topic {name}", f"Describe on topic {name}"
+                    raise self.access.refusal(doing) or failure(error, doing, needs=needs) from error
                 found.append(None)
         return found
 
@@ -117,6 +128,7 @@ class ClusterClient:
         deadline_s = asyncio.get_running_loop().time() + ANSWER_S
         backoff = Backoff(_PAUSE_S, _PAUSE_MAX_S, deadline_s=deadline_s)
         while True:
+            self.access.check(doing)
             answers = self.admin.list_offsets(
                 dict.fromkeys(asked, spec), isolation_level=level, request_timeout=_REQUEST_S
             )
@@ -124,7 +136,7 @@ class ClusterClient:
                 found = [(await asyncio.wrap_future(answers[partition])).offset for partition in asked]
             except KafkaException as error:
                 if not is_passing(error.args[0]) or not await backoff.pause():
-                    raise failure(error, doing) from error
+                    raise failure(error, doing, needs=f"Describe on topic {name}") from error
             else:
                 # Between two leaders librdkafka may know no offset, and call that no error.
                 if min(found) >= 0:
@@ -137,19 +149,22 @@ class ClusterClient:
         place = TopicPartition(name, partition)
         spec = OffsetSpec.for_timestamp(time_ms)
         answers = self.admin.list_offsets({place: spec}, request_timeout=ANSWER_S)
-        found = await self.ask(answers[place], f"asking for the offset of a time in {name}/{partition}")
+        doing = f"asking for the offset of a time in {name}/{partition}"
+        found = await self.ask(answers[place], doing, needs=f"Describe on topic {name}")
         return Offset(found.offset) if found.offset >= 0 else None
 
     async def delete_records(self, name: str, partition: Partition, before: Offset) -> Offset:
         """Remove the records below `before`; return the earliest that is left."""
         place = TopicPartition(name, partition, before)
         (answer,) = self.admin.delete_records([place]).values()
-        found = await self.ask(answer, f"removing the records of {name}/{partition} below {before}")
+        doing = f"removing the records of {name}/{partition} below {before}"
+        found = await self.ask(answer, doing, needs=f"Delete on topic {name}")
         if found.low_watermark < 0:
             raise Unavailable(f"Kafka did not say where {name}/{partition} begins now: try again")
         return Offset(found.low_watermark)
 
     def _note(self, error: KafkaError) -> None:
         _logger.info("%s", error.str())
+        self.access.note(error)
         if is_denial(error):
             self._denial = error

@@ -19,7 +19,15 @@ from log_tier.model.errors import (
     WriteUnknown,
 )
 
-__all__ = ["append_failure", "failure", "is_damage", "is_denial", "is_missing_topic", "is_passing"]
+__all__ = [
+    "append_failure",
+    "failure",
+    "is_damage",
+    "is_denial",
+    "is_login_denial",
+    "is_missing_topic",
+    "is_passing",
+]
 
 _NOT_THERE: Final = frozenset(
     {
@@ -44,16 +52,19 @@ _NO_BROKER: Final = frozenset(
         KafkaError._NOENT,  # no partition that was asked for has a leader
     }
 )
-_DENIED: Final = frozenset(
+# No connection came about: the login, or one end's certificate, was refused.
+_LOGIN_DENIED: Final = frozenset(
     {
         KafkaError._AUTHENTICATION,
         KafkaError._SSL,
         KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
     }
 )
+_DENIED: Final = _LOGIN_DENIED | {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+}
 _REFUSED: Final = frozenset(
     {
         KafkaError.INVALID_REPLICATION_FACTOR,
@@ -99,8 +110,10 @@ _UNWRITTEN: Final = (
 )
 
 
-def failure(error: KafkaError | KafkaException, doing: str) -> DuramenError:
-    """The typed error for `error`; `doing` names the request in its message."""
+def failure(error: KafkaError | KafkaException, doing: str, *, needs: str = "") -> DuramenError:
+    """The typed error for `error`; `doing` names the request in its message, `needs` the ACL without which Kafka
+    refuses it (`Write on topic duramen.flights`).
+    """
     if isinstance(error, KafkaException):
         error = error.args[0]
     code, text = error.code(), f"Kafka, {doing}: {error.str()} ({error.name()})"
@@ -108,8 +121,11 @@ def failure(error: KafkaError | KafkaException, doing: str) -> DuramenError:
         return TableNotFound(f"{text}: the topic was deleted, or these credentials may not see it")
     if code == KafkaError.TOPIC_ALREADY_EXISTS:
         return TableExists(f"{text}")
+    if code in _LOGIN_DENIED:
+        return AccessDenied(f"{text}: see the TLS and SASL settings of the kafka:// URL")
     if code in _DENIED:
-        return AccessDenied(f"{text}: see the TLS and SASL settings of the kafka:// URL, and the cluster's ACLs")
+        lacks = f"allow it {needs}" if needs else "see the cluster's ACLs"
+        return AccessDenied(f"{text}: the principal of these credentials lacks an ACL: {lacks}")
     if code in _TOO_LARGE:
         return LimitExceeded(f"{text}: raise max.message.bytes of the topic, or write less at once")
     if code in _REFUSED:
@@ -123,10 +139,11 @@ def failure(error: KafkaError | KafkaException, doing: str) -> DuramenError:
     return Unavailable(f"{text}: try again")
 
 
-def append_failure(error: KafkaError, doing: str) -> DuramenError:
+def append_failure(error: KafkaError, topic: str, partition: int) -> DuramenError:
     """What the failure of an append means: a clear refusal where nothing was written, else `WriteUnknown`."""
+    doing = f"writing to {topic}/{partition}"
     if error.code() in _UNWRITTEN:
-        return failure(error, doing)
+        return failure(error, doing, needs=f"Write on topic {topic}")
     return WriteUnknown(
         f"Kafka, {doing}: {error.str()} ({error.name()}): the write is in the log once or not at all; "
         "read the key to know"
@@ -136,6 +153,11 @@ def append_failure(error: KafkaError, doing: str) -> DuramenError:
 def is_missing_topic(error: KafkaError) -> bool:
     """The topic, or the partition, is not there."""
     return error.code() in _NOT_THERE
+
+
+def is_login_denial(error: KafkaError) -> bool:
+    """The cluster does not take our credentials, or does not prove to be the one that we trust."""
+    return error.code() in _LOGIN_DENIED
 
 
 def is_denial(error: KafkaError) -> bool:

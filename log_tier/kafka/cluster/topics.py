@@ -21,6 +21,7 @@ from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, Resource
 
 from log_tier.concurrency.backoff import Backoff
 from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
+from log_tier.kafka.cluster.cluster_access import ClusterAccess
 from log_tier.kafka.cluster.cluster_client import ANSWER_S, ClusterClient
 from log_tier.kafka.cluster.durability import weaknesses
 from log_tier.kafka.cluster.failures import is_missing_topic
@@ -97,10 +98,11 @@ class Topics:
         cls,
         address: KafkaAddress,
         on_gone: Callable[[KnownTopic, DuramenError], None],
+        access: ClusterAccess,
         look_every_s: float = LOOK_EVERY_S,
     ) -> Topics:
         """Reach the cluster. Raises `Disconnected`, `AccessDenied`, or `InvalidRequest` for a property that is none."""
-        topics = cls(address, on_gone, ClusterClient(address), look_every_s)
+        topics = cls(address, on_gone, ClusterClient(address, access), look_every_s)
         try:
             await asyncio.to_thread(topics._cluster.metadata)
         except BaseException:
@@ -131,7 +133,8 @@ class Topics:
         new = NewTopic(kafka_name, num_partitions=partitions, replication_factor=replication, config=settings)
         doing = f"making the topic {kafka_name} with replication {replication} on {brokers} brokers"
         try:
-            await self._cluster.ask(self._cluster.admin.create_topics([new])[kafka_name], doing)
+            answer = self._cluster.admin.create_topics([new])[kafka_name]
+            await self._cluster.ask(answer, doing, needs=f"Create on topic {kafka_name}")
         except TableExists:
             await self._heard_of(kafka_name)  # so that the next call that asks for it finds it
             raise TableExists(f"the topic {kafka_name} exists") from None
@@ -160,6 +163,7 @@ class Topics:
         await self._cluster.ask(
             self._cluster.admin.delete_topics([known.kafka_name])[known.kafka_name],
             f"deleting the topic {known.kafka_name}",
+            needs=f"Delete on topic {known.kafka_name}",
         )
         self._lose(known, TableNotFound(f"the topic {known.topic.name} ({topic}) was deleted"), level=logging.INFO)
         backoff = _settling()
@@ -289,7 +293,8 @@ class Topics:
     async def _know(self, name: str, description: TopicDescription) -> KnownTopic:
         resource = ConfigResource(ResourceType.TOPIC, name)
         answer = self._cluster.admin.describe_configs([resource], request_timeout=ANSWER_S)[resource]
-        entries = await self._cluster.ask(answer, f"asking for the settings of the topic {name}")
+        doing = f"asking for the settings of the topic {name}"
+        entries = await self._cluster.ask(answer, doing, needs=f"DescribeConfigs on topic {name}")
         settings = {each.name: each.value for each in entries.values() if each.value is not None}
         own = self._address.own_name(name)
         topic = Topic(_id_of(description), own if own is not None else name, len(description.partitions))
@@ -331,6 +336,7 @@ class Topics:
             except KafkaException as error:
                 trouble = error
             else:
+                self._cluster.access.answered()
                 self._judge(each, found, missed_times=MISSED_TIMES)
         if trouble is not None:
             raise trouble

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from log_tier.kafka.cluster.cluster_access import ClusterAccess
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.reading.partition_reader import PartitionReader
 from log_tier.kafka.reading.shared_consumer import SharedConsumer, new_consumer
@@ -41,9 +42,14 @@ class Fetcher:
     loops.
     """
 
-    def __init__(self, address: KafkaAddress, connect: Callable[[KafkaAddress], Any] = new_consumer) -> None:
-        """`connect` makes a consumer; a test's may be its own."""
-        self._address, self._connect = address, connect
+    def __init__(
+        self,
+        address: KafkaAddress,
+        access: ClusterAccess,
+        connect: Callable[[KafkaAddress, ClusterAccess], Any] = new_consumer,
+    ) -> None:
+        """`access` hears of refused logins. `connect` makes a consumer; a test's may be its own."""
+        self._address, self._access, self._connect = address, access, connect
         self._lock = threading.Lock()
         self._shared: list[SharedConsumer] = []
         self._idle: list[SharedConsumer] = []
@@ -82,7 +88,7 @@ class Fetcher:
                 f"{_CONSUMERS_MAX} readers of one partition are under way here: end some, or read at another router",
                 limit=_CONSUMERS_MAX,
             )
-        return SharedConsumer.open(self._connect(self._address))
+        return SharedConsumer.open(self._connect(self._address, self._access))
 
     def resume(self, reader: PartitionReader) -> None:
         """The reader's queue has space again."""

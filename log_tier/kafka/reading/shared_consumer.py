@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
+from log_tier.kafka.cluster.cluster_access import ClusterAccess
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.reading.partition_reader import PartitionReader, ReadTrouble
 from log_tier.model.errors import DuramenError
@@ -232,9 +233,14 @@ class SharedConsumer:
             self._consumer.pause([TopicPartition(reader.topic, reader.partition)])
 
 
-def new_consumer(address: KafkaAddress) -> Any:
-    """librdkafka's consumer, with the settings on which reading rests."""
-    return Consumer(address.client({**_SETTINGS, "error_cb": _note}, defaults=_DEFAULTS), logger=_logger)
+def new_consumer(address: KafkaAddress, access: ClusterAccess) -> Any:
+    """librdkafka's consumer, with the settings on which reading rests. It reports refused logins to `access`."""
+
+    def note(error: KafkaError) -> None:
+        _logger.info("%s", error.str())
+        access.note(error)
+
+    return Consumer(address.client({**_SETTINGS, "error_cb": note}, defaults=_DEFAULTS), logger=_logger)
 
 
 def _fail_by_bug(reader: PartitionReader, error: Exception) -> None:
@@ -251,7 +257,3 @@ def _ending(error: Exception) -> Exception:
 
 def _place_of(message: Any) -> tuple[str, int]:
     return message.topic() or "", message.partition()
-
-
-def _note(error: KafkaError) -> None:
-    _logger.info("%s", error.str())

@@ -164,6 +164,12 @@ class SendQueue:
             self._ready.clear()
             return taken, self._closing
 
+    def wait_filled(self, *, pause_s: float) -> None:
+        """Wait `pause_s` seconds, and then until there is something for the next round, or the queue is closing."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing, pause_s)
+            self._changed.wait_for(lambda: self._closing or bool(self._ready))
+
     def placed(self, item: Item, place: SetPlace) -> SetPlace | LogDamaged:
         """The outcome of a set that Kafka acknowledged: where it lies, unless something acknowledged lay there."""
         line = item.line

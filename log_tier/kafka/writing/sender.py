@@ -28,7 +28,8 @@ from typing import Any, Final, NamedTuple, Self
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
-from log_tier.kafka.cluster.failures import append_failure, is_missing_topic
+from log_tier.kafka.cluster.cluster_access import ClusterAccess
+from log_tier.kafka.cluster.failures import append_failure, failure, is_denial, is_missing_topic
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.records.encoding import RecordSet
 from log_tier.kafka.records.header import HEADER_NAME
@@ -67,6 +68,9 @@ _LEARN_TRIES_MAX: Final = 20
 # Topics that are asked for at once: more than are created at a time.
 _LEARNERS_MAX: Final = 8
 
+# Between two producers that the cluster refuses.
+_DENIED_PAUSE_S: Final = 0.5
+
 # A close waits so long for what is under way.
 _CLOSE_S: Final = 10.0
 
@@ -74,9 +78,13 @@ _CLOSE_S: Final = 10.0
 class Sender:
     """Appends sets of records. Thread-safe; its thread runs until `close`."""
 
-    def __init__(self, address: KafkaAddress, connect: Callable[[dict[str, Any]], Any] | None = None) -> None:
-        """`connect` makes a producer of librdkafka's settings; a test's may be its own."""
-        self._address, self._connect = address, connect or _new_client
+    def __init__(
+        self, address: KafkaAddress, access: ClusterAccess, connect: Callable[[dict[str, Any]], Any] | None = None
+    ) -> None:
+        """`access` says whether the cluster lets us in. `connect` makes a producer of librdkafka's settings; a test's
+        may be its own.
+        """
+        self._address, self._access, self._connect = address, access, connect or _new_client
         self._send_queue = SendQueue()
         self._sent: set[Item] = set()
         """Items that librdkafka was given and that are not finished yet. Only the sender's thread uses them."""
@@ -86,6 +94,9 @@ class Sender:
         """The topics that are being asked for. Only the sender's thread uses them."""
         self._learners = ThreadPoolExecutor(_LEARNERS_MAX, thread_name_prefix="duramen-kafka-learner")
         self._fatal: KafkaError | None = None
+        """Why the producer stopped, until there is a new one."""
+        self._reported = False
+        """The producer has reported what became of some record, so it may have written others."""
         self.rounds = 0
         """Flushes that had something to send, for the benchmark."""
         self._producer: Any = self._new_producer()
@@ -93,9 +104,11 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="duramen-kafka-sender", daemon=True)
 
     @classmethod
-    def open(cls, address: KafkaAddress, connect: Callable[[dict[str, Any]], Any] | None = None) -> Self:
+    def open(
+        cls, address: KafkaAddress, access: ClusterAccess, connect: Callable[[dict[str, Any]], Any] | None = None
+    ) -> Self:
         """A sender whose thread runs; `close()` ends it."""
-        sender = cls(address, connect)
+        sender = cls(address, access, connect)
         sender._thread.start()
         return sender
 
@@ -126,8 +139,9 @@ class Sender:
         `size_max`: what the topic takes at once, in bytes; no set is larger.
 
         The futures raise `WriteUnknown`, or what says that nothing was written. One that is cancelled while it waits is
-        not written. Raises `Overloaded`, `ShuttingDown`.
+        not written. Raises `Overloaded`, `ShuttingDown`, and `AccessDenied` while the cluster lets nobody in.
         """
+        self._access.check(f"writing to {topic}/{partition}")
         return self._send_queue.put(topic, partition, sets, size_max=size_max)
 
     def refuse(self, topic: str, error: DuramenError) -> None:
@@ -241,7 +255,7 @@ class Sender:
             elif is_missing_topic(error) and not settle_missing:
                 return True
             else:
-                self._settle(item, append_failure(error, f"writing to {topic}/{partition}"))
+                self._settle(item, _untaken(error, topic, partition))
         return False
 
     def _on_first(self, item: Item, error: KafkaError | None, message: Any) -> None:
@@ -249,8 +263,11 @@ class Sender:
 
     def _on_last(self, item: Item, error: KafkaError | None, message: Any) -> None:
         line = item.line
+        if error is not None and error.code() == KafkaError._FATAL:
+            return  # the producer has stopped: its reason says what that means
+        self._reported = self._reported or self._fatal is None
         if error is not None:
-            outcome: SetPlace | DuramenError = append_failure(error, f"writing to {line.topic}/{line.partition}")
+            outcome: SetPlace | DuramenError = append_failure(error, line.topic, line.partition)
             if item.first >= 0:
                 outcome = _torn(item)
             self._settle(item, outcome)
@@ -281,12 +298,24 @@ class Sender:
             self._fatal = error
         else:
             _logger.info("%s", error.str())
+            self._access.note(error)
 
     def _begin_again(self, error: KafkaError) -> None:
-        """The producer will not send any more: what is under way is unknown, and a new one goes on."""
-        _logger.error("the Kafka producer stopped (%s); a new one goes on", error.str())
-        self._give_up()
-        self._fatal = None
+        """The producer will not send any more: what is under way is unknown, and a new one goes on.
+
+        The cluster may refuse a new producer, which has no ACL to write any topic, before it writes anything. What is
+        under way is refused then, and the next producer waits for something to write.
+        """
+        if is_denial(error) and not self._reported:
+            _logger.warning("the cluster refuses a Kafka producer: %s", error.str())
+            for item in self._sent:
+                self._settle(item, append_failure(error, item.line.topic, item.line.partition))
+            self._give_up()
+            self._send_queue.wait_filled(pause_s=_DENIED_PAUSE_S)
+        else:
+            _logger.error("the Kafka producer stopped (%s); a new one goes on", error.str())
+            self._give_up()
+        self._fatal, self._reported = None, False
         self._producer = self._new_producer()
 
     def _give_up(self) -> None:
@@ -329,6 +358,13 @@ def _ask(producer: Any, topic: str) -> None:
 
 def _new_client(settings: dict[str, Any]) -> Any:
     return Producer(settings, logger=_logger)
+
+
+def _untaken(error: KafkaError, topic: str, partition: int) -> DuramenError:
+    """librdkafka has not taken any record of a set, so nothing was written."""
+    if error.code() == KafkaError._FATAL:
+        return failure(error, f"writing to {topic}/{partition}")
+    return append_failure(error, topic, partition)
 
 
 def _unheard(item: Item) -> WriteUnknown:

@@ -19,18 +19,25 @@ class UpCluster:
     """`duramen up --nodes 3 --resp-port 0`."""
 
     def __init__(
-        self, folder: Path, *, readers: int = 0, certs: Path | None = None, token_file: Path | None = None
+        self,
+        folder: Path,
+        *,
+        readers: int = 0,
+        certs: Path | None = None,
+        token_file: Path | None = None,
+        log: str | None = None,
     ) -> None:
         """`readers`: reader processes of each node. `certs`: for TLS, a folder of certificates. `token_file`: where the
-        token of a first user goes, `admin`.
+        token of a first user goes, `admin`. `log`: the URL of a log that is not the cluster's own.
         """
         command = f"-m duramen up --nodes {NODES} --port 0 --resp-port 0 --json --data {folder / 'data'}"
         command += f" --resp-readers {readers}"
         command += "" if certs is None else f" --certs {certs}"
         command += "" if token_file is None else f" --first-user admin --token-file {token_file}"
-        with (folder / "cluster.log").open("ab") as log:
+        command += "" if log is None else f" --log {log}"
+        with (folder / "cluster.log").open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, *command.split()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+                [sys.executable, *command.split()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output
             )
         self.endpoints: dict[str, int] = {}
         """The RESP endpoint of each process."""

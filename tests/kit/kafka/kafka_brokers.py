@@ -12,7 +12,14 @@ import pytest
 
 from deploy.kafka.brokers import Brokers, missing
 
-__all__ = ["StartBrokers", "kafka", "kafka_url", "start_brokers", "three_brokers"]
+__all__ = [
+    "StartBrokers",
+    "kafka",
+    "kafka_url",
+    "skip_where_there_is_no_kafka",
+    "start_brokers",
+    "three_brokers",
+]
 
 DEADLINE_S: Final = 60.0
 
@@ -31,7 +38,8 @@ class StartBrokers(Protocol):
     def __call__(self, count: int = ..., *, settings: Mapping[str, str] | None = ...) -> Brokers: ...
 
 
-def _skip_where_there_is_no_kafka() -> None:
+def skip_where_there_is_no_kafka() -> None:
+    """Skip the test on a machine without Java or Kafka's jars."""
     if reason := missing():
         pytest.skip(reason)
 
@@ -54,7 +62,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     Every worker of a parallel run has its own broker (some 300 MB): no worker waits for another one to end.
     """
-    _skip_where_there_is_no_kafka()
+    skip_where_there_is_no_kafka()
     with _running(1, tmp_path_factory.mktemp("kafka"), _IMPATIENT) as brokers:
         yield brokers.bootstrap
 
@@ -68,7 +76,7 @@ def kafka_url(kafka: str) -> str:
 @pytest.fixture
 def start_brokers(tmp_path: Path) -> Iterator[StartBrokers]:
     """A function that starts `count` brokers, whose server.properties have `settings` in addition to ours."""
-    _skip_where_there_is_no_kafka()
+    skip_where_there_is_no_kafka()
     with ExitStack() as stack:
 
         def start(count: int = 1, *, settings: Mapping[str, str] | None = None) -> Brokers:

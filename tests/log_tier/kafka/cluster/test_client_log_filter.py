@@ -29,7 +29,23 @@ def test_one_address_is_logged_once_a_minute_for_all_clients() -> None:
     assert log_filter.filter(refused("duramen#producer-2", "10.0.0.1:9092"))
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "SSL handshake failed: error:0A000086:SSL routines::certificate verify failed: broker certificate",
+        "error:0A000086:SSL routines::certificate verify failed (after 3ms in state SSL_HANDSHAKE)",
+        "SASL authentication error: Authentication failed: invalid credentials",
+    ],
+)
+def test_a_broker_that_lets_nobody_in_is_logged_once_a_minute(reason: str) -> None:
+    """By what a client logs, and by what its error callback passes on."""
+    log_filter = ClientLogFilter(lambda: 0.0)
+    names = "sasl_ssl://10.0.0.1:9093/bootstrap", "sasl_ssl://10.0.0.1:9093/1"
+    lines = [f"FAIL [duramen#producer-2] [thrd:{name}]: {name}: {reason}" for name in names] + [f"{names[0]}: {reason}"]
+    assert [log_filter.filter(record(line)) for line in lines] == [True, False, False]
+
+
 def test_everything_else_is_logged() -> None:
     log_filter = ClientLogFilter(lambda: 0.0)
     for _ in range(2):
-        assert log_filter.filter(record("FAIL [duramen#producer-2] SASL authentication failed"))
+        assert log_filter.filter(record("GETPID [duramen#producer-2] Failed to acquire idempotence PID"))

@@ -65,7 +65,7 @@ def test_each_becomes_one_of_ours(code: int, kind: type[DuramenError]) -> None:
     ],
 )
 def test_an_append_that_may_have_been_written_is_unknown(code: int, unknown: bool) -> None:
-    assert isinstance(append_failure(KafkaError(code), "writing"), WriteUnknown) == unknown
+    assert isinstance(append_failure(KafkaError(code), "orders", 3), WriteUnknown) == unknown
 
 
 def test_what_kinds_of_trouble_there_are() -> None:

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kit.deadlines import patience_s
 
+from log_tier.kafka.cluster.cluster_access import ClusterAccess
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.cluster.known_topic import MISSED_TIMES, KnownTopic
 from log_tier.kafka.cluster.lost_topics import GONE_MAX
@@ -65,6 +66,7 @@ class Cluster:
     def __init__(self, answers: Mapping[str, TableId | Exception]) -> None:
         self.answers = dict(answers)
         self.admin = self
+        self.access = ClusterAccess()
 
     def describe_topics(self, topics: Any, *, request_timeout: float) -> dict[str, Future[Any]]:
         return {name: _answered(self.answers[name]) for name in topics.topic_names} if topics.topic_names else {}
@@ -72,7 +74,7 @@ class Cluster:
     def describe_configs(self, resources: list[Any], *, request_timeout: float) -> dict[Any, None]:
         return dict.fromkeys(resources)
 
-    async def ask(self, answer: None, doing: str) -> dict[str, Any]:
+    async def ask(self, answer: None, doing: str, *, needs: str) -> dict[str, Any]:
         return {}
 
     async def describe(self, names: list[str]) -> list[Any]:

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kit.deadlines import until
 
+from log_tier.kafka.cluster.cluster_access import ClusterAccess
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.reading.fetcher import Fetcher
 from log_tier.kafka.reading.partition_reader import PartitionReader, ReadTrouble
@@ -77,9 +78,9 @@ class Readers:
 
     def __init__(self) -> None:
         self.consumers: list[ScriptedConsumer] = []
-        self.fetcher = Fetcher(ADDRESS, self._connect)
+        self.fetcher = Fetcher(ADDRESS, ClusterAccess(), self._connect)
 
-    def _connect(self, address: KafkaAddress) -> ScriptedConsumer:
+    def _connect(self, address: KafkaAddress, access: ClusterAccess) -> ScriptedConsumer:
         self.consumers.append(ScriptedConsumer())
         return self.consumers[-1]
 

@@ -12,11 +12,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kit.deadlines import patience_s
 
+from log_tier.kafka.cluster.cluster_access import ClusterAccess
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.records.encoding import RecordSet
 from log_tier.kafka.writing.sender import Sender
 from log_tier.model.batch import Columns
-from log_tier.model.errors import TableNotFound
+from log_tier.model.errors import AccessDenied, TableNotFound
 from log_tier.model.identifiers import Partition
 
 ADDRESS = KafkaAddress.parse("kafka://nowhere:1/test")
@@ -65,9 +66,51 @@ class ScriptedProducer:
         """There is nothing to close."""
 
 
+class RefusedProducers:
+    """Makes producers: the cluster refuses the first `refusals` of them when they begin."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals, self.made = refusals, 0
+
+    def __call__(self, settings: dict[str, Any]) -> ScriptedProducer:
+        self.made += 1
+        return ScriptedProducer(known_after=0) if self.made > self.refusals else RefusedProducer()
+
+
+class RefusedProducer(ScriptedProducer):
+    """It takes records, and then hears that the cluster gives it no id."""
+
+    def __init__(self) -> None:
+        super().__init__(known_after=0)
+
+    def flush(self, seconds: float) -> None:
+        self.reports.clear()
+        raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "no id", fatal=True))
+
+    def purge(self) -> None:
+        """It has nothing."""
+
+
+async def test_a_producer_that_the_cluster_refuses_has_written_nothing() -> None:
+    """Writes are refused with the ACL that is missing. The next producer is made for the next write."""
+    connect = RefusedProducers(2)
+    sender = Sender.open(ADDRESS, ClusterAccess(), connect)
+    try:
+        for _ in range(2):
+            (denied,) = sender.append("orders", ZERO, one_record(b"k"), size_max=1 << 20)
+            with pytest.raises(AccessDenied, match="allow it Write on topic orders"):
+                await denied
+        assert connect.made == 2, "none without something to write"
+        (allowed,) = sender.append("orders", ZERO, one_record(b"k"), size_max=1 << 20)
+        assert (await allowed).first == 0
+        assert connect.made == 3
+    finally:
+        await sender.close()
+
+
 async def test_a_topic_that_must_be_asked_for_keeps_no_other_topic_waiting() -> None:
     producer = ScriptedProducer(known_after=2)
-    sender = Sender.open(ADDRESS, producer)
+    sender = Sender.open(ADDRESS, ClusterAccess(), producer)
     try:
         first = sender.append("away", ZERO, one_record(b"a1"), size_max=1 << 20)
         first += sender.append("away", ZERO, one_record(b"a2"), size_max=1 << 20)
@@ -83,7 +126,7 @@ async def test_a_topic_that_must_be_asked_for_keeps_no_other_topic_waiting() -> 
 async def test_a_topic_that_stays_unknown_is_refused_and_nothing_was_written() -> None:
     producer = ScriptedProducer(known_after=1000)
     producer.sent.set()
-    sender = Sender.open(ADDRESS, producer)
+    sender = Sender.open(ADDRESS, ClusterAccess(), producer)
     try:
         (away,) = sender.append("away", ZERO, one_record(b"a"), size_max=1 << 20)
         with pytest.raises(TableNotFound):
