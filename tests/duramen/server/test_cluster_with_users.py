@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -137,6 +138,38 @@ def test_a_revocation_holds_at_every_server(cluster: ClusterOfUsers) -> None:
     finally:
         for db in databases:
             db.close()
+
+
+@pytest.mark.parametrize("shows", ["nothing", "what another CA signed", "a user's"])
+def test_a_node_of_a_stolen_disk_is_no_member(cluster: ClusterOfUsers, tmp_path: Path, shows: str) -> None:
+    """A copy of a node's folder is started while its cluster works: it ends at once, and nobody hears of it."""
+    folder = cluster.admin_file.parent
+    shutil.copytree(folder / "data" / "nodes" / "n2", tmp_path / "n2", ignore=shutil.ignore_patterns("*.sock"))
+    arguments = ["serve", "node", "--id", "n2", "--data", str(tmp_path / "n2"), "--port", "0", "--take-over"]
+    arguments += ["--log", f"grpc://localhost:{cluster.processes.ports['log']}"]
+    if shows != "nothing":
+        (tmp_path / "certs").mkdir()
+        if shows == "a user's":
+            client = cluster.certs.issue("thief", user=True)
+        else:
+            client = CertsAtHand(tmp_path / "others").client("server")._replace(ca=cluster.certs.ca)
+        for source, name in zip(client, ("ca.crt", "server.crt", "server.key"), strict=True):
+            assert source is not None
+            shutil.copy(source, tmp_path / "certs" / name)
+        arguments += ["--certs", str(tmp_path / "certs")]
+    before = cluster.admin("admin", "nodes", "--json")
+    ended = run_duramen(*arguments)
+    assert ended.returncode != 0
+    [line] = ended.stderr.splitlines()
+    assert ("no server's certificate" if shows == "a user's" else "closes on who shows no valid one") in line
+    assert addresses_in(cluster.admin("admin", "nodes", "--json")) == addresses_in(before)
+    with cluster.connect("n2", token_file=cluster.admin_file) as db:
+        db.table("orders").put(b"after the thief", b"v")
+        assert db.table("orders").get(b"after the thief", level="strong") == b"v"
+
+
+def addresses_in(nodes: str) -> list[tuple[str, str]]:
+    return [(node["node"], node["address"]) for node in map(json.loads, nodes.splitlines())]
 
 
 def test_servers_are_administered_by_those_who_may(cluster: ClusterOfUsers, alice: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from kit.client.server_process import read_line
@@ -26,18 +27,25 @@ class UpCluster:
         certs: Path | None = None,
         token_file: Path | None = None,
         log: str | None = None,
+        host: str = "",
+        within: Sequence[str] = (),
     ) -> None:
         """`readers`: reader processes of each node. `certs`: for TLS, a folder of certificates. `token_file`: where the
-        token of a first user goes, `admin`. `log`: the URL of a log that is not the cluster's own.
+        token of a first user goes, `admin`. `log`: the URL of a log that is not the cluster's own. `host`: where it
+        listens; empty: loopback. `within`: the beginning of the command, for a cluster on another machine.
         """
         command = f"-m duramen up --nodes {NODES} --port 0 --resp-port 0 --json --data {folder / 'data'}"
         command += f" --resp-readers {readers}"
         command += "" if certs is None else f" --certs {certs}"
         command += "" if token_file is None else f" --first-user admin --token-file {token_file}"
         command += "" if log is None else f" --log {log}"
+        command += f" --host {host}" if host else ""
         with (folder / "cluster.log").open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, *command.split()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output
+                [*within, sys.executable, *command.split()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=output,
             )
         self.endpoints: dict[str, int] = {}
         """The RESP endpoint of each process."""
