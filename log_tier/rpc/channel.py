@@ -68,8 +68,13 @@ _PENDING_CALLS: Final = 16_384
 """Calls that have come and that the event loop has not looked at yet. gRPC's own limit is 1,000: beyond it, some calls
 of a burst end with CANCELLED, which says nothing and which clients do not repeat."""
 
+_HANDSHAKE_S: Final = 10
+"""A client that has not completed its TLS handshake by then is hostile, or its network is dead. gRPC waits 2 minutes,
+and half-open connections count as connections."""
+
 SERVER_OPTIONS: Final = (
     *_BOTH,
+    ("grpc.server_handshake_timeout_ms", _ms(_HANDSHAKE_S)),
     ("grpc.server.max_pending_requests", _PENDING_CALLS),
     ("grpc.server.max_pending_requests_hard_limit", 2 * _PENDING_CALLS),
     # A second server on the same port is an error and not a silent half of the traffic.

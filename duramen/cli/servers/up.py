@@ -75,6 +75,15 @@ def up(
         int,
         typer.Option("--resp-cache-mebibytes", metavar="N", help="Memory for recently read values; 0: none.", min=0),
     ] = 512,
+    resp_clients_mebibytes: Annotated[
+        int,
+        typer.Option(
+            "--resp-clients-mebibytes",
+            metavar="N",
+            help="Memory for commands that wait and replies that nobody reads, of all Redis clients together.",
+            min=1,
+        ),
+    ] = 1024,
     certs: Annotated[
         Path | None,
         typer.Option(
@@ -157,6 +166,7 @@ def up(
             resp_port=resp_port,
             resp_password=resp_password,
             resp_cache_mebibytes=resp_cache_mebibytes,
+            resp_clients_mebibytes=resp_clients_mebibytes,
             resp_readers=resp_readers,
             certs=certs,
             peer_port=peers,
@@ -173,8 +183,9 @@ def up(
     from router.endpoints.resp.server.sockets import RespSettings
 
     announce = Announcer(data, log, host, json, certs)
+    where = (host, resp_port, resp_socket, resp_password)
     resp_endpoint = RespSettings(
-        host, resp_port, resp_socket, resp_password, readers=resp_readers, cache_mebibytes=resp_cache_mebibytes
+        *where, readers=resp_readers, cache_mebibytes=resp_cache_mebibytes, clients_mebibytes=resp_clients_mebibytes
     )
     opening = SingleServer.open(
         data,

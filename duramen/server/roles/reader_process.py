@@ -37,7 +37,8 @@ async def _run(said: dict[str, Any]) -> None:
     tls = tls_context(
         RespSettings(tls_certificate=Path(certificate) if certificate else None, tls_key=Path(key) if key else None)
     )
-    task = ReaderTask(Path(said["folder"]), said["number"], said["readers"], said["stall_s"])
+    numbers = (said[name] for name in ("number", "readers", "stall_s", "clients_bytes", "handshake_s"))
+    task = ReaderTask(Path(said["folder"]), *numbers)
     process = await ReaderProcess.open(task, socket.socket(fileno=said["socket"]), tls=tls)
     quick_switching()
     sys.stdout.write("ready\n")

@@ -81,6 +81,8 @@ class Readers:
             "number": task.number,
             "readers": task.readers,
             "stall_s": task.stall_s,
+            "clients_bytes": task.clients_bytes,
+            "handshake_s": task.handshake_s,
             "socket": listening,
             "tls_certificate": str(settings.tls_certificate or ""),
             "tls_key": str(settings.tls_key or ""),

@@ -9,6 +9,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from log_tier.audit.audit_settings import AUDIT_DAYS
+from router.endpoints.resp.wire.limits import CLIENTS_MEBIBYTES
 
 __all__ = ["ROLES", "LogSettings", "NodeSettings", "RouterSettings"]
 
@@ -39,6 +40,10 @@ _RESP_CERTIFICATE: Final = (
     "A certificate with its chain, PEM: the RESP endpoint then speaks TLS on its port; empty: that of `certs`."
 )
 _RESP_KEY: Final = "The certificate's key, PEM."
+_RESP_CLIENTS: Final = (
+    "Memory for what all connections of the RESP endpoint hold together: commands that wait, and replies that nobody "
+    "reads. Beyond it those that hold most are ended."
+)
 _ALLOWED: Final = (
     "Folders and buckets that callers may have this server open, with what lies below them: /bulk, s3://bucket/prefix, "
     "s3://*?endpoint_url=http://minio:9000. A server on loopback opens all folders, others their snapshot store."
@@ -107,6 +112,7 @@ class NodeSettings(BaseSettings):
     resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
     resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
     resp_tls_key: str = Field("", description=_RESP_KEY)
+    resp_clients_mebibytes: int = Field(CLIENTS_MEBIBYTES, ge=1, description=_RESP_CLIENTS)
     resp_readers: int = Field(
         0,
         ge=0,
@@ -154,6 +160,7 @@ class RouterSettings(BaseSettings):
     resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
     resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
     resp_tls_key: str = Field("", description=_RESP_KEY)
+    resp_clients_mebibytes: int = Field(CLIENTS_MEBIBYTES, ge=1, description=_RESP_CLIENTS)
     audit_tables: list[str] = Field([], description=_AUDIT_TABLES)
     audit_days: float = Field(AUDIT_DAYS, gt=0, description=_AUDIT_DAYS)
     certs: str = Field("", description=_CERTS)

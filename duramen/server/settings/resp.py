@@ -26,6 +26,7 @@ def resp_settings(settings: NodeSettings | RouterSettings, pair: tuple[Path, Pat
         password=settings.resp_password,
         tls_certificate=path(settings.resp_tls_certificate),
         tls_key=path(settings.resp_tls_key),
+        clients_mebibytes=settings.resp_clients_mebibytes,
         # A router has no replicas.
         readers=settings.resp_readers if isinstance(settings, NodeSettings) else 0,
         cache_mebibytes=settings.resp_cache_mebibytes if isinstance(settings, NodeSettings) else 0,

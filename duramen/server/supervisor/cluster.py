@@ -50,6 +50,8 @@ class ClusterOptions:
     resp_cache_mebibytes: int = 512
     """The memory of each node's value caches. `resp_readers`: the reader processes of each node."""
     resp_readers: int = 0
+    resp_clients_mebibytes: int = 1024
+    """What all connections of one of its RESP endpoints may hold together."""
     certs: Path | None = None
     """The folder of the certificate that all its servers share; None: plain TCP."""
     peer_port: int | None = None
@@ -189,7 +191,7 @@ async def _start_all(
     router.environment = {"DURAMEN_ROUTER_LOG": url, **first, **_audit("ROUTER", options)}
     if options.resp_port is not None:
         router.resp_port = options.resp_port
-        router.environment |= {"DURAMEN_ROUTER_RESP_PASSWORD": options.resp_password}
+        router.environment |= _resp("ROUTER", options)
     router.peer_port = options.peer_port
     children.append(router)
     await router.start(port=options.port)
@@ -214,11 +216,19 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
     if options.resp_port is not None:
         child.resp_port = 0
         child.environment |= {
-            "DURAMEN_NODE_RESP_PASSWORD": options.resp_password,
+            **_resp("NODE", options),
             "DURAMEN_NODE_RESP_CACHE_MEBIBYTES": str(options.resp_cache_mebibytes),
             "DURAMEN_NODE_RESP_READERS": str(options.resp_readers),
         }
     return child
+
+
+def _resp(role: str, options: ClusterOptions) -> dict[str, str]:
+    """What each RESP endpoint has. The password in an argument would be for other users to read."""
+    return {
+        f"DURAMEN_{role}_RESP_PASSWORD": options.resp_password,
+        f"DURAMEN_{role}_RESP_CLIENTS_MEBIBYTES": str(options.resp_clients_mebibytes),
+    }
 
 
 def _certs(options: ClusterOptions) -> list[str]:

@@ -20,9 +20,9 @@ What holds:
 - F4 A command that reads before it writes takes effect on what it has read, or runs again: its records carry the
      versions that it saw, and the log decides (I6). It runs again with all commands of its connection that were
      written with it, reads included, so F2 holds also then.
-- F5 Everything is bounded: connections, arguments, bytes of a command, queued commands, unread replies, cursors.
-     `wire/limits.py` has each with its reason. What cannot be a command is answered as Redis does, and the connection
-     ends.
+- F5 Everything is bounded: connections, arguments, bytes of a command, queued commands, unread replies, cursors,
+     TLS handshakes, and what all connections hold together (`bounds/`). `wire/limits.py` has each with its reason. What
+     cannot be a command is answered as Redis does, and the connection ends.
 - F6 No turn of the event loop is long, whatever a client sends: bytes are parsed, commands run and replies sent some at
      a time, and what is left waits behind the other connections. A command on more than `AT_ONCE_KEYS_MAX` keys is
      read, run and encoded in a thread; the rounds of all partitions together work on so many keys in one turn.
@@ -47,7 +47,7 @@ More processes can take the connections and read for themselves: `readers/`.
 
 Each subpackage imports only those before it in the reading order.
 
-Reading order: `wire/` (bytes), `data/` (what commands read and write), `command_spec.py` (what a command is),
-`command_descriptions.py` (what COMMAND says of each), `context.py` (what a command may see),
-`commands/`, `connection/`, `readers/`, `server/`.
+Reading order: `wire/` (bytes), `bounds/` (what all connections may take), `data/` (what commands read and write),
+`command_spec.py` (what a command is), `command_descriptions.py` (what COMMAND says of each), `context.py` (what a
+command may see), `commands/`, `connection/`, `readers/`, `server/`.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Sequence, Sized
 from typing import cast
@@ -21,6 +22,8 @@ from router.endpoints.resp.wire.replies import Problem, encode
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
 
 __all__ = ["GuardedSession"]
+
+logger = logging.getLogger(__name__)
 
 
 class GuardedSession(RespSession):
@@ -56,6 +59,26 @@ class GuardedSession(RespSession):
             self.admission.close()
 
     @property
+    def held_bytes_max(self) -> int:
+        """What it holds, or more. See `BoundedConnection`."""
+        return self.input.waiting_bytes_max + self.reply_queue.held_bytes + self.transaction_bytes
+
+    def held_bytes(self) -> int:
+        """What it holds. See `BoundedConnection`."""
+        queued = self.queue if self.inbox is self.queue else [*self.queue, *self.inbox]
+        return self.input.waiting_bytes(queued) + self.reply_queue.held_bytes + self.transaction_bytes
+
+    def evict(self, reason: str) -> None:
+        """End the connection, and say why where its replies are read."""
+        self.forget_queued()
+        if self.reply_queue.stalled or self.reply_queue.waits:
+            self.drop(reason)
+        else:
+            logger.warning("client %s at %s is evicted: %s", self.id, self.address, reason)
+            self.reply_queue.emit(b"-ERR %b\r\n" % reason.encode())
+            self.close(reason)
+
+    @property
     def caller(self) -> Caller:
         """Who calls; nobody where nothing was proved, or the catalog has no users."""
         return NOBODY if self.admission is None else self.admission.caller
@@ -67,6 +90,10 @@ class GuardedSession(RespSession):
 
     def close(self, reason: str) -> None:
         """Send what there is, then end the connection."""
+        raise NotImplementedError
+
+    def drop(self, reason: str) -> None:
+        """End the connection at once."""
         raise NotImplementedError
 
     def trust_changed(self) -> bool:

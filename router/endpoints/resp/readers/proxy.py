@@ -92,14 +92,15 @@ class ProxyConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._replies = ReplyQueue(
             *(self._transport, self._loop),
-            filled=_nothing,
+            filled=lambda: None,  # nobody waits for a slot here: the upstream connection's replies come in order
             encode_error=self._encode_error,
-            drop=self._drop,
+            drop=self.evict,
             stall_s=self._process.stall_s,
         )
         self._input = SocketInput(self._transport, self._intake, self._queue, lambda: f"a client at {self._address()}")
         self._input.turn(False)
         self._process.connections.add(self)
+        self._process.memory.joined()
         self._connecting = self._loop.create_task(self._connect_upstream())
 
     async def _connect_upstream(self) -> None:
@@ -203,7 +204,14 @@ class ProxyConnection(asyncio.Protocol):
     def _encode_error(self, error: DuramenError) -> bytes:
         return encode(problem_of(error), self._protocol)
 
-    def _drop(self, reason: str) -> None:
+    def held_bytes(self) -> int:
+        """See `BoundedConnection`; of its commands, one chunk at most was parsed."""
+        return self._input.waiting_bytes_max + self._replies.held_bytes
+
+    held_bytes_max = property(held_bytes)
+
+    def evict(self, reason: str) -> None:
+        """End the connection at once; what it has not read is lost."""
         logger.warning("a client at %s is dropped: %s", self._address(), reason)
         self._transport.abort()
 
@@ -389,7 +397,3 @@ class ProxyConnection(asyncio.Protocol):
             return encode(spec.run(ReadOnlyView(found, self._process.clock_ms()), command[1:]), self._protocol)
         except Problem as problem:
             return encode(problem, self._protocol)
-
-
-def _nothing() -> None:
-    """Nobody waits for a slot here: the upstream connection's replies come in order."""

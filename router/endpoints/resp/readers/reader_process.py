@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 
+from router.endpoints.resp.bounds.tls_handshakes import TlsHandshakes
 from router.endpoints.resp.readers.proxy import ProxyConnection
 from router.endpoints.resp.readers.reader_state import ReaderState, ReaderTask
 from router.endpoints.resp.wire.limits import LISTEN_BACKLOG
@@ -19,6 +20,7 @@ class ReaderProcess:
     def __init__(self, task: ReaderTask) -> None:
         self._state = ReaderState(task)
         self._server: asyncio.Server | None = None
+        self._handshakes: TlsHandshakes | None = None
 
     @classmethod
     async def open(cls, task: ReaderTask, listening: socket.socket, *, tls: ssl.SSLContext | None) -> ReaderProcess:
@@ -26,13 +28,21 @@ class ReaderProcess:
         process = cls(task)
         state = process._state
         listening.setblocking(False)
-        process._server = await state.loop.create_server(
-            lambda: ProxyConnection(state), sock=listening, ssl=tls, backlog=LISTEN_BACKLOG
-        )
+
+        def connection() -> ProxyConnection:
+            return ProxyConnection(state)
+
+        if tls is None:
+            process._server = await state.loop.create_server(connection, sock=listening, backlog=LISTEN_BACKLOG)
+        else:
+            process._handshakes = TlsHandshakes(listening, tls, connection, handshake_s=task.handshake_s)
+            process._handshakes.start()
         return process
 
     async def close(self) -> None:
         """Take no new connections, end those that there are."""
         if self._server is not None:
             self._server.close()
+        if self._handshakes is not None:
+            self._handshakes.close()
         await self._state.close()

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from router.endpoints.resp.bounds.connections_memory import BoundedConnection, ConnectionsMemory
+from router.endpoints.resp.bounds.tls_handshakes import HANDSHAKE_S
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.turns import SharedTurns
 from router.endpoints.resp.data.freshness_page import Tally
@@ -15,7 +17,7 @@ from router.endpoints.resp.data.local_reads import LocalReads
 from router.endpoints.resp.data.openings import Openings
 from router.endpoints.resp.data.trust_cell import TrustCell
 from router.endpoints.resp.readers.reader_table import ReaderTables
-from router.endpoints.resp.wire.limits import OUTPUT_STALL_S
+from router.endpoints.resp.wire.limits import CLIENTS_MEBIBYTES, OUTPUT_STALL_S
 
 __all__ = ["UPSTREAM_SOCKET", "ReaderState", "ReaderTask"]
 
@@ -35,9 +37,15 @@ class ReaderTask:
     """How many there are."""
     stall_s: float = OUTPUT_STALL_S
     """As in `RespSettings`."""
+    clients_bytes: int = CLIENTS_MEBIBYTES << 20
+    """What its connections may hold together."""
+    handshake_s: float = HANDSHAKE_S
+    """As in `RespSettings`."""
 
 
-class _Closable(Protocol):
+class ReaderConnection(BoundedConnection, Protocol):
+    """A connection, as its process sees it."""
+
     def close(self) -> None: ...
 
 
@@ -53,7 +61,9 @@ class ReaderState:
         openings = Openings(self.loop.call_soon)
         self.tables = ReaderTables(task.folder, openings)
         self.reads = LocalReads(self.clock_ms, openings)
-        self.connections: set[_Closable] = set()
+        self.connections: set[ReaderConnection] = set()
+        self.memory = ConnectionsMemory(task.clients_bytes, lambda: self.connections, self.now_s)
+        """What they may hold together."""
         self.lingering: set[LingeringClose] = set()
         self.closing = False
         self.stall_s = task.stall_s
@@ -74,6 +84,7 @@ class ReaderState:
     async def close(self) -> None:
         """End all connections."""
         self.closing = True
+        await self.memory.close()
         for closing in list(self.lingering):
             closing.close()
         for connection in list(self.connections):

@@ -21,6 +21,8 @@ from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import slot_of
 from router.admin.admin import OpenAdmin
 from router.data.seam import Connection
+from router.endpoints.resp.bounds.connections_memory import ConnectionsMemory
+from router.endpoints.resp.bounds.tls_handshakes import TlsHandshakes
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.commands.command_table import COMMANDS
 from router.endpoints.resp.connection.client import Client
@@ -106,9 +108,12 @@ class RespServer:
         self.socket_path = str(settings.socket_path or "")
         self.clients: dict[int, AdmittedClient] = {}
         """By id."""
+        self.memory = ConnectionsMemory(settings.clients_mebibytes << 20, self.clients.values, clock.monotonic_s)
+        self.handshakes: TlsHandshakes | None = None  # None: it has no TLS
         self.lingering: set[LingeringClose] = set()
         """Connections that got their last reply."""
         self.stall_s = settings.stall_s
+        self._handshake_s = settings.handshake_s
         self.closing = False
         self.connections_taken = 0
         self.connections_refused = 0
@@ -187,9 +192,12 @@ class RespServer:
 
         if sockets.tcp is not None:
             context = tls_context(settings)
-            server._servers.append(
-                await server.loop.create_server(client, sock=sockets.tcp, ssl=context, backlog=LISTEN_BACKLOG)
-            )
+            if context is None:
+                made = await server.loop.create_server(client, sock=sockets.tcp, backlog=LISTEN_BACKLOG)
+                server._servers.append(made)
+            else:
+                server.handshakes = TlsHandshakes(sockets.tcp, context, client, handshake_s=settings.handshake_s)
+                server.handshakes.start()
 
         def upstream() -> Client:
             return Client(server, upstream=True)
@@ -209,7 +217,12 @@ class RespServer:
         if self.pages is None:
             return []
         readers = len(self._sockets.shared)
-        return [ReaderTask(self.pages.folder, number, readers, self.stall_s) for number in range(readers)]
+        # Each has its part: connections are spread over them by the kernel.
+        clients_bytes = self.memory.bytes_max // max(1, readers)
+        return [
+            ReaderTask(self.pages.folder, number, readers, self.stall_s, clients_bytes, self._handshake_s)
+            for number in range(readers)
+        ]
 
     def reader_died(self) -> None:
         """A reader process ended by itself: give back the pages of indexes that it may have held. In a thread: a server
@@ -241,6 +254,7 @@ class RespServer:
             self.connections_refused += 1
             return False
         self.clients[client.id] = client
+        self.memory.joined()
         client.table = self.tables.at_hand(client.table_name)
         return True
 
@@ -348,6 +362,9 @@ class RespServer:
         self._ignore_trust()
         for server in self._servers:
             server.close()
+        if self.handshakes is not None:
+            self.handshakes.close()
+        await self.memory.close()
         for closing in list(self.lingering):
             closing.close()
         if self._leave is not None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from log_tier.model.errors import InvalidRequest, PortInUse
 from log_tier.privacy.private_files import FILE_MODE
-from router.endpoints.resp.wire.limits import LISTEN_BACKLOG, OUTPUT_STALL_S
+from router.endpoints.resp.bounds.tls_handshakes import HANDSHAKE_S
+from router.endpoints.resp.wire.limits import CLIENTS_MEBIBYTES, LISTEN_BACKLOG, OUTPUT_STALL_S
 
 __all__ = ["RespSettings", "RespSockets", "tls_context"]
 
@@ -40,6 +41,10 @@ class RespSettings:
     """Processes that take the connections of the port and read by themselves; 0: this one does all."""
     stall_s: float = OUTPUT_STALL_S
     """So long a client that does not read its replies may neither take nor send a byte."""
+    clients_mebibytes: int = CLIENTS_MEBIBYTES
+    """What all connections together may hold of commands that wait and replies that are not read."""
+    handshake_s: float = HANDSHAKE_S
+    """Within so long a client has to complete its TLS handshake."""
     table_partitions: int = 0
     """Of tables that are made at first use; 0: one on one machine, eight in a cluster."""
 

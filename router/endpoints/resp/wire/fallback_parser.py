@@ -60,6 +60,11 @@ class FallbackParser:
         """Does whatever comes next begin a command?"""
         return not self._missing and self._at == len(self._data)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a command that is not complete, and of what was not looked at yet."""
+        return self._taken + len(self._data) - self._at
+
     def take(self, data: bytes) -> list[RespCommand]:
         """The commands that `data` completes. Raises `ProtocolError`, with the commands before it."""
         del self._data[: self._at]

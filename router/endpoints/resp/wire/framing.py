@@ -143,7 +143,7 @@ class Framer:
         if fallback.idle:
             self._fallback, self.held_bytes = None, 0
         else:
-            self.held_bytes = 1  # what counts is that there is something
+            self.held_bytes = fallback.held_bytes or 1  # what counts is that there is something
         return commands
 
 
@@ -173,7 +173,7 @@ class RequestStream:
 
     @property
     def held(self) -> int:
-        """Bytes of a command that has begun and is not complete (or any number above 0); 0: there is none."""
+        """Bytes of a command that has begun and is not complete; 0: there is none."""
         return self._framer.held_bytes
 
     def put(self, data: bytes) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "BACKLOG_BYTES_MAX",
     "BULK_BYTES_MAX",
     "CHANNEL_BYTES_MAX",
+    "CLIENTS_MEBIBYTES",
     "COMMAND_BYTES_MAX",
     "CONNECTIONS_MAX",
     "CURSORS_MAX",
@@ -100,6 +101,9 @@ OUTPUT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 # A paused client that neither takes nor sends a byte for so long is dropped: it holds memory that others could use.
 OUTPUT_STALL_S: Final = 60.0
+
+# What all connections hold together; beyond it those that hold most end. Six of the largest, and 10,000 that behave.
+CLIENTS_MEBIBYTES: Final = 1024
 
 # The values that one MGET answers with, as for a read by any other endpoint; one key may be named many times.
 MGET_BYTES_MAX: Final = READ_REPLY_BYTES_MAX

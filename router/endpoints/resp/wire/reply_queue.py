@@ -148,6 +148,11 @@ class ReplyQueue:
         """Replies that it has not read."""
         return self._transport.get_write_buffer_size()
 
+    @property
+    def held_bytes(self) -> int:
+        """All replies that have not left this process."""
+        return self._transport.get_write_buffer_size() + self.gathered_bytes
+
     def emit(self, reply: bytes) -> None:
         """The next reply, in its bytes."""
         self.gathered_bytes += len(reply)

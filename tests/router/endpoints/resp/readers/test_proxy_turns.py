@@ -12,6 +12,7 @@ import pytest
 from kit.resp.raw_client import packed
 
 from log_tier.model.errors import Disconnected
+from router.endpoints.resp.bounds.connections_memory import ConnectionsMemory
 from router.endpoints.resp.data.local_reads import LocalReads
 from router.endpoints.resp.data.openings import Openings
 from router.endpoints.resp.data.trust_cell import TrustCell
@@ -68,6 +69,7 @@ async def proxy(turns: OverTurns, tmp_path: Path) -> AsyncIterator[tuple[ProxyCo
     loop = asyncio.get_running_loop()
     process: Any = SimpleNamespace(
         loop=loop,
+        memory=ConnectionsMemory(1 << 30, tuple, loop.time),
         reads=LocalReads(lambda: 0, Openings(loop.call_soon)),
         turns=turns,
         now_s=loop.time,
