@@ -106,10 +106,19 @@ def object_rows(path: Path, options: LoadOptions) -> Callable[[Mapping[str, Any]
             raise BadField("", "it holds half of a surrogate pair, which is no text") from error
         except ValueError as error:
             raise BadField("", f"it holds a number that JSON does not have: {error}") from error
+        except RecursionError as error:
+            raise BadField("", "it holds too many brackets within each other") from error
         check_pair(key, value, options)
         return key, value
 
     return pair_of
+
+
+def _shown_value(found: Any) -> str:
+    try:
+        return compact_json(found)[:40]
+    except (ValueError, RecursionError):  # a number that JSON does not have, or very many brackets
+        return repr(found)[:40] if isinstance(found, float) else "too deep to be shown"
 
 
 def _others(options: LoadOptions) -> list[str]:
@@ -126,7 +135,7 @@ def _key_text(row: Mapping[str, Any], column: str) -> str:
         return found
     if isinstance(found, int) and not isinstance(found, bool):
         return str(found)
-    raise BadField(column, f"a key is made of text and whole numbers, this is {compact_json(found)[:40]}")
+    raise BadField(column, f"a key is made of text and whole numbers, this is {_shown_value(found)}")
 
 
 def _value(row: Mapping[str, Any], column: str) -> bytes:

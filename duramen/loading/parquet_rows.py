@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -33,8 +33,8 @@ def parquet_rows(path: Path, file: IO[bytes], position: Callable[[], int], optio
         ) from error
     try:
         source = pyarrow.parquet.ParquetFile(file)
-    except pyarrow.ArrowInvalid as error:
-        raise FileRefused(f"{path} is no Parquet file: {error}", file=str(path)) from error
+    except (pyarrow.ArrowException, OSError) as error:  # damaged metadata are an OSError of pyarrow's
+        raise FileRefused(f"{path} is no Parquet file, or is damaged: {error}", file=str(path)) from error
     check_columns(path, source.schema_arrow.names, options)
     pair_of = object_rows(path, options)
     row_number = 0
@@ -51,8 +51,11 @@ def parquet_rows(path: Path, file: IO[bytes], position: Callable[[], int], optio
         first_row = row_number + 1
         pairs: list[tuple[bytes, bytes]] = []
         rejects: list[Reject] = []
-        for row in batch.to_pylist():
+        for row in _rows_of(batch):
             row_number += 1
+            if isinstance(row, str):
+                rejects.append(Reject(row_number, row_number, "", row, ""))
+                continue
             try:
                 plain = {name: _plain(found, name) for name, found in row.items()}
                 _check_value_bytes(row, plain, options)
@@ -63,6 +66,20 @@ def parquet_rows(path: Path, file: IO[bytes], position: Callable[[], int], optio
             except BadField as bad:
                 rejects.append(Reject(row_number, row_number, bad.column, bad.reason, str(row)[:1000]))
         yield RowChunk(first_row, pairs, rejects, position())
+
+
+def _rows_of(batch: Any) -> Iterator[Mapping[str, Any] | str]:
+    """The rows of a batch; for one that Python has no values for, why."""
+    try:
+        yield from batch.to_pylist()
+    except (ValueError, OverflowError):  # text that is no UTF-8, a date beyond the year 9999
+        for number in range(batch.num_rows):
+            try:
+                (row,) = batch.slice(number, 1).to_pylist()
+            except (ValueError, OverflowError) as error:
+                yield f"it holds what is no value of its type: {error}"
+            else:
+                yield row
 
 
 def _check_value_bytes(row: Mapping[str, Any], plain: Mapping[str, Any], options: LoadOptions) -> None:

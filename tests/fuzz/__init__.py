@@ -19,5 +19,7 @@ checksum. Targets whose name ends in "sealed" make the checksum right again, and
 reached through ours.
 
 Reading order: `target.py`, `changes.py`, `sealing.py`, `document_targets.py`, `log_targets.py`, `index_targets.py`,
-`wire_targets.py`, `message_targets.py`, `certificate_targets.py`, `targets.py`, `run.py`, `__main__.py`.
+`wire_targets.py`, `message_targets.py`, `certificate_targets.py`, `access_targets.py`, `loading_targets.py`,
+`endpoint_targets.py` (a whole database below the wire), `targets.py`, `run.py`,
+`__main__.py`.
 """

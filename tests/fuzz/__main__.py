@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -34,21 +35,41 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.show:
         print(input_of(all_targets()[names[0]], asked.seed, asked.first))
     inputs = Range(asked.seed, asked.first, asked.bytes, asked.inputs, asked.seconds)
-    broken = total = 0
-    print(f"{'inputs':>9} {'MB':>7} {'refused':>8} {'longest':>9} {'s':>6}  target")
+    print(f"{'inputs':>9} {'MB':>7} {'refused':>8} {'longest':>9} {'grown':>7} {'s':>6}  target")
     with ThreadPoolExecutor(asked.jobs) as pool:
+        outcomes = []
         for outcome in pool.map(lambda name: fuzz_apart(name, inputs), names):
-            broken += _say(outcome, asked.seed)
-            total += outcome.bytes
-    print(f"{len(names)} targets, {total / 1e6:.1f} MB, {broken} broken")
+            _say(outcome, asked.seed)
+            outcomes.append(outcome)
+    broken = sum(bool(each.findings) for each in outcomes)
+    print(_totals(outcomes, broken))
     return 1 if broken else 0
 
 
-def _say(outcome: FuzzOutcome, seed: int) -> bool:
+def _totals(outcomes: Sequence[FuzzOutcome], broken: int) -> str:
+    """One line: how much was read, the slowest input, the most memory."""
+    inputs, size = sum(each.inputs for each in outcomes), sum(each.bytes for each in outcomes)
+    slowest, largest = max(outcomes, key=_longest), max(outcomes, key=_grown)
+    return (
+        f"{len(outcomes)} targets, {inputs:,} inputs, {size / 1e6:.1f} MB, {broken} broken; the slowest input took "
+        f"{slowest.longest_s * 1000:.1f} ms ({slowest.name}), the most memory was {largest.grown_bytes / 1e6:.0f} MB "
+        f"({largest.name})"
+    )
+
+
+def _longest(outcome: FuzzOutcome) -> float:
+    return outcome.longest_s
+
+
+def _grown(outcome: FuzzOutcome) -> int:
+    return outcome.grown_bytes
+
+
+def _say(outcome: FuzzOutcome, seed: int) -> None:
     share = outcome.refused / max(1, outcome.inputs)
     print(
         f"{outcome.inputs:9} {outcome.bytes / 1e6:7.2f} {share:8.0%} {outcome.longest_s * 1000:6.1f} ms "
-        f"{outcome.seconds:6.1f}  {outcome.name}",
+        f"{outcome.grown_bytes / 1e6:4.0f} MB {outcome.seconds:6.1f}  {outcome.name}",
         flush=True,
     )
     for finding in outcome.findings:
@@ -57,7 +78,6 @@ def _say(outcome: FuzzOutcome, seed: int) -> bool:
             f"again: python -m tests.fuzz --target {outcome.name!r} --seed {seed} --first {finding.number} --inputs 1 "
             "--show"
         )
-    return bool(outcome.findings)
 
 
 if __name__ == "__main__":

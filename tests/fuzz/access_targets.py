@@ -20,9 +20,10 @@ from log_tier.access.tokens import read_token
 from log_tier.model.batch import Columns, decode_batch, encode_batch
 from log_tier.model.errors import DuramenError
 from log_tier.model.record import OPERATION_MASK, Operation, attribute_of
+from log_tier.proto import cluster_pb2, log_pb2
 from log_tier.trust.grants import Grant
 from log_tier.trust.rights import Rights
-from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, tables_pb2
+from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, tables_pb2, users_pb2
 
 __all__ = ["access_targets"]
 
@@ -81,10 +82,17 @@ def _rule(kind: type[Message], rule: Rule, data: bytes) -> None:
 
 _SERVICES: Final = {
     service.full_name: service
-    for module in (kv_pb2, keyvalue_pb2, tables_pb2, admin_pb2)
+    for module in (kv_pb2, keyvalue_pb2, tables_pb2, admin_pb2, users_pb2, log_pb2, cluster_pb2)
     for service in module.DESCRIPTOR.services_by_name.values()
 }
-_FOR_EVERY_USER: Final = "/duramen.v1.Tables/List"
+_FOR_EVERY_USER: Final = frozenset(
+    {
+        "/duramen.v1.Tables/List",
+        "/duramen.v1.Cluster/Follow",
+        *(f"/duramen.v1.Users/{method}" for method in ("SetPassword", "AddToken", "RevokeToken")),
+    }
+)
+"""Without a grant; what a user may do for itself the service decides."""
 
 
 def _rule_targets() -> Iterator[Target]:
@@ -92,7 +100,7 @@ def _rule_targets() -> Iterator[Target]:
         for method in service.methods:
             path = f"/{name}/{method.name}"
             kind = GetMessageClass(method.input_type)
-            if path == _FOR_EVERY_USER or not kind.DESCRIPTOR.fields:
+            if path in _FOR_EVERY_USER or not kind.DESCRIPTOR.fields:
                 continue
             yield Target(
                 f"rule of {path}",

@@ -14,6 +14,7 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any, Final
 
+from fuzz.endpoint_targets import close_endpoints
 from fuzz.target import Target
 from fuzz.targets import all_targets
 from log_tier.model.errors import DuramenError
@@ -60,6 +61,8 @@ class FuzzOutcome:
     refused: int = 0
     longest_s: float = 0.0
     seconds: float = 0.0
+    grown_bytes: int = 0
+    """By how much the memory of its process has grown at most; known where it has one of its own."""
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -131,7 +134,11 @@ def _apart(name: str, asked: Range, at: Any, given: Any) -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[5])
     bound = pages * resource.getpagesize() + MEMORY_BYTES_MAX
     resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))
-    given.put(fuzz(target, asked, at))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    outcome = fuzz(target, asked, at)
+    outcome.grown_bytes = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    close_endpoints()
+    given.put(outcome)
 
 
 def fuzz_apart(name: str, asked: Range) -> FuzzOutcome:

@@ -24,5 +24,7 @@ class Target:
     refusals: tuple[type[Exception], ...] = (DuramenError,)
     change: Callable[[Sequence[bytes], random.Random], bytes] = changed_sample
     """Makes an input of the samples."""
+    quick_inputs: int = 2000
+    """How many inputs each change of the repository reads: fewer where one takes a millisecond."""
     seal: Callable[[bytes], bytes] | None = None
     """Makes the checksums of changed bytes right; None: they stay as they are."""

@@ -7,7 +7,9 @@ from functools import cache
 from fuzz.access_targets import access_targets
 from fuzz.certificate_targets import certificate_targets
 from fuzz.document_targets import document_targets
+from fuzz.endpoint_targets import endpoint_targets
 from fuzz.index_targets import index_targets
+from fuzz.loading_targets import loading_targets
 from fuzz.log_targets import log_targets
 from fuzz.message_targets import message_targets
 from fuzz.target import Target
@@ -28,6 +30,8 @@ def all_targets() -> dict[str, Target]:
         *message_targets(),
         *certificate_targets(),
         *access_targets(),
+        *loading_targets(),
+        *endpoint_targets(),
     ):
         assert target.name not in found, f"two targets have the name {target.name}"
         found[target.name] = target

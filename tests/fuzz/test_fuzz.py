@@ -1,4 +1,4 @@
-"""Every parser holds under changed samples: a little of it in each run of the suite, 50 MB each in the campaign."""
+"""Every parser holds under changed samples: 200,000 inputs in each run of the suite, 50 MB each in the campaign."""
 
 from __future__ import annotations
 
@@ -6,21 +6,31 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kit.deadlines import patience_s
 
 from fuzz.changes import changed_sample
+from fuzz.endpoint_targets import close_endpoints
 from fuzz.run import Range, fuzz, fuzz_apart, input_of
 from fuzz.target import Target
 from fuzz.targets import all_targets
 from log_tier.model.errors import InvalidToken
 
+
+@pytest.fixture(scope="module", autouse=True)
+def endpoints() -> Iterator[None]:
+    """The database of the targets that need one ends with them."""
+    yield
+    close_endpoints()
+
+
 ROOT = Path(__file__).parents[2]
 FULL = os.environ.get("DURAMEN_CAMPAIGN") == "1"
-QUICK = Range(inputs_max=150, seconds_max=0.4, input_seconds_max=20.0)
+INPUTS_OF_A_CHANGE = 200_000
+QUICK_INPUT_SECONDS_MAX = 20.0
 """A busy machine makes any input take a second, also of processor time: short of memory, the kernel works in it."""
 LONG = Range(bytes_max=50_000_000, seconds_max=120)
 
@@ -28,11 +38,18 @@ LONG = Range(bytes_max=50_000_000, seconds_max=120)
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", all_targets())
 def test_a_parser_holds(name: str, record_property: Callable[[str, object], None]) -> None:
-    outcome = fuzz_apart(name, LONG) if FULL else fuzz(all_targets()[name], QUICK)
+    target = all_targets()[name]
+    quick = Range(inputs_max=target.quick_inputs, input_seconds_max=QUICK_INPUT_SECONDS_MAX)
+    outcome = fuzz_apart(name, LONG) if FULL else fuzz(target, quick)
     again = f"again: python -m tests.fuzz --target {name!r} --inputs 1 --show --first"
     assert not outcome.findings, "\n".join(f"{each.words}\n{again} {each.number}" for each in outcome.findings)
     assert outcome.inputs, "nothing was read"
     record_property("fuzzed bytes", outcome.bytes)
+    record_property("fuzzed inputs", outcome.inputs)
+
+
+def test_so_many_inputs_are_read_for_each_change() -> None:
+    assert sum(target.quick_inputs for target in all_targets().values()) >= INPUTS_OF_A_CHANGE
 
 
 def _careless(data: bytes) -> None:
@@ -63,12 +80,12 @@ def test_what_takes_long_is_a_finding() -> None:
 
 def test_a_target_of_which_no_sample_is_accepted_is_refused() -> None:
     with pytest.raises(AssertionError, match="no sample of careless"):
-        fuzz(Target("careless", lambda: [b"?"], _careless), QUICK)
+        fuzz(Target("careless", lambda: [b"?"], _careless), Range(inputs_max=1))
 
 
 def test_a_process_that_ends_without_a_word_is_a_finding() -> None:
     """Its inputs are those of a target that is not there: the process fails before it says anything."""
-    outcome = fuzz_apart("nothing of this name", QUICK)
+    outcome = fuzz_apart("nothing of this name", Range(inputs_max=1))
     assert "said nothing" in outcome.findings[0].words
 
 

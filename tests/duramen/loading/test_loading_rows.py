@@ -246,6 +246,7 @@ class TestJsonLines:
             ('{"id": null}', "id", "text and whole numbers"),
             ('{"id": 1.5}', "id", "text and whole numbers"),
             ('{"id": true}', "id", "text and whole numbers"),
+            ('{"id": 1e999}', "id", "this is inf"),
             ('{"id": "x", "n": NaN}', "", "no JSON number"),
             ('{"id": "x", "n": 1e999}', "", "number that JSON does not have"),
             ('{"id": "x", "n": "\\ud800"}', "", "surrogate"),
@@ -316,6 +317,30 @@ class TestParquet:
         assert [(reject.row, reject.column) for reject in rejects] == [(2, "id"), (3, "id")]
         with pytest.raises(FileRefused, match="no column 'id'"):
             read(table(x=[1]), ID, "parquet")
+
+    def test_values_that_are_none_of_their_type(self, table: Callable[..., Path]) -> None:
+        """As a damaged file, or a careless writer, has them."""
+        pyarrow = pytest.importorskip("pyarrow")
+        offsets, text = pyarrow.py_buffer(b"\0\0\0\0\2\0\0\0\4\0\0\0\6\0\0\0"), pyarrow.py_buffer(b"ok\xc8\xffno")
+        texts = pyarrow.StringArray.from_buffers(3, offsets, text)
+        pairs, (reject,) = read(table(id=[1, 2, 3], v=texts), ID, "parquet")
+        assert pairs == [(b"1", b'{"id":1,"v":"ok"}'), (b"3", b'{"id":3,"v":"no"}')]
+        assert (reject.row, reject.reason[:40]) == (2, "it holds what is no value of its type: '")
+        seconds = pyarrow.array([1 << 40], pyarrow.timestamp("s"))
+        _, (late,) = read(table(id=[1], when=seconds), ID, "parquet")
+        assert "no value of its type" in late.reason
+
+    def test_damaged_metadata(self, table: Callable[..., Path]) -> None:
+        path = table(id=["a"])
+        whole = path.read_bytes()
+        refused = 0
+        for place in range(len(whole) - 60, len(whole) - 8):
+            path.write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])
+            try:
+                read(path, ID, "parquet")
+            except FileRefused:
+                refused += 1
+        assert refused, "and nothing else was raised"
 
     def test_another_file(self, write: Write) -> None:
         with pytest.raises(FileRefused, match="no Parquet file"):

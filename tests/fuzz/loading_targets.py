@@ -1,0 +1,72 @@
+"""Files that are loaded: their rows are read, or refused with file and row; none is read in two ways."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from duramen.loading import FileFormat, LoadOptions, read_rows
+from fuzz.target import Target
+
+__all__ = ["loading_targets"]
+
+_MEMORY: Final = Path("/dev/shm")
+_OPTIONS: Final = (
+    LoadOptions(("id",)),
+    LoadOptions(("id", "city"), value_column="city"),
+    LoadOptions(("city",), numbers=True, delimiter=";"),
+)
+
+
+@cache
+def _file() -> Any:
+    """One file for all inputs of this process; it goes with the process."""
+    return tempfile.NamedTemporaryFile(prefix="duramen-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None)
+
+
+def _load(file_format: FileFormat, options: LoadOptions, data: bytes) -> None:
+    file = _file()
+    file.seek(0)
+    file.truncate()
+    file.write(data)
+    file.flush()
+    with closing(read_rows(Path(file.name), file_format, options)) as chunks:
+        for chunk in chunks:
+            assert all(key and type(key) is type(value) is bytes for key, value in chunk.pairs), "a row without a key"
+            assert all(each.reason for each in chunk.rejects), "a reject without a word"
+
+
+def _parquet() -> list[bytes]:
+    table = pa.table({"id": ["1", "2", "3"], "city": ["Ulm", None, "Köln"], "seen": [1.5, float("nan"), -0.0]})
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return [sink.getvalue()]
+
+
+def _samples(file_format: FileFormat) -> list[bytes]:
+    csv = b'id,city,seen\r\n1,Ulm,1.5\r\n2,"K\xc3\xb6ln, am ""Rhein""",\r\n3,x,-1e9\r\n'
+    lines = (
+        b'{"id": 1, "city": "Ulm"}\n{"id": "2", "city": "K\\u00f6ln", "n": [1, {"a": null}]}\n\n{"id":3,"city":"x"}\n'
+    )
+    if file_format == "parquet":
+        return _parquet()
+    plain = [csv, csv.replace(b",", b";")] if file_format == "csv" else [lines]
+    return [*plain, gzip.compress(plain[0], mtime=0)]
+
+
+def loading_targets() -> Iterator[Target]:
+    """Each format with each of some options."""
+    formats: tuple[FileFormat, ...] = ("csv", "jsonl", "parquet")
+    for file_format in formats:
+        for number, options in enumerate(_OPTIONS[: 1 if file_format == "parquet" else None], 1):
+            read = partial(_load, file_format, options)
+            yield Target(f"{file_format} file to load, options {number}", partial(_samples, file_format), read)
