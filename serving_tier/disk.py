@@ -1,4 +1,4 @@
-"""The seam to a node's own disk: what the serving side does to files, but for LMDB and what only reads.
+"""The seam to a node's own disk: what the serving side does to files, but for what only reads.
 
 The counterpart of the log's seam (`log_tier.embedded.storage.disk`), which writes at positions and locks. Here files
 are written once, from their beginning, and get their place by a rename. Errors are `OSError`s as the kernel gives
@@ -15,7 +15,9 @@ import shutil
 from contextvars import ContextVar
 from io import FileIO, RawIOBase
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+import lmdb
 
 from log_tier.privacy.private_files import FOLDER_MODE, make_private, private_opener
 
@@ -77,6 +79,12 @@ class NodeDisk(Protocol):
         """Remove a folder and all that is in it; after an error some of it may be left."""
         ...
 
+    def open_environment(self, path: Path, **options: Any) -> Any:
+        """Open or make the LMDB environment in a folder, with `lmdb.open`'s options. It writes by itself, and raises
+        `lmdb.Error`.
+        """
+        ...
+
 
 class KernelCalls:
     """The machine's own file system. What it makes is for this user alone."""
@@ -117,6 +125,9 @@ class KernelCalls:
 
     def remove_tree(self, path: Path) -> None:
         shutil.rmtree(path)
+
+    def open_environment(self, path: Path, **options: Any) -> Any:
+        return lmdb.open(str(path), **options)
 
 
 def _sync(path: Path, flags: int) -> None:

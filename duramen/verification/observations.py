@@ -143,12 +143,17 @@ def join_dropped(dropped: Iterable[LogRecord], log: Iterable[LogRecord]) -> list
 
 
 def void_records(kept: Iterable[LogRecord], log: Sequence[LogRecord]) -> set[tuple[int, int]]:
-    """The places of those kept records that a compaction may have dropped: the log lacks them, and they are no-ops or
-    the log has a later write of their key that asks for nothing.
+    """The places of those kept records that a compaction may have dropped: the log lacks them, and they are no-ops, or
+    second copies, or the log has a later write of their key that asks for nothing and is no second copy. `kept`: from
+    the first record of each partition on, without gaps.
     """
+    kept = list(kept)
     held = {(record.partition, record.offset) for record in log}
+    copies = _second_copies([*kept, *log])
     last: dict[tuple[int, str], int] = {}
     for record in log:
+        if (record.partition, record.offset) in copies:
+            continue
         if record.operation in ("put", "delete") and not record.condition:
             place = (record.partition, record.key)
             last[place] = max(last.get(place, -1), record.offset)
@@ -156,8 +161,25 @@ def void_records(kept: Iterable[LogRecord], log: Sequence[LogRecord]) -> set[tup
         (record.partition, record.offset)
         for record in kept
         if (record.partition, record.offset) not in held
-        and (record.operation == "noop" or record.offset < last.get((record.partition, record.key), -1))
+        and (
+            record.operation == "noop"
+            or (record.partition, record.offset) in copies
+            or record.offset < last.get((record.partition, record.key), -1)
+        )
     }
+
+
+def _second_copies(records: Iterable[LogRecord]) -> set[tuple[int, int]]:
+    """The places of those whose producer has used their sequence before."""
+    found: set[tuple[int, int]] = set()
+    newest: dict[tuple[int, int], tuple[int, int]] = {}
+    for record in sorted(records, key=lambda each: (each.partition, each.offset)):
+        used, at = newest.get((record.partition, record.producer), (-1, -1))
+        if record.sequence > used:
+            newest[record.partition, record.producer] = record.sequence, record.offset
+        elif record.producer and record.offset != at:
+            found.add((record.partition, record.offset))
+    return found
 
 
 def tell_void(log: list[LogRecord], served: list[LogRecord]) -> None:

@@ -61,7 +61,9 @@ network, so the network knows who talks to whom. Calls go through the generated 
 that gRPC would carry; a connection is in order, and two of them overtake each other. The plan's incidents cut links,
 both ways or one way, make them late, reset their connections (also by a message, which is lost), pause, kill and stop
 processes. In some runs the nodes are uneven: one answers late, the others answer at once from less than the log holds.
-The time that clients give a call is drawn too, so that some calls end without a reply. A paused process is one that the
+The time that clients give a call is drawn too, so that some calls end without a reply. In a third of the runs links
+copy requests: some arrive a second time, up to seconds later, at whatever life of the server listens then. What was
+refused, even in part, is not copied. A paused process is one that the
 network does not reach: its own timers go on. A killed node lets go of its files as a closed one does, but nothing that
 it does meanwhile gets out; its indexes are as they were, or are gone. Workload and checker are those of `duramen
 check`: every replica is read and held against the log. After the last fault everything must be level within a minute of
@@ -117,13 +119,14 @@ believed (`index_crashes.py`).
 
 **The disks of nodes.** In half of the runs of a cluster the nodes' own disks fail: a call for an index folder, a copy,
 a snapshot or a fetched version meets EIO, ENOSPC or EACCES, writes short, or finds the disk full for a while; or the
-process ends before the call, in half of these cases with its machine (`node_faults.py`). Which call on what was met is
-counted, and which step of which job.
+process ends before the call, in half of these cases with its machine (`node_faults.py`). In a third of the runs write
+transactions of LMDB are such calls, above all the one that gives a new index its content: what a death leaves before it
+looks whole. Which call on what was met is counted, and which step of which job.
 
 **What it does not do yet.** LMDB is real, and a commit of it is one step: an index is never found in the middle of one.
 In the worlds of one database an index is closed cleanly, or gone. A commit of the log is one step of the simulated
-thread: a reader never runs between its write and its sync. The disk of a node does not fail for LMDB's own writes,
-nor for reads, and loses nothing that was not synced.
+thread: a reader never runs between its write and its sync. The disk of a node does not fail for reads, nor within a
+commit of LMDB, and loses nothing that was not synced.
 
 **Reading order**: the simulated machine is `duramen.testing.machine`. Here: `node_faults.py`, `plan.py`,
 `planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`,

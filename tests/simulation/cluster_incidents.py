@@ -76,6 +76,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
     for disk in world.node_disks.values():
         disk.calm()
     world.network.calm()
+    await asyncio.sleep(world.plan.copies_s)  # the last copies arrive
     world.story.tell("world", "the faults are over")
     if world.drops:
         await world.processes["router"].up.wait()
@@ -147,6 +148,10 @@ async def _meet(world: ClusterWorld, incident: Incident) -> None:
         network.reset(one, other)
     elif incident.kind == "reset reply":
         network.link(one, other).reset_next = True
+    elif incident.kind == "copies":
+        network.link(one, other).copies_s = incident.late_s
+        await asyncio.sleep(seconds)
+        network.link(one, other).copies_s = 0.0
     elif incident.kind in ("late", "behind", "slow"):
         links = [network.link(one, other)]
         if incident.kind == "late":

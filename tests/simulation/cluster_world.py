@@ -15,7 +15,7 @@ from duramen.server.roles.kv import nearest, others_on_demand
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
 from duramen.testing.cluster.lives import open_log_server, open_node, open_router
 from duramen.testing.machine.node_disk.failing_calls import FailingCalls
-from duramen.testing.machine.node_disk.node_fault import NodeFault
+from duramen.testing.machine.node_disk.node_fault import FILL_INDEX, NodeFault
 from duramen.testing.machine.simulated_clock import SimulatedClock, SlowTurnClock
 from duramen.testing.machine.simulated_loop import SimulatedLoop
 from duramen.testing.machine.simulated_network import Connecting, Network
@@ -116,16 +116,17 @@ class ClusterWorld:
         def met(fault: NodeFault) -> None:
             self.disk_met(self, f"node disk {fault.kind}")
             if fault.kind == "end":
-                self._end_at_a_call(name)
+                self._end_at_a_call(name, fault)
 
         disk = FailingCalls(name, self.machine.folder / name, self.story, self.loop.time, met)
         self.processes[name].context.run(NODE_DISK.set, disk)
         return disk
 
-    def _end_at_a_call(self, name: str) -> None:
+    def _end_at_a_call(self, name: str, fault: NodeFault) -> None:
         """A node ends in the middle of what it does with its files."""
         copy_indexes(self.machine.folder / name)
-        if self.crashes.random() < _POWER_CHANCE:
+        # An index without its content is only believed where the power stayed.
+        if fault.call != FILL_INDEX and self.crashes.random() < _POWER_CHANCE:
             self.powerless.add(name)
         self.network.die(name)
         self.processes[name].end(politely=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from contextvars import Context
 from pathlib import Path
 from typing import Final
 
@@ -46,7 +47,8 @@ def _tear(folder: Path, chance: random.Random | None) -> bool:
     assert chance is not None
     if json.loads((folder / MARKER_FILE).read_bytes()).get("clean") or not (folder / DATA_FILE).is_file():
         return False
-    env, databases = open_environment(folder, map_bytes=MAP_BYTES_MAX)
+    # In a context without the disk of the node, which fails.
+    env, databases = Context().run(open_environment, folder, map_bytes=MAP_BYTES_MAX)
     with env.begin(db=databases.data, write=True) as txn:
         for key in [key for key, _ in txn.cursor() if chance.random() < _LOST]:
             txn.delete(key)

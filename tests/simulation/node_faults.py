@@ -8,16 +8,20 @@ from collections.abc import Mapping
 from typing import Final
 
 from duramen.testing.machine.node_disk.failing_calls import FailingCalls
-from duramen.testing.machine.node_disk.node_fault import NODE_FAULTS, NodeFault, NodeFaultKind
+from duramen.testing.machine.node_disk.node_fault import COMMIT, FILL_INDEX, NODE_FAULTS, NodeFault, NodeFaultKind
 from serving_tier import names
 
-__all__ = ["node_faults_of", "strike_nodes"]
+__all__ = ["commit_faults_of", "node_faults_of", "strike_nodes"]
 
 _CHANCE: Final = 0.5
 """In so many runs the disks of nodes fail."""
 _AIMED_CHANCE: Final = 0.5
 """Of the faults, so many wait for one call, or for files of one use: an index that comes meets few faults by chance."""
 _CALLS: Final = ("rename", "rename", "sync", "create", "make_folder", "remove_tree")
+_COMMITS_CHANCE: Final = 0.35
+"""In so many runs write transactions fail."""
+_COMMITTED: Final = ("version", "incoming", "index", "")
+_FILLED: Final = ("version", "version", "incoming", "incoming", "")
 _USES: Final = ("incoming", "incoming", "version", "index", "replaced", names.SNAPSHOT_WORK_FOLDER)
 
 
@@ -28,6 +32,21 @@ def node_faults_of(chance: random.Random, nodes: tuple[str, ...], *, length_s: f
     possible = [kind for kind in NODE_FAULTS if chance.random() < 0.5] or ["failed"]
     faults = [_fault(chance, nodes, possible, length_s) for _ in range(chance.choice((1, 2, 4, 8)))]
     return tuple(sorted(faults, key=lambda fault: fault.at_s))
+
+
+def commit_faults_of(chance: random.Random, nodes: tuple[str, ...], *, length_s: float) -> tuple[NodeFault, ...]:
+    """The faults of a run that meet write transactions of LMDB: most end the process between two of them."""
+    if chance.random() > _COMMITS_CHANCE:
+        return ()
+    kinds: tuple[NodeFaultKind, ...] = ("end", "end", "end", "no room", "failed")
+
+    def fault(call: str, use: str, steps: int) -> NodeFault:
+        at_s, node = chance.random() * length_s, chance.choice(nodes)
+        return NodeFault(at_s, node, chance.choice(kinds), steps=steps, call=call, use=use)
+
+    commits = [fault(COMMIT, chance.choice(_COMMITTED), chance.randrange(20)) for _ in range(chance.choice((1, 2, 4)))]
+    fills = [fault(FILL_INDEX, chance.choice(_FILLED), chance.randrange(3)) for _ in range(chance.choice((2, 4, 8)))]
+    return (*commits, *fills)
 
 
 def _fault(chance: random.Random, nodes: tuple[str, ...], possible: list[NodeFaultKind], length_s: float) -> NodeFault:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from duramen.testing.machine.fault import DAMAGES, FAULTS, FaultKind, MachineFault
 from duramen.testing.machine.node_disk.node_fault import NodeFault
-from simulation.node_faults import node_faults_of
+from simulation.node_faults import commit_faults_of, node_faults_of
 
 __all__ = [
     "INCIDENTS",
@@ -24,7 +25,9 @@ __all__ = [
 ]
 
 CallKind = Literal["append", "together", "gathered", "trim", "compact", "create", "delete", "restart"]
-IncidentKind = Literal["cut", "one way", "late", "behind", "slow", "reset", "reset reply", "pause", "kill", "stop"]
+IncidentKind = Literal[
+    "cut", "one way", "late", "behind", "slow", "reset", "reset reply", "pause", "kill", "stop", "copies"
+]
 
 INCIDENTS: Final[dict[IncidentKind, str]] = {
     "cut": "nothing passes between two processes for a while",
@@ -37,6 +40,7 @@ INCIDENTS: Final[dict[IncidentKind, str]] = {
     "pause": "a process is paused for a while",
     "kill": "a process is killed, and started again after a while",
     "stop": "a process is stopped as an operator stops it, and started again after a while",
+    "copies": "some requests of a process arrive at another one a second time, later",
 }
 
 PROCESSES: Final = ("n1", "n2", "n3", "router", "log", "clients")
@@ -45,6 +49,8 @@ TASK: Final = "task"
 """In an aimed incident: the node that does the task."""
 _NODES: Final = ("n1", "n2", "n3")
 _KILLED: Final = ("n1", "n2", "n3", "router")
+_DRAWN: Final[tuple[IncidentKind, ...]] = tuple(each for each in INCIDENTS if each != "copies")
+"""The kinds of which a run draws its own mix; copies have a stream of their own, which moves no other draw."""
 
 _AIMED: Final[tuple[IncidentKind, ...]] = (
     "kill",
@@ -62,6 +68,9 @@ _AIMED: Final[tuple[IncidentKind, ...]] = (
 
 _LENGTH_S: Final = 12.0
 _UNEVEN_CHANCE: Final = 0.3
+_COPIES_CHANCE: Final = 0.3
+_COPIERS: Final = ("clients", "clients", "router", *_NODES)
+_COPIED_TO: Final = ("log", "log", "router", *_NODES)
 _TRIMS_CHANCE: Final = 0.3
 _DAMAGES_CHANCE: Final = 0.25
 _PUT_BACK_CHANCE: Final = 0.1
@@ -108,7 +117,7 @@ class Incident:
     keeps: bool
     """Whether a killed node finds its indexes again."""
     late_s: float = 0.0
-    """What is late is at most so late."""
+    """What is late is at most so late, copies of requests too."""
     aimed: bool = False
     """Whether it waits for a task of a job: it happens `delay_s` after one is seen, `TASK` is the node of that task."""
     delay_s: float = 0.0
@@ -171,6 +180,11 @@ class Plan:
     """Of a cluster: when a copy of the log is made that is put back later, with everything stopped; None: never."""
 
     @property
+    def copies_s(self) -> float:
+        """How late a copy of a request may arrive at most; 0: none is copied."""
+        return max((each.late_s for each in self.incidents if each.kind == "copies"), default=0.0)
+
+    @property
     def is_uneven(self) -> bool:
         """Whether, from the start, the node that has everything answers late, and the others have not all."""
         return any(each.kind == "slow" and each.at_s == 0 for each in self.incidents)
@@ -203,8 +217,24 @@ def plan_of(seed: int) -> Plan:
         faults=faults,
         damages=_damages(random.Random(f"damages {seed}")),
         openings=_openings(random.Random(f"openings {seed}")),
-        incidents=_incidents(random.Random(f"incidents {seed}")),
-        node_faults=node_faults_of(random.Random(f"node disks {seed}"), _NODES, length_s=_LENGTH_S),
+        incidents=tuple(
+            sorted(
+                (
+                    *_incidents(random.Random(f"incidents {seed}")),
+                    *_copies(random.Random(f"late copies {seed}")),
+                ),
+                key=_at,
+            )
+        ),
+        node_faults=tuple(
+            sorted(
+                (
+                    *node_faults_of(random.Random(f"node disks {seed}"), _NODES, length_s=_LENGTH_S),
+                    *commit_faults_of(random.Random(f"commits {seed}"), _NODES, length_s=_LENGTH_S),
+                ),
+                key=_at,
+            )
+        ),
         clock_steps=_clock_steps(random.Random(f"clocks {seed}")),
         expiring=random.Random(f"expiring {seed}").choice((0.0, 0.0, 0.2)),
         trims=None if copied_s is not None else _trims(random.Random(f"trims {seed}")),
@@ -270,7 +300,7 @@ def _clock_steps(chance: random.Random) -> tuple[ClockStep, ...]:
 
 
 def _incidents(chance: random.Random) -> tuple[Incident, ...]:
-    possible = [kind for kind in INCIDENTS if chance.random() < 0.4] or ["kill"]
+    possible = [kind for kind in _DRAWN if chance.random() < 0.4] or ["kill"]
     incidents = [_incident(chance, possible) for _ in range(chance.randrange(1, 9))]
     if chance.random() < _UNEVEN_CHANCE:
         # The node that has everything answers late, the others have not all: what is asked twice may be answered old.
@@ -281,6 +311,17 @@ def _incidents(chance: random.Random) -> tuple[Incident, ...]:
             incidents.append(Incident(at_s, "slow", slow, "clients", 3.0, True, late_s=0.3))
     incidents += [_aimed(chance) for _ in range(chance.choice((0, 2, 4, 8)))]
     return tuple(sorted(incidents, key=_at))
+
+
+def _copies(chance: random.Random) -> Iterator[Incident]:
+    """Requests that arrive a second time: soon, or when the sender has long gone on."""
+    if chance.random() > _COPIES_CHANCE:
+        return
+    for _ in range(chance.choice((2, 4, 8))):
+        one, other = chance.choice(_COPIERS), chance.choice(_COPIED_TO)
+        if one != other:
+            at_s, seconds = chance.random() * _LENGTH_S / 2, chance.choice((2.0, 8.0)) * (0.5 + chance.random())
+            yield Incident(at_s, "copies", one, other, seconds, True, late_s=chance.choice((0.02, 0.3, 2.0, 6.0)))
 
 
 def _aimed(chance: random.Random) -> Incident:
@@ -311,7 +352,7 @@ def _incident(chance: random.Random, possible: list[IncidentKind]) -> Incident:
     return Incident(at_s, kind, one, other, seconds, keeps, late_s=seconds / 4)
 
 
-def _at(one: Call | ClockStep | MachineFault | Incident) -> float:
+def _at(one: Call | ClockStep | MachineFault | Incident | NodeFault) -> float:
     return one.at_s
 
 

@@ -46,6 +46,19 @@ def _repeated_batch_counts_twice() -> Patches:
     return [(fold, "_judge_producer", judge)]
 
 
+def _only_the_last_batch_is_known() -> Patches:
+    """A retry is of the last batch. What comes later than that is a copy that the network has kept."""
+    inner = fold._judge_producer
+
+    def judge(header: BatchHeader, skip: int, producers: Any, effects: Any) -> int:
+        state = producers.get(header.producer_id)
+        if state is not None and header.sequence + skip < state.base_sequence:
+            producers.changed[header.producer_id] = None
+        return inner(header, skip, producers, effects)
+
+    return [(fold, "_judge_producer", judge)]
+
+
 def _verdict_before_its_batch_is_applied() -> Patches:
     async def judge(self: LocalData, part: OutcomesPart, ends_s: float, acknowledged: bool) -> Any:
         try:
@@ -97,6 +110,7 @@ def _second_question_without_floor() -> Patches:
 PLANTED_IN_CLUSTER: Final[dict[str, Callable[[], Patches]]] = {
     "what a read must show is not on the wire": _floor_is_not_on_the_wire,
     "a repeated batch takes effect twice": _repeated_batch_counts_twice,
+    "a late copy of a batch that is not its producer's last one counts": _only_the_last_batch_is_known,
     "a verdict is given before its batch is applied": _verdict_before_its_batch_is_applied,
     "a session forgets what it has seen at another node": _session_forgets,
     "a follower that was reset skips a record": _reader_skips_after_a_reset,

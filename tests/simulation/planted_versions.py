@@ -25,6 +25,11 @@ def _empty_from_too_late() -> Patches:
     return [(empty, "empty_offsets", lambda url, partitions: [Offset(each + 1) for each in inner(url, partitions)])]
 
 
+def _half_made_taken_for_whole() -> Patches:
+    """It is made where it will lie, so that what a dying process leaves of it looks like the whole."""
+    return [(empty, "incoming_folder", lambda folder: folder), (empty, "rename", lambda old, new: None)]
+
+
 def _standby_judges_by_itself() -> Patches:
     def nothing(judgements: Any) -> frozenset[Offset]:
         return frozenset()
@@ -43,6 +48,7 @@ def _covered_by_one_of_before_a_rollback() -> Patches:
 PLANTED_IN_VERSIONS: Final[dict[str, Callable[[], Patches]]] = {
     "an empty version begins at the first record of the log": _empty_from_the_first_record,
     "an empty version begins behind the place that its clearing names": _empty_from_too_late,
+    "a half-made empty version is taken for whole": _half_made_taken_for_whole,
     "a standby applies what the live version rejected": _standby_judges_by_itself,
     "a snapshot of before a swap and its rollback covers the log": _covered_by_one_of_before_a_rollback,
 }

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from kit.deadlines import patience_s
 
+from duramen.testing.machine.node_disk.node_fault import FILL_INDEX
 from simulation.cluster_trims import compacts
 from simulation.cluster_versions import has_versions
 from simulation.job_steps import ACTIONS, KINDS, never_met, steps_met
@@ -30,6 +31,8 @@ FOUND_WITHIN = 60
 """Runs after which each planted bug is found."""
 FOUND_FROM = {
     "a follower that was reset skips a record": 1,
+    "a half-made empty version is taken for whole": 7,
+    "a late copy of a batch that is not its producer's last one counts": 4,
     "a late read is asked again without what it must show": 13,
     "a rename that the disk of a node refused counts as done": 103,
     "a repeated batch takes effect twice": 29,
@@ -45,6 +48,10 @@ FOUND_FROM = {
 }
 """Seeds to begin with, which save time: the others follow, for a change of the product moves what a seed comes to."""
 FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
+    "a half-made empty version is taken for whole": lambda plan: (
+        has_versions(plan) and any(fault.call == FILL_INDEX for fault in plan.node_faults)
+    ),
+    "a late copy of a batch that is not its producer's last one counts": lambda plan: plan.copies_s > 0,
     "a late read is asked again without what it must show": lambda plan: plan.is_uneven,
     "a build is put on top of what the table holds": has_versions,
     "an empty version begins behind the place that its clearing names": has_versions,

@@ -117,8 +117,8 @@ class ClusterFaults:
     def copy_requests(self, source: str, target: str, seconds: float) -> None:
         """Some requests of `source` arrive at `target` a second time, up to so much later, and nobody hears the reply.
 
-        A write that was answered has one effect nevertheless. One that failed as not written, because the log was away,
-        may be written by its copy: no real network does that. 0: no more of them; those under way still arrive.
+        A write that was answered has one effect nevertheless. A request whose reply refuses anything, even a part, is
+        not copied: its caller knows that nothing was done. 0: no more of them; those under way still arrive.
         """
         self._check(source, target)
         _check_seconds(seconds)

@@ -20,8 +20,8 @@ Invariants:
 - A power loss keeps what was synced, and of the rest any subset of the sectors.
 - Nothing that a killed process still does gets out of it.
 
-LMDB is real, on a folder in memory. Nothing here knows what is tested: that is for `duramen.testing`, and for the
-simulation in Duramen's own repository.
+LMDB is real, on a folder in memory; each of its write transactions is a call of the node's disk. Nothing here knows
+what is tested: that is for `duramen.testing`, and for the simulation in Duramen's own repository.
 
 Reading order: `story.py` (what happened), `simulated_loop.py`, `simulated_clock.py`, `fault.py`,
 `memory_disk.py`, `kernel_disk.py` (what a kernel hides), `simulated_disk.py` (a disk through all lives of its

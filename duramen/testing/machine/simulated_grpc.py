@@ -17,18 +17,31 @@ from duramen.testing.machine.simulated_network import Connecting, NetConnection,
 from duramen.testing.machine.simulated_server import LateCopy, ServedCall
 from log_tier.rpc.core import grpc_core
 
-__all__ = ["SimulatedTransport"]
+__all__ = ["SimulatedTransport", "refuses_part"]
 
 _PORT: Final = ":7070"
 _READ_TOGETHER: Final = 4
 """So many are read before the writer learns it."""
 
+_PROBLEM: Final = "duramen.v1.Problem"
 _UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
 def _failure(code: Any, details: str, trailing: Any = ()) -> Any:
     aio = grpc_core().aio  # a forked process has another one
     return aio.AioRpcError(code, aio.Metadata(), aio.Metadata(*trailing), details, None)
+
+
+def refuses_part(reply: Any) -> bool:
+    """Does a protobuf message hold a `Problem`, at any depth? O(size of the message)."""
+    if reply.DESCRIPTOR.full_name == _PROBLEM:
+        return True
+    return any(
+        refuses_part(each)
+        for field, value in reply.ListFields()
+        if field.message_type is not None and not field.message_type.GetOptions().map_entry
+        for each in (value if field.is_repeated else (value,))
+    )
 
 
 class SimulatedTransport:
@@ -115,6 +128,8 @@ class _Call:
         self._served: ServedCall | None = None
         """None: it has not begun, or it has ended."""
         self._read = 0
+        self._answer: bytes | None = None
+        """The single reply; None where none has come."""
         channel.calls[self.number] = self
         if self.deadline_s is not None:
             self._timer = self._loop.call_at(
@@ -149,6 +164,7 @@ class _Call:
         """The server has ended the call; a single reply comes with its status."""
         self._served = None
         self._copied = self._copied and code is grpc.StatusCode.OK
+        self._answer = reply
         if reply is not None:
             self.arrived(reply)
         self.end(code, details, trailing)
@@ -172,8 +188,12 @@ class _Call:
                 self._connection.to_server.send(self._served.cancel)
 
     def _copy(self, connection: NetConnection) -> None:
-        """A copy may follow, but not of what was refused: a caller who was refused knows that nothing was done."""
-        if self._copied and (after_s := connection.network.copied_after_s(connection.client, connection.server)):
+        """A copy may follow, but not of what was refused, even in part: a caller who was refused knows that nothing
+        was done.
+        """
+        if not self._copied or not (after_s := connection.network.copied_after_s(connection.client, connection.server)):
+            return
+        if self._answer is None or not refuses_part(self._parse(self._answer)):
             self._loop.call_later(after_s, LateCopy(self, connection, None).begin)
 
     async def single(self) -> Any:

@@ -21,6 +21,7 @@ from log_tier.model.errors import (
     Overloaded,
 )
 from log_tier.privacy.private_files import FILE_MODE
+from serving_tier.disk import NODE_DISK
 from serving_tier.index.lmdb.format import VERSION, pack_version
 
 __all__ = [
@@ -85,8 +86,8 @@ def open_environment(path: Path, *, map_bytes: int, reads_only: bool = False) ->
     `reads_only`: the files are another process', and there already.
     """
     with named_troubles(path, map_bytes):
-        env = lmdb.open(
-            str(path),
+        env = NODE_DISK.get().open_environment(
+            path,
             map_size=map_bytes,
             max_dbs=len(Databases._fields),
             max_readers=_READERS_MAX,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,6 +54,17 @@ def test_a_compaction_may_have_dropped_no_ops_and_what_was_written_over() -> Non
     no_op = LogRecord(0, 4, "noop", "", "", batch=4, void=False)
     assert void_records([*WHOLE, no_op], WHOLE[1:]) == {(0, 0), (0, 4)}
     assert void_records([*WHOLE, no_op], [*WHOLE[1:3], no_op]) == {(0, 0)}, "c was not written again"
+
+
+def test_a_compaction_may_have_dropped_second_copies_which_cover_nothing() -> None:
+    def sent(offset: int, key: str, sequence: int) -> LogRecord:
+        return LogRecord(0, offset, "put", key, "1", batch=offset, void=False, producer=7, sequence=sequence)
+
+    whole = [sent(0, "a", 0), sent(1, "b", 1), sent(2, "a", 0), sent(3, "c", 2)]
+    assert void_records(whole, [whole[0], whole[1], whole[3]]) == {(0, 2)}
+    assert void_records(whole, whole[1:]) == set(), "only a copy of it is left, which changes nothing"
+    other = [sent(0, "a", 0), sent(1, "a", 1)]
+    assert void_records(other, [replace(other[1], producer=8)]) == {(0, 0)}, "sequences are each producer's own"
 
 
 def test_who_cannot_say_what_is_void_is_not_held_to_it() -> None:

@@ -1,8 +1,9 @@
 """A node's own disk that fails: the files of its indexes, copies and snapshots, as `serving_tier.disk` reaches them.
 
-The files are real, in a folder in memory, and so is LMDB, which writes its own past this seam. What is simulated is the
-answer of the system: any call may fail with EIO, ENOSPC or EACCES, a write may be short, the disk may be full for a
-while, and the process may end between two calls. Which call is drawn from a seed: so many after the fault was armed.
+The files are real, in a folder in memory, and so is LMDB, of which each write transaction is one call here. What is
+simulated is the answer of the system: any call may fail with EIO, ENOSPC or EACCES, a write may be short, the disk may
+be full for a while, and the process may end between two calls. Which call is drawn from a seed: so many after the fault
+was armed.
 
 Invariants:
 
@@ -11,5 +12,6 @@ Invariants:
 
 What it does not do: it keeps what was not synced, so a sync that is left out costs nothing here. Reads do not fail.
 
-Reading order: `node_fault.py` (what can go wrong), `failing_calls.py` (the disk).
+Reading order: `node_fault.py` (what can go wrong), `failing_environment.py` (LMDB's transactions), `failing_calls.py`
+(the disk).
 """

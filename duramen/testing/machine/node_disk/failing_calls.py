@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from io import FileIO, RawIOBase
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import lmdb
+
+from duramen.testing.machine.node_disk.failing_environment import FailingEnvironment
 from duramen.testing.machine.node_disk.node_fault import ERRORS, GROWING, NodeFault
 from duramen.testing.machine.story import RunStory
 from serving_tier.disk import KernelCalls, OpenFile
-from serving_tier.names import purpose
+from serving_tier.names import DATA_FILE, purpose
 
 __all__ = ["FailingCalls"]
 
@@ -99,12 +103,23 @@ class FailingCalls:
         self._step("remove_tree", path)
         self._kernel.remove_tree(path)
 
+    def open_environment(self, path: Path, **options: Any) -> Any:
+        is_new = not (path / DATA_FILE).exists()
+        env = self._kernel.open_environment(path, **options)
+        return FailingEnvironment(env, partial(self._commit, path), is_new=is_new)
+
+    def _commit(self, path: Path, call: str) -> None:
+        try:
+            self._step(call, path)
+        except OSError as error:
+            raise lmdb.Error(f"{path}: {error.strerror}") from error
+
     # --- faults
 
     def _step(self, call: str, path: Path) -> bool:
         """A call begins. True for a short write; raises `OSError` where it fails."""
         if self.is_dead:
-            raise OSError(ERRORS["end"], f"{self.name} has ended", str(path))
+            raise OSError(ERRORS["end"], os.strerror(ERRORS["end"]), str(path))
         if call in GROWING and self._now_s() < self._full_until_s:
             raise OSError(ERRORS["full"], os.strerror(ERRORS["full"]), str(path))
         if not self._armed:

@@ -6,7 +6,7 @@ import errno
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["ERRORS", "GROWING", "NODE_FAULTS", "NodeFault", "NodeFaultKind"]
+__all__ = ["COMMIT", "ERRORS", "FILL_INDEX", "GROWING", "NODE_FAULTS", "NodeFault", "NodeFaultKind"]
 
 NodeFaultKind = Literal["failed", "no room", "refused", "short", "full", "end"]
 
@@ -22,6 +22,12 @@ NODE_FAULTS: Final[dict[NodeFaultKind, str]] = {
 GROWING: Final = ("create", "write", "link", "make_folder")
 """Calls that need room on the disk."""
 
+COMMIT: Final = "commit"
+"""A write transaction of LMDB. Only a fault that names it meets it: most calls are commits."""
+FILL_INDEX: Final = "fill_index"
+"""The write transaction before which a new index lacks only its content. Only a fault that names it meets it."""
+_NAMED: Final = (COMMIT, FILL_INDEX)
+
 ERRORS: Final[dict[NodeFaultKind, int]] = {
     "failed": errno.EIO,
     "no room": errno.ENOSPC,
@@ -31,7 +37,11 @@ ERRORS: Final[dict[NodeFaultKind, int]] = {
 }
 """What the call that meets a fault fails with."""
 
-_MET_BY: Final[dict[NodeFaultKind, tuple[str, ...]]] = {"no room": GROWING, "full": GROWING, "short": ("write",)}
+_MET_BY: Final[dict[NodeFaultKind, tuple[str, ...]]] = {
+    "no room": (*GROWING, *_NAMED),
+    "full": GROWING,
+    "short": ("write",),
+}
 
 
 @dataclass(frozen=True)
@@ -51,4 +61,5 @@ class NodeFault:
 
     def may_meet(self, call: str, use: str) -> bool:
         """Can a call of this name, for a path of this use, meet it?"""
-        return call in _MET_BY.get(self.kind, (call,)) and self.call in ("", call) and self.use in ("", use)
+        wanted = self.call or (call if call not in _NAMED else "")
+        return call in _MET_BY.get(self.kind, (call,)) and wanted == call and self.use in ("", use)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+import lmdb
 import pytest
 
 from duramen.testing.machine.node_disk.failing_calls import FailingCalls
-from duramen.testing.machine.node_disk.node_fault import NODE_FAULTS, NodeFault, NodeFaultKind
+from duramen.testing.machine.node_disk.node_fault import COMMIT, FILL_INDEX, NODE_FAULTS, NodeFault, NodeFaultKind
 from duramen.testing.machine.story import RunStory
 from serving_tier.disk import KernelCalls, NodeDisk
 
@@ -126,3 +128,42 @@ def test_a_fault_waits_for_its_call_and_its_use(failing: FailingCalls, tmp_path:
     check_everything(failing, tmp_path)
     with pytest.raises(OSError, match=r"3\.incoming'$"):
         check_everything(failing, tmp_path)
+
+
+def transactions(disk: NodeDisk, folder: Path, count: int) -> None:
+    """Write a row in each of so many transactions."""
+    folder.mkdir(exist_ok=True)
+    with closing(disk.open_environment(folder)) as env:
+        for number in range(count):
+            with env.begin(write=True) as txn:
+                txn.put(b"%d" % number, b"value")
+
+
+def rows(folder: Path) -> int:
+    with lmdb.open(str(folder)) as env, env.begin() as txn:
+        return sum(1 for _ in txn.cursor())
+
+
+@pytest.mark.parametrize(
+    ("call", "steps", "left"),
+    [(COMMIT, 0, 0), (COMMIT, 2, 2), (FILL_INDEX, 0, 3), (COMMIT, 3, 4)],
+    ids=["first", "third", "fill", "fifth"],
+)
+@pytest.mark.parametrize("kind", ["failed", "no room", "end"])
+def test_a_write_transaction_that_fails_has_written_nothing(
+    failing: FailingCalls, tmp_path: Path, kind: NodeFaultKind, call: str, steps: int, left: int
+) -> None:
+    failing.arm(NodeFault(0.0, "n1", kind, steps, call=call))
+    with pytest.raises(lmdb.Error, match=str(tmp_path)):
+        transactions(failing, tmp_path / "index", 6)
+    assert rows(tmp_path / "index") == left
+
+
+def test_only_a_new_index_is_filled_and_only_a_fault_for_transactions_meets_them(
+    failing: FailingCalls, tmp_path: Path
+) -> None:
+    transactions(failing, tmp_path / "index", 2)
+    failing.arm(NodeFault(0.0, "n1", "failed", 0, call=FILL_INDEX))
+    failing.arm(NodeFault(0.0, "n1", "failed", 0))
+    transactions(failing, tmp_path / "index", 9)
+    assert rows(tmp_path / "index") == 9
