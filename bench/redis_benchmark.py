@@ -37,10 +37,23 @@ class Load:
     """The size of the key space: `key:000000000000` up to the number before it."""
     pipelined: int = 1
     """Requests that a connection sends before it reads."""
+    access: tuple[str, ...] = ()
+    """Options by which it gets in: TLS, a user."""
 
     def arguments(self, *, port: int, requests: int) -> list[str]:
         """The command line behind the program's name. Values of `SET` have 100 bytes, random, all of them the same."""
-        options = ["-h", "127.0.0.1", "-p", str(port), "--csv", "-n", str(requests), "-c", str(self.connections)]
+        options = [
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(port),
+            *self.access,
+            "--csv",
+            "-n",
+            str(requests),
+            "-c",
+            str(self.connections),
+        ]
         options += ["-P", str(self.pipelined), "-r", str(self.keys), "-d", str(VALUE_BYTES)]
         own_test = self.command in {("get",), ("set",)}
         return [*options, "-t", *self.command] if own_test else [*options, *self.command]

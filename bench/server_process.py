@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
-__all__ = ["ServerFailed", "ServerProcess", "free_port"]
+__all__ = ["ServerFailed", "ServerProcess", "free_port", "program"]
 
 START_SECONDS_MAX: Final = 60.0
 """A server that does not accept connections by then is not going to; restarting on a large log may take its time."""
@@ -87,3 +88,8 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
+
+
+def program(name: str) -> str:
+    """A program that is installed with this Python."""
+    return str(Path(sys.executable).with_name(name))

@@ -51,6 +51,10 @@ class PortDriver(Driver, Protocol):
     def port(self) -> int:
         """Where it does, on 127.0.0.1; known after `start`."""
 
+    @property
+    def access(self) -> tuple[str, ...]:
+        """What `redis-benchmark` has to be given to get in: TLS, a user; known after `start`."""
+
 
 class EmbeddedStore(Protocol):
     """A store inside this process."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from bench.server_process import ServerProcess, free_port
+from bench.server_process import ServerProcess, free_port, program
 from bench.workload import Needs
 
 __all__ = ["EMBEDDED_NEEDS", "PARTITIONS", "SERVER_NEEDS", "TABLE", "Duramen", "DuramenEmbedded"]
@@ -44,16 +44,22 @@ class Duramen:
         return f"127.0.0.1:{self._server.port}"
 
     async def start(self, folder: Path) -> None:
-        existed = (folder / "duramen").exists()
         port = free_port()
-        program = str(Path(sys.executable).with_name("duramen"))
-        command = [program, "up", "--data", str(folder / "duramen"), "--port", str(port)]
-        self._server = await ServerProcess.start(command, port=port, folder=folder)
-        self._database = await importlib.import_module("duramen.aio").connect(self.address)
-        if existed:
-            self.table = self._database.table(TABLE)
-        else:
-            self.table = await self._database.create_table(TABLE, partitions=PARTITIONS)
+        command = [program("duramen"), "up", "--data", str(folder / "duramen"), "--port", str(port)]
+        self._server = await ServerProcess.start([*command, *self._options(folder)], port=port, folder=folder)
+        self._database = await self._connect(folder)
+        self.table = self._database.table(TABLE)
+
+    def _options(self, folder: Path) -> Sequence[str]:
+        """More options of `duramen up`."""
+        return ()
+
+    async def _connect(self, folder: Path) -> Any:
+        """A connection to a server that has the table."""
+        database = await importlib.import_module("duramen.aio").connect(self.address)
+        with suppress(importlib.import_module("duramen").TableExists):  # in the folder already
+            await database.create_table(TABLE, partitions=PARTITIONS)
+        return database
 
     async def settle(self) -> None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
@@ -81,17 +82,22 @@ class Etcd:
             port=int(client.rpartition(":")[2]),
             folder=folder,
         )
+        metadata = await self._log_in(client)
         puts, gets, transactions = [], [], []
         for number in range(self._channel_count):
             # Without an option that differs, gRPC gives equal channels one connection.
             channel = grpc.aio.insecure_channel(client.removeprefix("http://"), options=[("bench.channel", number)])
             self._channels.append(channel)
-            puts.append(_method(channel, "Put", PutResponse))
-            gets.append(_method(channel, "Range", RangeResponse))
-            transactions.append(_method(channel, "Txn", TxnResponse))
+            puts.append(_method(channel, "Put", PutResponse, metadata))
+            gets.append(_method(channel, "Range", RangeResponse, metadata))
+            transactions.append(_method(channel, "Txn", TxnResponse, metadata))
         self._put, self._range, self._txn = cycle(puts).__next__, cycle(gets).__next__, cycle(transactions).__next__
         # Also a read that is answered without a quorum can hang until the member has elected itself, for a second.
         await self._range()(RangeRequest(key=b"absent"))
+
+    async def _log_in(self, client: str) -> tuple[tuple[str, str], ...]:
+        """The metadata of every call, once the server at the URL `client` listens."""
+        return ()
 
     async def settle(self) -> None:
         """Restart: a member that has just taken a bulk load copies that load's write buffer for every read.
@@ -127,10 +133,10 @@ class Etcd:
         return [kvs[0].value if kvs else None for kvs in found]
 
 
-def _method(channel: grpc.aio.Channel, name: str, response: Any) -> _Call:
-    call: _Call = channel.unary_unary(
+def _method(channel: grpc.aio.Channel, name: str, response: Any, metadata: tuple[tuple[str, str], ...]) -> _Call:
+    call: Callable[..., Awaitable[Any]] = channel.unary_unary(
         f"/etcdserverpb.KV/{name}",
         request_serializer=lambda request: request.SerializeToString(),
         response_deserializer=response.FromString,
     )
-    return call
+    return partial(call, metadata=metadata) if metadata else call

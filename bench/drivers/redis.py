@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,12 +37,20 @@ class Redis(RespDriver):
                 *("--appendonly", "yes", "--appendfsync", "always"),
                 # No snapshots, and no rewriting of the file while the clock runs.
                 *("--save", "", "--auto-aof-rewrite-percentage", "0"),
+                *self._options(folder, port),
             ],
             port=port,
             folder=folder,
         )
-        self._clients = await RespClients.connect(port, connections=self._connections)
+        self._clients = await self._connect(port)
         self.version = f"Redis {(await self._clients.next().info('server'))['redis_version']}"
+
+    def _options(self, folder: Path, port: int) -> Sequence[str]:
+        """More options of the server; later ones count."""
+        return ()
+
+    async def _connect(self, port: int) -> RespClients:
+        return await RespClients.connect(port, connections=self._connections)
 
 
 class RedisPipelined(Redis):

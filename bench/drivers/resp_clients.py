@@ -31,12 +31,16 @@ class RespClients:
         """The client whose turn it is."""
 
     @classmethod
-    async def connect(cls, port: int, *, connections: int) -> Self:
-        """Open that many connections to `127.0.0.1:port`; all of them are established when this returns."""
+    async def connect(cls, port: int, *, connections: int, **options: Any) -> Self:
+        """Open that many connections to `127.0.0.1:port`; all of them are established when this returns. `options`
+        are the client's: TLS, a user.
+        """
         clients: list[Any] = []
         try:
             for _ in range(connections):
-                client = Client(host="127.0.0.1", port=port, single_connection_client=True, socket_timeout=None)
+                client = Client(
+                    host="127.0.0.1", port=port, single_connection_client=True, socket_timeout=None, **options
+                )
                 clients.append(await client.initialize())
         except BaseException:
             await _close(clients)
@@ -82,6 +86,10 @@ class RespDriver:
     def port(self) -> int:
         assert self._server is not None, "asked before start"
         return self._server.port
+
+    @property
+    def access(self) -> tuple[str, ...]:
+        return ()
 
     async def settle(self) -> None:
         return None

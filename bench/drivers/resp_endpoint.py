@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 from bench.drivers.resp_clients import CONNECTIONS, RespClients, RespDriver
-from bench.server_process import ServerProcess, free_port
+from bench.server_process import ServerProcess, free_port, program
 
 __all__ = ["RespEndpoint"]
 
@@ -29,8 +29,14 @@ class RespEndpoint(RespDriver):
 
     async def start(self, folder: Path) -> None:
         port, self.grpc_port = free_port(), free_port()
-        program = str(Path(sys.executable).with_name("duramen"))
-        command = [program, "up", "--data", str(folder / "duramen"), "--port", str(self.grpc_port)]
-        command += ["--resp-port", str(port), "--resp-readers", str(self._readers)]
+        command = [program("duramen"), "up", "--data", str(folder / "duramen"), "--port", str(self.grpc_port)]
+        command += ["--resp-port", str(port), "--resp-readers", str(self._readers), *self._options(folder)]
         self._server = await ServerProcess.start(command, port=port, folder=folder)
-        self._clients = await RespClients.connect(port, connections=CONNECTIONS)
+        self._clients = await self._connect(folder)
+
+    def _options(self, folder: Path) -> Sequence[str]:
+        """More options of `duramen up`."""
+        return ()
+
+    async def _connect(self, folder: Path) -> RespClients:
+        return await RespClients.connect(self.port, connections=CONNECTIONS)

@@ -19,6 +19,7 @@ from bench.workloads.resp_ping import RESP_PINGS
 from bench.workloads.resp_pipelines import RESP_PIPELINES
 from bench.workloads.resp_readers import RESP_READERS
 from bench.workloads.restart import RESTART
+from bench.workloads.secured import SECURED
 from bench.workloads.served import SERVED
 from bench.workloads.snapshot_restore import SNAPSHOT_RESTORE
 from bench.workloads.spark_build import SPARK_BUILD
@@ -51,5 +52,6 @@ WORKLOADS: Final[dict[str, Workload]] = {
         *VERSIONS,
         *SPARK_SOURCE,
         *SPARK_BUILD,
+        *SECURED,
     )
 }

@@ -17,7 +17,7 @@ from bench.drivers.driver import Driver
 from bench.drivers.duramen import SERVER_NEEDS, Duramen
 from bench.workload import Measurement, Needs, RunSettings, Side
 
-__all__ = ["CONTENDERS", "Contender", "preload", "server_side"]
+__all__ = ["CONTENDERS", "Contender", "preload", "server_side", "side_of"]
 
 _LOADING_AT_ONCE: Final = 8
 """Calls of 100 pairs in flight while a store is filled, outside every timed region."""
@@ -107,7 +107,13 @@ CONTENDERS: Final[dict[str, Contender]] = {
 
 def server_side(name: str, measure: Callable[[Driver, RunSettings], Awaitable[dict[str, float]]]) -> Side:
     """The side on which the contender `name` is started on an empty folder, measured and stopped."""
-    contender = CONTENDERS[name]
+    return side_of(name, CONTENDERS[name], measure)
+
+
+def side_of(
+    name: str, contender: Contender, measure: Callable[[Driver, RunSettings], Awaitable[dict[str, float]]]
+) -> Side:
+    """`server_side` for a contender that one workload has."""
 
     async def once(settings: RunSettings) -> Measurement:
         driver = contender.make()

@@ -86,7 +86,7 @@ def by_benchmark(command: tuple[str, ...], *, connections: int, pipelined: int =
         assert isinstance(driver, PortDriver), f"redis-benchmark cannot drive {driver.version}"
         keys, port = _keys(settings), driver.port
         await _load(driver, make_numbered_pairs(keys))
-        load = Load(command, connections=connections, keys=keys, pipelined=pipelined)
+        load = Load(command, connections=connections, keys=keys, pipelined=pipelined, access=driver.access)
 
         async def rate(requests: int) -> float:
             return (await run_load(load, port=port, requests=requests)).per_second

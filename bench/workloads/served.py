@@ -13,7 +13,7 @@ from bench.drivers.driver import Driver
 from bench.workload import Bar, Measurement, RunSettings, Side, Workload
 from bench.workloads.contenders import preload, server_side
 
-__all__ = ["SERVED"]
+__all__ = ["CALLERS", "SERVED", "get_by", "put_by"]
 
 CALLERS: Final = 256
 KEYS_PER_CALL: Final = 100
@@ -25,7 +25,7 @@ _RECORD_BYTES: Final = 116
 _FLOOR_BYTES_MAX: Final = 512 << 20
 
 
-def _put(callers: int) -> Callable[[Driver, RunSettings], Awaitable[dict[str, float]]]:
+def put_by(callers: int) -> Callable[[Driver, RunSettings], Awaitable[dict[str, float]]]:
     async def measure(driver: Driver, settings: RunSettings) -> dict[str, float]:
         next_pair = cycle(make_pairs(_FRESH_PAIRS)).__next__
 
@@ -39,7 +39,7 @@ def _put(callers: int) -> Callable[[Driver, RunSettings], Awaitable[dict[str, fl
     return measure
 
 
-def _get(callers: int) -> Callable[[Driver, RunSettings], Awaitable[dict[str, float]]]:
+def get_by(callers: int) -> Callable[[Driver, RunSettings], Awaitable[dict[str, float]]]:
     async def measure(driver: Driver, settings: RunSettings) -> dict[str, float]:
         pairs = make_pairs(PRELOADED_KEYS)
         # Keys are random, so reading them in the order they were written is reading them at random.
@@ -110,8 +110,8 @@ SERVED: Final = (
         "put_256",
         f"durable put, {CALLERS} concurrent callers, one client process",
         (
-            *(server_side(name, _put(CALLERS)) for name in ("duramen", "etcd", "redis", "redis-pipelined", "nats")),
-            server_side("grpc-echo", _put(CALLERS)),
+            *(server_side(name, put_by(CALLERS)) for name in ("duramen", "etcd", "redis", "redis-pipelined", "nats")),
+            server_side("grpc-echo", put_by(CALLERS)),
             _synced_file_side(CALLERS),
         ),
         (
@@ -124,7 +124,7 @@ SERVED: Final = (
         "get_256",
         f"get, {CALLERS} concurrent callers, one client process, {PRELOADED_KEYS:,} keys",
         tuple(
-            server_side(name, _get(CALLERS))
+            server_side(name, get_by(CALLERS))
             for name in (
                 *("duramen", "etcd", "redis", "etcd-linearizable", "redis-pipelined", "nats"),
                 "grpc-echo",
@@ -139,7 +139,7 @@ SERVED: Final = (
         "put_1",
         "durable put, one caller",
         (
-            *(server_side(name, _put(1)) for name in ("duramen", "etcd", "redis", "nats", "grpc-echo")),
+            *(server_side(name, put_by(1)) for name in ("duramen", "etcd", "redis", "nats", "grpc-echo")),
             _synced_file_side(1),
         ),
         (Bar("p50_us", "at most", 1.5, "etcd"),),
@@ -147,7 +147,7 @@ SERVED: Final = (
     Workload(
         "get_1",
         f"get, one caller, {PRELOADED_KEYS:,} keys",
-        tuple(server_side(name, _get(1)) for name in ("duramen", "etcd", "redis", "nats", "grpc-echo")),
+        tuple(server_side(name, get_by(1)) for name in ("duramen", "etcd", "redis", "nats", "grpc-echo")),
         (Bar("p50_us", "at most", 1.5, "etcd"),),
     ),
     Workload(

@@ -1,5 +1,7 @@
 """Passwords as argon2id hashes, checked in threads: few at once, since each takes 19 MiB and some 30 ms of a processor.
 
+Their threads have a low priority, so calls under way come first: logins take what these leave of the processors.
+
 The parameters are those that OWASP recommends for argon2id: 19 MiB, two passes, one thread. A hash names its own, so
 others can come later. The password of an unknown user is checked against a hash that nobody has the password of, and
 takes as long.
@@ -8,8 +10,13 @@ takes as long.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import threading
 from collections.abc import Callable
-from typing import Final
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Final, TypeVar
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -18,12 +25,17 @@ from log_tier.model.errors import InvalidRequest, Overloaded
 
 __all__ = ["PASSWORD_BYTES_MAX", "Passwords", "hash_password"]
 
+_T = TypeVar("_T")
+
 PASSWORD_BYTES_MAX: Final = 1024
 """Of UTF-8. A longer text is no password that somebody chose."""
 _PASSWORD_CHARACTERS_MIN: Final = 8
 
-# Two processors at most are taken from calls under way.
-_AT_ONCE: Final = 2
+# Half of the processors at most, and no more than two.
+_AT_ONCE: Final = min(2, max(1, (os.cpu_count() or 1) // 2))
+
+_NICE: Final = 10
+"""The priority of a thread that hashes, as `nice` counts: a call's thread gets some nine times its share."""
 
 # Each may hold 1 KiB of password; at two at once the last one waits some 4 s.
 _WAITING_MAX: Final = 256
@@ -32,6 +44,17 @@ _NOBODYS: Final = "$argon2id$v=19$m=19456,t=2,p=1$ZHVyYW1lbi1ub2JvZHkhIQ$AAAAAAA
 """The hash of no password: the digest is all zeros."""
 
 _HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1, hash_len=32, salt_len=16)
+
+
+def _give_way() -> None:
+    """Lower the priority of this thread, where the system has one for each thread."""
+    if sys.platform == "linux":
+        with suppress(OSError):  # it has a lower one already, and nobody may raise it
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+
+
+_THREADS: Final = ThreadPoolExecutor(_AT_ONCE, "duramen-password", initializer=_give_way)
+"""Of all servers of this process. Threads begin when they are needed."""
 
 
 def hash_password(password: str) -> str:
@@ -55,7 +78,7 @@ class Passwords:
     async def hash(self, password: str) -> str:
         """`hash_password` in a thread; few at once."""
         async with self._free:
-            return await asyncio.to_thread(hash_password, password)
+            return await _in_a_thread(hash_password, password)
 
     async def match(self, password_hash: str, password: str, *, first: Callable[[], None] = lambda: None) -> bool:
         """Is it the password of this hash? Empty hash: no password is, which takes as long to say.
@@ -73,9 +96,13 @@ class Passwords:
             self._waiting -= 1
         try:
             first()
-            return await asyncio.to_thread(_matches, password_hash or _NOBODYS, password) and password_hash != ""
+            return await _in_a_thread(_matches, password_hash or _NOBODYS, password) and password_hash != ""
         finally:
             self._free.release()
+
+
+async def _in_a_thread(work: Callable[..., _T], *arguments: str) -> _T:
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, work, *arguments)
 
 
 def _matches(password_hash: str, password: str) -> bool:
