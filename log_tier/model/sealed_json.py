@@ -87,11 +87,12 @@ class SealedKind:
     def build(self, document: dict[str, Any], where: str, made: Callable[[dict[str, Any]], T]) -> T:
         """The value that `made` builds of the fields. Raises `damage` where they do not fit.
 
-        `made` raises `KeyError`, `TypeError`, `ValueError` or `InvalidRequest` for that, and ignores other fields.
+        `made` raises `KeyError`, `TypeError`, `ValueError`, `OverflowError` or `InvalidRequest` for that, and ignores
+        other fields.
         """
         try:
             return made(document)
-        except (KeyError, TypeError, ValueError, InvalidRequest) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, InvalidRequest) as error:
             version = document["version"]
             raise self._damaged(where, f"does not have the fields of version {version} ({error!r})") from error
 

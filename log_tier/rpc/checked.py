@@ -25,6 +25,7 @@ from google.protobuf.message import DecodeError
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
+from log_tier.rpc.messages.arriving_calls import ArrivingCalls
 from log_tier.rpc.messages.message_fields import count_fields
 from log_tier.rpc.problems import abort
 
@@ -42,6 +43,8 @@ FIELDS_MAX: Final = 100_000
 _AT_ONCE_BYTES_MAX: Final = 64 * 1024
 
 _Context = grpc.aio.ServicerContext[Any, Any]
+
+_current_task: Final = asyncio.current_task
 
 
 CallEnd = Literal["done", "failed", "unanswered"]
@@ -132,7 +135,11 @@ class Refusals:
 class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """One service, whose requests are refused where they do not parse, or have too many fields."""
 
-    def __init__(self, inner: Any, refusals: Refusals, guard: CallGuard | None = None) -> None:
+    def __init__(
+        self, inner: Any, refusals: Refusals, guard: CallGuard | None = None, arriving: ArrivingCalls | None = None
+    ) -> None:
+        """`arriving`: for a server of gRPC's own, which has calls whose message never comes."""
+        self._arriving = arriving
         self._inner = inner
         self._refusals = refusals
         self._guard = guard
@@ -145,16 +152,23 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
     def service(self, handler_call_details: Any) -> Any:
         method = handler_call_details.method
+        if (arriving := self._arriving) is not None:
+            arriving.methods[_current_task()] = method
+            if not arriving.is_watched:
+                arriving.watch()
         found = self._methods.get(method)
         if found is None:
             handler = self._inner.service(handler_call_details)
             if handler is None:
                 return None
-            found = self._methods[method] = _checked(method, handler, self._refusals, self._guard)
+            found = self._methods[method] = _checked(method, handler, self._refusals, self._guard, self._arriving)
         return found
 
 
-def _checked(method: str, handler: Any, refusals: Refusals, guard: CallGuard | None) -> Any:
+def _checked(
+    method: str, handler: Any, refusals: Refusals, guard: CallGuard | None, arriving: ArrivingCalls | None
+) -> Any:
+    methods: dict[Any, str] = {} if arriving is None else arriving.methods
     parse = handler.request_deserializer
     if parse is None:
         assert guard is None, f"the messages of {method} are not parsed, and nobody could decide about its calls"
@@ -162,12 +176,12 @@ def _checked(method: str, handler: Any, refusals: Refusals, guard: CallGuard | N
     serialize = _not_yet(handler.response_serializer)
     if handler.request_streaming:
         answer = _each_parsed(method, handler.stream_stream, parse, refusals, guard)
-        return grpc.stream_stream_rpc_method_handler(answer, _at_once(parse), serialize)
+        return grpc.stream_stream_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
     if handler.response_streaming:
         answer = _streaming(method, handler.unary_stream, parse, refusals, guard)
-        return grpc.unary_stream_rpc_method_handler(answer, _at_once(parse), serialize)
+        return grpc.unary_stream_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
     answer = _single(method, handler.unary_unary, parse, refusals, guard)
-    return grpc.unary_unary_rpc_method_handler(answer, _at_once(parse), serialize)
+    return grpc.unary_unary_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
 
 
 async def _everybody(_request: Any, _context: _Context) -> None:
@@ -189,10 +203,11 @@ def _admitting(guard: CallGuard | None, method: str, *, is_stream: bool) -> Admi
     return admitted
 
 
-def _at_once(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """Parse a small message on the event loop."""
+def _at_once(parse: Callable[[bytes], Any], arrived: Callable[..., object]) -> Callable[[bytes], Any]:
+    """Parse a small message on the event loop. `arrived`: forgets its call."""
 
     def parsed(raw: bytes) -> Any:
+        arrived(_current_task(), None)
         if len(raw) > _AT_ONCE_BYTES_MAX:
             return _Unparsed(raw)
         try:

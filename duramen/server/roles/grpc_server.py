@@ -24,6 +24,7 @@ from log_tier.model.errors import PortInUse
 from log_tier.rpc.address import is_loopback
 from log_tier.rpc.channel import SERVER_OPTIONS
 from log_tier.rpc.checked import CallGuard, CheckedHandler, Refusals
+from log_tier.rpc.messages.arriving_calls import ArrivingCalls
 from log_tier.rpc.open_streams import OpenStreams
 
 __all__ = ["GrpcServer", "quick_switching"]
@@ -155,6 +156,7 @@ class GrpcServer:
 
     async def close(self) -> None:
         """Take no new work, end streams with a reason, wait shortly for calls under way. Idempotent."""
+        self.registry.arriving.close()
         if not self._started:
             await _let_go(self._server)
             return
@@ -182,6 +184,7 @@ class _ByName:
     def __init__(self, server: grpc.aio.Server) -> None:
         self._server = server
         self._refusals = Refusals()
+        self.arriving = ArrivingCalls()
         self._guard: CallGuard | None = None
         self._added = False
 
@@ -191,7 +194,7 @@ class _ByName:
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
         self._added = True
-        checked = [CheckedHandler(handler, self._refusals, self._guard) for handler in handlers]
+        checked = [CheckedHandler(handler, self._refusals, self._guard, self.arriving) for handler in handlers]
         self._server.add_generic_rpc_handlers(checked)
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:

@@ -1,4 +1,5 @@
-"""What can be known of a message before it is parsed: how many fields it has (`message_fields.py`).
+"""What can be known of a message before it is parsed: how many fields it has (`message_fields.py`), and whether
+it comes at all (`arriving_calls.py`).
 
 Parsing takes time and memory by the number of fields, not by the bytes, so that number has a limit of its own.
 """

@@ -77,3 +77,9 @@ def test_a_file_of_another_kind_may_be_no_damage() -> None:
     with pytest.raises(ForeignFolder, match="here is not ours"):
         kind.parse(BYTES, "here")
     assert kind.write({"n": 1}).startswith(b'{"format": "x", "version": 1, "n": 1, "check": "')
+
+
+def test_a_number_that_is_too_large_for_its_field_is_damage() -> None:
+    """`1e999` is JSON, and infinite in Python."""
+    with pytest.raises(Damaged, match=r"fields of version 1 \(OverflowError"):
+        NOTE.build({"version": 1, "count": float("inf")}, "here", lambda fields: int(fields["count"]))

@@ -132,6 +132,7 @@ def test_the_oldest_handshake_ends_for_the_next(
     half_open: list[socket.socket] = []
     try:
         with caplog.at_level(logging.WARNING), SecureRaw(running, certs) as before:
+            assert before.call("PING") == PONG, "it is no handshake any more"
             half_open += [silent(running) for _ in range(30)]
             handshakes = running.server.handshakes
             assert handshakes is not None
