@@ -90,6 +90,8 @@ class BuiltPart:
     """The log goes on behind this offset."""
     entries: dict[str, list[Any]]
     """By key: its version, at most `base`, and its value."""
+    expires_ms: dict[str, int] = field(default_factory=dict)
+    """By key, of those that expire: the log time from which on it is absent."""
 
 
 _Line = TypeVar("_Line", Call, LogRecord)
@@ -137,7 +139,9 @@ def read_history(lines: Iterable[str]) -> History:
             raise InvalidRequest(f"this is no history of version {known}: it begins with {str(head)[:80]}")
         history = History(int(head["partitions"]), about=head["about"])
         for url, parts in head.get("builds", {}).items():
-            history.builds[url] = [BuiltPart(int(part["base"]), part["entries"]) for part in parts]
+            history.builds[url] = [
+                BuiltPart(int(part["base"]), part["entries"], part.get("expires_ms", {})) for part in parts
+            ]
         for line in source:
             document = json.loads(line)
             if "call" in document:

@@ -65,7 +65,7 @@ class _Content:
         """What a build holds at its base."""
         content = cls(part.base)
         for key, (version, value) in part.entries.items():
-            content.set(key, _Change(version, value))
+            content.set(key, _Change(version, value, part.expires_ms.get(key, 0)))
         return content
 
     def at(self, key: str, offset: int, now_ms: int) -> _Change:

@@ -100,6 +100,13 @@ must be again what the whole log says. Before that, the operator takes the snaps
 everything else goes on. When everything is level, each of them is compared with a fold of the whole log of its source
 up to that offset.
 
+**Users.** In some runs of a cluster it has users: every call of gRPC passes the gate, and the network says which
+process calls, as a certificate does. The workload and the operators have all rights. An administrator gives two users
+grants on a table, and takes them, at any server, while they call; where the server's own map has not changed
+meanwhile, its answer must be as the map says, and a server that answers a change acts by it. When all is level, grants
+of users who read and watch at every server are revoked: 100 ms later every server refuses them, and their watches have
+ended.
+
 **A log that is put back.** In a tenth of the runs a first workload runs without faults, and the log's disk is copied
 meanwhile. Everything is stopped, the log gets the copy, the nodes keep their indexes, and other clients write on with
 all faults. Of what the first clients wrote, anything may be gone; what is read must be in the log as it is now. Where a
@@ -133,8 +140,9 @@ commit of LMDB, and loses nothing that was not synced.
 `database_world.py`, `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`,
 `kept_log.py`, `index_crashes.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`,
 `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`,
-`cluster_put_back.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp.py`, `planted.py`,
-`planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`,
+`cluster_put_back.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp.py`,
+`planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`,
 `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`,
-`planted_index.py`, `planted_node_disk.py`, `planted_cluster_resp.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+`planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`, `worlds.py`, `run.py`,
+`page.py`, `__main__.py`.
 """

@@ -34,6 +34,9 @@ PROPERTIES = {
     "retrieved": "no failure is lost: somebody retrieves what a task or a future ends with",
     "restored": "a table that was restored to a point in time holds what its source held at that offset",
     "equal": "replicas that have applied the same offset hold the same",
+    "revoked": "a server serves nothing without a grant, and 100 ms after a revocation nobody does where nothing is at "
+    "fault",
+    "granted": "no call is refused for which there is a grant",
     "level": "everything is alive, and every replica has applied the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",
 }

@@ -96,7 +96,8 @@ class Builds:
             entries: dict[str, list[Any]] = {
                 key.decode(): [int(entry.version), entry.value.decode()] for key, entry in page.entries
             }
-            return BuiltPart(int(manifest.offset), entries)
+            expires_ms = {key.decode(): entry.expires_at_ms for key, entry in page.entries if entry.expires_at_ms}
+            return BuiltPart(int(manifest.offset), entries, expires_ms)
         finally:
             index.close(clean=False)
             shutil.rmtree(folder, ignore_errors=True)

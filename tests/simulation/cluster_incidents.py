@@ -14,6 +14,7 @@ from simulation.cluster_jobs import bugs, finish_drops, maps_differ, under_way, 
 from simulation.cluster_past import check_builds, check_pasts, restore_pasts
 from simulation.cluster_put_back import accept_loss
 from simulation.cluster_trims import change_logs, lose_indexes, secure_rollbacks
+from simulation.cluster_users import check_revocations, use_grants
 from simulation.cluster_versions import change_versions
 from simulation.cluster_world import NODES, ClusterWorld
 from simulation.job_steps import TASKLESS, meets_jobs
@@ -26,7 +27,7 @@ __all__ = ["OPERATORS", "Operator", "disk_operator", "happen", "level"]
 Operator = Callable[[ClusterWorld, asyncio.Event], Coroutine[Any, Any, None]]
 """Works until the event is set."""
 
-OPERATORS: Final[tuple[Operator, ...]] = (work, change_versions, change_logs, restore_pasts)
+OPERATORS: Final[tuple[Operator, ...]] = (work, change_versions, change_logs, restore_pasts, use_grants)
 _PACE: Final = 0.6
 """What the times of a plan are multiplied by."""
 _OPERATOR_S: Final = 1.0
@@ -82,6 +83,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
         await world.processes["router"].up.wait()
         await finish_drops(world)
     await level(world)
+    await check_revocations(world)
     await check_pasts(world)
     await check_builds(world)
     if world.plan.trims is not None:

@@ -19,6 +19,7 @@ from log_tier.model.errors import Disconnected
 from simulation.cluster_incidents import happen
 from simulation.cluster_put_back import copy_once, put_back
 from simulation.cluster_trims import compacts
+from simulation.cluster_users import open_users
 from simulation.cluster_world import LOG_URL, NODES, ClusterWorld
 from simulation.judging import judge
 
@@ -34,6 +35,7 @@ async def cluster_traffic(world: ClusterWorld) -> None:
     for process in world.processes.values():
         if process.name != "clients":
             await process.up.wait()
+    await open_users(world)
     chance = random.Random(f"clients {world.plan.seed}")
     shape = WorkloadShape(
         clients=chance.choice((2, 4)),

@@ -96,6 +96,9 @@ class ClusterWorld:
         """Called with each fault that a node's disk meets."""
         self.drops: set[str] = set()
         """Tables of which a drop was begun and not answered."""
+        self.has_users = plan.has_users and not has_endpoints
+        self.tokens: dict[str, str] = {}
+        """Of the users, by name."""
         self.log: KeepingLog | None = None
         """The log of the server's last life."""
         self._snapshots, self._retention_round_s = ON_DEMAND, ROUND_S
@@ -223,6 +226,7 @@ class ClusterWorld:
             log_url=LOG_URL,
             snapshots=self._snapshots,
             retention_round_s=self._retention_round_s,
+            servers=self._servers(),
         )
         if self._has_endpoints:
             others = others_on_demand(plane, memberships)
@@ -242,11 +246,16 @@ class ClusterWorld:
             process.end(politely=True)
 
     async def _router_life(self, process: SimulatedProcess, opened: AsyncExitStack) -> None:
-        router = await open_router(process, opened, self.machine.clock_of(process.name), log_url=LOG_URL)
+        clock = self.machine.clock_of(process.name)
+        router = await open_router(process, opened, clock, log_url=LOG_URL, servers=self._servers())
         if self._has_endpoints:
             await self._open_endpoint(process, opened, router.connection, router.follower, router.membership, None)
         self.catalogs[process.name] = router.catalog
         router.server.listen()
+
+    def _servers(self) -> tuple[str, ...]:
+        """The processes that users are kept apart from, where there are users."""
+        return ("log", *NODES, "router") if self.has_users else ()
 
     # --- the Redis protocol
 

@@ -12,9 +12,9 @@ __all__ = ["ACTIONS", "KINDS", "TASKLESS", "meets_jobs", "never_met", "steps_met
 
 ACTIONS: Final = ("add", "compact", "copy", "move", "rebuild", "snapshot", "stage", "swap", "trim")
 """Of tasks, whatever job they belong to. A replica is removed in no time."""
-KINDS: Final = ("build", "clear", "discard", "retention", "rollback")
+KINDS: Final = ("build", "clear", "discard", "retention", "rollback", "users")
 """Jobs of which it is not enough that another job has tasks like theirs, and what has no tasks."""
-TASKLESS: Final = {"build": "n1", "discard": "n2", "retention": "n3"}
+TASKLESS: Final = {"build": "n1", "discard": "n2", "retention": "n3", "users": "router"}
 """Of those that have no tasks: a node that a fault may strike."""
 _NAME: Final = "step of "
 

@@ -69,6 +69,7 @@ _AIMED: Final[tuple[IncidentKind, ...]] = (
 _LENGTH_S: Final = 12.0
 _UNEVEN_CHANCE: Final = 0.3
 _COPIES_CHANCE: Final = 0.3
+_USERS_CHANCE: Final = 0.3
 _COPIERS: Final = ("clients", "clients", "router", *_NODES)
 _COPIED_TO: Final = ("log", "log", "router", *_NODES)
 _TRIMS_CHANCE: Final = 0.3
@@ -178,6 +179,14 @@ class Plan:
     """Of a cluster; None: its log keeps everything."""
     copied_s: float | None = None
     """Of a cluster: when a copy of the log is made that is put back later, with everything stopped; None: never."""
+
+    @property
+    def has_users(self) -> bool:
+        """Has a cluster users? Not where requests of clients are copied: a copied grant is one more grant. Nor where
+        the log is put back: the users may go with its end.
+        """
+        copied = any(each.kind == "copies" and each.one == "clients" for each in self.incidents)
+        return not copied and self.copied_s is None and random.Random(f"users {self.seed}").random() < _USERS_CHANCE
 
     @property
     def copies_s(self) -> float:

@@ -30,6 +30,7 @@ SEEDS = 100 if FULL else 6
 FOUND_WITHIN = 60
 """Runs after which each planted bug is found."""
 FOUND_FROM = {
+    "a call has the rights of when its caller proved itself": 3,
     "a follower that was reset skips a record": 1,
     "a half-made empty version is taken for whole": 7,
     "a late copy of a batch that is not its producer's last one counts": 4,
@@ -53,6 +54,9 @@ FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
     ),
     "a late copy of a batch that is not its producer's last one counts": lambda plan: plan.copies_s > 0,
     "a late read is asked again without what it must show": lambda plan: plan.is_uneven,
+    "a call has the rights of when its caller proved itself": lambda plan: plan.has_users,
+    "an open watch outlives the revocation of its grant": lambda plan: plan.has_users,
+    "compiled rights are kept when grants change": lambda plan: plan.has_users,
     "a build is put on top of what the table holds": has_versions,
     "an empty version begins behind the place that its clearing names": has_versions,
     "a snapshot of before a swap and its rollback covers the log": lambda plan: plan.trims is not None,

@@ -28,6 +28,7 @@ from simulation.planted_node_disk import PLANTED_IN_NODE_DISK
 from simulation.planted_resp import PLANTED_IN_RESP
 from simulation.planted_syncs import PLANTED_SYNCS
 from simulation.planted_trims import PLANTED_IN_TRIMS
+from simulation.planted_users import PLANTED_IN_USERS
 from simulation.planted_versions import PLANTED_IN_VERSIONS
 from simulation.planted_views import VIEWS_IN_DATABASE, VIEWS_IN_LOG, VIEWS_IN_RESP
 from simulation.resp_traffic import resp_traffic
@@ -83,7 +84,8 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_TRIMS
     | PLANTED_IN_DATA_SETS
     | PLANTED_IN_INDEX
-    | PLANTED_IN_NODE_DISK,
+    | PLANTED_IN_NODE_DISK
+    | PLANTED_IN_USERS,
     "cluster-resp": PLANTED_IN_CLUSTER_RESP,
 }
 """Where each planted bug is found."""

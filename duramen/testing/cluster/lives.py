@@ -6,12 +6,14 @@ listens yet: the caller adds what else it wants, and calls `server.listen()`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from typing import Any, NamedTuple
 
 from duramen.server.roles.node_role import add_node_services
 from duramen.server.wiring.register import register_node
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
+from duramen.testing.cluster.guarded import guard_server
 from duramen.testing.machine.simulated_machine import SimulatedMachine
 from duramen.testing.machine.simulated_process import SimulatedProcess
 from duramen.testing.machine.simulated_server import SimulatedServer
@@ -72,8 +74,11 @@ async def open_node(
     log_url: str,
     snapshots: SnapshotPolicy = ON_DEMAND,
     retention_round_s: float = ROUND_S,
+    servers: Collection[str] = (),
 ) -> NodeParts:
-    """Open a node of the process' name, in a folder of that name. Raises what opening log and node raises."""
+    """Open a node of the process' name, in a folder of that name. Raises what opening log and node raises. `servers`:
+    of a cluster that has users, see `guard_server`; none: everybody may do everything.
+    """
     name, clock = process.name, machine.clock_of(process.name)
     log = await open_log(log_url)
     opened.push_async_callback(log.close)
@@ -99,12 +104,16 @@ async def open_node(
     admin = admin_on_demand(catalog, log, memberships)
     opened.push_async_callback(admin.close)
     server: Any = process.new_server()
+    if servers:
+        await guard_server(opened, server, catalog, node.follower, servers=servers, clock=clock)
     opened.push_async_callback(add_node_services(server, plane, node, admin, role="node", log_url=log_url))
     return NodeParts(server, node, plane, catalog, memberships)
 
 
-async def open_router(process: SimulatedProcess, opened: AsyncExitStack, clock: Clock, *, log_url: str) -> RouterParts:
-    """Open a router. Raises what opening the log raises."""
+async def open_router(
+    process: SimulatedProcess, opened: AsyncExitStack, clock: Clock, *, log_url: str, servers: Collection[str] = ()
+) -> RouterParts:
+    """Open a router. Raises what opening the log raises. `servers`: as for `open_node`."""
     log = await open_log(log_url)
     opened.push_async_callback(log.close)
     catalog = await Catalog.open(log)
@@ -115,6 +124,8 @@ async def open_router(process: SimulatedProcess, opened: AsyncExitStack, clock: 
     connection = RoutedConnection.for_router(log, catalog, membership)
     opened.push_async_callback(connection.close)
     server = process.new_server()
+    if servers:
+        await guard_server(opened, server, catalog, follower, servers=servers, clock=clock)
     keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, server.streams), server.registry)  # type: ignore[no-untyped-call]
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), server.registry)  # type: ignore[no-untyped-call]
     maps = ClusterService(catalog, server.streams, role="router", log_url=log_url)

@@ -16,6 +16,7 @@ import grpc
 from duramen.testing.machine.simulated_network import Connecting, NetConnection, Network
 from duramen.testing.machine.simulated_server import LateCopy, ServedCall
 from log_tier.rpc.core import grpc_core
+from log_tier.rpc.credentials import AUTHORIZATION
 
 __all__ = ["SimulatedTransport", "refuses_part"]
 
@@ -47,17 +48,19 @@ def refuses_part(reply: Any) -> bool:
 class SimulatedTransport:
     """A process's end of the network: the `Transport` of its context."""
 
-    def __init__(self, network: Network, process: str) -> None:
+    def __init__(self, network: Network, process: str, *, authorization: str = "") -> None:
+        """`authorization`: the proof that its calls carry, as the metadata of that name; empty: none."""
         self._network, self._process = network, process
+        self._metadata = ((AUTHORIZATION, authorization),) if authorization else ()
 
     def channel(self, target: str) -> _Channel:
         """A channel to NAME:7070."""
-        return _Channel(self._network, self._process, target.removesuffix(_PORT))
+        return _Channel(self._network, self._process, target.removesuffix(_PORT), self._metadata)
 
 
 class _Channel:
-    def __init__(self, network: Network, source: str, target: str) -> None:
-        self.network, self.source, self.target = network, source, target
+    def __init__(self, network: Network, source: str, target: str, metadata: tuple[tuple[str, str], ...] = ()) -> None:
+        self.network, self.source, self.target, self.metadata = network, source, target, metadata
         self._connection: NetConnection | None = None
         self._connecting: asyncio.Task[NetConnection] | None = None
         self.calls: dict[int, _Call] = {}
@@ -117,6 +120,7 @@ class _Call:
         channel.network.calls += 1
         self.number = channel.network.calls
         self.channel, self.method, self.request, self._parse = channel, method, request, parse
+        self.metadata = channel.metadata
         self.timeout, self._copied = timeout, copied
         self._loop = channel.network.loop
         self.deadline_s = None if timeout is None else self._loop.time() + timeout

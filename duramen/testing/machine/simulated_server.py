@@ -16,16 +16,24 @@ import grpc
 
 from duramen.testing.machine.simulated_network import NetConnection, Network
 from log_tier.concurrency.clocks import Clock
-from log_tier.rpc.checked import CheckedHandler, Refusals
+from log_tier.rpc.checked import CallGuard, CheckedHandler, Refusals
 from log_tier.rpc.open_streams import OpenStreams
 
-__all__ = ["CallerEnd", "LateCopy", "ServedCall", "SimulatedServer"]
+__all__ = ["CallerEnd", "LateCopy", "ServedCall", "SimulatedServer", "calling_process"]
+
+_PEER: Final = "sim:"
+"""Before the name of the process that calls."""
 
 _WINDOW: Final = 8
 """So many messages of a stream are under way before its writer waits."""
 
 _GRACE_S: Final = 2.0
 """What calls under way get at a clean stop, as `GrpcServer` gives them."""
+
+
+def calling_process(peer: str) -> str:
+    """The name of the process that a handler's context has as its peer."""
+    return peer.removeprefix(_PEER)
 
 
 class CallerEnd(Protocol):
@@ -36,6 +44,7 @@ class CallerEnd(Protocol):
     request: bytes
     timeout: float | None
     deadline_s: float | None
+    metadata: tuple[tuple[str, str], ...]
 
     def arrived(self, reply: bytes) -> None:
         """A message of a stream."""
@@ -153,7 +162,10 @@ class ServedCall:
         return None if deadline_s is None else max(0.0, deadline_s - self._loop.time())
 
     def peer(self) -> str:
-        return f"sim:{self._connection.client}"
+        return f"{_PEER}{self._connection.client}"
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._call.metadata
 
 
 class LateCopy(ServedCall):
@@ -201,9 +213,14 @@ class SimulatedServer:
         self.registry: Any = self
         self._refusals = Refusals(self.clock)
         self._handlers: list[Any] = []
+        self._guard: CallGuard | None = None
+
+    def guard_with(self, guard: CallGuard) -> None:
+        """Let `guard` decide about every call of the services that are added from now on."""
+        self._guard = guard
 
     def add_generic_rpc_handlers(self, handlers: Any) -> None:
-        self._handlers += [CheckedHandler(handler, self._refusals) for handler in handlers]
+        self._handlers += [CheckedHandler(handler, self._refusals, self._guard) for handler in handlers]
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
         """Methods are found by their names, as in `GrpcServer`."""

@@ -72,11 +72,11 @@ def test_what_is_read_at_every_offset() -> None:
 
 
 def test_a_version_that_follows_judges_by_the_same_time() -> None:
-    built = BuiltPart(0, {"a": [0, "old"], "x": [0, "1"]})
+    built = BuiltPart(0, {"a": [0, "old"], "x": [0, "1"], "y": [0, "2"]}, {"x": 2000, "y": 1110})
     said = '{"v": 1, "version": 2, "job": 9, "url": "file:///built"}'
     log = [*LOG[:4], record(4, 1100, "barrier", "", said), record(5, 1110, "put", "d", "1")]
     model = PartitionModel(log, {"file:///built": built})
-    assert model.keys_at(4, "") == {"a": "old2", "b": "1", "n": "5", "x": "1"}
+    assert model.keys_at(4, "") == {"a": "old2", "b": "1", "n": "5", "x": "1", "y": "2"}
     assert model.keys_at(5, "") == {"a": "old2", "b": "1", "d": "1", "x": "1"}
 
 

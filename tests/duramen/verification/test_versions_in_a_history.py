@@ -80,7 +80,7 @@ def test_a_version_with_a_content_of_its_own() -> None:
 
 
 def test_builds_are_written_and_read_again(tmp_path: Path) -> None:
-    history = History(1, [], LOG, builds={"file:///built": [BuiltPart(1, {"b": [0, "old"]})]})
+    history = History(1, [], LOG, builds={"file:///built": [BuiltPart(1, {"b": [0, "old"]}, {"b": 7})]})
     write_history(history, tmp_path / "history")
     again = read_history((tmp_path / "history").read_text().splitlines())
     assert again == history

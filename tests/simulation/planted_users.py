@@ -1,0 +1,48 @@
+"""Bugs to plant where calls are let in: rights that outlive their revocation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from log_tier.access.gate import Gate
+from log_tier.access.guard import GrpcGuard
+from log_tier.catalog.cluster_map import ClusterMap
+from simulation.planted import Patches
+
+__all__ = ["PLANTED_IN_USERS"]
+
+
+def _compiled_rights_are_kept() -> Patches:
+    inner = Gate.follow
+
+    def follow(self: Gate, cluster: ClusterMap) -> None:
+        good, rights = dict(self._good), dict(self._rights)
+        inner(self, cluster)
+        self._good |= good
+        self._rights |= rights
+
+    return [(Gate, "follow", follow)]
+
+
+def _rights_of_the_proof_count() -> Patches:
+    inner = Gate._examine
+
+    def examine(self: Gate, caller: Any) -> Any:
+        return inner(self, caller)._replace(rights=caller.rights)
+
+    return [(Gate, "_examine", examine)]
+
+
+def _streams_are_not_decided_again() -> Patches:
+    def decide_again(self: GrpcGuard) -> None:
+        self.is_closed = self._gate.is_closed
+
+    return [(GrpcGuard, "_decide_again", decide_again)]
+
+
+PLANTED_IN_USERS: Final[dict[str, Callable[[], Patches]]] = {
+    "compiled rights are kept when grants change": _compiled_rights_are_kept,
+    "a call has the rights of when its caller proved itself": _rights_of_the_proof_count,
+    "an open watch outlives the revocation of its grant": _streams_are_not_decided_again,
+}
