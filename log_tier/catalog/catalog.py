@@ -163,7 +163,8 @@ class Catalog:
         """Append a command and return its offset and a map that holds it. One sync, and one delivery to this follower.
 
         Raises `CommandRejected` with the fold's reason, or the error with which the log refuses the append. If the
-        log's reply is lost, the command is sent again and takes effect once.
+        log's reply is lost, the command is sent again and takes effect once; if no later try is answered either, or one
+        is refused, raises `WriteUnknown`.
         """
         command_id = secrets.token_hex(8)
         tasks = len(command.tasks) if isinstance(command, StartJob) else 0
@@ -172,14 +173,19 @@ class Catalog:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         backoff: Backoff | None = None
+        unknown: WriteUnknown | None = None
         while True:
             try:
                 appended = await self._log.append(self.topic.partition(_PARTITION), batch)
                 break
-            except (Unavailable, WriteUnknown):
+            except DuramenError as error:
+                unknown = error if isinstance(error, WriteUnknown) else unknown
                 backoff = backoff or Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline)
-                if not await backoff.pause():
+                if isinstance(error, (Unavailable, WriteUnknown)) and await backoff.pause():
+                    continue
+                if unknown is None or unknown is error:
                     raise
+                raise WriteUnknown(f"{unknown.message}; a later try ended with: {error.message}") from error
         cluster = await self.wait_for(
             lambda cluster: cluster.version >= appended.base_offset, timeout=max(1.0, deadline - loop.time())
         )

@@ -31,6 +31,7 @@ from log_tier.catalog.service import ClusterService
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import (
+    AccessDenied,
     CommandRejected,
     DeadlineExceeded,
     Disconnected,
@@ -136,6 +137,37 @@ async def test_a_command_whose_reply_is_lost_takes_effect_once(log: EmbeddedLog)
         await catalog.submit(RegisterNode("n1", "host:2", "b"))
     assert (await log.bounds(catalog.topic.partition(ZERO))).latest == 3, "each was sent twice"
     assert len(catalog.map.decisions) == 2
+    await catalog.close()
+
+
+class RefusesRetries:
+    """A log whose first reply is lost, and that refuses what comes then."""
+
+    def __init__(self, log: EmbeddedLog, refusal: DuramenError, *, arrives: bool) -> None:
+        self._log, self._refusal, self._arrives = log, refusal, arrives
+        self._tries = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def append(self, partition: PartitionId, batch: bytes) -> Appended:
+        self._tries += 1
+        if self._tries > 1:
+            raise self._refusal
+        if self._arrives:
+            await self._log.append(partition, batch)
+        raise WriteUnknown("no reply came")
+
+
+@pytest.mark.parametrize("refusal", [AccessDenied("no ACL"), Disconnected("nobody is there")], ids=["denied", "away"])
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_a_refused_retry_says_nothing_of_the_first_try(
+    log: EmbeddedLog, refusal: DuramenError, arrives: bool
+) -> None:
+    catalog = await Catalog.open(RefusesRetries(log, refusal, arrives=arrives))
+    with pytest.raises(WriteUnknown, match="no reply came; a later try ended with: no"):
+        await catalog.submit(RegisterNode("n1", "host:1", "a"), timeout=0.5)
+    assert (await log.bounds(catalog.topic.partition(ZERO))).latest == (0 if arrives else -1)
     await catalog.close()
 
 
