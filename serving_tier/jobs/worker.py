@@ -16,7 +16,14 @@ from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.background import Failed, only_logged
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
-from log_tier.model.errors import CommandRejected, DuramenError, InvalidRequest, ShuttingDown, WriteUnknown
+from log_tier.model.errors import (
+    AccessDenied,
+    CommandRejected,
+    DuramenError,
+    InvalidRequest,
+    ShuttingDown,
+    WriteUnknown,
+)
 from serving_tier.jobs.wanted_tasks import TaskKey, WantedTasks
 
 __all__ = ["DoTask", "JobWorker", "RetryLimits", "TaskProgress", "TaskRun"]
@@ -183,8 +190,8 @@ class JobWorker:
         """Submit a command, and repeat it until the log takes it. A rejection is logged: the map has no such task any
         more.
 
-        An operator may mend and restart a log that stopped, or whose disk fails, while this node goes on. So only
-        `InvalidRequest` and `ShuttingDown` are raised.
+        An operator may mend and restart a log that stopped, or whose disk fails, or give back an ACL, while this node
+        goes on. So only `ShuttingDown`, and other kinds of `InvalidRequest` than `AccessDenied`, are raised.
         """
         backoff = self._retries.backoff()
         while True:
@@ -194,9 +201,9 @@ class JobWorker:
             except CommandRejected as error:
                 logger.info("%s: %s", type(command).__name__, error)
                 return
-            except (ShuttingDown, InvalidRequest):
-                raise
             except DuramenError as error:
+                if isinstance(error, (ShuttingDown, InvalidRequest)) and not isinstance(error, AccessDenied):
+                    raise
                 logger.info("the catalog does not take %s yet: %s", type(command).__name__, error)
                 await backoff.pause()
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from log_tier.embedded import EmbeddedLog
-from log_tier.model.errors import Disconnected, LogStopped
+from log_tier.model.errors import Disconnected, DuramenError
 from log_tier.model.identifiers import Offset, PartitionId, TableId
 from log_tier.model.log import Appended, Bounds, ReadChunk
 
@@ -27,7 +27,7 @@ class SteppedClock:
 
 
 class HeldLog:
-    """An embedded log whose reads can be held back, whose ends can be withheld, and that can stop.
+    """An embedded log whose reads can be held back, whose ends can be withheld, and that can refuse appends.
 
     It behaves like one elsewhere.
     """
@@ -38,7 +38,8 @@ class HeldLog:
         self.inner = inner
         self.unreachable = False
         self.silent = False
-        self.stopped = False
+        self.refusal: DuramenError | None = None
+        """Why appends are refused; None: they are not."""
         self.refused = 0
         self.asked = 0
         self._flows = asyncio.Event()
@@ -60,9 +61,9 @@ class HeldLog:
                 yield chunk
 
     async def append(self, partition: PartitionId, batch: bytes) -> Appended:
-        if self.stopped:
+        if self.refusal is not None:
             self.refused += 1
-            raise LogStopped("a sync failed: restart the server of the log")
+            raise self.refusal.as_value()
         return await self.inner.append(partition, batch)
 
     async def all_bounds(self, topic: TableId) -> list[Bounds]:

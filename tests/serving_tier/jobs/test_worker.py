@@ -15,7 +15,7 @@ from log_tier.catalog.commands import AbortJob, CreateTable, RegisterNode, Resum
 from log_tier.catalog.jobs import Job
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.embedded import EmbeddedLog
-from log_tier.model.errors import OffsetTrimmed, Overloaded
+from log_tier.model.errors import AccessDenied, DuramenError, LogStopped, OffsetTrimmed, Overloaded
 from log_tier.model.identifiers import Partition
 from log_tier.model.log import Topic
 from serving_tier.jobs.worker import DoTask, JobWorker, RetryLimits, TaskRun
@@ -192,15 +192,22 @@ async def test_a_task_that_this_node_cannot_do_and_a_bug_are_reported(
     await worker.close()
 
 
-async def test_what_came_of_a_task_is_reported_once_a_log_that_had_stopped_is_started_again(
-    log: EmbeddedLog, catalog: Catalog, topic: Topic
+@pytest.mark.parametrize(
+    "refusal",
+    [LogStopped("a sync failed: restart the server of the log"), AccessDenied("allow it Write on the topic")],
+    ids=["stopped", "denied"],
+)
+async def test_what_came_of_a_task_is_reported_once_the_log_takes_it_again(
+    log: EmbeddedLog, catalog: Catalog, topic: Topic, refusal: DuramenError
 ) -> None:
+    """A log that had stopped is started again, or Kafka's operator gives back an ACL. The task is done once."""
     elsewhere = HeldLog(log)
     followed = await Catalog.open(elsewhere)
     stopped = asyncio.Event()
 
     async def action(run: TaskRun) -> str:
-        elsewhere.stopped = True
+        assert not stopped.is_set()
+        elsewhere.refusal = refusal
         stopped.set()
         return "done meanwhile"
 
@@ -208,7 +215,7 @@ async def test_what_came_of_a_task_is_reported_once_a_log_that_had_stopped_is_st
     job = await start(catalog, topic, "n1")
     await stopped.wait()
     await until(lambda: elsewhere.refused > 1 or not worker.running())
-    elsewhere.stopped = False
+    elsewhere.refusal = None
     assert (await ended(catalog, job)).tasks[0].note == "done meanwhile"
     await worker.close()
     await followed.close()
