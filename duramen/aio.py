@@ -11,9 +11,9 @@ from pathlib import Path
 from duramen.client.context import TIMEOUT_DEFAULT_S, Address, check_timeout
 from duramen.client.database import Database
 from duramen.client.model.session import Session
-from duramen.client.model.target import parse_target
 from duramen.client.table import Table
-from duramen.client.transport.client_credentials import client_credentials
+from log_tier.access.client.client_credentials import client_credentials
+from log_tier.access.client.client_target import parse_target
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.credentials import CREDENTIALS, proving
 from log_tier.rpc.security import SECURITY, secured

@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from log_tier.access.rules import MethodRules, any_user, servers_only
+from log_tier.access.demands import SERVERS_ONLY, AllDemands, BatchDemand, Demand, KeyDemand, PrefixDemand
+from log_tier.access.rules import MethodRules, Rule, TableNames, any_user, servers_only
+from log_tier.model.errors import TableNotFound
+from log_tier.model.identifiers import table_id_from_bytes
+from log_tier.trust.grants import Right
 
 __all__ = ["LOG_RULES"]
 
-_LOG: Final = (
-    "CreateTopic",
-    "AdoptTopic",
-    "DeleteTopic",
-    "Topics",
-    "Append",
-    "AppendMany",
-    "Read",
-    "Bounds",
-    "AllBounds",
-    "Trim",
-    "Retain",
-    "Compact",
-)
+_UPKEEP: Final = ("CreateTopic", "AdoptTopic", "DeleteTopic", "Topics", "Trim", "Retain", "Compact")
+
+
+def _of_table(demanded: Callable[[str, Any], Demand]) -> Rule:
+    """What a call on one topic demands by its table's name. A topic that is no table's is for servers alone."""
+
+    def rule(request: Any, names: TableNames) -> Demand:
+        try:
+            return demanded(names(table_id_from_bytes(request.topic_id)), request)
+        except TableNotFound:
+            return SERVERS_ONLY
+
+    return rule
+
+
+_reads: Final = _of_table(lambda table, _request: PrefixDemand(Right.READ, table))
+_sees: Final = _of_table(lambda table, _request: KeyDemand(Right.READ, table, ()))
+_appends: Final = _of_table(lambda table, request: BatchDemand(table, request.batch))
+
+
+def _appends_many(request: Any, names: TableNames) -> Demand:
+    return AllDemands(tuple(_appends(part, names) for part in request.parts)) if request.parts else SERVERS_ONLY
+
 
 LOG_RULES: Final[MethodRules] = {
-    # The log is below the tables: who reads or writes it there has passed every grant.
-    **{f"/duramen.v1.Log/{method}": servers_only for method in _LOG},
+    **{f"/duramen.v1.Log/{method}": servers_only for method in _UPKEEP},
+    # A table's log shows all of its keys, as a watch does, and takes what a write of batches takes.
+    "/duramen.v1.Log/Read": _reads,
+    "/duramen.v1.Log/Append": _appends,
+    "/duramen.v1.Log/AppendMany": _appends_many,
+    # Offsets, as tokens have them.
+    "/duramen.v1.Log/Bounds": _sees,
+    "/duramen.v1.Log/AllBounds": _sees,
     # The map names all tables and nodes. It holds no user and no value.
     "/duramen.v1.Cluster/Follow": any_user,
 }

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from duramen.client.model.target import parse_target
+from log_tier.access.client.client_target import parse_target
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.credentials import CallCredentials, proving
 from log_tier.rpc.security import secured
@@ -94,7 +94,7 @@ def _credentials(context: typer.Context, user: str) -> CallCredentials | None:
     """Who calls: the token file that stands before the command, else what the environment says; for a user that only
     the address or DURAMEN_USER names, the password that somebody types.
     """
-    from duramen.client.transport.client_credentials import SECRET_VARIABLES, client_credentials
+    from log_tier.access.client.client_credentials import SECRET_VARIABLES, client_credentials
 
     token_file = context.find_root().obj
     named = user or os.environ.get("DURAMEN_USER", "")

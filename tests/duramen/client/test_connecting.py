@@ -14,7 +14,7 @@ from kit.deadlines import patience_s, until
 
 import duramen
 from duramen import aio
-from duramen.client.model.target import parse_target
+from log_tier.access.client.client_target import parse_target
 from log_tier.model.table_spec import TableSpec
 from router.remote.grpc_connection import GrpcConnection
 from router.routing.failover import FailoverConnection

@@ -54,6 +54,10 @@ def write_of(encoded: bytes) -> Callable[[bytes], Any]:
     return lambda table_id: keyvalue.WriteRequest(parts=[keyvalue.WritePart(table_id=table_id, batch=encoded)])
 
 
+def append_of(encoded: bytes) -> Callable[[bytes], Any]:
+    return lambda table_id: log_pb2.AppendRequest(topic_id=table_id, batch=encoded)
+
+
 def start(**change: Any) -> Callable[[bytes], Any]:
     return lambda _: admin.AdminStartRequest(dry_run=True, **change)
 
@@ -96,9 +100,9 @@ ROWS: Final = [
     Row("Tables/Drop", "admin of table", lambda _: tables.FindTableRequest(name=TABLE)),
     Row("Cluster/Follow", "user", lambda _: cluster_pb2.FollowRequest(once=True)),
     Row("Node/Status", "user", lambda _: node_pb2.StatusRequest(once=True)),
-    Row("Node/Copy", "server", lambda id_: node_pb2.CopyRequest(table_id=id_)),
+    Row("Node/Copy", "read of table", lambda id_: node_pb2.CopyRequest(table_id=id_)),
     Row("Node/Digest", "admin", lambda id_: node_pb2.DigestRequest(table_id=id_)),
-    Row("Node/Voids", "server", lambda id_: node_pb2.VoidsRequest(table_id=id_)),
+    Row("Node/Voids", "read of table", lambda id_: node_pb2.VoidsRequest(table_id=id_)),
     Row("RespEndpoint/Describe", "user", lambda _: resp_endpoint_pb2.DescribeRespEndpointRequest()),
     Row("Admin/Nodes", "admin", lambda _: admin.AdminNodesRequest()),
     Row("Admin/Partitions", "admin of table", lambda _: admin.AdminTableRequest(table=TABLE)),
@@ -141,11 +145,14 @@ ROWS: Final = [
     Row("Log/AdoptTopic", "server", lambda _: log_pb2.AdoptTopicRequest(name="t")),
     Row("Log/DeleteTopic", "server", lambda id_: log_pb2.DeleteTopicRequest(topic_id=id_)),
     Row("Log/Topics", "server", lambda _: log_pb2.TopicsRequest()),
-    Row("Log/Append", "server", lambda id_: log_pb2.AppendRequest(topic_id=id_, batch=batch())),
+    Row("Log/Append", "write of key", append_of(batch())),
+    Row("Log/Append", "read,write of key", append_of(batch(attribute_of(Operation.APPEND)))),
+    Row("Log/Append", "server", lambda _: log_pb2.AppendRequest(topic_id=bytes(16), batch=batch())),
+    Row("Log/AppendMany", "write of key", lambda id_: log_pb2.AppendManyRequest(parts=[append_of(batch())(id_)])),
     Row("Log/AppendMany", "server", lambda _: log_pb2.AppendManyRequest()),
-    Row("Log/Read", "server", lambda id_: log_pb2.LogReadRequest(topic_id=id_)),
-    Row("Log/Bounds", "server", lambda id_: log_pb2.BoundsRequest(topic_id=id_)),
-    Row("Log/AllBounds", "server", lambda id_: log_pb2.AllBoundsRequest(topic_id=id_)),
+    Row("Log/Read", "read of table", lambda id_: log_pb2.LogReadRequest(topic_id=id_)),
+    Row("Log/Bounds", "some of table", lambda id_: log_pb2.BoundsRequest(topic_id=id_)),
+    Row("Log/AllBounds", "some of table", lambda id_: log_pb2.AllBoundsRequest(topic_id=id_)),
     Row("Log/Trim", "server", lambda id_: log_pb2.TrimRequest(topic_id=id_)),
     Row("Log/Retain", "server", lambda id_: log_pb2.RetainRequest(topic_id=id_)),
     Row("Log/Compact", "server", lambda id_: log_pb2.CompactRequest(topic_id=id_)),

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from duramen.client.model.target import parse_target
-from duramen.client.transport.client_credentials import (
+from log_tier.access.client.client_credentials import (
     PasswordCredentials,
     TokenCredentials,
     TokenFileCredentials,
     client_credentials,
 )
+from log_tier.access.client.client_target import parse_target
 from log_tier.access.tokens import mint_token
 from log_tier.model.errors import InvalidName, InvalidRequest
 from log_tier.privacy.secret_files import read_secret_file
