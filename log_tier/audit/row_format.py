@@ -54,6 +54,6 @@ def parse_row(key: bytes, value: bytes) -> dict[str, Any]:
         version = document["v"]
         if version == ROW_VERSION:
             return {name: document[name] for name in _FIELDS}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnknownFormat(f"{key!r} is no row of an audit: {error!r}") from error
     raise UnknownFormat(f"the row {key!r} has version {version!r}, this Duramen knows version {ROW_VERSION}")

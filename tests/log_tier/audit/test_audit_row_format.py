@@ -47,7 +47,9 @@ def test_a_row_is_read_as_it_was_written(text: str, offset: int) -> None:
     assert list(fields)[:4] == ["time_ms", "until_ms", "count", "server"]
 
 
-@pytest.mark.parametrize("value", [b"", b"{", b"[]", b"{}", b'{"v":2}', b'{"v":1}', b"\xff"])
+@pytest.mark.parametrize(
+    "value", [pytest.param(b"[" * 100_000, id="brackets"), b"", b"{", b"[]", b"{}", b'{"v":2}', b'{"v":1}', b"\xff"]
+)
 def test_what_is_no_row_is_named(value: bytes) -> None:
     with pytest.raises(UnknownFormat):
         parse_row(b"key", value)
