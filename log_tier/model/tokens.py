@@ -136,7 +136,8 @@ class Token:
                 f"{text[:40]!r} is a token of a newer Duramen, this process reads {_PREFIX!r}: update it"
             )
         if not text.startswith(_PREFIX) or len(text) > TOKEN_TEXT_MAX:
-            raise InvalidToken(f"{text[:40]!r} is no token: tokens begin with {_PREFIX!r}")
+            # Not shown: somebody may have given the secret that proves a user.
+            raise InvalidToken(f"a text of {len(text)} characters is no token: tokens begin with {_PREFIX!r}")
         encoded = text[len(_PREFIX) :]
         try:
             raw = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)

@@ -63,7 +63,8 @@ FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
     "a trim goes past the verified snapshot": lambda plan: plan.trims is not None,
     "a watch numbers what a compaction has left without holes": compacts,
     "a rename that the disk of a node refused counts as done": lambda plan: (
-        has_versions(plan) and plan.node_faults != ()
+        has_versions(plan)
+        and any(fault.call == "rename" and fault.kind in ("failed", "refused") for fault in plan.node_faults)
     ),
     "a replica whose disk was full does not go on when there is room": lambda plan: any(
         fault.kind in ("no room", "full") for fault in plan.node_faults

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from kit.deadlines import wait_until
 from kit.index.marker import change_marker
 
 import duramen
+from duramen.blocking import Table
 from duramen.cli import run
 
 pytestmark = pytest.mark.embedded_log_only
@@ -30,8 +32,17 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         table = database.create_table("flights", partitions=2)
         for number in range(40):
             table.put(b"k%d" % number, b"x" * 200)
-        wait_until(lambda: len({path.parent.parent for path in folder.glob("snapshots/*/*/*/manifest.json")}) == 2)
+        # Two of each: one whose check goes on when the database is closed is removed.
+        wait_until(lambda: _has_snapshots(folder, table))
     return folder
+
+
+def _has_snapshots(folder: Path, table: Table) -> bool:
+    """Write more, for another snapshot, until each partition has two."""
+    for number in range(40):
+        table.put(b"k%d" % number, b"x" * 200)
+    found = Counter(path.parts[-3] for path in folder.glob("snapshots/*/*/*/manifest.json"))
+    return min(found["0"], found["1"]) >= 2
 
 
 @pytest.fixture

@@ -29,6 +29,13 @@ def test_text_round_trips(token: Token) -> None:
     assert Token.parse(token) is token
 
 
+def test_what_proves_a_user_is_not_shown_where_it_was_given_for_a_token() -> None:
+    secret = "dt1_87d07d6118d0_92fc1ff55ddbccb93a85024cd085aab4cfd5ab9e6be4e90b000f63ce3bfe1518_root"
+    with pytest.raises(InvalidToken) as caught:
+        Token.parse(secret)
+    assert all(part not in caught.value.message for part in secret.split("_"))
+
+
 @given(tokens, tokens, tokens)
 def test_merging_is_taking_the_maximum(a: Token, b: Token, c: Token) -> None:
     assert a.merge(a) == a
