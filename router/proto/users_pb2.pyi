@@ -22,9 +22,9 @@ milliseconds. Streams that are open everywhere end as soon as they are not allow
 A caller who manages others needs `admin *`; PERMISSION_DENIED permission_denied else. Everybody may ask who they are,
 change their own password, and make and revoke their own tokens.
 
-A quota is what one server gives a user, or all users of a table, each second or at once. Each server counts for itself,
-for gRPC and the Redis protocol together; a call over it ends with RESOURCE_EXHAUSTED overloaded, whose `wait_ms` says
-when to try again, and takes nothing.
+A quota is what one server gives a user, or all users of a table, each second or at once. Each server counts for itself.
+A call over it ends with RESOURCE_EXHAUSTED overloaded, whose `wait_ms` says when to try again, and takes nothing. gRPC
+keeps quotas; the Redis protocol does not yet, and no server bounds connections yet.
 
 Secrets. A token is in one reply, once, and in no other answer; a password is in none. The catalog has a token's
 SHA-256 and a password's argon2id hash, and they are in no answer either. Other machines should be reached by TLS.
@@ -694,7 +694,7 @@ class QuotaBounds(_message.Message):
     WATCHES_FIELD_NUMBER: _builtins.int
     CONNECTIONS_FIELD_NUMBER: _builtins.int
     calls_s: _builtins.int
-    """Calls each second; of the Redis protocol: commands."""
+    """Calls of gRPC each second."""
     bytes_in_s: _builtins.int
     """Bytes of requests each second."""
     bytes_out_s: _builtins.int
@@ -704,7 +704,7 @@ class QuotaBounds(_message.Message):
     watches: _builtins.int
     """Watches that are open at once."""
     connections: _builtins.int
-    """Connections that are open at once; of a user only."""
+    """Connections that are open at once; of a user only. It is stored and listed; no server keeps it yet."""
     def __init__(
         self,
         *,
