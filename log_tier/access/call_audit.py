@@ -7,29 +7,19 @@ the settings choose. Calls of the cluster's servers are part of a call that some
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from log_tier.access.authenticator import claimed_user
-from log_tier.access.demands import (
-    CLUSTER_ADMIN,
-    AllDemands,
-    BatchDemand,
-    Demand,
-    KeyDemand,
-    PrefixDemand,
-    RangeDemand,
-    SpecialDemand,
-)
+from log_tier.access.demand_parts import DemandPart, parts_of
+from log_tier.access.demands import BatchDemand, Demand, KeyDemand, RangeDemand
 from log_tier.access.gate import Gate
-from log_tier.audit.audit_event import AuditKind, AuditResult, event_of
+from log_tier.audit.audit_event import AuditResult, event_of
 from log_tier.audit.audit_trail import AuditTrail
 from log_tier.audit.request_text import request_text
-from log_tier.model.batch import decode_batch
 from log_tier.model.errors import DuramenError, Overloaded
 from log_tier.model.identifiers import Offset
 from log_tier.trust.caller import Caller
-from log_tier.trust.grants import Right, key_prefix_text
 
 __all__ = ["USERS_SERVICE", "Answered", "CallAudit", "address_of"]
 
@@ -44,9 +34,6 @@ _PACKAGE: Final = "/duramen.v1."
 
 # Connections whose proof was noted. One that is forgotten is noted again.
 _CONNECTIONS_MAX: Final = 10_000
-
-_Part = tuple[AuditKind, str, str]
-"""What a part of a demand asks for: its kind, the table, and what its keys begin with."""
 
 
 def address_of(peer: str) -> str:
@@ -98,7 +85,7 @@ class CallAudit:
         self, method: str, caller: Caller, demand: Demand, peer: str, error: DuramenError, *, ended: bool = False
     ) -> None:
         """A call was refused, or a stream `ended` that had been allowed."""
-        kind, table, key = next(_parts(demand, with_keys=True), ("call", "", ""))
+        kind, table, key = next(parts_of(demand, with_keys=True), ("call", "", ""))
         if method.startswith(USERS_SERVICE) and method not in _QUESTIONS:
             kind = "change"
         # What is missing, in few words; for a proof that does not count any more, the reason.
@@ -124,9 +111,9 @@ class CallAudit:
         if caller.proof == "server":
             return None
         is_change = method.startswith(USERS_SERVICE) and method not in _QUESTIONS
-        command: _Part | None = ("change", "", "") if is_change else None
-        chosen: list[_Part] = []
-        for part in _parts(demand, with_keys=self._trail.settings.chooses):
+        command: DemandPart | None = ("change", "", "") if is_change else None
+        chosen: list[DemandPart] = []
+        for part in parts_of(demand, with_keys=self._trail.settings.chooses):
             if part[0] == "admin":
                 command = command or part
             elif part[1] and self._trail.settings.is_chosen(part[0], part[1]):
@@ -170,43 +157,3 @@ class CallAudit:
             answered("allowed")
             return None
         return answered
-
-
-def _parts(demand: Demand, *, with_keys: bool) -> Iterator[_Part]:
-    """What a demand asks for, table by table. O(keys) with their common beginning."""
-    if isinstance(demand, AllDemands):
-        for each in demand.demands:
-            yield from _parts(each, with_keys=with_keys)
-    elif isinstance(demand, SpecialDemand):
-        yield ("admin" if demand is CLUSTER_ADMIN else "call", "", "")
-    elif isinstance(demand, BatchDemand):
-        yield "write", demand.table, _common(_batch_keys(demand.batch)) if with_keys else ""
-    elif isinstance(demand, PrefixDemand):
-        yield _kind(demand.right), demand.table, key_prefix_text(demand.prefix) if demand.prefix else ""
-    elif isinstance(demand, RangeDemand):
-        yield _kind(demand.right), demand.table, _common((demand.start, demand.end)) if demand.end else ""
-    elif demand.keys:
-        yield _kind(demand.right), demand.table, _common(demand.keys) if with_keys else ""
-    else:
-        yield "call", demand.table, ""  # a question about the table itself
-
-
-def _kind(right: Right) -> AuditKind:
-    return right.value
-
-
-def _batch_keys(batch: bytes) -> Sequence[bytes]:
-    try:
-        return decode_batch(batch).columns.keys
-    except DuramenError:
-        return ()  # the call is refused for it
-
-
-def _common(keys: Sequence[bytes]) -> str:
-    """What all keys begin with, as a grant's `--key` takes it."""
-    if not keys:
-        return ""
-    least, most = min(keys), max(keys)
-    differ = (at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other)
-    length = next(differ, min(len(least), len(most)))
-    return key_prefix_text(least[:length]) if length else ""

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from log_tier.access.authenticator import Authenticator
-from log_tier.access.call_audit import Answered, CallAudit
+from log_tier.access.call_audit import Answered, CallAudit, address_of
 from log_tier.access.current import CALLER
 from log_tier.access.demands import ANY_USER, Demand, tables_of
 from log_tier.access.gate import NOBODY, Gate
@@ -178,7 +178,7 @@ class GrpcGuard:
         caller = self._authenticator.known(header)
         if caller is None:
             try:
-                caller = await self._authenticator.by_header(header, address=_address(peer))
+                caller = await self._authenticator.by_header(header, address=address_of(peer))
             except (Unauthenticated, Overloaded) as error:
                 if self._audit is not None:
                     self._audit.not_proved(NOBODY, header, peer, error)
@@ -214,8 +214,3 @@ class GrpcGuard:
     def close(self) -> None:
         """Follow changes no longer. Idempotent."""
         self._leave()
-
-
-def _address(peer: str) -> str:
-    """The host of a peer in gRPC's words (`ipv4:127.0.0.1:5000`)."""
-    return peer.rpartition(":")[0]

@@ -16,7 +16,8 @@ that the server's settings choose.
 - Q5 No row has a secret: no password, token or hash, no value, and no name that somebody claimed and no user has.
 - Q6 While the catalog has no user nothing is noted, and there is no such table.
 
-What is not here: where the events come from (`log_tier.access.call_audit` for gRPC) and how rows are written
+What is not here: where the events come from (`log_tier.access.call_audit` for gRPC,
+`command_audit` of the RESP endpoint) and how rows are written
 (`duramen.server.wiring.audit_writer`).
 
 Reading order: `audit_event.py`, `audit_row.py`, `audit_queue.py`, `row_format.py`, `audit_settings.py`,

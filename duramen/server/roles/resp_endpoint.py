@@ -59,6 +59,7 @@ async def open_resp_endpoint(
         admin=admin,
         gate=access.gate,
         authenticator=access.authenticator,
+        audit=access.audit,
     )
     opened.push_async_callback(resp_server.close)
     if settings.readers:

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from duramen.server.roles.all_in_one import SingleServer
+from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT
 from duramen.server.wiring.single_machine import THIS_MACHINE, MachineParts
 from kit.deadlines import patience_s, until_true
 from log_tier.access.authenticator import bearer_header
@@ -27,6 +28,7 @@ from log_tier.rpc.problems import error_of_call
 from log_tier.trust.trust_commands import AddToken, AddUser
 from router.data.requests import ScanRequest
 from router.data.seam import Connection
+from router.endpoints.resp.server.sockets import RespSettings
 from router.proto import admin_pb2_grpc, keyvalue_pb2_grpc, kv_pb2_grpc, tables_pb2_grpc
 
 __all__ = ["AuditedCalls", "Row", "audit_rows", "audited_server"]
@@ -96,10 +98,14 @@ class AuditedCalls:
 
 @asynccontextmanager
 async def audited_server(
-    folder: Path, *, audit: AuditSettings | None = None, machine: MachineParts = THIS_MACHINE
+    folder: Path,
+    *,
+    audit: AuditSettings | None = None,
+    machine: MachineParts = THIS_MACHINE,
+    resp: RespSettings = NO_RESP_ENDPOINT,
 ) -> AsyncIterator[tuple[SingleServer, AuditedCalls]]:
     """A server in this process with the tables `orders` and `ships`. It has no user yet."""
-    server = await SingleServer.open(folder, port=0, audit=audit, machine=machine)
+    server = await SingleServer.open(folder, port=0, audit=audit, machine=machine, resp_endpoint=resp)
     calls = AuditedCalls(server.port, server.data_plane.catalog, server.data_plane)
     try:
         for name in ("orders", "ships"):

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from log_tier.access.gate import NOBODY
 from log_tier.access.tokens import read_token
-from log_tier.model.errors import Unauthenticated
+from log_tier.model.errors import Overloaded, Unauthenticated
 from log_tier.model.tokens import Token
 from router.endpoints.resp.command_spec import async_command, sync_command
+from router.endpoints.resp.commands.users.command_audit import note_login, note_no_login, note_question
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.served_tables import DEFAULT_TABLE, name_of
 from router.endpoints.resp.wire.arguments import SYNTAX, check_options, shown, strict_integer, text_of
@@ -163,9 +164,13 @@ async def _log_in(client: CommandContext, user: bytes, secret: bytes) -> None:
         else:
             host = client.address.rpartition(":")[0]
             caller = await authenticator.by_password(name, text, address=host)
-    except Unauthenticated:
+    except (Unauthenticated, Overloaded) as error:
+        note_no_login(client, name, text, error)
+        if isinstance(error, Overloaded):
+            raise
         raise _WRONG_PASSWORD if is_named else _NO_DEFAULT from None
     client.prove(caller)
+    note_login(client)
 
 
 def _check_password(client: CommandContext, user: bytes, password: bytes) -> None:
@@ -228,6 +233,7 @@ def client(client: CommandContext, args: Sequence[bytes]) -> Any:
     if name == "INFO":
         return _line(client) + "\n"
     if name == "LIST":
+        note_question(client, "client|list", [b"client", *args])
         return _list(client, rest)
     return _OK
 

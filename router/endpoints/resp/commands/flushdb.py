@@ -12,6 +12,7 @@ from typing import Final
 from log_tier.model.identifiers import Partition
 from router.admin.clear import clear_table
 from router.endpoints.resp.command_spec import async_command
+from router.endpoints.resp.commands.users.command_audit import administration
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.wire.arguments import SYNTAX, text_of
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
@@ -27,9 +28,10 @@ async def flushdb(client: CommandContext, args: Sequence[bytes]) -> Simple:
     server = client.server
     if server.admin is None:
         raise Problem("ERR this server cannot clear tables")
-    table = await client.current_table()
-    admin = await server.admin()
-    cleared = await clear_table(admin, table.ref.name, timeout=REQUEST_TIMEOUT_S)
+    with administration(client, "flushdb", client.table_name):
+        table = await client.current_table()
+        admin = await server.admin()
+        cleared = await clear_table(admin, table.ref.name, timeout=REQUEST_TIMEOUT_S)
     for number, offset in enumerate(cleared):
         table.raise_floor(Partition(number), offset)
     return Simple("OK")

@@ -289,7 +289,7 @@ class Client(GuardedSession, asyncio.Protocol):
             return self._report_state(command)
         spec = BY_WORD.get(name) or find_command(name)
         if spec is None:
-            return self._refuse(command.problem if type(command) is RefusedCommand else unknown_command(command))
+            return self._refuse(self.refused(command) if type(command) is RefusedCommand else unknown_command(command))
         if (
             not self.plain
             or spec.subcommands is not None

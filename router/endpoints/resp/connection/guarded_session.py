@@ -12,7 +12,9 @@ from log_tier.access.gate import NOBODY
 from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.trust.caller import Caller
 from router.endpoints.resp.command_spec import CommandSpec
-from router.endpoints.resp.connection.admission import Admission, GuardedClient
+from router.endpoints.resp.commands.command_table import find_command
+from router.endpoints.resp.commands.users.command_audit import note_refused
+from router.endpoints.resp.connection.admission import Admission, GuardedClient, RefusedCommand
 from router.endpoints.resp.connection.connection_context import ConnectionOwner
 from router.endpoints.resp.connection.resp_session import RespSession
 from router.endpoints.resp.connection.socket_input import SocketInput
@@ -24,6 +26,9 @@ from router.endpoints.resp.wire.reply_queue import ReplyQueue
 __all__ = ["GuardedSession"]
 
 logger = logging.getLogger(__name__)
+
+_Refused = tuple[CommandSpec, RespCommand, Problem]
+"""A command, and why it is refused."""
 
 
 class GuardedSession(RespSession):
@@ -109,6 +114,7 @@ class GuardedSession(RespSession):
         """End the connection where it goes on with what its caller may not do any more."""
         refusal = None if self.closing else self._no_longer()
         if refusal is not None:
+            self._note(self.server.commands["subscribe"], [b"", *self.channels, *self.patterns], refusal, ended=True)
             self.reply_queue.emit(encode(refusal, self.protocol))
             self.close("its caller may not go on with what it does")
 
@@ -133,16 +139,44 @@ class GuardedSession(RespSession):
         if self.admission is None:
             return None
         self.admission.look()
-        return self.unproved() if not self.authenticated else _first_refusal(self.admission, commands)
+        return self._noted(_first_refusal(self.admission, commands) if self.authenticated else None, commands)
 
     async def denied_in_thread(self, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> Problem | None:
         """`denied`, for commands on many keys."""
         if self.admission is None:
             return None
         self.admission.look()
-        if not self.authenticated:
-            return self.unproved()
-        return await asyncio.to_thread(_first_refusal, self.admission, commands)
+        found = None
+        if self.authenticated:
+            found = await asyncio.to_thread(_first_refusal, self.admission, commands)
+        return self._noted(found, commands)
+
+    def refusal(self, spec: CommandSpec, command: RespCommand) -> Problem | None:
+        """Why a command is not to run on this connection. Notes one of somebody who proved nothing."""
+        problem = super().refusal(spec, command)
+        if problem is not None and not self.authenticated:
+            self._note(spec, command, problem)
+        return problem
+
+    def refused(self, command: RefusedCommand) -> Problem:
+        """The reply to a command that was refused before it was in the queue; it is noted now, and once."""
+        spec = find_command(command.command[0])
+        if spec is not None:
+            self._note(spec, command.command, command.problem)
+        return command.problem
+
+    def _noted(self, found: _Refused | None, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> Problem | None:
+        """Note the refusal that was found, or that of a connection which has no proof (any more)."""
+        if not self.authenticated and commands:
+            found = (*commands[0], self.unproved())
+        if found is None:
+            return None if self.authenticated else self.unproved()
+        self._note(*found)
+        return found[2]
+
+    def _note(self, spec: CommandSpec, command: RespCommand, problem: Problem, *, ended: bool = False) -> None:
+        if self.admission is not None:
+            note_refused(cast("GuardedClient", self), spec, command, problem, self.admission.rights, ended=ended)
 
     def reads_all(self, table: str) -> bool:
         """May the caller read the whole table?"""
@@ -167,5 +201,6 @@ class GuardedSession(RespSession):
         return problem
 
 
-def _first_refusal(admission: Admission, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> Problem | None:
-    return next((problem for each in commands if (problem := admission.refusal(*each)) is not None), None)
+def _first_refusal(admission: Admission, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> _Refused | None:
+    found = ((*each, problem) for each in commands if (problem := admission.refusal(*each)) is not None)
+    return next(found, None)

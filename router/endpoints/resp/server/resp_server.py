@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from log_tier.access.authenticator import Authenticator
 from log_tier.access.gate import Gate
+from log_tier.audit.audit_trail import AuditTrail
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
@@ -58,10 +59,8 @@ _PARTITIONS_ALONE: Final = 1
 
 # Commands that are under way when the endpoint closes get so long; what they wrote is written.
 _CLOSE_PATIENCE_S: Final = 1.0
-
 # What a cluster needs: up to eight nodes share the reads.
 _PARTITIONS_CLUSTER: Final = 8
-
 
 # Connections that listen or wait, when users or grants change: some 5 µs each.
 _RECHECKED_AT_ONCE: Final = 200
@@ -84,10 +83,12 @@ class RespServer:
         admin: OpenAdmin | None,
         gate: Gate,
         authenticator: Authenticator,
+        audit: AuditTrail | None,
         clock: Clock,
     ) -> None:
         self.gate = gate
         self.authenticator = authenticator
+        self.audit = audit
         self.trust_changes = 0
         """How often users, roles or grants have changed since it was opened."""
         self._ignore_trust = self.gate.on_change(self._trust_changed)
@@ -112,8 +113,7 @@ class RespServer:
         self.handshakes: TlsHandshakes | None = None  # None: it has no TLS
         self.lingering: set[LingeringClose] = set()
         """Connections that got their last reply."""
-        self.stall_s = settings.stall_s
-        self._handshake_s = settings.handshake_s
+        self.stall_s, self._handshake_s = settings.stall_s, settings.handshake_s
         self.closing = False
         self.connections_taken = 0
         self.connections_refused = 0
@@ -162,6 +162,7 @@ class RespServer:
         admin: OpenAdmin | None = None,
         gate: Gate | None = None,
         authenticator: Authenticator | None = None,
+        audit: AuditTrail | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> RespServer:
         """Let clients in. `sockets`: the bound sockets for `settings`; the endpoint closes them.
@@ -169,7 +170,7 @@ class RespServer:
         `follower`: of this process's cluster map. `node`: the replicas in this process, which are read directly.
         `membership`: what WAIT asks. `peers`: with them it is a node of a cluster, which names the other nodes to its
         clients. `admin`: what FLUSHDB needs. `gate`: decides who may do what, and `authenticator` who calls, by
-        the same users; without them everybody may do everything.
+        the same users; without them everybody may do everything. `audit`: takes what users do, once there are some.
         """
         gate = gate or Gate()
         server = cls(
@@ -184,6 +185,7 @@ class RespServer:
             admin=admin,
             gate=gate,
             authenticator=authenticator or Authenticator(gate),
+            audit=audit,
             clock=clock,
         )
 

@@ -17,6 +17,7 @@ from log_tier.trust.grants import Grant, Right
 from log_tier.trust.users import TrustState
 from router.endpoints.resp.command_descriptions import DESCRIPTIONS
 from router.endpoints.resp.command_spec import sync_command
+from router.endpoints.resp.commands.users.command_audit import note_question
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.served_tables import DEFAULT_TABLE, NUMBERS
 from router.endpoints.resp.wire.arguments import shown, text_of
@@ -85,6 +86,7 @@ def acl(client: CommandContext, args: Sequence[bytes]) -> Any:
     trust = client.server.gate.trust
     if not client.server.is_guarded:
         return _of_default(name, rest, has_password=bool(client.server.secret))
+    note_question(client, f"acl|{name.lower()}", [b"acl", *args])
     if name == "GETUSER":
         return asyncio.to_thread(_entry, trust, text_of(rest[0]))
     return asyncio.to_thread(_lines if name == "LIST" else _names, trust)

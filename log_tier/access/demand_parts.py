@@ -1,0 +1,64 @@
+"""What a demand asks for, table by table, as a row of the audit names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from log_tier.access.demands import (
+    CLUSTER_ADMIN,
+    AllDemands,
+    BatchDemand,
+    Demand,
+    PrefixDemand,
+    RangeDemand,
+    SpecialDemand,
+)
+from log_tier.audit.audit_event import AuditKind
+from log_tier.model.batch import decode_batch
+from log_tier.model.errors import DuramenError
+from log_tier.trust.grants import Right, key_prefix_text
+
+__all__ = ["DemandPart", "parts_of"]
+
+DemandPart = tuple[AuditKind, str, str]
+"""What a part of a demand asks for: its kind, the table, and what its keys begin with."""
+
+
+def parts_of(demand: Demand, *, with_keys: bool) -> Iterator[DemandPart]:
+    """What a demand asks for, table by table. O(keys) with their common beginning."""
+    if isinstance(demand, AllDemands):
+        for each in demand.demands:
+            yield from parts_of(each, with_keys=with_keys)
+    elif isinstance(demand, SpecialDemand):
+        yield ("admin" if demand is CLUSTER_ADMIN else "call", "", "")
+    elif isinstance(demand, BatchDemand):
+        yield "write", demand.table, _common(_batch_keys(demand.batch)) if with_keys else ""
+    elif isinstance(demand, PrefixDemand):
+        yield _kind(demand.right), demand.table, key_prefix_text(demand.prefix) if demand.prefix else ""
+    elif isinstance(demand, RangeDemand):
+        yield _kind(demand.right), demand.table, _common((demand.start, demand.end)) if demand.end else ""
+    elif demand.keys:
+        yield _kind(demand.right), demand.table, _common(demand.keys) if with_keys else ""
+    else:
+        yield "call", demand.table, ""  # a question about the table itself
+
+
+def _kind(right: Right) -> AuditKind:
+    return right.value
+
+
+def _batch_keys(batch: bytes) -> Sequence[bytes]:
+    try:
+        return decode_batch(batch).columns.keys
+    except DuramenError:
+        return ()  # the call is refused for it
+
+
+def _common(keys: Sequence[bytes]) -> str:
+    """What all keys begin with, as a grant's `--key` takes it."""
+    if not keys:
+        return ""
+    least, most = min(keys), max(keys)
+    differ = (at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other)
+    length = next(differ, min(len(least), len(most)))
+    return key_prefix_text(least[:length]) if length else ""
