@@ -35,7 +35,7 @@ FOUND_FROM = {
     "a half-made empty version is taken for whole": 7,
     "a late copy of a batch that is not its producer's last one counts": 4,
     "a late read is asked again without what it must show": 13,
-    "a rename that the disk of a node refused counts as done": 103,
+    "a rename that the disk of a node refused counts as done": 1860,
     "a repeated batch takes effect twice": 29,
     "a replica whose disk was full does not go on when there is room": 27,
     "a session forgets what it has seen at another node": 1,

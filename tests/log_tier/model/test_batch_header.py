@@ -92,7 +92,7 @@ def test_everybody_who_reads_stored_batches_says_whose_they_should_be() -> None:
     # An index in memory is for tests and has no name; Kafka's engine decodes what it has stamped itself, a recorded
     # call what its client is about to send, and the gate and the audit what a client has sent and no log has stamped.
     assert without == {
-        ("log_tier/access/call_audit.py", "decode_batch"),
+        ("log_tier/access/demand_parts.py", "decode_batch"),
         ("log_tier/access/demands.py", "decode_batch"),
         ("duramen/testing/recording/recorded_ways.py", "decode_batch"),
         ("serving_tier/index/memory_index.py", "passed on"),
