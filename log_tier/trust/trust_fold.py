@@ -43,11 +43,16 @@ def fold_trust(state: TrustState, time_ms: int, command: t.TrustCommand) -> Trus
         raise TrustRefused(error.message) from error
     closed = state.is_closed or after.is_closed
     if closed and isinstance(command, _MAY_TAKE_THE_LAST) and not any(map(after.is_superuser, after.users)):
-        raise TrustRefused(
-            "this would leave no user with admin on *, and nobody could manage users: grant 'admin *' to another one "
-            "first"
-        )
+        raise TrustRefused(_NO_SUPERUSER if state.is_closed else _FIRST_NEEDS_ADMIN)
     return after
+
+
+_NO_SUPERUSER: Final = (
+    "this would leave no user with admin on *, and nobody could manage users: grant 'admin *' to another one first"
+)
+_FIRST_NEEDS_ADMIN: Final = (
+    "the first user needs the grant 'admin *': from then on nobody passes without proof, and this one adds the others"
+)
 
 
 _MAY_TAKE_THE_LAST: Final = (t.AddUser, t.RemoveUser, t.RevokeRights, t.UnassignRole)
