@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from log_tier.audit.audit_event import AuditResult
+from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
 from router.admin.clear import clear_table
 from router.endpoints.resp.command_spec import async_command
-from router.endpoints.resp.commands.users.command_audit import administration
+from router.endpoints.resp.commands.users.command_audit import note_administration
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.wire.arguments import SYNTAX, text_of
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
@@ -28,10 +30,21 @@ async def flushdb(client: CommandContext, args: Sequence[bytes]) -> Simple:
     server = client.server
     if server.admin is None:
         raise Problem("ERR this server cannot clear tables")
-    with administration(client, "flushdb", client.table_name):
+    # Without a proof there is no user, or it would have been refused.
+    audited, name = client.caller.proof != "nothing", client.table_name
+    result: AuditResult = "unanswered"
+    version = server.gate.version if audited else -1
+    try:
         table = await client.current_table()
         admin = await server.admin()
         cleared = await clear_table(admin, table.ref.name, timeout=REQUEST_TIMEOUT_S)
+        result = "done"
+    except (DuramenError, Problem):
+        result = "failed"
+        raise
+    finally:
+        if audited:
+            note_administration(client, "flushdb", name, result, version)
     for number, offset in enumerate(cleared):
         table.raise_floor(Partition(number), offset)
     return Simple("OK")

@@ -9,8 +9,6 @@ Reads and writes that are allowed are not noted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from log_tier.access.demand_parts import DemandPart, parts_of
@@ -27,7 +25,7 @@ from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import AT_ONCE_WORDS_MAX
 from router.endpoints.resp.wire.replies import Problem
 
-__all__ = ["administration", "note_login", "note_no_login", "note_question", "note_refused"]
+__all__ = ["note_administration", "note_login", "note_no_login", "note_question", "note_refused"]
 
 _NOTHING: Final[DemandPart] = ("call", "", "")
 
@@ -83,23 +81,9 @@ def note_refused(
     )
 
 
-@contextmanager
-def administration(client: CommandContext, action: str, table: str = "") -> Iterator[None]:
-    """Notes an administrative command when what is within has ended: as `failed` where that raises."""
-    if client.caller.proof == "nothing":  # there are no users, or the command would have been refused
-        yield
-        return
-    version = client.server.gate.version
-    result: AuditResult = "unanswered"
-    try:
-        yield
-        result = "done"
-    except (DuramenError, Problem):
-        result = "failed"
-        raise
-    finally:
-        offset = client.server.gate.version
-        _note(client, ("admin", table, ""), result, action, version=version, offset=offset)
+def note_administration(client: CommandContext, action: str, table: str, result: AuditResult, version: int) -> None:
+    """An administrative command has ended. `version`: of the catalog when it began."""
+    _note(client, ("admin", table, ""), result, action, version=version, offset=client.server.gate.version)
 
 
 def note_question(client: CommandContext, name: str, command: RespCommand) -> None:
