@@ -82,9 +82,10 @@ class GrpcGuard:
         unguarded: frozenset[str] = frozenset(),
         clock: Clock = SYSTEM_CLOCK,
         audit: AuditTrail | None = None,
+        quotas: QuotaKeeper | None = None,
     ) -> None:
         """`identify`: for a server that has a port where callers show certificates. `unguarded`: full names of services
-        that answer everybody.
+        that answer everybody. `quotas`: what it shares with other endpoints of its server.
         """
         self._gate = gate
         self._authenticator = authenticator
@@ -93,7 +94,7 @@ class GrpcGuard:
         self._identify = identify
         self._unguarded = unguarded
         self._clock = clock
-        self._quotas = QuotaKeeper(gate, clock)
+        self._quotas = quotas or QuotaKeeper(gate, clock)
         self._audit = None if audit is None else CallAudit(audit, gate)
         self._open: dict[asyncio.Task[Any], _OpenStream] = {}
         self.is_closed = gate.is_closed

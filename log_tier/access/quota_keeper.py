@@ -41,8 +41,8 @@ class _Bounds(NamedTuple):
 
 
 class QuotaKeeper:
-    """Counts what is taken of the quotas that the gate's catalog has. Belongs to one event loop; O(1) for each call of
-    one table.
+    """Counts what is taken of the quotas that the gate's catalog has, at all endpoints of a server. Belongs to one
+    event loop; O(1) for each call of one table.
     """
 
     def __init__(self, gate: Gate, clock: Clock) -> None:
@@ -51,7 +51,8 @@ class QuotaKeeper:
         self._bounds: dict[str, _Bounds] = {}
         self._open: dict[tuple[str, Stream], int] = {}
         """How many streams are open, by subject and kind."""
-        self._has_some = False
+        self.has_some = False
+        """Is there a quota of anybody?"""
         self._look()
         gate.on_change(self._look)
 
@@ -63,7 +64,7 @@ class QuotaKeeper:
 
         Raises `Overloaded` with `wait_ms`, and takes nothing.
         """
-        if not self._has_some or caller.proof == "server":
+        if not self.has_some or caller.proof == "server":
             return None
         bounds = self._bounds_of(caller, tables)
         if not bounds:
@@ -84,6 +85,19 @@ class QuotaKeeper:
         for each in opened:
             self._open[each] = self._open.get(each, 0) + 1
         return QuotaHold(self, tuple(each.buckets[2] for each in bounds if each.buckets[2] is not None), opened)
+
+    def counts(self, caller: Caller, tables: Sequence[str]) -> bool:
+        """Is there a quota of the caller or of these tables?"""
+        return self.has_some and len(self._bounds_of(caller, tables)) > 0
+
+    def sent(self, caller: Caller, tables: Sequence[str], size: int) -> None:
+        """Take the bytes of replies that no `QuotaHold` counts."""
+        if not self.has_some:
+            return
+        now = self._clock.monotonic_s()
+        for _, _, (_, _, bytes_out) in self._bounds_of(caller, tables):
+            if bytes_out is not None:
+                bytes_out.take(size, now)
 
     def now(self) -> float:
         """The clock of the buckets, in seconds."""
@@ -116,7 +130,7 @@ class QuotaKeeper:
     def _look(self) -> None:
         """Forget the buckets of quotas that are gone. One that was changed begins anew."""
         quotas = self._gate.trust.quotas
-        self._has_some = len(quotas) > 0
+        self.has_some = len(quotas) > 0
         for subject in [subject for subject in self._bounds if subject not in quotas]:
             del self._bounds[subject]
 

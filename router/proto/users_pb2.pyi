@@ -22,9 +22,9 @@ milliseconds. Streams that are open everywhere end as soon as they are not allow
 A caller who manages others needs `admin *`; PERMISSION_DENIED permission_denied else. Everybody may ask who they are,
 change their own password, and make and revoke their own tokens.
 
-A quota is what one server gives a user, or all users of a table, each second or at once. Each server counts for itself.
-A call over it ends with RESOURCE_EXHAUSTED overloaded, whose `wait_ms` says when to try again, and takes nothing. gRPC
-keeps quotas; the Redis protocol does not yet, and no server bounds connections yet.
+A quota is what one server gives a user, or all users of a table, each second or at once. Each server counts for itself,
+for gRPC and the Redis protocol together; a call over it ends with RESOURCE_EXHAUSTED overloaded, whose `wait_ms` says
+when to try again, and takes nothing. No server bounds connections yet.
 
 Secrets. A token is in one reply, once, and in no other answer; a password is in none. The catalog has a token's
 SHA-256 and a password's argon2id hash, and they are in no answer either. Other machines should be reached by TLS.
@@ -694,7 +694,7 @@ class QuotaBounds(_message.Message):
     WATCHES_FIELD_NUMBER: _builtins.int
     CONNECTIONS_FIELD_NUMBER: _builtins.int
     calls_s: _builtins.int
-    """Calls of gRPC each second."""
+    """Calls each second; of the Redis protocol: commands."""
     bytes_in_s: _builtins.int
     """Bytes of requests each second."""
     bytes_out_s: _builtins.int

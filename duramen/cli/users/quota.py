@@ -26,7 +26,7 @@ _Table = Annotated[
 def set_quota(
     user: _User = None,
     table: _Table = None,
-    calls: Annotated[int, typer.Option("--calls", metavar="N", min=0, help="Calls of gRPC each second.")] = 0,
+    calls: Annotated[int, typer.Option("--calls", metavar="N", min=0, help="Calls or commands each second.")] = 0,
     bytes_in: Annotated[
         str, typer.Option("--bytes-in", metavar="SIZE", help="Bytes of requests each second: 500kB, 10MB, 1GiB.")
     ] = "0",
@@ -51,8 +51,8 @@ def set_quota(
     """Set the quota of a user or of tables, in place of the one that it had: what is left out has no bound.
 
     Each server of a cluster counts for itself. What is over is refused with the time to wait, and takes nothing. A
-    prefix of tables is one quota that they share; a table's own comes before it. gRPC keeps quotas; the Redis protocol
-    does not yet.
+    prefix of tables is one quota that they share; a table's own comes before it. gRPC and the Redis protocol take of
+    the same quota.
 
     \b
       duramen quota set --user alice --calls 1000 --bytes-in 10MB

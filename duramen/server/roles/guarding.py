@@ -22,12 +22,14 @@ from log_tier.access.authenticator import Authenticator
 from log_tier.access.gate import Gate
 from log_tier.access.guard import GrpcGuard
 from log_tier.access.log_rules import LOG_RULES
+from log_tier.access.quota_keeper import QuotaKeeper
 from log_tier.access.rules import MethodRules
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.audit.audit_trail import AuditTrail
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import Failed
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.rpc.security import shown_certificate
 from router.admin.access_rules import ADMIN_RULES, USERS_RULES
 from router.admin.users.user_admin import UserAdmin
@@ -48,11 +50,12 @@ USERS_SERVICES: Final = (users_pb2.DESCRIPTOR.services_by_name["Users"].full_nam
 
 
 class Access(NamedTuple):
-    """What a role's endpoints ask about their callers, and where they note what those do."""
+    """What a role's endpoints ask about their callers, and where they note and count what those do."""
 
     gate: Gate
     authenticator: Authenticator
     audit: AuditTrail
+    quotas: QuotaKeeper
 
 
 async def guard_shell(
@@ -72,6 +75,7 @@ async def guard_shell(
     trail = AuditTrail(audit)
     gate = Gate(lambda: catalog.map)
     authenticator = Authenticator(gate)
+    quotas = QuotaKeeper(gate, SYSTEM_CLOCK)
     opened.push_async_callback(await follower.follow(gate.follow, name="following users and grants", failed=failed))
     guard = GrpcGuard(
         gate,
@@ -81,12 +85,13 @@ async def guard_shell(
         identify=None if shell.peer_port is None else _identify,
         unguarded=UNGUARDED_SERVICES,
         audit=trail,
+        quotas=quotas,
     )
     opened.callback(guard.close)
     shell.guard_with(guard)
     users = UsersService(UserAdmin(catalog, gate, takes_first=not cluster or shell.is_secure))
     users_pb2_grpc.add_UsersServicer_to_server(users, shell.registry)  # type: ignore[no-untyped-call]
-    return Access(gate, authenticator, trail)
+    return Access(gate, authenticator, trail, quotas)
 
 
 def _identify(context: grpc.aio.ServicerContext[Any, Any]) -> tuple[str, bool] | None:

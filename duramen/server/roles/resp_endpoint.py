@@ -60,6 +60,7 @@ async def open_resp_endpoint(
         gate=access.gate,
         authenticator=access.authenticator,
         audit=access.audit,
+        quotas=access.quotas,
     )
     opened.push_async_callback(resp_server.close)
     if settings.readers:

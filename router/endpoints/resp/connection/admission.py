@@ -9,6 +9,8 @@ which the fast paths, the runs and the rounds take as many as they like: all tha
      SELECT and MULTI have happened when what follows them is judged.
 - A3 What is in the queue and has not begun is judged again when users, roles or grants have changed, or the caller's
      token has expired.
+- A4 What has quotas is counted when it gets into the queue, once: what is taken back for A3 is a `CountedCommand`. What
+     is over is a `RefusedCommand`, too, so nothing waits.
 
 A connection has an `Admission` from the turn in which the first user comes; before that, commands go into its queue as
 they are parsed, and nothing here costs anything.
@@ -24,7 +26,7 @@ from typing import Final, Protocol
 
 from log_tier.access.demands import ANY_USER
 from log_tier.access.gate import NOBODY
-from log_tier.model.errors import DuramenError, Unauthenticated
+from log_tier.model.errors import DuramenError, Overloaded, Unauthenticated
 from log_tier.trust.caller import Caller
 from log_tier.trust.grants import Right
 from log_tier.trust.rights import NO_RIGHTS, Rights
@@ -37,6 +39,7 @@ from router.endpoints.resp.wire.error_replies import no_permission, problem_of
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import AT_ONCE_WORDS_MAX
 from router.endpoints.resp.wire.replies import Problem
+from router.endpoints.resp.wire.reply_queue import ReplyQueue
 
 __all__ = ["Admission", "GuardedClient", "GuardedLone", "LonePath", "RefusedCommand", "is_judged_later"]
 
@@ -54,6 +57,9 @@ _SET_WORDS: Final = frozenset({b"set", b"SET"})
 _BOTH: Final = frozenset({Right.READ, Right.WRITE})
 _PLAIN_SET: Final = 3
 
+_NOT_COUNTED: Final = frozenset({"select", "multi", "exec", "discard", "unwatch"})
+"""What follows them on the connection would go elsewhere, or apart, if they were refused for a while."""
+
 # Fewer commands are not worth their columns.
 _ALIKE_MIN: Final = 4
 
@@ -67,6 +73,10 @@ class RefusedCommand(list[bytes]):
         self.problem = problem
 
 
+class CountedCommand(list[bytes]):
+    """A command that was in the queue before: no quota counts it again."""
+
+
 class LonePath(Protocol):
     """The way of a GET or a SET that came alone. See `FastPath`."""
 
@@ -78,6 +88,7 @@ class GuardedClient(CommandContext, Protocol):
     """A connection, as its admission sees it. See `Client`."""
 
     lapsed: str
+    reply_queue: ReplyQueue
 
     def recheck(self) -> None: ...
 
@@ -156,11 +167,40 @@ class Admission:
         else:
             self.rights = gate.caller(caller.name, caller.proof, credential=caller.credential).rights
             client.may_come_in(True)
+            if self._server.quotas.has_some:
+                client.reply_queue.measure(self._sent)
 
     def _take_back(self) -> None:
+        counted = self._server.quotas.has_some
         for command in reversed(self._queue):
-            self.arrived.appendleft(command.command if type(command) is RefusedCommand else command)
+            if type(command) is RefusedCommand:
+                self.arrived.appendleft(command.command)
+            else:
+                self.arrived.appendleft(CountedCommand(command) if counted else command)
         self._queue.clear()
+
+    @property
+    def is_counted(self) -> bool:
+        """Has the caller or the selected table a quota?"""
+        quotas = self._server.quotas
+        return quotas.has_some and quotas.counts(self.caller, (self._client.table_name,))
+
+    def _sent(self, size: int) -> None:
+        """Replies leave. They count for the caller and the table of now."""
+        self._server.quotas.sent(self.caller, (self._client.table_name,), size)
+
+    def _over_quota(self, spec: CommandSpec, command: RespCommand) -> Problem | None:
+        """Take what a command takes of its quotas; why it may not: nothing is taken then."""
+        quotas = self._server.quotas
+        if not quotas.has_some or type(command) is CountedCommand:
+            return None
+        if spec.name in _NOT_COUNTED or "no_auth" in spec.flags:
+            return None
+        try:
+            quotas.hold(self.caller, (self._client.table_name,), lambda: sum(map(len, command)))
+        except Overloaded as error:
+            return problem_of(error)
+        return None
 
     def admit(self) -> bool:
         """Let in the next stretch; False where there is none. The queue is empty. 0.15 µs a command for several on keys
@@ -172,7 +212,7 @@ class Admission:
         if not self._client.authenticated:
             queue.append(arrived.popleft())  # what may not run without a proof says so itself
             return True
-        if len(arrived) >= _ALIKE_MIN and self._admit_alike():
+        if len(arrived) >= _ALIKE_MIN and not self.is_counted and self._admit_alike():
             return True
         for _ in range(min(len(arrived), TURN)):
             command = arrived[0]
@@ -211,9 +251,10 @@ class Admission:
         return True
 
     def _judged(self, spec: CommandSpec | None, command: RespCommand) -> RespCommand:
-        if spec is None or spec.refusal(command) is not None or is_judged_later(spec, command):
+        if spec is None or spec.refusal(command) is not None:
             return command
-        problem = self.refusal(spec, command)
+        problem = None if is_judged_later(spec, command) else self.refusal(spec, command)
+        problem = problem or self._over_quota(spec, command)
         return command if problem is None else RefusedCommand(command, problem)
 
     def refusal(self, spec: CommandSpec, command: RespCommand) -> Problem | None:
@@ -230,9 +271,11 @@ class Admission:
         """May the caller read the whole table?"""
         return self.rights.may(Right.READ, table, b"")
 
-    def may(self, right: Right, key: bytes) -> bool:
-        """May the caller do this to a key of the selected table? 0.7 µs."""
+    def may_uncounted(self, right: Right, key: bytes) -> bool:
+        """May the caller do this to a key of the selected table, and no quota counts it? 0.7 µs."""
         self.renew()
+        if self._server.quotas.has_some and self.is_counted:
+            return False
         return covers(self.rights, right, self._client.table_name, (key,))
 
 
@@ -242,7 +285,7 @@ def is_judged_later(spec: CommandSpec, command: RespCommand) -> bool:
 
 
 class GuardedLone:
-    """The way of a GET or a SET that came alone, where its caller may."""
+    """The way of a GET or a SET that came alone, where its caller may and nothing is counted."""
 
     __slots__ = ("_admission", "_inner")
 
@@ -251,7 +294,7 @@ class GuardedLone:
         self._inner = inner
 
     def lone_get(self, key: bytes) -> bool:
-        return self._admission.may(Right.READ, key) and self._inner.lone_get(key)
+        return self._admission.may_uncounted(Right.READ, key) and self._inner.lone_get(key)
 
     def lone_set(self, key: bytes, value: bytes) -> bool:
-        return self._admission.may(Right.WRITE, key) and self._inner.lone_set(key, value)
+        return self._admission.may_uncounted(Right.WRITE, key) and self._inner.lone_set(key, value)

@@ -188,8 +188,9 @@ class GuardedSession(RespSession):
         if self.admission is None:
             return self.state_for(self.plain, changes)
         self.admission.renew()
-        # At the end of a token nobody raises the number.
+        # At the end of a token nobody raises the number. What a reader process answers by itself nobody counts.
         reads = self.admission.reads_all(self.table_name) and not self.admission.expires_ms
+        reads = reads and not self.admission.is_counted
         return self.state_for(self.plain and reads, changes)
 
     def report(self, error: DuramenError) -> Problem:

@@ -7,10 +7,12 @@ import logging
 import secrets
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from log_tier.access.authenticator import Authenticator
 from log_tier.access.gate import Gate
+from log_tier.access.quota_keeper import QuotaKeeper
 from log_tier.audit.audit_trail import AuditTrail
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.map_follower import Leave, MapFollower
@@ -84,11 +86,10 @@ class RespServer:
         gate: Gate,
         authenticator: Authenticator,
         audit: AuditTrail | None,
+        quotas: QuotaKeeper,
         clock: Clock,
     ) -> None:
-        self.gate = gate
-        self.authenticator = authenticator
-        self.audit = audit
+        self.gate, self.authenticator, self.audit, self.quotas = gate, authenticator, audit, quotas
         self.trust_changes = 0
         """How often users, roles or grants have changed since it was opened."""
         self._ignore_trust = self.gate.on_change(self._trust_changed)
@@ -163,6 +164,7 @@ class RespServer:
         gate: Gate | None = None,
         authenticator: Authenticator | None = None,
         audit: AuditTrail | None = None,
+        quotas: QuotaKeeper | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> RespServer:
         """Let clients in. `sockets`: the bound sockets for `settings`; the endpoint closes them.
@@ -171,6 +173,7 @@ class RespServer:
         `membership`: what WAIT asks. `peers`: with them it is a node of a cluster, which names the other nodes to its
         clients. `admin`: what FLUSHDB needs. `gate`: decides who may do what, and `authenticator` who calls, by
         the same users; without them everybody may do everything. `audit`: takes what users do, once there are some.
+        `quotas`: what it shares with gRPC.
         """
         gate = gate or Gate()
         server = cls(
@@ -186,12 +189,10 @@ class RespServer:
             gate=gate,
             authenticator=authenticator or Authenticator(gate),
             audit=audit,
+            quotas=quotas or QuotaKeeper(gate, clock),
             clock=clock,
         )
-
-        def client() -> Client:
-            return Client(server)
-
+        client = partial(Client, server)
         if sockets.tcp is not None:
             context = tls_context(settings)
             if context is None:
@@ -200,10 +201,7 @@ class RespServer:
             else:
                 server.handshakes = TlsHandshakes(sockets.tcp, context, client, handshake_s=settings.handshake_s)
                 server.handshakes.start()
-
-        def upstream() -> Client:
-            return Client(server, upstream=True)
-
+        upstream = partial(Client, server, upstream=True)
         if server.pages is not None:
             path = str(server.pages.folder / UPSTREAM_SOCKET)
             server._servers.append(await server.loop.create_unix_server(upstream, path=path, backlog=LISTEN_BACKLOG))

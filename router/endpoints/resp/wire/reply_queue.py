@@ -94,6 +94,7 @@ class ReplyQueue:
         "_drop",
         "_heard",
         "_loop",
+        "_meter",
         "_replies",
         "_stall",
         "_stall_s",
@@ -120,7 +121,8 @@ class ReplyQueue:
     ) -> None:
         """`stall_s`: infinite where a reader process sees to a client that stalls."""
         self._transport = transport
-        self._write = transport.write
+        self._write: Callable[[bytes], None] = transport.write
+        self._meter: Callable[[int], None] | None = None
         self._loop = loop
         self._replies: list[bytes] = []
         self.waits: deque[PendingReply | bytes] = deque()
@@ -142,6 +144,16 @@ class ReplyQueue:
         self.unanswered = 0
         """Commands whose replies are not there yet."""
         transport.set_write_buffer_limits(high=OUTPUT_PAUSE_BYTES)
+
+    def measure(self, meter: Callable[[int], None]) -> None:
+        """Call `meter` with the bytes of all that leaves from now on."""
+        write = self._transport.write
+
+        def write_measured(data: bytes) -> None:
+            meter(len(data))
+            write(data)
+
+        self._meter, self._write = meter, write_measured
 
     @property
     def unread_bytes(self) -> int:
@@ -203,6 +215,8 @@ class ReplyQueue:
     def _send_lines(self, replies: list[bytes]) -> None:
         if self._closed:
             return
+        if self._meter is not None:
+            self._meter(sum(map(len, replies)))
         self._transport.writelines(replies)
         if self.stalled:
             self._check_room()

@@ -11,6 +11,7 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pool
 from kit.deadlines import patience_s, until_true
+from kit.resp.raw_client import Raw, RawError
 
 from duramen.server.roles.all_in_one import SingleServer
 from duramen.server.roles.guarding import ALL_RULES, UNGUARDED_SERVICES
@@ -31,6 +32,7 @@ from log_tier.trust.trust_commands import (
     RevokeToken,
     SetQuota,
 )
+from router.endpoints.resp.server.sockets import RespSettings
 from router.proto import admin_pb2, admin_pb2_grpc, kv_pb2, kv_pb2_grpc, tables_pb2, tables_pb2_grpc, users_pb2
 
 PASSWORD = "correct horse battery"
@@ -314,6 +316,32 @@ async def test_a_quota_of_calls_is_kept_for_one_user_and_not_for_another_one(gua
     assert "user:alice has a quota of 5 calls a second" in refused[0].message
     assert int(refused[0].fields["wait_ms"]) >= 1
     assert await refusals("root") == []
+
+
+async def test_grpc_and_the_redis_protocol_take_of_one_quota(tmp_path: Path) -> None:
+    server = await SingleServer.open(tmp_path / "data", port=0, resp_endpoint=RespSettings(port=0))
+    guarded = Guarded(server)
+    try:
+        await server.data_plane.create_table(TableSpec("orders", 1), timeout=patience_s(30))
+        await guarded.add_user("root", "admin *", "read,write *")
+        await guarded.submit(lambda seen: SetQuota("user:root", seen, bytes_out_s=100))
+
+        def ask() -> object:
+            with Raw(("127.0.0.1", server.resp_port)) as raw:
+                raw.call("AUTH", guarded.tokens["root"].text)
+                return raw.call("ECHO", "e" * 5000)
+
+        assert await asyncio.to_thread(ask) == b"e" * 5000, "one passes"
+        get = kv_pb2.KVGetRequest(table="orders", key=b"k")
+        refusal = await guarded.error(guarded.kv.Get(get, metadata=guarded.of("root")))
+        assert isinstance(refusal, Overloaded), refusal
+        assert "user:root has a quota of 100 bytes of replies a second" in refusal.message
+        reply = await asyncio.to_thread(ask)
+        assert isinstance(reply, RawError)
+        assert reply.text.startswith("TRYAGAIN user:root has a quota of 100 bytes of replies a second")
+    finally:
+        await guarded.channel.close(None)
+        await server.close()
 
 
 async def test_a_quota_of_streams_is_free_again_when_they_end(guarded: Guarded) -> None:
