@@ -75,7 +75,8 @@ async def test_the_first_user_closes_the_server(here: UsersHere) -> None:
     nobody = await here.by()
     said = await nobody.who_am_i()
     assert (said.user, said.proof, list(said.grants)) == ("", "nothing", [])
-    assert "the first user needs the grant 'admin *'" in (await refusal(nobody.add_user("root", with_token=True))).message
+    refused = await refusal(nobody.add_user("root", with_token=True))
+    assert "the first user needs the grant 'admin *'" in refused.message
     made = await nobody.add_user("root", grants=["admin *"], with_token=True)
     read = read_token(made.token)
     assert read is not None
