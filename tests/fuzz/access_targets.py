@@ -111,10 +111,12 @@ def _rule_targets() -> Iterator[Target]:
 
 
 def _samples(kind: type[Message]) -> list[bytes]:
-    """A request with nothing in it but the id of a table, where it has one."""
+    """A request with nothing in it but the id of a table, where it has one, and the batch of an append."""
     request: Any = kind()
-    if "table_id" in kind.DESCRIPTOR.fields_by_name:
-        request.table_id = bytes(16)
+    for field in {"table_id", "topic_id"} & set(kind.DESCRIPTOR.fields_by_name.keys()):
+        setattr(request, field, bytes(16))
+    if kind is log_pb2.AppendRequest:
+        request.batch = _batches()[0]
     return [request.SerializeToString()]
 
 
