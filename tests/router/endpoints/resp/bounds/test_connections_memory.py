@@ -68,14 +68,17 @@ def test_those_that_hold_most_end_and_the_others_go_on(small: ServerThread) -> N
 
 
 def test_replies_that_nobody_reads_count(small: ServerThread) -> None:
+    """The kernel takes some MiB of each connection's replies; what is behind is the server's."""
     with small.connect() as raw:
         assert raw.call("SET", "large", b"x" * MIB) == OK
         unread = [small.connect() for _ in range(24)]
         try:
+            wait_until(lambda: len(small.server.clients) == 25, "all are there")
             for each in unread:
                 each.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                each.send(packed("GET", "large") * 40)
+                each.send(packed("MGET", *["large"] * 8) * 5)
             wait_until(lambda: len(small.server.clients) < 16, "some of them are ended")
+            assert len(small.server.clients) > 1, "the one that reads, and those that hold little"
             assert raw.call("GET", "large") == b"x" * MIB
         finally:
             for each in unread:
