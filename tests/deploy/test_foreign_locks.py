@@ -15,7 +15,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CLIENTS = ROOT / "examples" / "clients"
 CHECK = ROOT / "scripts" / "check_jars.sh"
-POM = {"m": "http://maven.apache.org/POM/4.0.0"}
 
 
 def test_go_has_the_hash_of_each_module_that_it_names() -> None:
@@ -39,12 +38,12 @@ def test_node_has_the_hash_of_each_package_and_no_address() -> None:
 @pytest.mark.parametrize("folder", ["deploy/kafka", "docs/spec"])
 def test_jars_that_are_fetched_are_listed_with_the_versions_of_their_pom(folder: str) -> None:
     pom = ElementTree.parse(ROOT / folder / "pom.xml")
-    properties = {each.tag.partition("}")[2]: each.text for each in pom.find("m:properties", POM) or ()}
+    properties = {each.tag.partition("}")[2]: each.text for each in pom.find("{*}properties") or ()}
     listed = {line.split()[1] for line in (ROOT / folder / "libs.sha256").read_text().splitlines()}
-    dependencies = pom.findall("m:dependencies/m:dependency", POM)
+    dependencies = pom.findall("{*}dependencies/{*}dependency")
     assert dependencies
     for each in dependencies:
-        name, version = (each.findtext(f"m:{tag}", "", POM) for tag in ("artifactId", "version"))
+        name, version = (each.findtext(f"{{*}}{tag}", "") for tag in ("artifactId", "version"))
         version = re.sub(r"\$\{(.+)\}", lambda match: properties[match[1]] or "", version)
         assert f"{name}-{version}.jar" in listed
 

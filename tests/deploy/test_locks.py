@@ -90,7 +90,7 @@ def test_an_extra_that_names_extras_stands_for_theirs() -> None:
         (f"a>=1 {A_HASH}", "no version: a>=1"),
         (f"a==1.* {A_HASH}", "no version: a==1.*"),
         ("a==1 --hash=md5:00", "no SHA-256: a==1 --hash=md5:00"),
-        (f"--index-url https://example.com\na==1 {A_HASH}", "where from: --index-url https://example.com"),
+        (f"-i https://example.com\na==1 {A_HASH}", "where from: -i https://example.com"),
         (f"--find-links files\na==1 {A_HASH}", "where from: --find-links files"),
         (f"# https://example.com\na==1 {A_HASH}", "where from: # https://example.com"),
     ],

@@ -136,8 +136,12 @@ def _entered(root: Path, volumes: Sequence[str], *, read_only: bool) -> list[str
 
 def _of_pip(environment: Mapping[str, str]) -> dict[str, str]:
     """How pip reaches its packages here. A folder of packages is not part of an image."""
-    names = ("PIP_CERT", "PIP_INDEX_URL", "PIP_DEFAULT_TIMEOUT", "HTTPS_PROXY", "https_proxy", "SSL_CERT_FILE")
-    return {name: environment[name] for name in names if name in environment}
+    others = ("HTTPS_PROXY", "https_proxy", "SSL_CERT_FILE")
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in others or (name.startswith("PIP_") and name != "PIP_FIND_LINKS")
+    }
 
 
 def _lay_base(root: Path) -> None:

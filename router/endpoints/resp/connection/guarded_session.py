@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence, Sized
 from typing import cast
@@ -31,7 +32,7 @@ _Refused = tuple[CommandSpec, RespCommand, Problem]
 """A command, and why it is refused."""
 
 
-class GuardedSession(RespSession):
+class GuardedSession(RespSession, ABC):
     """The state of one connection, with who calls and what it may do."""
 
     def __init__(self, server: ConnectionOwner) -> None:
@@ -93,13 +94,13 @@ class GuardedSession(RespSession):
         assert self.admission is not None, "a connection that is not guarded has no caller"
         self.admission.prove(caller)
 
+    @abstractmethod
     def close(self, reason: str) -> None:
         """Send what there is, then end the connection."""
-        raise NotImplementedError
 
+    @abstractmethod
     def drop(self, reason: str) -> None:
         """End the connection at once."""
-        raise NotImplementedError
 
     def trust_changed(self) -> bool:
         """Users, roles or grants are others than before. What waits is judged again when it is its turn; True where
