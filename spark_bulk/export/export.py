@@ -183,6 +183,7 @@ def _exported(
         yield work(target, partition).to_batch()
 
     try:
+        exports.begin(target.folder)
         with named_failures():
             rows = each_partition(spark, place.topic.partitions, task, OUTCOME_COLUMNS).collect()
         manifest = _manifest(place, target, kind, after, columns, map(ExportOutcome.of_row, rows))

@@ -2,13 +2,18 @@
 
     <url>/000007-<id>/partition=3/<attempt>.parquet     what Spark, and every other reader, takes for a partitioned set
     <url>/000007-<id>/_manifest.json                    written last: with it the export exists
+    <url>/000007-<id>/_writing                          there until the export ends, well or not
 
 A name that begins with `_` is no data to readers of Parquet. URLs are those of a snapshot store. Files that no manifest
-names, of an attempt that died, are removed when the export ends; an export that failed is removed whole.
+names, of an attempt that died, are removed when the export ends; an export that failed is removed whole. Spark may
+still be running tasks of a job that it has called failed, or a second attempt of one that is done: an export ends by
+removing its mark `_writing`, then the rest, and who has written a file looks for the mark behind that. So either the
+one who ends the export finds the file, or the one who wrote it finds no mark, and removes it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,8 +33,11 @@ from spark_bulk.export.manifest import EXPORT_BYTES_MAX, ExportFile, ExportManif
 __all__ = ["MANIFEST_FILE", "ExportPlace"]
 
 MANIFEST_FILE: Final = "_manifest.json"
+_MARK: Final = "_writing"
 
 _FOLDER: Final = re.compile(r"(\d{6,})-([0-9A-Za-z]+)")
+
+_REMOVALS: Final = 100
 
 # A row group: large enough for a good compression and few footers, small enough to be held in memory.
 _GROUP_ROWS: Final = 128 * 1024
@@ -75,6 +83,14 @@ class ExportPlace:
             return manifest
         return None
 
+    def begin(self, folder: str) -> None:
+        """Let files be written in the folder of a new export, until it is committed or removed."""
+        path = self._at(f"{folder}/{_MARK}")
+        with self._named():
+            if self._local:
+                self._fs.makedirs(os.path.dirname(path), exist_ok=True)
+            self._fs.pipe_file(path, b"")
+
     def write_rows(
         self,
         path: str,
@@ -87,14 +103,15 @@ class ExportPlace:
         """Write rows as a Parquet file, synced; None where there are none, and no file then.
 
         `path`: folder of the export, folder of the partition, name. Memory: a row group, whatever the rows; one ends
-        with the batch that brings it to `group_rows` or `group_bytes`.
+        with the batch that brings it to `group_rows` or `group_bytes`. Raises `SnapshotStoreUnavailable`, and leaves
+        nothing, where the export was not begun or has ended.
         """
-        below = path.partition("/")[2]
+        folder, _, below = path.partition("/")
         groups = _grouped(batches, group_rows, group_bytes)
         first = next(groups, None)
         if first is None:
             return None
-        with self._named():
+        with self._named(), self._begun(folder, path):
             if self._local:
                 self._fs.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
             rows = 0
@@ -122,6 +139,7 @@ class ExportPlace:
                 replace_file(path, text, below=self._root)
             else:
                 self._fs.pipe_file(path, text)
+            self._drop_mark(manifest.folder)
             named = {f"{manifest.folder}/{file.path}" for file in manifest.files} | {
                 f"{manifest.folder}/{MANIFEST_FILE}"
             }
@@ -134,9 +152,46 @@ class ExportPlace:
     def remove(self, folder: str) -> None:
         """Remove an export that failed. One that is not there is removed already."""
         with self._named():
-            self._fs.invalidate_cache()
-            if self._fs.exists(self._at(folder)):
-                self._fs.rm(self._at(folder), recursive=True)
+            self._drop_mark(folder)
+            for left in reversed(range(_REMOVALS)):
+                self._fs.invalidate_cache()
+                if not self._fs.exists(self._at(folder)):
+                    break
+                try:
+                    self._fs.rm(self._at(folder), recursive=True)
+                except FileNotFoundError:
+                    continue  # a writer has removed its own
+                except OSError as error:
+                    # A writer that does not know yet that the export has ended put a file into a folder as it went.
+                    if error.errno != errno.ENOTEMPTY or not left:
+                        raise
+
+    def _drop_mark(self, folder: str) -> None:
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(self._at(f"{folder}/{_MARK}"))
+
+    @contextmanager
+    def _begun(self, folder: str, path: str) -> Iterator[None]:
+        """Write `path` while its export is under way; where it has ended meanwhile, nothing is left of the file."""
+        self._check_mark(folder)
+        try:
+            yield
+        finally:
+            try:
+                self._check_mark(folder)
+            except SnapshotStoreUnavailable:
+                with suppress(FileNotFoundError):
+                    self._fs.rm_file(self._at(path))
+                raise
+
+    def _check_mark(self, folder: str) -> None:
+        self._fs.invalidate_cache()
+        if not self._fs.exists(self._at(f"{folder}/{_MARK}")):
+            raise SnapshotStoreUnavailable(
+                f"the export {self._name(folder)} is not under way: it was committed, or failed and was removed; "
+                "nothing is written there: export again",
+                url=mask_url(self.url),
+            )
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}"
