@@ -87,9 +87,9 @@ class Gate:
             return
         self._version = cluster.version
         self._tables = cluster.tables
-        if cluster.trust is self._trust or cluster.trust == self._trust:
+        before, self._trust = self._trust, cluster.trust
+        if before is self._trust or before == self._trust:
             return
-        self._trust = cluster.trust
         self._rights.clear()
         self._good.clear()
         for changed in tuple(self._changed):

@@ -120,6 +120,7 @@ class Catalog:
     def __init__(self, log: Log, topic: Topic) -> None:
         self._log = log
         self.topic = topic
+        self._partition = topic.partition(_PARTITION)
         self._feed = MapFeed()
         self._follower: asyncio.Task[None] | None = None
         self._opening = True
@@ -134,7 +135,7 @@ class Catalog:
         """
         topic = await _topic_of(log)
         catalog = cls(log, topic)
-        bounds = await log.bounds(topic.partition(_PARTITION))
+        bounds = await log.bounds(catalog._partition)
         catalog._follower = asyncio.create_task(catalog._follow(bounds.earliest), name="follow catalog")
         try:
             # Where the log has lost its end, the follower's error says so.
@@ -156,7 +157,7 @@ class Catalog:
 
     async def refresh(self) -> ClusterMap:
         """The map that holds everything that was in the catalog when this was called. Costs one `bounds` of the log."""
-        bounds = await self._log.bounds(self.topic.partition(_PARTITION))
+        bounds = await self._log.bounds(self._partition)
         return await self.wait_for(lambda cluster: cluster.version >= bounds.latest, timeout=_TIMEOUT_S)
 
     async def submit(self, command: Command, *, timeout: float = _TIMEOUT_S) -> tuple[Offset, ClusterMap]:
@@ -176,7 +177,7 @@ class Catalog:
         unknown: WriteUnknown | None = None
         while True:
             try:
-                appended = await self._log.append(self.topic.partition(_PARTITION), batch)
+                appended = await self._log.append(self._partition, batch)
                 break
             except DuramenError as error:
                 unknown = error if isinstance(error, WriteUnknown) else unknown
@@ -197,7 +198,7 @@ class Catalog:
 
     async def _follow(self, start: Offset) -> None:
         try:
-            reader: Any = self._log.read(self.topic.partition(_PARTITION), start, follow=True)
+            reader: Any = self._log.read(self._partition, start, follow=True)
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
                     # This task alone advances the map: it stays what it is while a thread folds.

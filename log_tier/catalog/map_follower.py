@@ -44,6 +44,7 @@ class MapFollower:
         self._comparers: list[_Comparer] = []
         self._loop: asyncio.Task[None] | None = None
         self._seen = maps.map
+        """The map that the comparers were offered last."""
 
     @property
     def map(self) -> ClusterMap:
@@ -102,7 +103,7 @@ class MapFollower:
             return
         error = task.exception()
         if error is None:
-            self._offer(comparer, self.map)
+            self._offer(comparer, self._seen)
         else:
             self._lose(comparer, error)
 
