@@ -119,6 +119,43 @@ EQUIVALENT: Final[tuple[EquivalentMutant, ...]] = (
         "got < size -> (got <= size)",
         "One read more, of no byte, ends the loop.",
     ),
+    EquivalentMutant(
+        "serving_tier/replica/replica.py",
+        "self._pinned_reads.check()",
+        "self._pinned_reads.check() -> pass",
+        "It asserts invariants for tests; where they hold it changes nothing.",
+    ),
+    EquivalentMutant(
+        "log_tier/embedded/segments/inspection.py",
+        'return (int(name), "") if name.isdigit() else (0, name)',
+        "0 -> 1",
+        "It decides in which order findings are printed about folders that are no partition's.",
+    ),
+    EquivalentMutant(
+        "log_tier/embedded/segments/partition_log.py",
+        "is_full = segment is not None and segment.bytes > 0 and segment.bytes + first > self.settings.segment_bytes",
+        "0 -> 1",
+        "No segment has one byte: the header of a batch is longer.",
+    ),
+    EquivalentMutant(
+        "serving_tier/fold/stretch.py",
+        "if max(sizes.values()) > VALUE_BYTES_MAX:",
+        "max(sizes.values()) > VALUE_BYTES_MAX -> (max(sizes.values()) >= VALUE_BYTES_MAX)",
+        "What is no stretch is decided on one by one, with the same outcome.",
+    ),
+    EquivalentMutant(
+        "serving_tier/fold/fold.py",
+        "begin = -1",
+        "1 -> 2",
+        "It stands for no group, as every negative number does.",
+        places=2,
+    ),
+    EquivalentMutant(
+        "serving_tier/fold/stretch.py",
+        "return _append_again(keys, values, dict(zip(distinct, before, strict=True)), offset)",
+        "True -> False",
+        "There is one entry before for each distinct key.",
+    ),
 )
 
 

@@ -10,7 +10,7 @@ from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog
-from log_tier.model.errors import OffsetTrimmed
+from log_tier.model.errors import LogDamaged, OffsetTrimmed
 from log_tier.model.identifiers import Offset
 from log_tier.model.retention import FOREVER, Retention
 
@@ -123,3 +123,27 @@ async def test_retention_and_a_trim_at_once_never_go_back() -> None:
     async with await EmbeddedLog.open(HOME, disk=disk, settings=SMALL, clock=lambda: now_ms[0]) as log:
         assert log.recovery.damages == []
         assert (await log.bounds(topic.partition(ZERO))).earliest == max(found)
+
+
+async def test_what_was_trimmed_is_not_called_missing() -> None:
+    """The oldest file of a trimmed log is gone: what lay below was trimmed all the same."""
+    disk = MemoryDisk()
+    async with await open_log(disk, SMALL) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        for number in range(120):
+            await log.append(topic.partition(ZERO), plain_batch(f"k{number}"))
+        earliest = await log.trim(topic.partition(ZERO), Offset(60))
+        assert earliest > 0
+    oldest = min(path for path in disk.files if path.suffix == ".log" and str(topic.id) in str(path))
+    disk.unlink(oldest)
+    async with await open_log(disk, SMALL) as log:
+        (damage,) = log.recovery.damages
+        first = (await log.bounds(topic.partition(ZERO))).earliest
+        assert first > earliest
+        for start in (0, earliest - 1):
+            with pytest.raises(OffsetTrimmed):
+                await read_all(log, topic.id, start=start)
+        for start in (earliest, first - 1):
+            with pytest.raises(LogDamaged) as missing:
+                await read_all(log, topic.id, start=start)
+            assert missing.value.message == damage.message

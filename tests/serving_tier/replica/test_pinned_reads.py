@@ -230,3 +230,20 @@ async def test_two_replicas_meet_at_one_offset_while_writes_go_on(setting: Repli
         stop.set()
         await writing
         await other.close()
+
+
+async def test_a_caller_that_gives_up_in_the_turn_in_which_its_offset_is_reached_is_forgotten(
+    setting: ReplicaSetting, replica: Replica
+) -> None:
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    await replica.wait_applied(await setting.write(b"a"), timeout=DEADLINE_S)
+    pinned_reads = replica._pinned_reads
+    future = pinned_reads.want(Offset(0))
+    future.cancel()
+    pinned_reads.reach(cut=None)  # before the loop tells of the cancelling
+    await asyncio.sleep(0)
+    pinned_reads.check()
+    assert failures == []
+    with await replica.at_offset(Offset(0), timeout=0) as pinned:
+        assert pinned.applied == 0

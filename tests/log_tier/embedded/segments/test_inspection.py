@@ -10,6 +10,7 @@ from kit.log.stored_log import Said, StoredLog, put
 from log_tier.embedded.segments.inspection import Damage, StoredBatch, Tail, inspect_segment, next_batch
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import LocalDisk
+from log_tier.model.batch_header import BATCH_BYTES_MAX, MAGIC
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import Condition, Expiry, Operation
 
@@ -78,3 +79,20 @@ def test_damage_before_a_whole_batch_is_damage_in_the_newest_file_too(tmp_path: 
     path = segment_of(tmp_path, first, second[:-1], b"?", third)
     kinds = [type(each).__name__ for each in inspect_segment(path)]
     assert kinds == ["SegmentStart", "StoredBatch", "Damage", "StoredBatch", "Tail"]
+
+
+@pytest.mark.parametrize("place", range(-len(MAGIC), 2))
+def test_the_next_batch_is_found_where_two_reads_of_the_file_meet(place: int, tmp_path: Path) -> None:
+    batch = StoredLog().append(put(b"k", b"v"))
+    path = segment_of(tmp_path)
+    at = 1 + BATCH_BYTES_MAX + place
+    with path.open("r+b") as out:
+        out.truncate(at)
+        out.seek(at)
+        out.write(batch)
+    file = LocalDisk().open(path)
+    try:
+        assert next_batch(file, path, 0, at + len(batch)) == at
+        assert next_batch(file, path, at, at + len(batch)) is None
+    finally:
+        file.close()

@@ -89,6 +89,19 @@ def test_a_lock_is_held_once(disk: Disk, tmp_path: Path) -> None:
     disk.lock(tmp_path / "lock")()
 
 
+def test_who_holds_a_lock_is_named(tmp_path: Path) -> None:
+    """What helps differs: the database that this process has open, or another process."""
+    path = tmp_path / "lock"
+    release = LocalDisk().lock(path)
+    with pytest.raises(FolderInUse, match=rf"process {os.getpid()} \(this one, or .*: use the database that is open"):
+        LocalDisk().lock(path)
+    path.write_text("1")
+    with pytest.raises(FolderInUse, match="process 1: connect to that one") as refused:
+        LocalDisk().lock(path)
+    assert refused.value.fields == {"pid": 1}
+    release()
+
+
 @pytest.mark.parametrize("refused", ["os.pwrite", "os.ftruncate", "fcntl.flock"])
 def test_a_lock_that_cannot_be_taken_whole_is_given_back(
     refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

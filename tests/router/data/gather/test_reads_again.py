@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 import pytest
-from kit.deadlines import within
+from kit.deadlines import until, within
 
-from log_tier.model.errors import Disconnected, DuramenError, LimitExceeded, ReplicaBehind, TableNotFound
+from log_tier.model.errors import (
+    DatabaseClosed,
+    Disconnected,
+    DuramenError,
+    LimitExceeded,
+    ReplicaBehind,
+    TableNotFound,
+)
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 from router.data.gather.read_coalescer import ReadCoalescer
@@ -172,3 +179,67 @@ async def test_calls_that_share_a_request_get_their_own_keys(calls: int) -> None
     await reads.close()
     assert [list(each.values) for each in found] == wanted
     assert connection.requests == [[[key for keys in wanted for key in keys]]], "they leave as one part"
+
+
+class AnswersNoHalf:
+    """A connection that refuses what has more than one key, and never answers one key."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+
+    def offsets(self, table: TableRef) -> Sequence[Offset]:
+        return [Offset(-1)]
+
+    async def read(self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0) -> list[Any]:
+        if len(parts[0].keys) > 1:
+            return [LimitExceeded("too large", limit=1, size=2)]
+        self.waiting += 1
+        await asyncio.Event().wait()
+        raise AssertionError("nobody wakes it")
+
+
+async def test_closing_ends_a_read_whose_halves_are_under_way() -> None:
+    connection = AnswersNoHalf()
+    reads = ReadCoalescer(cast("Any", connection), cast("Any", connection))
+    deadline = asyncio.get_running_loop().time() + 60
+    read = asyncio.ensure_future(
+        reads.submit(REF, REF.partition(ZERO), [b"a", b"b"], after=None, strong=False, seen=True, deadline=deadline)
+    )
+    await until(lambda: connection.waiting == 2)
+    await reads.close()
+    async with within(20):
+        with pytest.raises(DatabaseClosed):
+            await read
+
+
+class LosesTheFirst(AnswersKeys):
+    """A connection that is gone at the first request, as a whole."""
+
+    async def read(self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0) -> list[Any]:
+        answers = await super().read(parts, timeout=timeout, patience=patience)
+        if len(self.requests) == 1:
+            raise Disconnected("gone", sent=1)
+        return answers
+
+    def offsets(self, table: TableRef) -> Sequence[Offset]:
+        return [Offset(-1)] * table.partitions
+
+
+async def test_every_part_of_a_lost_request_is_asked_again() -> None:
+    connection = LosesTheFirst()
+    reads = ReadCoalescer(cast("Any", connection), cast("Any", connection))
+    deadline = asyncio.get_running_loop().time() + 60
+    table = TableRef(REF.id, "busy", 3)
+    async with within(20):
+        found = await asyncio.gather(
+            *(
+                reads.submit(
+                    table, table.partition(Partition(number)), [b"%d" % number], after=None, strong=False, seen=True,
+                    deadline=deadline,
+                )
+                for number in range(3)
+            )
+        )  # fmt: skip
+    await reads.close()
+    assert [list(each.values) for each in found] == [[b"0"], [b"1"], [b"2"]]
+    assert connection.requests[0] == [[b"0"], [b"1"], [b"2"]]

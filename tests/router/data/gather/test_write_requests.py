@@ -9,9 +9,17 @@ from typing import Any, Final, cast
 import pytest
 from kit.deadlines import until, within
 
-from log_tier.model.batch import Columns, decode_batch, encode_batch
+from log_tier.model.batch import BATCH_RECORDS_MAX, Columns, decode_batch, encode_batch
 from log_tier.model.batch_header import read_header
-from log_tier.model.errors import ConditionFailed, DeadlineExceeded, Disconnected, DiskFull, DuramenError, WriteUnknown
+from log_tier.model.errors import (
+    ConditionFailed,
+    DeadlineExceeded,
+    Disconnected,
+    DiskFull,
+    DuramenError,
+    LimitExceeded,
+    WriteUnknown,
+)
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 from router.data.gather.pending_calls import CallOutcome
@@ -179,3 +187,23 @@ async def test_only_a_request_that_is_alone_says_that_everything_is_in_it() -> N
         log.held.set()
         await asyncio.gather(first, second)
     assert [part.gathered for part in log.parts[3:]] == [True], "the second was sent again, by itself"
+
+
+async def test_records_that_fit_in_no_batch_are_refused_at_once_and_disturb_nobody() -> None:
+    log = OneLog()
+    async with within(20), GatheringClient(log) as writing:
+        before = writing.call(b"a")
+        with pytest.raises(LimitExceeded, match="do not fit in one batch"):
+            writing.call(*[b"k"] * (BATCH_RECORDS_MAX + 1))
+        assert bounds(await before) == (40, 40)
+        assert bounds(await writing.call(b"b")) == (41, 41)
+    assert sum(read_header(part.batch).records for part in log.parts) == 2
+
+
+async def test_what_is_late_before_it_is_sent_is_not_sent() -> None:
+    log = OneLog()
+    async with within(20), GatheringClient(log) as writing:
+        with pytest.raises(DeadlineExceeded, match="could not be sent in time"):
+            await writing.call(b"late", seconds=0)
+        assert bounds(await writing.call(b"in time")) == (40, 40)
+    assert len(log.parts) == 1
