@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from duramen import aio
 from duramen.client.database import Database
@@ -55,7 +55,7 @@ async def run_check(
     earlier: History | None = None,
     keep_table: bool = False,
     targets: Sequence[str] = (),
-    faults: Callable[[asyncio.Event], Awaitable[None]] | None = None,
+    faults: Callable[[asyncio.Event], Coroutine[Any, Any, None]] | None = None,
     log_url: str | None = None,
     dropped: Callable[[TableRef], Iterable[LogRecord]] | None = None,
     builds: dict[str, list[BuiltPart]] | None = None,
@@ -110,7 +110,7 @@ async def run_check(
             )
             for number in _numbers(shape, earlier)
         ]
-        breaking = asyncio.create_task(_no_faults(stop) if faults is None else _awaited(faults(stop)))
+        breaking = asyncio.create_task((_no_faults if faults is None else faults)(stop))
         try:
             await _until(seconds, stop, [*clients, *watchers, breaking])
             await asyncio.gather(*clients)
@@ -200,10 +200,6 @@ def _numbers(shape: WorkloadShape, earlier: History | None) -> range:
 
 async def _no_faults(stop: asyncio.Event) -> None:
     await stop.wait()
-
-
-async def _awaited(work: Awaitable[None]) -> None:
-    await work
 
 
 async def _until(seconds: float, stop: asyncio.Event, tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry, VersionEntry
@@ -207,11 +207,8 @@ class Staging:
             raise InvalidRequest(f"version {number} of {table.name} was built nowhere: it cannot be fetched")
         self._start((name, number), self._stage(replica, table, number, version.url))
 
-    def _start(self, name: VersionName, work: Awaitable[None]) -> None:
-        async def run() -> None:
-            await work
-
-        task = asyncio.create_task(run(), name=f"version {name[1]} of {name[0][0]}/{name[0][1]}")
+    def _start(self, name: VersionName, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=f"version {name[1]} of {name[0][0]}/{name[0][1]}")
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._ended(name, task))
 
