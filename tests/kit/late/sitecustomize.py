@@ -40,9 +40,9 @@ def _replicas(module: Any, seconds: float) -> dict[str, Any]:
 
     chunk = module.Applying.chunk
 
-    async def late(self: Any, data: bytes) -> Any:
+    async def late(self: Any, *arguments: Any) -> Any:
         await asyncio.sleep(seconds)
-        async with aclosing(chunk(self, data)) as steps:
+        async with aclosing(chunk(self, *arguments)) as steps:
             async for step in steps:
                 yield step
 

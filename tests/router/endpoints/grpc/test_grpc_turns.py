@@ -229,12 +229,13 @@ def test_a_caller_next_to_a_hostile_one_shares_the_loop_with_none_of_its_work(
     """One sends messages of nothing but fields, the other gets a key: the loop looks at none of the fields."""
     raw = stubs.channel.unary_unary("/duramen.v1.KeyValue/Read", bytes, bytes)
     hostile = b"\x0a\x00" * (FIELDS_MAX + 1)
-    stubs.kv.Put(kv_pb2.KVPutRequest(table="one", key=b"mine", value=b"value"))
+    written = stubs.kv.Put(kv_pb2.KVPutRequest(table="one", key=b"mine", value=b"value"))
+    get = kv_pb2.KVGetRequest(table="one", key=b"mine", after=written.token)
     with LoopTurns(stubs.server, monkeypatch, checked, "count_fields") as counted, ThreadPoolExecutor(1) as other:
         flood = other.submit(lambda: [raw.future(hostile).exception() for _ in range(5)])
         gets = 0
         while not flood.done() or not gets:
-            assert stubs.kv.Get(kv_pb2.KVGetRequest(table="one", key=b"mine")).value == b"value"
+            assert stubs.kv.Get(get).value == b"value"
             gets += 1
         refused = flood.result()
     assert [error.code() for error in refused if isinstance(error, grpc.RpcError)] == [
