@@ -170,11 +170,15 @@ class RoutedTables:
         )
 
     def _can_be_read(self, ref: TableRef) -> bool:
-        table = self._routes.maps.map.tables.get(ref.id)
+        """Has each partition a replica that can be read, as far as this process will ever hear of one?"""
+        cluster = self._routes.maps.map
+        table = cluster.tables.get(ref.id)
         if table is None:
             return True  # dropped meanwhile
+        reached = {node for node, entry in cluster.nodes.items() if entry.address or entry.peer_address}
         return all(
             any(replica.state == ReportedState.READY for _, replica in self._replicas(table, partition))
+            or not any(node in reached for node, _ in table.assignments[partition.partition])
             for partition in table.partition_ids()
         )
 
