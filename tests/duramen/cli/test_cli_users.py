@@ -209,10 +209,10 @@ def test_quotas_are_set_again_listed_and_removed(commands: Commands) -> None:
     assert "user alice" in shown
     assert "10000000" in shown
     assert commands.by(alice, "put", "orders", "k", "v").returncode == 0
-    commands.run("quota", "set", "--user", "alice", "--bytes-in", "1")
-    assert commands.by(alice, "put", "orders", "k", "v" * 200, "--timeout", "60").returncode == 0, "one passes"
+    commands.run("quota", "set", "--user", "alice", "--bytes-in", "10")
+    assert commands.by(alice, "put", "orders", "k", "v" * 2000, "--timeout", "60").returncode == 0, "one passes"
     refusal = json.loads(commands.refused(alice, "get", "orders", "k", "--timeout", "0.5", "--json", code=5))
-    assert "user:alice has a quota of 1 bytes of requests a second" in refusal["message"], refusal
+    assert "user:alice has a quota of 10 bytes of requests a second" in refusal["message"], refusal
     for _ in range(2):
         commands.run("quota", "remove", "--user", "alice")
     assert commands.by(alice, "get", "orders", "k").returncode == 0
