@@ -34,6 +34,8 @@ async def ask_until(deadline: float, ask: Callable[[float], Awaitable[T]]) -> T:
                 raise reason from error
             raise
         except Unavailable as error:
+            if error.fields.get("ended"):
+                raise  # the version in which a read began: only a new read can help
             reason = error
             if not await backoff.pause():
                 raise

@@ -143,6 +143,10 @@ class TableEntry:
         """A version by its number; None where it is not there (any more)."""
         return next((version for version in self.versions if version.number == number), None)
 
+    def has_ended(self, number: int) -> bool:
+        """Was there a version of that number, which is no more? It never comes back: numbers are given once."""
+        return number <= self.last_version and number not in ({each.number for each in self.versions} or {1})
+
     @property
     def topic(self) -> Topic:
         """The table's log, under the table's name."""

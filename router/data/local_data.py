@@ -28,6 +28,7 @@ from log_tier.model.errors import (
     LimitExceeded,
     ReplicaBehind,
     TableNotFound,
+    VersionMissing,
     WriteUnknown,
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
@@ -257,7 +258,13 @@ class LocalData:
             [table.partition(partition) for partition in request.partitions or _every(table)],
             lambda each: self._fresh.fresh(each, after.get(each.partition, NOTHING), strong, lag_max_ms, left_s=left_s),
         )
-        return await scan_replicas(replicas, request)
+        try:
+            return await scan_replicas(replicas, request)
+        except VersionMissing as error:
+            known = self.catalog.map.tables.get(table.id)
+            if known is not None and known.has_ended(int(error.fields["version"])):
+                error.fields = {**error.fields, "ended": 1}
+            raise
 
     async def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()

@@ -90,9 +90,9 @@ class DiskFull(Unavailable):
 class VersionMissing(Unavailable):
     """The log goes on with a version of the table that this index is not, or that this replica does not have yet.
 
-    Fields: `version`, `offset` (of the barrier).
+    Fields: `version`, `offset` (of the barrier); `ended=1` where a scan began in a version that is gone for good.
 
-    Do: nothing: the replica fetches the version, and clients ask another node.
+    Do: nothing: the replica fetches the version, and clients ask another node. Begin a scan again if it has ended.
     """
 
     code = "version_missing"

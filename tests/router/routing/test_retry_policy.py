@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from log_tier.model.errors import ERRORS
+from log_tier.model.errors import ERRORS, VersionMissing
 from router.routing.retry_policy import worth_failover
 
 STAYS = {
@@ -19,3 +19,7 @@ STAYS = {
 @pytest.mark.parametrize("code", sorted(ERRORS))
 def test_every_error(code: str) -> None:
     assert worth_failover(ERRORS[code]("why")) == (code not in STAYS)
+
+
+def test_a_version_that_has_ended_is_nowhere() -> None:
+    assert not worth_failover(VersionMissing("version 2 is gone", version=2, ended=1))
