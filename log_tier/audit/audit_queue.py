@@ -19,12 +19,11 @@ from typing import Final
 
 from log_tier.audit.audit_event import AuditEvent
 from log_tier.audit.audit_row import AuditRow
+from log_tier.audit.audit_settings import WINDOW_S
 from log_tier.concurrency.clocks import Clock
 
-__all__ = ["BYTES_MAX", "REFUSED_ROWS_PER_S", "ROWS_MAX", "WINDOW_S", "AuditQueue"]
+__all__ = ["BYTES_MAX", "REFUSED_ROWS_PER_S", "ROWS_MAX", "AuditQueue"]
 
-WINDOW_S: Final = 1.0
-"""Equal events so long after the first one are in its row."""
 ROWS_MAX: Final = 10_000
 """Some minutes of a busy server whose table cannot be written."""
 BYTES_MAX: Final = 8 * 1024 * 1024
@@ -43,8 +42,12 @@ class AuditQueue:
     Invariants: at most `rows_max` rows, and two that say what was lost; `opened_s` never falls from row to row.
     """
 
-    def __init__(self, clock: Clock, *, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(
+        self, clock: Clock, *, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX, window_s: float = WINDOW_S
+    ) -> None:
+        """`window_s`: how long a row takes equal events."""
         self._clock = clock
+        self._window_s = window_s
         self._rows_max = rows_max
         self._bytes_max = bytes_max
         self._rows: deque[AuditRow] = deque()
@@ -90,7 +93,7 @@ class AuditQueue:
 
     def _counted(self, identity: Hashable, now_s: float) -> bool:
         row = self._open.get(identity)
-        if row is None or row.sealed or now_s - row.opened_s >= WINDOW_S:
+        if row is None or row.sealed or now_s - row.opened_s >= self._window_s:
             return False
         row.count += 1
         row.until_ms = self._clock.wall_ms()
@@ -98,7 +101,7 @@ class AuditQueue:
 
     def _may_begin(self, event: AuditEvent, now_s: float) -> bool:
         """May a refused call begin a row in this second?"""
-        if now_s - self._second_s >= WINDOW_S:
+        if now_s - self._second_s >= 1.0:
             self._refused.clear()
             self._second_s = now_s
         who = _payer(event)
@@ -123,11 +126,11 @@ class AuditQueue:
         return row
 
     def ready(self, limit: int) -> list[AuditRow]:
-        """The first rows whose second is over, at most `limit`; they stay until `wrote`, and do not change any more."""
+        """The first rows whose time is over, at most `limit`; they stay until `wrote`, and do not change any more."""
         now_s = self._clock.monotonic_s()
         found: list[AuditRow] = []
         for row in islice(self._rows, limit):
-            if not row.sealed and not self._ending and now_s - row.opened_s < WINDOW_S:
+            if not row.sealed and not self._ending and now_s - row.opened_s < self._window_s:
                 break
             row.sealed = True
             found.append(row)
@@ -140,7 +143,7 @@ class AuditQueue:
         first = self._rows[0]
         if first.sealed or self._ending:
             return 0.0
-        return max(0.0, first.opened_s + WINDOW_S - self._clock.monotonic_s())
+        return max(0.0, first.opened_s + self._window_s - self._clock.monotonic_s())
 
     def wrote(self, count: int) -> None:
         """The first `count` rows are on stable storage: forget them. They were given by `ready`."""

@@ -9,10 +9,12 @@ from typing import Final, Self
 
 from log_tier.model.errors import InvalidRequest
 
-__all__ = ["AUDIT_DAYS", "AuditSettings"]
+__all__ = ["AUDIT_DAYS", "WINDOW_S", "AuditSettings"]
 
 AUDIT_DAYS: Final = 90.0
 """How long rows stay by default."""
+WINDOW_S: Final = 1.0
+"""Equal events so long after the first one are in its row."""
 _DAY_MS: Final = 86_400_000
 # A thousand years are what an expiry can be.
 _DAYS_MAX: Final = 36_500.0
@@ -29,6 +31,8 @@ class AuditSettings:
     writes: tuple[str, ...] = ()
     retention_ms: int = round(AUDIT_DAYS * _DAY_MS)
     """How long a row stays."""
+    window_s: float = WINDOW_S
+    """How long a row takes equal events."""
     _kept: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod

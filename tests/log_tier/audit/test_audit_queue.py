@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kit.set_clock import HandClock
 
 from log_tier.audit.audit_event import TEXT_MAX, AuditEvent
-from log_tier.audit.audit_queue import REFUSED_ROWS_PER_S, WINDOW_S, AuditQueue
+from log_tier.audit.audit_queue import REFUSED_ROWS_PER_S, AuditQueue
 from log_tier.audit.audit_row import AuditRow
+from log_tier.audit.audit_settings import WINDOW_S
 
 READ = AuditEvent("read", "allowed", "alice", "token", "a1", "10.0.0.1", "KV/Get", "orders", "eu:")
 REFUSED = AuditEvent("read", "refused", "alice", "token", "a1", "10.0.0.1", "KV/Get", "orders", "eu:")
