@@ -42,6 +42,7 @@ async def flights(server: SingleServer, proxy: TcpProxy) -> AsyncIterator[Table]
     database = await aio.connect(f"127.0.0.1:{proxy.port}", timeout=DEADLINE_S)
     yield await database.create_table("flights", partitions=3)
     await database.close()
+    await proxy.cut()  # a server that closes waits for calls under way, and for those behind it too
 
 
 async def _begun(flights: Table) -> Watch:
