@@ -109,7 +109,8 @@ class RespSockets:
 
 def _bound(host: str, port: int, *, shares: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio asks the protocol of a socket, and not its type, before it turns Nagle's algorithm off.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shares:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
+from kit.deadlines import patience_s
 from kit.resp.raw_client import Raw, RawError, Status
 from kit.resp.server_thread import ServerThread
 
@@ -110,3 +114,25 @@ class TestSockets:
         with pytest.raises(PortInUse):
             RespSockets.take(RespSettings(socket_path=path))
         assert path.read_text() == "no socket"
+
+
+async def test_a_reply_in_two_pieces_does_not_wait_for_an_acknowledgement() -> None:
+    """A client acknowledges the first piece after 40 ms: EXEC behind the replies of its transaction came so late."""
+    loop = asyncio.get_running_loop()
+    for sockets in (RespSockets.take(RespSettings(port=0)), RespSockets.take(RespSettings(port=0, readers=1))):
+        connected: asyncio.Future[asyncio.BaseTransport] = loop.create_future()
+
+        class Connection(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport, made: Any = connected) -> None:
+                made.set_result(transport)
+
+        (listening,) = (each for each in (sockets.tcp, *sockets.shared) if each is not None)
+        server = await loop.create_server(Connection, sock=listening)
+        with socket.create_connection(("127.0.0.1", sockets.port), timeout=patience_s(20)):
+            accepted = await connected
+            no_delay = accepted.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            accepted.close()
+        server.close()
+        await server.wait_closed()
+        sockets.close()
+        assert no_delay
