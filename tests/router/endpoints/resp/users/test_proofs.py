@@ -110,7 +110,10 @@ def test_redis_py_comes_in_by_password_and_by_token(guarded: ServerThread, name:
             with redis.Redis(host=host, port=port, username=user, password=secret, protocol=protocol) as client:
                 assert client.set(f"redis-py:{protocol}", "v")
                 assert client.get(f"redis-py:{protocol}") == b"v"
-        with redis.Redis(host=host, port=port, protocol=protocol) as client, pytest.raises(redis.AuthenticationError):
+        with (
+            redis.Redis(host=host, port=port, protocol=protocol, retry=ONCE) as client,
+            pytest.raises(redis.AuthenticationError),
+        ):
             client.get("k")
         with (
             redis.Redis(host=host, port=port, username=name, password="x", protocol=protocol, retry=ONCE) as client,
