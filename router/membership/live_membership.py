@@ -62,12 +62,19 @@ class LiveMembership:
         `address_of`: where this process calls a node.
         """
         membership = cls(follower.maps, clock, address_of)
-        membership._leave = await follower.follow(
-            membership._compare, name="following the nodes of the map", failed=failed
-        )
-        membership._watch = run_forever(membership._watch_silence(), name="watching for silent nodes", failed=failed)
-        with suppress(DeadlineExceeded):
-            await membership.wait_for(lambda: all(m.known for m in membership.members.values()), timeout=_FIRST_WORD_S)
+        try:
+            membership._leave = await follower.follow(
+                membership._compare, name="following the nodes of the map", failed=failed
+            )
+            watching = membership._watch_silence()
+            membership._watch = run_forever(watching, name="watching for silent nodes", failed=failed)
+            with suppress(DeadlineExceeded):
+                await membership.wait_for(
+                    lambda: all(member.known for member in membership.members.values()), timeout=_FIRST_WORD_S
+                )
+        except BaseException:
+            await membership.close()
+            raise
         return membership
 
     # --- following

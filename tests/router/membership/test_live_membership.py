@@ -250,6 +250,23 @@ async def test_a_membership_opens_while_all_nodes_are_down(cluster: TestCluster)
         await membership.close()
 
 
+async def test_an_opening_that_is_cancelled_leaves_no_follower(cluster: TestCluster) -> None:
+    """A client whose user gives up while it connects, a router that is stopped while it starts."""
+
+    def following() -> int:
+        return sum(task.get_name().startswith("status of node") for task in asyncio.all_tasks())
+
+    for node in cluster.nodes.values():
+        node.status_gate.shut()
+    before = following()
+    opening = asyncio.create_task(LiveMembership.open(MapFollower(cluster.routers[0].catalog)))
+    await until(lambda: following() == before + 3)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert following() == before
+
+
 async def test_a_quiet_node_is_the_more_loaded_one_before_it_is_lost(
     cluster: TestCluster, table: TableRef, membership: LiveMembership
 ) -> None:
