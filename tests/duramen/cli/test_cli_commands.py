@@ -34,6 +34,7 @@ def table(database: Database, table_name: str) -> str:
     return table_name
 
 
+@pytest.mark.embedded_log_only
 def test_every_command_in_a_process_of_its_own(server: ServerProcess, table_name: str, database: Database) -> None:
     """A fresh start has imported nothing, and what a command leaves running ends with it: nobody else says a word."""
 

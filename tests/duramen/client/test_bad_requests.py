@@ -94,6 +94,7 @@ async def test_places_that_are_not_there(stub: Any, flights: Table) -> None:
     assert kinds == [duramen.TableNotFound, duramen.InvalidKey, duramen.InvalidKey]
 
 
+@pytest.mark.embedded_log_only
 @pytest.mark.parametrize(
     ("method", "request_", "kind", "message"),
     [
@@ -117,6 +118,7 @@ async def test_whole_calls(stub: Any, method: str, request_: Any, kind: type[Dur
     assert message in error.message
 
 
+@pytest.mark.embedded_log_only
 async def test_a_name_as_long_as_a_book(machine: Server) -> None:
     """The error quotes the name; gRPC would drop an error that is longer than its metadata may be."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{machine.port}") as channel:

@@ -30,6 +30,7 @@ def machine(emptied_server: Server) -> Server:
     return emptied_server
 
 
+@pytest.mark.embedded_log_only
 @pytest.mark.parametrize("call", TOKEN_CALLS)
 async def test_tokens_that_are_none(remote: Database, flights: Table, call: Any) -> None:
     good = (await flights.put(b"k", b"v")).token
@@ -50,6 +51,7 @@ async def test_tokens_that_are_none(remote: Database, flights: Table, call: Any)
                 remote.merge_token(token)  # type: ignore[arg-type]
 
 
+@pytest.mark.embedded_log_only
 @pytest.mark.parametrize("call", TOKEN_CALLS)
 async def test_tokens_of_other_tables(remote: Database, flights: Table, call: Any) -> None:
     ships = await remote.create_table("ships", partitions=1)

@@ -20,6 +20,7 @@ KEY_TOO_LONG = b"k" * 512
 VALUE_TOO_LONG = b"v" * (4 * 1024 * 1024 + 1)
 
 
+@pytest.mark.embedded_log_only
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
@@ -43,6 +44,7 @@ async def test_puts_that_cannot_be_meant(single: KVClient, how: dict[str, Any], 
     assert (await single.get(b"other", after=(await good).token)).value == b"v"
 
 
+@pytest.mark.embedded_log_only
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
@@ -60,6 +62,7 @@ async def test_gets_that_cannot_be_meant(single: KVClient, how: dict[str, Any], 
     assert (refusal.code, refusal.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
 
 
+@pytest.mark.embedded_log_only
 async def test_updates_and_groups_that_cannot_be_meant(single: KVClient) -> None:
     calls = [
         single.update(b"k"),
@@ -78,6 +81,7 @@ async def test_updates_and_groups_that_cannot_be_meant(single: KVClient) -> None
     assert (await single.get(b"k", level=kv.KV_LEVEL_STRONG)).version == -1
 
 
+@pytest.mark.embedded_log_only
 async def test_streams_that_cannot_be_meant(single: KVClient) -> None:
     token = await single.end_token()
     for call in (

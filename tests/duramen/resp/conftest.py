@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 from kit.client.server_process import ServerProcess
+from kit.resp.reader_counts import NONE_AND_TWO
 
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session", params=[0, 2], ids=["one process", "two readers"])
+@pytest.fixture(scope="session", params=NONE_AND_TWO)
 def resp_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     """One for the whole session; and one whose clients are served by reader processes."""
     folder = tmp_path_factory.mktemp("resp")

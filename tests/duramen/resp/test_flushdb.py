@@ -14,11 +14,12 @@ import redis
 from kit.client.server_process import ServerProcess, run_duramen
 from kit.cluster.up_cluster import UpCluster
 from kit.deadlines import wait_until
+from kit.resp.reader_counts import NONE_AND_TWO
 
 import duramen
 
 
-@pytest.fixture(params=[0, 2], ids=["one process", "two readers"])
+@pytest.fixture(params=NONE_AND_TWO)
 def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     arguments = ["--resp-port", "0", "--resp-readers", str(request.param)]
     running = ServerProcess(tmp_path / "data", log=tmp_path / "server.log", arguments=arguments)

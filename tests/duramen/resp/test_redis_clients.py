@@ -215,6 +215,7 @@ def test_redis_cli(port: int, key: str) -> None:
     assert "errors: 0, replies: 1000" in cli("--pipe", stdin=piped)
 
 
+@pytest.mark.embedded_log_only
 def test_redis_benchmark(port: int) -> None:
     command = f"{tool('redis-benchmark')} -p {port} -n 2000 -c 20 -P 4 -r 100 --csv"
     done = subprocess.run(
@@ -237,6 +238,7 @@ def test_without_the_option_there_is_no_resp_endpoint(resp_server: ServerProcess
     assert "a port is 0 to 65535" in refused.stderr + refused.stdout
 
 
+@pytest.mark.embedded_log_only
 def test_go_redis(port: int, key: str, tmp_path: Path) -> None:
     """The client that most Go programs use; what it expects is in `go_client/main.go`."""
     go = shutil.which("go")

@@ -12,6 +12,7 @@ import pytest
 import redis
 from kit.client.server_process import ServerProcess, run_duramen
 from kit.deadlines import wait_until
+from kit.resp.reader_counts import NONE_AND_TWO
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -19,7 +20,7 @@ WRITERS = 6
 KILLS = 3
 
 
-@pytest.fixture(params=[0, 2], ids=["one process", "two readers"])
+@pytest.fixture(params=NONE_AND_TWO)
 def server(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     readers = ["--resp-readers", str(request.param)]
     running = ServerProcess(tmp_path / "data", log=tmp_path / "server.log", arguments=["--resp-port", "0", *readers])
