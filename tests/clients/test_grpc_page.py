@@ -81,3 +81,16 @@ def test_the_pages_python_runs(server: ServerProcess) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "b'Switzerland' True\n"
+
+
+GO_MODULES = ("examples/clients/go/go.mod", "tests/clients/go_users/go.mod")
+
+
+@pytest.mark.parametrize("module", GO_MODULES)
+def test_the_programs_in_go_have_a_grpc_that_has_what_the_page_shows(module: str) -> None:
+    page, pinned = (ROOT / "docs/GRPC.md").read_text(), (ROOT / module).read_text()
+    assert "grpc.NewClient(" in page
+    [needed] = re.findall(r"`grpc.NewClient` needs gRPC for Go 1\.(\d+) or newer", page)
+    [has] = re.findall(r"^\tgoogle\.golang\.org/grpc v1\.(\d+)\.", pinned, re.MULTILINE)
+    assert int(has) >= int(needed)
+    assert re.findall(r"^go (.*)$", pinned, re.MULTILINE) == ["1.19"], "what the page says of Go, and Debian 12 has"

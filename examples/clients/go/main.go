@@ -42,7 +42,7 @@ func must[T any](reply T, err error) T {
 func main() {
 	servers, ctx := []pb.KVClient{}, context.Background()
 	for _, at := range os.Args[1:] {
-		channel := must(grpc.Dial(at, grpc.WithTransportCredentials(insecure.NewCredentials())))
+		channel := must(grpc.NewClient(at, grpc.WithTransportCredentials(insecure.NewCredentials())))
 		_, err := pb.NewTablesClient(channel).Create(ctx, &pb.CreateTableRequest{Name: table, Partitions: 6})
 		if err != nil && status.Code(err) != codes.AlreadyExists {
 			log.Fatal(err)
