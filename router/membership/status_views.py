@@ -44,4 +44,5 @@ def renewed(view: NodeView, message: node_pb2.NodeStatus, *, first: bool, clock_
         clock_skew_ms=message.clock_ms - clock_ms,
         uptime_s=message.uptime_s,
         insecure=message.insecure,
+        without_users=message.without_users,
     )

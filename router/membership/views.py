@@ -86,6 +86,8 @@ class NodeView:
     uptime_s: int = 0
     insecure: bool = False
     """Other machines reach it in plain TCP."""
+    without_users: bool = False
+    """Other machines reach it, and the cluster has no users."""
 
 
 class Membership(Protocol):

@@ -67,6 +67,7 @@ class AdminNode(_message.Message):
     MAP_VERSION_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
     INSECURE_FIELD_NUMBER: _builtins.int
+    WITHOUT_USERS_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     address: _builtins.str
     """host:port; empty for a node inside a program."""
@@ -96,6 +97,8 @@ class AdminNode(_message.Message):
     identity: _builtins.str
     insecure: _builtins.bool
     """Other machines reach it in plain TCP: it was started with --insecure."""
+    without_users: _builtins.bool
+    """Other machines reach it, and the cluster has no users: everybody there reads and writes everything."""
     def __init__(
         self,
         *,
@@ -117,10 +120,11 @@ class AdminNode(_message.Message):
         map_version: _builtins.int = ...,
         identity: _builtins.str = ...,
         insecure: _builtins.bool = ...,
+        without_users: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "bytes", b"bytes", "clock_skew_ms", b"clock_skew_ms", "disk_free", b"disk_free", "disk_used", b"disk_used", "draining", b"draining", "identity", b"identity", "insecure", b"insecure", "lag_ms", b"lag_ms", "load", b"load", "map_version", b"map_version", "node", b"node", "ready", b"ready", "reason", b"reason", "replicas", b"replicas", "state", b"state", "tasks", b"tasks", "uptime_s", b"uptime_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "bytes", b"bytes", "clock_skew_ms", b"clock_skew_ms", "disk_free", b"disk_free", "disk_used", b"disk_used", "draining", b"draining", "identity", b"identity", "insecure", b"insecure", "lag_ms", b"lag_ms", "load", b"load", "map_version", b"map_version", "node", b"node", "ready", b"ready", "reason", b"reason", "replicas", b"replicas", "state", b"state", "tasks", b"tasks", "uptime_s", b"uptime_s", "without_users", b"without_users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

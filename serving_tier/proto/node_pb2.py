@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dserving_tier/proto/node.proto\x12\nduramen.v1\"\x1d\n\rStatusRequest\x12\x0c\n\x04once\x18\x01 \x01(\x08\"\xa8\x02\n\nNodeStatus\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12\x13\n\x0bmap_version\x18\x03 \x01(\x12\x12\x0c\n\x04load\x18\x04 \x01(\r\x12+\n\x08replicas\x18\x05 \x03(\x0b\x32\x19.duramen.v1.ReplicaStatus\x12%\n\x04gone\x18\x06 \x03(\x0b\x32\x17.duramen.v1.ReplicaName\x12\'\n\x05tasks\x18\x07 \x03(\x0b\x32\x18.duramen.v1.TaskProgress\x12\x11\n\tdisk_free\x18\x08 \x01(\x04\x12\x11\n\tdisk_used\x18\t \x01(\x04\x12\x10\n\x08\x63lock_ms\x18\n \x01(\x03\x12\x10\n\x08uptime_s\x18\x0b \x01(\x04\x12\x10\n\x08insecure\x18\x0c \x01(\x08\"2\n\x0bReplicaName\x12\x10\n\x08table_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"\xdf\x01\n\rReplicaStatus\x12\x10\n\x08table_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0f\n\x07\x61pplied\x18\x03 \x01(\x12\x12\x0e\n\x06latest\x18\x04 \x01(\x12\x12\x0e\n\x06lag_ms\x18\x05 \x01(\x04\x12\r\n\x05state\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\r\n\x05\x62ytes\x18\x08 \x01(\x04\x12\x0c\n\x04keys\x18\t \x01(\x04\x12\x0e\n\x06source\x18\n \x01(\t\x12\x0c\n\x04void\x18\x0b \x01(\x04\x12\x0f\n\x07version\x18\x0c \x01(\r\x12\r\n\x05level\x18\r \x03(\r\"U\n\x0cTaskProgress\x12\x0b\n\x03job\x18\x01 \x01(\x12\x12\x0c\n\x04task\x18\x02 \x01(\r\x12\r\n\x05phase\x18\x03 \x01(\t\x12\x0c\n\x04\x64one\x18\x04 \x01(\x04\x12\r\n\x05total\x18\x05 \x01(\x04\"2\n\x0b\x43opyRequest\x12\x10\n\x08table_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"9\n\tCopyChunk\x12\x10\n\x08manifest\x18\x01 \x01(\x0c\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"k\n\rDigestRequest\x12\x10\n\x08table_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x12\x12\x14\n\x0clist_buckets\x18\x04 \x03(\r\x12\x0f\n\x07\x62uckets\x18\x05 \x01(\r\"\x81\x01\n\x0b\x44igestReply\x12\x0e\n\x06offset\x18\x01 \x01(\x12\x12\x0c\n\x04keys\x18\x02 \x01(\x04\x12\x0f\n\x07\x64igests\x18\x03 \x03(\x0c\x12\x13\n\x0blisted_keys\x18\x04 \x03(\x0c\x12\x17\n\x0flisted_versions\x18\x05 \x03(\x12\x12\x15\n\rlisted_hashes\x18\x06 \x03(\x0c\"P\n\x0cVoidsRequest\x12\x10\n\x08table_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05\x66irst\x18\x03 \x01(\x12\x12\x0c\n\x04last\x18\x04 \x01(\x12\"\x1d\n\nVoidsReply\x12\x0f\n\x07offsets\x18\x01 \x03(\x12\x32\xf8\x01\n\x04Node\x12=\n\x06Status\x12\x19.duramen.v1.StatusRequest\x1a\x16.duramen.v1.NodeStatus0\x01\x12\x38\n\x04\x43opy\x12\x17.duramen.v1.CopyRequest\x1a\x15.duramen.v1.CopyChunk0\x01\x12<\n\x06\x44igest\x12\x19.duramen.v1.DigestRequest\x1a\x17.duramen.v1.DigestReply\x12\x39\n\x05Voids\x12\x18.duramen.v1.VoidsRequest\x1a\x16.duramen.v1.VoidsReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dserving_tier/proto/node.proto\x12\nduramen.v1\"\x1d\n\rStatusRequest\x12\x0c\n\x04once\x18\x01 \x01(\x08\"\xbf\x02\n\nNodeStatus\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12\x13\n\x0bmap_version\x18\x03 \x01(\x12\x12\x0c\n\x04load\x18\x04 \x01(\r\x12+\n\x08replicas\x18\x05 \x03(\x0b\x32\x19.duramen.v1.ReplicaStatus\x12%\n\x04gone\x18\x06 \x03(\x0b\x32\x17.duramen.v1.ReplicaName\x12\'\n\x05tasks\x18\x07 \x03(\x0b\x32\x18.duramen.v1.TaskProgress\x12\x11\n\tdisk_free\x18\x08 \x01(\x04\x12\x11\n\tdisk_used\x18\t \x01(\x04\x12\x10\n\x08\x63lock_ms\x18\n \x01(\x03\x12\x10\n\x08uptime_s\x18\x0b \x01(\x04\x12\x10\n\x08insecure\x18\x0c \x01(\x08\x12\x15\n\rwithout_users\x18\r \x01(\x08\"2\n\x0bReplicaName\x12\x10\n\x08table_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"\xdf\x01\n\rReplicaStatus\x12\x10\n\x08table_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0f\n\x07\x61pplied\x18\x03 \x01(\x12\x12\x0e\n\x06latest\x18\x04 \x01(\x12\x12\x0e\n\x06lag_ms\x18\x05 \x01(\x04\x12\r\n\x05state\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\r\n\x05\x62ytes\x18\x08 \x01(\x04\x12\x0c\n\x04keys\x18\t \x01(\x04\x12\x0e\n\x06source\x18\n \x01(\t\x12\x0c\n\x04void\x18\x0b \x01(\x04\x12\x0f\n\x07version\x18\x0c \x01(\r\x12\r\n\x05level\x18\r \x03(\r\"U\n\x0cTaskProgress\x12\x0b\n\x03job\x18\x01 \x01(\x12\x12\x0c\n\x04task\x18\x02 \x01(\r\x12\r\n\x05phase\x18\x03 \x01(\t\x12\x0c\n\x04\x64one\x18\x04 \x01(\x04\x12\r\n\x05total\x18\x05 \x01(\x04\"2\n\x0b\x43opyRequest\x12\x10\n\x08table_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"9\n\tCopyChunk\x12\x10\n\x08manifest\x18\x01 \x01(\x0c\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"k\n\rDigestRequest\x12\x10\n\x08table_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x12\x12\x14\n\x0clist_buckets\x18\x04 \x03(\r\x12\x0f\n\x07\x62uckets\x18\x05 \x01(\r\"\x81\x01\n\x0b\x44igestReply\x12\x0e\n\x06offset\x18\x01 \x01(\x12\x12\x0c\n\x04keys\x18\x02 \x01(\x04\x12\x0f\n\x07\x64igests\x18\x03 \x03(\x0c\x12\x13\n\x0blisted_keys\x18\x04 \x03(\x0c\x12\x17\n\x0flisted_versions\x18\x05 \x03(\x12\x12\x15\n\rlisted_hashes\x18\x06 \x03(\x0c\"P\n\x0cVoidsRequest\x12\x10\n\x08table_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05\x66irst\x18\x03 \x01(\x12\x12\x0c\n\x04last\x18\x04 \x01(\x12\"\x1d\n\nVoidsReply\x12\x0f\n\x07offsets\x18\x01 \x03(\x12\x32\xf8\x01\n\x04Node\x12=\n\x06Status\x12\x19.duramen.v1.StatusRequest\x1a\x16.duramen.v1.NodeStatus0\x01\x12\x38\n\x04\x43opy\x12\x17.duramen.v1.CopyRequest\x1a\x15.duramen.v1.CopyChunk0\x01\x12<\n\x06\x44igest\x12\x19.duramen.v1.DigestRequest\x1a\x17.duramen.v1.DigestReply\x12\x39\n\x05Voids\x12\x18.duramen.v1.VoidsRequest\x1a\x16.duramen.v1.VoidsReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,25 +34,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATUSREQUEST']._serialized_start=45
   _globals['_STATUSREQUEST']._serialized_end=74
   _globals['_NODESTATUS']._serialized_start=77
-  _globals['_NODESTATUS']._serialized_end=373
-  _globals['_REPLICANAME']._serialized_start=375
-  _globals['_REPLICANAME']._serialized_end=425
-  _globals['_REPLICASTATUS']._serialized_start=428
-  _globals['_REPLICASTATUS']._serialized_end=651
-  _globals['_TASKPROGRESS']._serialized_start=653
-  _globals['_TASKPROGRESS']._serialized_end=738
-  _globals['_COPYREQUEST']._serialized_start=740
-  _globals['_COPYREQUEST']._serialized_end=790
-  _globals['_COPYCHUNK']._serialized_start=792
-  _globals['_COPYCHUNK']._serialized_end=849
-  _globals['_DIGESTREQUEST']._serialized_start=851
-  _globals['_DIGESTREQUEST']._serialized_end=958
-  _globals['_DIGESTREPLY']._serialized_start=961
-  _globals['_DIGESTREPLY']._serialized_end=1090
-  _globals['_VOIDSREQUEST']._serialized_start=1092
-  _globals['_VOIDSREQUEST']._serialized_end=1172
-  _globals['_VOIDSREPLY']._serialized_start=1174
-  _globals['_VOIDSREPLY']._serialized_end=1203
-  _globals['_NODE']._serialized_start=1206
-  _globals['_NODE']._serialized_end=1454
+  _globals['_NODESTATUS']._serialized_end=396
+  _globals['_REPLICANAME']._serialized_start=398
+  _globals['_REPLICANAME']._serialized_end=448
+  _globals['_REPLICASTATUS']._serialized_start=451
+  _globals['_REPLICASTATUS']._serialized_end=674
+  _globals['_TASKPROGRESS']._serialized_start=676
+  _globals['_TASKPROGRESS']._serialized_end=761
+  _globals['_COPYREQUEST']._serialized_start=763
+  _globals['_COPYREQUEST']._serialized_end=813
+  _globals['_COPYCHUNK']._serialized_start=815
+  _globals['_COPYCHUNK']._serialized_end=872
+  _globals['_DIGESTREQUEST']._serialized_start=874
+  _globals['_DIGESTREQUEST']._serialized_end=981
+  _globals['_DIGESTREPLY']._serialized_start=984
+  _globals['_DIGESTREPLY']._serialized_end=1113
+  _globals['_VOIDSREQUEST']._serialized_start=1115
+  _globals['_VOIDSREQUEST']._serialized_end=1195
+  _globals['_VOIDSREPLY']._serialized_start=1197
+  _globals['_VOIDSREPLY']._serialized_end=1226
+  _globals['_NODE']._serialized_start=1229
+  _globals['_NODE']._serialized_end=1477
 # @@protoc_insertion_point(module_scope)

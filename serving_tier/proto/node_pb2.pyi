@@ -54,6 +54,7 @@ class NodeStatus(_message.Message):
     CLOCK_MS_FIELD_NUMBER: _builtins.int
     UPTIME_S_FIELD_NUMBER: _builtins.int
     INSECURE_FIELD_NUMBER: _builtins.int
+    WITHOUT_USERS_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     identity: _builtins.str
     """The identity of its data folder."""
@@ -69,6 +70,8 @@ class NodeStatus(_message.Message):
     uptime_s: _builtins.int
     insecure: _builtins.bool
     """Other machines reach it in plain TCP: it was started with --insecure."""
+    without_users: _builtins.bool
+    """Other machines reach it, and the cluster has no users: everybody there reads and writes everything."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaStatus]: ...
     @_builtins.property
@@ -92,10 +95,11 @@ class NodeStatus(_message.Message):
         clock_ms: _builtins.int = ...,
         uptime_s: _builtins.int = ...,
         insecure: _builtins.bool = ...,
+        without_users: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_ms", b"clock_ms", "disk_free", b"disk_free", "disk_used", b"disk_used", "gone", b"gone", "identity", b"identity", "insecure", b"insecure", "load", b"load", "map_version", b"map_version", "node", b"node", "replicas", b"replicas", "tasks", b"tasks", "uptime_s", b"uptime_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_ms", b"clock_ms", "disk_free", b"disk_free", "disk_used", b"disk_used", "gone", b"gone", "identity", b"identity", "insecure", b"insecure", "load", b"load", "map_version", b"map_version", "node", b"node", "replicas", b"replicas", "tasks", b"tasks", "uptime_s", b"uptime_s", "without_users", b"without_users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

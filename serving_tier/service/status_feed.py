@@ -116,14 +116,15 @@ class NodeStatusFeed:
         clock: Clock = SYSTEM_CLOCK,
         settings: StatusSettings = STATUS_SETTINGS,
         insecure: bool = False,
+        is_reached: bool = False,
     ) -> None:
-        """Every status carries the wall clock, so that a wrong one shows. `insecure`: other machines reach the node in
-        plain TCP.
+        """Every status carries the wall clock, so that a wrong one shows. `is_reached`: by other machines; `insecure`:
+        in plain TCP.
         """
         self.settings = settings
         self._hosts, self._load, self._running = hosts, load, running
         self._clock = clock
-        self._insecure = insecure
+        self._insecure, self._is_reached = insecure, is_reached
         self._started_s = clock.monotonic_s()
         self._statuses: dict[PartitionId, ReplicaStatus] = {}
         self._seen: dict[PartitionId, tuple[Replica, int]] = {}
@@ -324,6 +325,7 @@ class NodeStatusFeed:
             clock_ms=self._clock.wall_ms(),
             uptime_s=int(self._clock.monotonic_s() - self._started_s),
             insecure=self._insecure,
+            without_users=self._is_reached and not hosts.maps.map.trust.is_closed,
         )
 
     # --- sizes

@@ -65,6 +65,8 @@ def nodes(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> N
             say(f"the clock of {each.node} is off by {each.clock_skew_ms / 1000:+.1f} s")
         if each.insecure:
             say(f"{each.node} was started with --insecure: everybody who reaches {each.address} can listen and answer")
+        elif each.without_users:
+            say(f"{each.node} has no users: everybody who reaches {each.address} reads and writes everything")
 
 
 def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:

@@ -117,7 +117,7 @@ class SingleServer:
             access = await guard_shell(
                 opened, shell, database.data_plane.catalog, database.node.follower, failed=failed, audit=audit
             )
-            admin = _admin(database, opened, allowed, insecure=shell.is_exposed)
+            admin = _admin(database, opened, allowed, insecure=shell.is_exposed, is_reached=shell.is_reached)
 
             async def at_hand() -> Admin:
                 return admin
@@ -158,10 +158,14 @@ class SingleServer:
         await self._opened.aclose()
 
 
-def _admin(database: SingleMachine, opened: AsyncExitStack, allowed: AllowedLocations, *, insecure: bool) -> Admin:
+def _admin(
+    database: SingleMachine, opened: AsyncExitStack, allowed: AllowedLocations, *, insecure: bool, is_reached: bool
+) -> Admin:
     """The administration of a database that is one process: it looks at the node itself, and connects to nobody."""
     node, data_plane = database.node, database.data_plane
-    feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running, insecure=insecure)
+    feed = NodeStatusFeed(
+        node.hosting, node.load, running=node.worker.running, insecure=insecure, is_reached=is_reached
+    )
     opened.push_async_callback(feed.close)
     membership = LocalMembership(node.hosting, feed)
     opened.push_async_callback(membership.close)

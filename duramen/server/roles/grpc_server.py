@@ -117,9 +117,14 @@ class GrpcServer:
             raise
 
     @property
+    def is_reached(self) -> bool:
+        """Do other machines reach it?"""
+        return not is_loopback(self.host)
+
+    @property
     def is_exposed(self) -> bool:
         """Do other machines reach it in plain TCP?"""
-        return not self.is_secure and not is_loopback(self.host)
+        return not self.is_secure and self.is_reached
 
     @property
     def address(self) -> str:

@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha import reflection
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.kv import OpenConnection
 from duramen.server.roles.servers_only import identity_shown
+from duramen.server.settings.exposure import warn_without_users
 from duramen.server.wiring.audit_writer import AuditWriter
 from log_tier.access.authenticator import Authenticator
 from log_tier.access.gate import Gate
@@ -89,6 +90,8 @@ async def guard_shell(
     )
     opened.callback(guard.close)
     shell.guard_with(guard)
+    if shell.is_secure and shell.is_reached and not gate.is_closed:  # without TLS, `check_exposure` has warned
+        warn_without_users(shell.host)
     users = UsersService(UserAdmin(catalog, gate, takes_first=not cluster or shell.is_secure))
     users_pb2_grpc.add_UsersServicer_to_server(users, shell.registry)  # type: ignore[no-untyped-call]
     return Access(gate, authenticator, trail, quotas)

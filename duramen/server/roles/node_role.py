@@ -74,7 +74,9 @@ def add_node_services(
     keyvalue_pb2_grpc.add_KeyValueServicer_to_server(kv, registry)  # type: ignore[no-untyped-call]
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(data_plane), registry)  # type: ignore[no-untyped-call]
     clock, running = data_plane.node.clock, node.worker.running
-    feed = NodeStatusFeed(node.hosting, node.load, running=running, clock=clock, insecure=shell.is_exposed)
+    feed = NodeStatusFeed(
+        node.hosting, node.load, running=running, clock=clock, insecure=shell.is_exposed, is_reached=shell.is_reached
+    )
     service = NodeService(data_plane.node, feed, streams, copies_folder=node.folder / COPIES_FOLDER)
     node_pb2_grpc.add_NodeServicer_to_server(service, registry)  # type: ignore[no-untyped-call]
     cluster = ClusterService(data_plane.catalog, streams, role=role, log_url=log_url)

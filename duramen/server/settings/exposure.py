@@ -8,7 +8,7 @@ from pathlib import Path
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.address import is_loopback
 
-__all__ = ["check_exposure", "needs_users"]
+__all__ = ["check_exposure", "needs_users", "warn_without_users"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,3 +33,12 @@ def check_exposure(host: str, *, certs: Path | str | None, insecure: bool) -> No
 def needs_users(host: str, *, insecure: bool) -> bool:
     """Whether a server on this address must have users: others reach it, and nobody has said `insecure`."""
     return not insecure and not is_loopback(host)
+
+
+def warn_without_users(host: str) -> None:
+    """Say what is open where other machines reach a server with certificates that has no users."""
+    logger.warning(
+        "there are no users: everybody who reaches %s reads, writes and administers everything, and may become the "
+        "first user; `--first-user admin --token-file admin.token` makes it before the server answers",
+        host or "every address",
+    )

@@ -207,6 +207,7 @@ class SimulatedServer:
     tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)
     listening: bool = False
     is_exposed: bool = False
+    is_reached: bool = False
     """Nobody outside of the simulation reaches it."""
 
     def __post_init__(self) -> None:

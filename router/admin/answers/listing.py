@@ -46,6 +46,7 @@ def list_nodes(situation: Situation) -> list[pb.AdminNode]:
                 map_version=view.map_version if view is not None else -1,
                 identity=entry.identity,
                 insecure=view is not None and view.insecure,
+                without_users=view is not None and view.without_users,
             )
         )
     return found

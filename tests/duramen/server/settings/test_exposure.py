@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kit.certs_at_hand import CertsAtHand
 from kit.client.command_line import lines
 from kit.client.server_process import ServerProcess, run_duramen
 
@@ -52,3 +53,22 @@ def test_a_server_that_nobody_else_reaches_is_not_insecure(tmp_path: Path) -> No
     finally:
         server.close()
     assert not node["insecure"]
+
+
+def test_certificates_without_users_are_said_back_until_there_is_one(tmp_path: Path) -> None:
+    certs, token_file = CertsAtHand(tmp_path), tmp_path / "admin.token"
+    arguments = ["--host", "0.0.0.0", "--certs", str(certs.path)]
+    shown = []
+    for more in (["--insecure"], ["--first-user", "admin", "--token-file", str(token_file)]):
+        server = ServerProcess(tmp_path / "data", log=tmp_path / "log", arguments=[*arguments, *more])
+        at = f"duramens://localhost:{server.announcement['port']}"
+        proof = ["--token-file", str(token_file)] if token_file.exists() else []
+        try:
+            (node,) = lines(run_duramen(*proof, "admin", "nodes", "--json", "--at", at, "--ca", str(certs.ca)))
+            said = run_duramen(*proof, "admin", "nodes", "--at", at, "--ca", str(certs.ca)).stdout
+        finally:
+            server.close()
+        warned = "there are no users: everybody who reaches 0.0.0.0" in (tmp_path / "log").read_text()
+        (tmp_path / "log").unlink()
+        shown.append((node["insecure"], node["without_users"], "n1 has no users" in said, warned))
+    assert shown == [(False, True, True, True), (False, False, False, False)]
