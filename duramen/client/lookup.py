@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from copy import copy
 from typing import TypeVar
 
 from duramen.client.context import ClientContext
 from duramen.client.model.consistency import Asked, Level, asked_of, check_level
 from duramen.client.retry import ask_until
-from log_tier.model.errors import InvalidToken, TableNotFound
+from log_tier.model.errors import InvalidToken, PermissionDenied, TableNotFound
 from log_tier.model.identifiers import check_name
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
@@ -73,13 +74,19 @@ class TableLookup:
             return found, asked_of(session, found, token, level)
 
     async def noticing_drops(self, call: Awaitable[T]) -> T:
-        """Await a call on the table; `TableNotFound` from it makes the next call look the name up again."""
+        """Await a call on the table; `TableNotFound` from it makes the next call look the name up again, and so does
+        `PermissionDenied`: of an id that is not shown, a server does not say whether it is there.
+        """
         try:
             return await call
-        except TableNotFound as error:
+        except (TableNotFound, PermissionDenied) as error:
             raise self.gone(error) from error
 
-    def gone(self, error: TableNotFound) -> TableNotFound:
-        """Forget the table, which was dropped; return the error for the caller, with the table's name."""
+    def gone(self, error: TableNotFound | PermissionDenied) -> TableNotFound | PermissionDenied:
+        """Forget the table, which was dropped, or may have been; return the error for the caller, with the table's name
+        where it is gone.
+        """
         self.ref = None
+        if isinstance(error, PermissionDenied):
+            return copy(error)
         return TableNotFound(f"table {self.name!r} is gone ({error.message})", table=self.name)

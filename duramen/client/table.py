@@ -18,7 +18,7 @@ from duramen.client.table_writer import TableWriter
 from duramen.client.transport.resp_fast_path import FastPathTable, Lost
 from duramen.client.watch import Watch, watch_table
 from log_tier.model.batch import Columns
-from log_tier.model.errors import InvalidRequest, TableNotFound
+from log_tier.model.errors import InvalidRequest, PermissionDenied, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, partition_id
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
@@ -110,7 +110,7 @@ class Table:
                 lag_max_ms=asked.lag_max_ms,
                 deadline=deadline,
             )
-        except TableNotFound as error:
+        except (TableNotFound, PermissionDenied) as error:
             raise self.lookup.gone(error) from error
 
     async def get_many(
@@ -185,7 +185,7 @@ class Table:
         try:
             async for page in pages:
                 yield list(zip(page.keys, page.values, strict=True))
-        except TableNotFound as error:
+        except (TableNotFound, PermissionDenied) as error:
             raise self.lookup.gone(error) from error
         finally:
             await pages.aclose()
@@ -232,7 +232,7 @@ class Table:
         try:
             async for run in runs:
                 yield run
-        except TableNotFound as error:
+        except (TableNotFound, PermissionDenied) as error:
             raise self.lookup.gone(error) from error
         finally:
             await runs.aclose()
@@ -330,7 +330,7 @@ class Table:
         partition = partition_id(ref.id, number)
         try:
             written = await self._context.writes.submit(ref, partition, record, outcomes=outcomes, deadline=deadline)
-        except TableNotFound as error:
+        except (TableNotFound, PermissionDenied) as error:
             raise self.lookup.gone(error) from error
         value = number_of(written.results[0]) if outcomes and written.results else None
         return Done(*partition, written.offset, value)

@@ -12,13 +12,14 @@
 - A3 A server of the cluster may do everything; a user never what only servers may.
 - A4 A method without a rule is for servers alone.
 - A5 A password is checked in a thread, and once; never for each call.
-- A6 Who proved nothing learns nothing: not which user exists, nor which table.
+- A6 Who proved nothing learns nothing: not which user exists, nor which table. A user learns of those tables alone in
+     which some grant gives it a right: of another one, what is answered does not depend on whether it is there.
 - A7 What the audit has of a call is noted where the call is decided (`log_tier.audit`).
 
 What is not here: what each service's methods demand (a module of rules is next to each of them; `log_rules.py` has
 those of this tier), the certificates of connections, and the commands that make users.
 
-Reading order: `demands.py`, `gate.py`, `tokens.py`, `passwords.py`, `attempts.py`, `authenticator.py`, `rules.py`,
-`log_rules.py`, `token_bucket.py`, `quota_keeper.py`, `current.py`, `demand_parts.py`, `call_audit.py`,
-`guard.py`; then `client/`, the caller's side.
+Reading order: `demands.py`, `shown_tables.py`, `gate.py`, `tokens.py`, `passwords.py`, `attempts.py`,
+`authenticator.py`, `rules.py`, `log_rules.py`, `token_bucket.py`, `quota_keeper.py`, `current.py`,
+`demand_parts.py`, `call_audit.py`, `guard.py`; then `client/`, the caller's side.
 """

@@ -10,4 +10,4 @@ from log_tier.trust.caller import Caller
 __all__ = ["CALLER"]
 
 CALLER: Final[ContextVar[Caller | None]] = ContextVar("caller", default=None)
-"""Who calls; None while the gate is open, and in a program's own database: then nothing is asked."""
+"""Who calls; None in a program's own database, and where nobody guards a server: then nothing is asked."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from log_tier.access.demands import Demand
+from log_tier.access.shown_tables import shown_rights
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.persistent_map import PersistentMap
@@ -52,6 +53,9 @@ class Gate:
         self._trust = TrustState()
         self._version = Offset(-1)
         self._tables: PersistentMap[TableId, TableEntry] = PersistentMap()
+        self._dropped: dict[TableId, str] = {}
+        """Names of the last tables that were dropped since this process follows."""
+        self._seen_dropped: tuple[TableId, ...] = ()
         self._rights: dict[str, Rights] = {}
         self._good: dict[int, _Good] = {}
         """Callers whose proofs were looked at since the last change of users, by their `id`; each is held."""
@@ -81,11 +85,30 @@ class Gate:
             raise TableNotFound(f"no table has the id {table} here: it was dropped, or never was", table=table)
         return entry.name
 
+    def shown_name(self, caller: Caller, table: TableId) -> str:
+        """The name of a table that is shown to the caller.
+
+        Raises `PermissionDenied` for one that is not shown, and, in the same words, for one that is not there. Who
+        administers the cluster, and who was shown a table until it was dropped, gets `TableNotFound` for the latter.
+        """
+        self._catch_up()
+        entry = self._tables.get(table)
+        name = self._dropped.get(table) if entry is None else entry.name
+        rights = shown_rights(self._trust, caller, self._rights_of)
+        if rights is not None and (name is None or not rights.sees(name)):
+            raise PermissionDenied(
+                f"{caller} is shown no table with the id {table} at version {self._version} of the catalog: it is not "
+                "there, or no grant is about it"
+            )
+        return self.table_name(table)
+
     def follow(self, cluster: ClusterMap) -> None:
         """Decide by this map from now on, and call what is registered where its users differ. An older one is void."""
         if cluster.version <= self._version:
             return
         self._version = cluster.version
+        if cluster.dropped is not self._seen_dropped and cluster.dropped != self._seen_dropped:
+            self._keep_dropped(cluster.dropped)
         self._tables = cluster.tables
         before, self._trust = self._trust, cluster.trust
         if before is self._trust or before == self._trust:
@@ -94,6 +117,12 @@ class Gate:
         self._good.clear()
         for changed in tuple(self._changed):
             changed()
+
+    def _keep_dropped(self, dropped: tuple[TableId, ...]) -> None:
+        """Remember the names of tables that the catalog remembers as dropped, as far as they were known here."""
+        self._seen_dropped, before = dropped, self._dropped
+        known = ((each, before.get(each) or _name_of(self._tables.get(each))) for each in dropped)
+        self._dropped = {each: name for each, name in known if name}
 
     def on_change(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` after each change of users, roles or grants. Returns what ends that; idempotent."""
@@ -170,3 +199,7 @@ class Gate:
         if known is None:
             known = self._rights[name] = self._trust.rights_of(name, self._version)
         return known
+
+
+def _name_of(entry: TableEntry | None) -> str:
+    return "" if entry is None else entry.name

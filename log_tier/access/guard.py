@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -17,7 +18,7 @@ import grpc
 from log_tier.access.authenticator import Authenticator
 from log_tier.access.call_audit import Answered, CallAudit, address_of
 from log_tier.access.current import CALLER
-from log_tier.access.demands import ANY_USER, Demand, tables_of
+from log_tier.access.demands import ANY_USER, Demand, SpecialDemand, tables_of
 from log_tier.access.gate import NOBODY, Gate
 from log_tier.access.quota_keeper import QuotaHold, QuotaKeeper, Stream
 from log_tier.access.rules import MethodRules, Rule, servers_only
@@ -40,6 +41,10 @@ IdentifyPeer = Callable[[_Context], "tuple[str, bool] | None"]
 
 _STREAMS: Final[Mapping[str, Stream]] = {"Scan": "scans", "Watch": "watches"}
 """What streams of these methods are to a quota. Others, such as the cluster's map, are calls and nothing more."""
+
+
+_SHOWN: Final = SpecialDemand("a grant about the table of that id", lambda _: False)
+"""What a call lacks that names a table which is not shown to its caller."""
 
 
 class _OpenStream(NamedTuple):
@@ -134,6 +139,7 @@ class GrpcGuard:
                     demand = rule(request, gate.table_name)
                 except DuramenError:
                     demand = ANY_USER  # what the request is refused with, the service says itself
+                CALLER.set(caller)  # who proved nothing is shown nothing from the first user on
             version = self._decide(method, caller, demand, context)
             hold = self._quotas.hold(caller, tables_of(demand), request.ByteSize, stream=stream)
             self._note(method, caller, demand, context)
@@ -146,9 +152,11 @@ class GrpcGuard:
     def _demand(self, method: str, rule: Rule, request: Any, caller: Caller, context: _Context) -> Demand:
         """What a request demands. Who is nobody learns nothing of tables, so that is said first."""
         try:
-            return rule(request, self._gate.table_name)
-        except DuramenError:
+            return rule(request, partial(self._gate.shown_name, caller))
+        except DuramenError as error:
             self._decide(method, caller, ANY_USER, context)
+            if self._audit is not None and isinstance(error, PermissionDenied):
+                self._audit.refused(method, caller, _SHOWN, context.peer(), error)
             raise
 
     def _decide(self, method: str, caller: Caller, demand: Demand, context: _Context) -> Offset:

@@ -46,6 +46,6 @@ LOG_RULES: Final[MethodRules] = {
     # Offsets, as tokens have them.
     "/duramen.v1.Log/Bounds": _sees,
     "/duramen.v1.Log/AllBounds": _sees,
-    # The map names all tables and nodes. It holds no user and no value.
+    # The map names all nodes, and the tables that are shown to the caller. It holds no user and no value.
     "/duramen.v1.Cluster/Follow": any_user,
 }

@@ -11,7 +11,7 @@ from log_tier.model.identifiers import TableId
 __all__ = ["MethodRules", "Rule", "TableNames", "any_user", "cluster_admin", "servers_only"]
 
 TableNames = Callable[[TableId], str]
-"""The name of a table by its id; raises `TableNotFound`."""
+"""The name of a table by its id, for a caller. Raises `TableNotFound`; `PermissionDenied` for one that is not shown."""
 
 Rule = Callable[[Any, TableNames], Demand]
 """What a request demands. Raises what the request itself would be refused with, such as `TableNotFound`."""

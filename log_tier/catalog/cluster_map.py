@@ -298,8 +298,14 @@ class ClusterMap:
         return f"{self.table(partition.table).name}/{partition.partition}"
 
     def find(self, name: str) -> TableEntry:
-        """A table by its name. Raises `TableNotFound`, which names up to ten of the tables."""
+        """A table by its name. Raises `TableNotFound`, which names up to ten of the tables. Once there are users it
+        names none: not everybody may know of every table.
+        """
         found = self.named(name)
+        if found is None and self.trust.is_closed:
+            raise TableNotFound(
+                f"there is no table {name!r}; `duramen table list` has those that you may see", table=name
+            )
         if found is None:
             known = ", ".join(sorted(table.name for table in self.tables.values())[:10]) or "none"
             raise TableNotFound(f"there is no table {name!r}; the tables are: {known}", table=name)

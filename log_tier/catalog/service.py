@@ -1,9 +1,10 @@
-"""The map over gRPC, server's side: `duramen.v1.Cluster`."""
+"""The map over gRPC, server's side: `duramen.v1.Cluster`. A user gets the map of what is shown to it."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, Literal
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple
 
 import grpc
 
@@ -17,50 +18,87 @@ from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
 
-__all__ = ["TABLE_ITEMS", "ClusterService", "ServerRole"]
+__all__ = ["TABLE_ITEMS", "ClusterService", "ServerRole", "ShownMap", "ShownToCaller", "everything_shown"]
 
 ServerRole = Literal["single", "node", "router"]
 
 TABLE_ITEMS: Final = 10
 """Encoding a table of the map costs as much as this many keys of a read."""
 
+# Users whose view of the newest map is kept for the next follower that is the same user.
+_VIEWS_KEPT: Final = 16
+
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class ClusterService(cluster_pb2_grpc.ClusterServicer):
-    """Streams the map. `log_url`: how clients reach the log; empty if they must not."""
+class ShownMap(NamedTuple):
+    """What of a map is shown to the caller of a call."""
 
-    def __init__(self, maps: Maps, streams: OpenStreams, *, role: ServerRole, log_url: str = "") -> None:
+    to: str
+    """To whom: a user; empty: to all who are shown everything."""
+    made: Callable[[], ClusterMap]
+    """Makes that map. O(tables); it may be called in a thread."""
+
+
+ShownToCaller = Callable[[ClusterMap], ShownMap]
+"""What of a map is shown to the caller of the call that the present task serves."""
+
+
+def everything_shown(cluster: ClusterMap) -> ShownMap:
+    """For a server that has no guard."""
+    return ShownMap("", lambda: cluster)
+
+
+class ClusterService(cluster_pb2_grpc.ClusterServicer):
+    """Streams the map. `log_url`: how clients reach the log; empty if they must not. `shown`: what of it is shown to
+    whom.
+    """
+
+    def __init__(
+        self,
+        maps: Maps,
+        streams: OpenStreams,
+        *,
+        role: ServerRole,
+        log_url: str = "",
+        shown: ShownToCaller = everything_shown,
+    ) -> None:
+        self._shown = shown
         self._maps = maps
         self._streams = streams
         self._role = role
         self._log_url = log_url
         self._encoding = asyncio.Lock()
-        self._newest: cluster_pb2.ClusterView | None = None
-        """The view that the followers got last. All share it: a map of thousands of tables is encoded once."""
+        self._views: dict[str, cluster_pb2.ClusterView] = {}
+        """By whom they are shown to: views that followers got last. All who are shown everything share one: a map of
+        thousands of tables is encoded once.
+        """
 
     async def Follow(self, request: cluster_pb2.FollowRequest, context: _Context) -> None:  # noqa: N802
         try:
             async with self._streams.served(context):
-                cluster = self._maps.map
                 while True:
-                    view = await self._view(cluster)
+                    view = await self._view()
                     await context.write(view)
                     if request.once:
                         return
                     shown = Offset(view.version)
-                    cluster = await self._maps.wait_for(lambda cluster, shown=shown: cluster.version > shown)  # type: ignore[misc]
+                    await self._maps.wait_for(lambda cluster, shown=shown: cluster.version > shown)  # type: ignore[misc]
         except DuramenError as error:
             await abort(context, error)
 
-    async def _view(self, cluster: ClusterMap) -> cluster_pb2.ClusterView:
-        """`cluster` as a message, or a newer map. 40 µs a table; many tables are encoded in a thread."""
+    async def _view(self) -> cluster_pb2.ClusterView:
+        """The newest map as a message for the caller. 40 µs a table; many tables are encoded in a thread."""
         async with self._encoding:
-            if self._newest is not None and self._newest.version >= cluster.version:
-                return self._newest
             cluster = self._maps.map
-            text = await run_sized(TABLE_ITEMS * len(cluster.tables), lambda: map_to_json(cluster))
-            self._newest = cluster_pb2.ClusterView(
-                version=cluster.version, map=text, log_url=self._log_url, role=self._role
-            )
-            return self._newest
+            shown = self._shown(cluster)
+            kept = self._views.pop(shown.to, None)
+            if kept is None or kept.version < cluster.version:
+                text = await run_sized(TABLE_ITEMS * len(cluster.tables), lambda: map_to_json(shown.made()))
+                kept = cluster_pb2.ClusterView(
+                    version=cluster.version, map=text, log_url=self._log_url, role=self._role
+                )
+            self._views[shown.to] = kept
+            if len(self._views) > _VIEWS_KEPT:
+                del self._views[next(iter(self._views))]
+            return kept

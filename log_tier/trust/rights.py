@@ -74,8 +74,10 @@ class Rights:
         return after is None or (end is not None and end <= after)
 
     def sees(self, table: str) -> bool:
-        """Has it any right on any key of the table? Others do not learn that the table is there."""
-        return any(self._kept[right].get(table) or self._key_prefixes(right, table) for right in Right)
+        """Has it any right on any key of the table, or `admin *`? Others do not learn that the table is there."""
+        return self.is_superuser or any(
+            self._kept[right].get(table) or self._key_prefixes(right, table) for right in Right
+        )
 
     def _key_prefixes(self, right: Right, table: str) -> _KeyPrefixes:
         """The key prefixes of all grants of a right that cover a table. O(lengths of name prefixes + their keys)."""

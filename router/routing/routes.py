@@ -75,7 +75,7 @@ class Routes:
         table_id, partition = name = part.partition
         table = self.maps.map.tables.get(table_id)
         if table is None:
-            raise TableNotFound(f"no table has the id {table_id}: it was dropped, or never was", table=table_id)
+            raise self._absent(table_id)
         if not 0 <= partition < table.partitions:
             raise TableNotFound(
                 f"table {table.name} has partitions 0 to {table.partitions - 1}, not {partition}", table=table.id
@@ -138,7 +138,15 @@ class Routes:
                     await self.maps.wait_for(lambda cluster: table_id in cluster.tables, timeout=self._map_wait_s)
             cluster = self.maps.map
         self._expected.discard(table_id)
-        return found or cluster.table(table_id)
+        found = found or cluster.tables.get(table_id)
+        if found is None:
+            raise self._absent(table_id)
+        return found
+
+    def _absent(self, table_id: TableId) -> TableNotFound:
+        """The error about a table that the map does not have. A client's map has those that are shown to its user."""
+        revoked = "" if self._refresh is not None else ", or its grants were revoked"
+        return TableNotFound(f"no table has the id {table_id}: it was dropped, or never was{revoked}", table=table_id)
 
     async def all_known(self, parts: Sequence[Part]) -> None:
         """See that the map has the tables of these parts, as far as they are there. Parts of others fail by themselves.

@@ -30,7 +30,7 @@ What is not here: which replicas a node should have (`serving_tier.node.hosting`
 and writes of keys (`router.endpoints.grpc`).
 
 Reading order: `replica_status.py`, `status_feed.py`, `content_digest.py`, `digests.py`, `copies.py`, `voids.py`,
-`access_rules.py`, `server.py`, `peer.py`.
+`access_rules.py`, `shown_status.py`, `server.py`, `peer.py`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def _reads_table(request: Any, names: TableNames) -> Demand:
 
 
 NODE_RULES: Final[MethodRules] = {
-    # Clients that route by themselves choose replicas by it. It has table ids, offsets and sizes.
+    # Clients that route by themselves choose replicas by it. It has ids, offsets and sizes of tables that are shown.
     "/duramen.v1.Node/Status": any_user,
     # A copy has all keys of its partition, and which records were void says what conditions met.
     "/duramen.v1.Node/Copy": _reads_table,

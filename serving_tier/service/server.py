@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import grpc
 
+from log_tier.access.current import CALLER
 from log_tier.model.errors import DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from log_tier.rpc.open_streams import OpenStreams
@@ -19,6 +20,7 @@ from serving_tier.node.node import Node
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.service.copies import Copies
 from serving_tier.service.digests import Digests, digest_reply
+from serving_tier.service.shown_status import ShownStatus
 from serving_tier.service.status_feed import NodeStatusFeed
 from serving_tier.service.voids import void_offsets
 
@@ -46,12 +48,16 @@ class NodeService(node_pb2_grpc.NodeServicer):
 
     async def Status(self, request: node_pb2.StatusRequest, context: _Context) -> None:  # noqa: N802
         try:
+            shown = ShownStatus(self._feed.maps, CALLER.get())
+            shown.has_changed()
             if request.once:
-                await context.write(await self._feed.once())
+                await context.write(shown.of(await self._feed.once()))
                 return
             async with self._streams.served(context), aclosing(cast("Any", self._feed.subscribe())) as messages:
                 async for message in messages:
-                    await context.write(message)
+                    if shown.has_changed():
+                        await context.write(shown.of(await self._feed.once(), whole=True))
+                    await context.write(shown.of(message))
         except DuramenError as error:
             await abort(context, error)
 

@@ -144,6 +144,11 @@ class NodeStatusFeed:
         self._task: asyncio.Task[None] | None = None
         self._failure: DuramenError | None = None
 
+    @property
+    def maps(self) -> Maps:
+        """The maps that the node follows."""
+        return self._hosts.maps
+
     # --- listening
 
     async def once(self) -> node_pb2.NodeStatus:

@@ -18,6 +18,7 @@ from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import log_url_for_clients, register_node
 from duramen.server.wiring.server_certificates import ServerCertificates
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
+from log_tier.access.shown_tables import map_shown_to_caller
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
@@ -79,7 +80,7 @@ def add_node_services(
     )
     service = NodeService(data_plane.node, feed, streams, copies_folder=node.folder / COPIES_FOLDER)
     node_pb2_grpc.add_NodeServicer_to_server(service, registry)  # type: ignore[no-untyped-call]
-    cluster = ClusterService(data_plane.catalog, streams, role=role, log_url=log_url)
+    cluster = ClusterService(data_plane.catalog, streams, role=role, log_url=log_url, shown=map_shown_to_caller)
     cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, registry)  # type: ignore[no-untyped-call]
     admin_pb2_grpc.add_AdminServicer_to_server(AdminService(admin, streams), registry)  # type: ignore[no-untyped-call]
 

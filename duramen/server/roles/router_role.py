@@ -14,6 +14,7 @@ from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpo
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_cluster_users
 from duramen.server.wiring.register import log_url_for_clients
 from duramen.server.wiring.server_certificates import ServerCertificates
+from log_tier.access.shown_tables import map_shown_to_caller
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import address_for_servers
@@ -119,7 +120,7 @@ class RouterRole:
             tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.registry)  # type: ignore[no-untyped-call]
             usual = log_url_for_clients(log_url, secured=certificates is not None)
             url = usual if client_log_url is None else client_log_url
-            cluster = ClusterService(catalog, shell.streams, role="router", log_url=url)
+            cluster = ClusterService(catalog, shell.streams, role="router", log_url=url, shown=map_shown_to_caller)
             cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, shell.registry)  # type: ignore[no-untyped-call]
             admin_pb2_grpc.add_AdminServicer_to_server(AdminService.at_hand(admin, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
 

@@ -10,12 +10,12 @@ from typing import Any
 import grpc
 
 from log_tier.access.current import CALLER
+from log_tier.access.shown_tables import shown_to
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, run_sized
 from log_tier.model.batch_header import offsets_in
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, table_id_from_bytes
 from log_tier.model.retention import Retention
-from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
@@ -167,14 +167,6 @@ async def _write_reply(given: Sequence[WriteResult | DuramenError]) -> kv.WriteR
     return messages.write_reply(results) if items <= AT_ONCE_ITEMS_MAX else await asyncio.to_thread(encode)
 
 
-def _seen(found: Sequence[TableRef]) -> Sequence[TableRef]:
-    """Those of which the caller may know that they are there."""
-    caller = CALLER.get()
-    if caller is None or caller.proof == "server":
-        return found
-    return [table for table in found if caller.rights.sees(table.name)]
-
-
 class TablesService(tables_pb2_grpc.TablesServicer):
     """Create, find, list, describe, set the retention, drop."""
 
@@ -203,7 +195,10 @@ class TablesService(tables_pb2_grpc.TablesServicer):
 
     async def List(self, request: tables.ListTablesRequest, context: _Context) -> tables.ListTablesReply:  # noqa: N802
         try:
-            found = _seen(await self._inner.list_tables(timeout=time_left_s(context)))
+            is_shown = shown_to(CALLER.get())
+            found = [
+                each for each in await self._inner.list_tables(timeout=time_left_s(context)) if is_shown(each.name)
+            ]
         except DuramenError as error:
             await abort(context, error)
 

@@ -26,7 +26,7 @@ from typing import Final, Protocol
 
 from log_tier.access.demands import ANY_USER
 from log_tier.access.gate import NOBODY
-from log_tier.model.errors import DuramenError, Overloaded, Unauthenticated
+from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, Unauthenticated
 from log_tier.trust.caller import Caller
 from log_tier.trust.grants import Right
 from log_tier.trust.rights import NO_RIGHTS, Rights
@@ -263,6 +263,8 @@ class Admission:
             missing = lacks(self._client, spec, command, self.rights)
         except Problem as problem:
             return problem
+        except PermissionDenied:
+            missing = "a grant about the table of that id"
         except DuramenError as error:
             return problem_of(error)
         return no_permission(self.caller.name, spec.name, missing) if missing else None

@@ -142,7 +142,7 @@ def _acl_of_user(client: CommandContext, command: RespCommand) -> Demand:
 
 
 def _table_of_id(client: CommandContext, command: RespCommand) -> str:
-    return client.server.gate.table_name(TableId(text_of(command[1])))
+    return client.server.gate.shown_name(client.caller, TableId(text_of(command[1])))
 
 
 def _native_read(client: CommandContext, command: RespCommand) -> Demand:
