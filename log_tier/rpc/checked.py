@@ -27,6 +27,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
 from log_tier.rpc.messages.arriving_calls import ArrivingCalls
 from log_tier.rpc.messages.message_fields import count_fields
+from log_tier.rpc.messages.stream_bound import StreamBound
 from log_tier.rpc.problems import abort
 
 __all__ = ["FIELDS_MAX", "Admit", "CallEnd", "CallGuard", "CheckedHandler", "HeldCall", "Refusals"]
@@ -45,6 +46,11 @@ _AT_ONCE_BYTES_MAX: Final = 64 * 1024
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 _current_task: Final = asyncio.current_task
+
+OPEN_TO_ALL: Final = frozenset(
+    {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"}
+)
+"""Services that answer everybody, also where a guard decides about all others."""
 
 
 CallEnd = Literal["done", "failed", "unanswered"]
@@ -136,9 +142,17 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """One service, whose requests are refused where they do not parse, or have too many fields."""
 
     def __init__(
-        self, inner: Any, refusals: Refusals, guard: CallGuard | None = None, arriving: ArrivingCalls | None = None
+        self,
+        inner: Any,
+        refusals: Refusals,
+        guard: CallGuard | None = None,
+        arriving: ArrivingCalls | None = None,
+        bound: StreamBound | None = None,
     ) -> None:
-        """`arriving`: for a server of gRPC's own, which has calls whose message never comes."""
+        """`arriving`: for a server of gRPC's own, which has calls whose message never comes. `bound`: of its streams;
+        None: as many as come.
+        """
+        self._bound = bound
         self._arriving = arriving
         self._inner = inner
         self._refusals = refusals
@@ -161,7 +175,8 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             handler = self._inner.service(handler_call_details)
             if handler is None:
                 return None
-            found = self._methods[method] = _checked(method, handler, self._refusals, self._guard, self._arriving)
+            checked = _checked(method, handler, self._refusals, self._guard, self._arriving)
+            found = self._methods[method] = checked if self._bound is None else _bounded(method, checked, self._bound)
         return found
 
 
@@ -182,6 +197,45 @@ def _checked(
         return grpc.unary_stream_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
     answer = _single(method, handler.unary_unary, parse, refusals, guard)
     return grpc.unary_unary_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
+
+
+def _bounded(method: str, handler: Any, bound: StreamBound) -> Any:
+    """A method whose streams are counted before their request is looked at."""
+    if not handler.response_streaming:
+        return handler
+    answer = handler.stream_stream or handler.unary_stream
+    open_to_all = method[1:].partition("/")[0] in OPEN_TO_ALL
+
+    if inspect.isasyncgenfunction(answer):
+
+        async def counted(request: Any, context: _Context) -> AsyncIterator[Any]:
+            peer = await _entered(bound, context, open_to_all)
+            try:
+                async for reply in answer(request, context):
+                    yield reply
+            finally:
+                bound.leave(peer, open_to_all=open_to_all)
+
+    else:
+
+        async def counted(request: Any, context: _Context) -> None:  # type: ignore[misc]
+            peer = await _entered(bound, context, open_to_all)
+            try:
+                await answer(request, context)
+            finally:
+                bound.leave(peer, open_to_all=open_to_all)
+
+    made = grpc.stream_stream_rpc_method_handler if handler.request_streaming else grpc.unary_stream_rpc_method_handler
+    return made(counted, handler.request_deserializer, handler.response_serializer)
+
+
+async def _entered(bound: StreamBound, context: _Context, open_to_all: bool) -> str:
+    peer: str = context.peer()
+    try:
+        bound.enter(peer, open_to_all=open_to_all)
+    except DuramenError as error:
+        await abort(context, error)
+    return peer
 
 
 async def _everybody(_request: Any, _context: _Context) -> None:

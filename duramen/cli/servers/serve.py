@@ -98,7 +98,13 @@ def log(
     check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
     announce = _Announcer("log", "log", settings.host, json, data=str(settings.data.absolute()))
-    opening = LogRole.open(settings.data, host=settings.host, port=settings.port, certificates=certificates)
+    opening = LogRole.open(
+        settings.data,
+        host=settings.host,
+        port=settings.port,
+        certificates=certificates,
+        streams_max=settings.streams_max,
+    )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
 
@@ -190,6 +196,7 @@ def node(
         peer_port=peer_port_of(settings),
         users=_users(settings.first_user, settings.first_user_token_file),
         audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
+        streams_max=settings.streams_max,
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
@@ -259,6 +266,7 @@ def router(
         peer_port=peer_port_of(settings),
         users=_users(settings.first_user, settings.first_user_token_file),
         audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
+        streams_max=settings.streams_max,
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()

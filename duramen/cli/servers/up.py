@@ -120,6 +120,9 @@ def up(
     audit_days: Annotated[
         float, typer.Option("--audit-days", metavar="DAYS", help="How long rows of the audit stay.")
     ] = 90.0,
+    streams_max: Annotated[
+        int, typer.Option("--streams-max", metavar="N", help="How many streams of gRPC may be open at once.", min=2)
+    ] = 8192,
     log_level: Annotated[
         _LogLevel, typer.Option("--log-level", help="What the server logs on the standard error.")
     ] = _LogLevel.WARNING,
@@ -144,14 +147,13 @@ def up(
       duramen up --certs certs            # TLS: clients call it with duramens://
       duramen up --log kafka://broker1:9092,broker2:9092
     """
-    _check_options(first_user, token_file, port, resp_port or 0, takes_over_own=take_over and log is None)
+    sockets = nodes is not None and resp_socket is not None
+    _check_options(first_user, token_file, port, resp_port or 0, own=take_over and log is None, sockets=sockets)
     audit = AuditSettings.parse(audit_table or (), days=audit_days)
     peers = _begin(host, certs, insecure, peer_port, log_level)
     from duramen.server.roles.run import run_role, run_until_signal
 
     if nodes is not None:
-        if resp_socket is not None:
-            raise InvalidRequest("--resp-socket goes without --nodes: each process would need one of its own")
         from duramen.server.supervisor.cluster import ClusterOptions, supervise
 
         options = ClusterOptions(
@@ -172,6 +174,7 @@ def up(
             peer_port=peers,
             audit_tables=tuple(audit_table or ()),
             audit_days=audit_days,
+            streams_max=streams_max,
             first_user=_users(first_user, token_file, host, insecure=insecure).first,
         )
         run_role(supervise(data, options, _tell_json if json else _tell_people))
@@ -200,6 +203,7 @@ def up(
         peer_port=peers,
         users=_users(first_user, token_file, host, insecure=insecure),
         audit=audit,
+        streams_max=streams_max,
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
@@ -222,9 +226,11 @@ def _begin(host: str, certs: Path | None, insecure: bool, peer_port: int, log_le
     return checked_peer_port(peer_port, secured=certs is not None)
 
 
-def _check_options(name: str | None, token_file: Path | None, *ports: int, takes_over_own: bool) -> None:
+def _check_options(name: str | None, token_file: Path | None, *ports: int, own: bool, sockets: bool) -> None:
     _check_ports(*ports)
-    if takes_over_own:
+    if sockets:
+        raise InvalidRequest("--resp-socket goes without --nodes: each process would need one of its own")
+    if own:
         raise InvalidRequest("--take-over goes with --log: without it the log itself is in the data folder")
     if (name is None) is not (token_file is None):
         raise InvalidRequest("--first-user NAME and --token-file FILE go together: give both, or none")

@@ -29,6 +29,7 @@ from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.remote.service import LogService
+from log_tier.rpc.messages.stream_bound import STREAMS_MAX
 from router.admin.admin import Admin
 from router.admin.answers.node_client import ask_only
 from router.data.local_data import LocalData
@@ -84,18 +85,21 @@ class SingleServer:
         peer_port: int | None = None,
         users: UserPolicy = NO_POLICY,
         audit: AuditSettings | None = None,
+        streams_max: int = STREAMS_MAX,
     ) -> SingleServer:
         """Open the data folder and listen. `log_url`: where the log is, if not there. `take_over`: see
         `open_local_data`. `allow_locations`: folders and buckets that callers may name. `certificates`: for TLS.
         `peer_port`: see `GrpcServer.listen`. `users`: who must be in the catalog before it answers. `audit`: what is
-        audited on top of the usual.
+        audited on top of the usual. `streams_max`: how many streams may be open at once.
 
         Raises `PortInUse`, and what `open_local_data` and `settle_users` raise.
         """
         resp_endpoint = with_certificate(resp_endpoint, None if certificates is None else certificates.files)
         allowed = snapshots.allowed(allow_locations, host=host, folder=data)
         async with AsyncExitStack() as opened:
-            shell = await GrpcServer.listen(host, port, certificates=certificates, peer_port=peer_port)
+            shell = await GrpcServer.listen(
+                host, port, certificates=certificates, peer_port=peer_port, streams_max=streams_max
+            )
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
                 sockets = RespSockets.take(resp_endpoint)

@@ -25,6 +25,7 @@ from log_tier.rpc.address import is_loopback
 from log_tier.rpc.channel import SERVER_OPTIONS
 from log_tier.rpc.checked import CallGuard, CheckedHandler, Refusals
 from log_tier.rpc.messages.arriving_calls import ArrivingCalls
+from log_tier.rpc.messages.stream_bound import CALLS_OF_CONNECTION_MAX, OPEN_TO_ALL_MAX, STREAMS_MAX, StreamBound
 from log_tier.rpc.open_streams import OpenStreams
 
 __all__ = ["GrpcServer", "quick_switching"]
@@ -54,6 +55,7 @@ class GrpcServer:
         peer_port: int | None = None,
         *,
         is_secure: bool = False,
+        bound: StreamBound | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -64,7 +66,9 @@ class GrpcServer:
         """Does it speak TLS?"""
         self.streams = OpenStreams()
         """The streams under way; every service of this shell shares them."""
-        self.registry: Any = _ByName(server)
+        self.bound = StreamBound() if bound is None else bound
+        """How many of them there may be, those of health and reflection included."""
+        self.registry: Any = _ByName(server, self.bound)
         """What generated code adds services to."""
         self._server = server
         self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
@@ -87,8 +91,10 @@ class GrpcServer:
         certificates: ServerCertificates | None = None,
         require_client_certificate: bool = False,
         peer_port: int | None = None,
+        streams_max: int = STREAMS_MAX,
     ) -> GrpcServer:
-        """Take the port; nothing is answered yet. `certificates`: for TLS; None: plain TCP. Raises `PortInUse`.
+        """Take the port; nothing is answered yet. `certificates`: for TLS; None: plain TCP. `streams_max`: how many
+        streams may be open at once. Raises `PortInUse`.
 
         `require_client_certificate`: on `port` itself. `peer_port`: a second port, on which every client shows a
         certificate; 0: a free one. Both need `certificates`.
@@ -101,17 +107,19 @@ class GrpcServer:
                 raise PortInUse(f"there is no port {each}: ports have the numbers 1 to {_PORT_MAX}", port=each)
         # Idle connections must not take the descriptors that the log and the indexes need.
         connections = ("grpc.max_allowed_incoming_connections", descriptor_shares().grpc_connections)
-        server = grpc.aio.server(options=(*SERVER_OPTIONS, connections))
+        bound = StreamBound(streams_max)
+        concurrent = ("grpc.max_concurrent_streams", bound.of_connection + OPEN_TO_ALL_MAX + CALLS_OF_CONNECTION_MAX)
+        server = grpc.aio.server(options=(*SERVER_OPTIONS, connections, concurrent))
         try:
             if certificates is None:
-                return cls(server, host, _bind(server, host, port, None))
+                return cls(server, host, _bind(server, host, port, None), bound=bound)
             own = certificates.credentials(require_client_certificate=require_client_certificate)
-            bound = _bind(server, host, port, own)
+            taken = _bind(server, host, port, own)
             if peer_port is None:
-                return cls(server, host, bound, is_secure=True)
+                return cls(server, host, taken, is_secure=True, bound=bound)
             peers = certificates.credentials(require_client_certificate=True)
-            bound_to_peers = _bind(server, host, peer_port, peers, option="--peer-port")
-            return cls(server, host, bound, bound_to_peers, is_secure=True)
+            taken_for_peers = _bind(server, host, peer_port, peers, option="--peer-port")
+            return cls(server, host, taken, taken_for_peers, is_secure=True, bound=bound)
         except PortInUse:
             await _let_go(server)
             raise
@@ -186,8 +194,9 @@ class _ByName:
     single get's time. A method that is looked up by its name costs one dict.
     """
 
-    def __init__(self, server: grpc.aio.Server) -> None:
+    def __init__(self, server: grpc.aio.Server, bound: StreamBound) -> None:
         self._server = server
+        self._bound = bound
         self._refusals = Refusals()
         self.arriving = ArrivingCalls()
         self._guard: CallGuard | None = None
@@ -199,7 +208,9 @@ class _ByName:
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
         self._added = True
-        checked = [CheckedHandler(handler, self._refusals, self._guard, self.arriving) for handler in handlers]
+        checked = [
+            CheckedHandler(handler, self._refusals, self._guard, self.arriving, self._bound) for handler in handlers
+        ]
         self._server.add_generic_rpc_handlers(checked)
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:

@@ -16,6 +16,7 @@ from log_tier.model.log import Log
 from log_tier.open import open_log
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.remote.service import LogService
+from log_tier.rpc.messages.stream_bound import LOG_STREAMS_MAX
 
 __all__ = ["LogRole"]
 
@@ -33,14 +34,25 @@ class LogRole:
         self._opened = opened
 
     @classmethod
-    async def open(cls, data: Path, *, host: str, port: int, certificates: ServerCertificates | None = None) -> LogRole:
+    async def open(
+        cls,
+        data: Path,
+        *,
+        host: str,
+        port: int,
+        certificates: ServerCertificates | None = None,
+        streams_max: int = LOG_STREAMS_MAX,
+    ) -> LogRole:
         """Open the log below `data` and listen. `certificates`: for TLS; then only servers of their CA may call it.
+        `streams_max`: how many streams may be open at once.
 
         Raises `PortInUse`, `FolderInUse`, and what opening a log raises.
         """
         async with AsyncExitStack() as opened:
             secured = certificates is not None
-            shell = await GrpcServer.listen(host, port, certificates=certificates, require_client_certificate=secured)
+            shell = await GrpcServer.listen(
+                host, port, certificates=certificates, require_client_certificate=secured, streams_max=streams_max
+            )
             if secured:
                 shell.guard_with(ServersOnly())
             async with AsyncExitStack() as unless_opened:

@@ -30,6 +30,7 @@ from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, NodeIdTaken
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
+from log_tier.rpc.messages.stream_bound import STREAMS_MAX
 from router.admin.admin import OpenAdmin
 from router.admin.lazy import admin_on_demand
 from router.admin.service import AdminService
@@ -127,13 +128,14 @@ class NodeRole:
         peer_port: int | None = None,
         users: UserPolicy = NO_POLICY,
         audit: AuditSettings | None = None,
+        streams_max: int = STREAMS_MAX,
     ) -> NodeRole:
         """Own the folder, register with the catalog, host what it says, listen.
 
         `advertise`: host:port at which others reach it, with port 0 for the one that it listens on; empty: `host`.
 
         `allow_locations`: the setting `allowed_locations`. `peer_port`: see `GrpcServer.listen`. `audit`: what is
-        audited on top of the usual.
+        audited on top of the usual. `streams_max`: how many streams may be open at once.
 
         Returns when it answers; replicas may still be on their way, and its health says so. Raises `NodeIdTaken`,
         `FolderInUse`, `ForeignFolder`, `PortInUse`, and `Disconnected` where the log does not answer.
@@ -142,7 +144,9 @@ class NodeRole:
         async with AsyncExitStack() as opened:
             folder = await asyncio.to_thread(NodeFolder.open, data, node_id=node_id)
             opened.callback(folder.close)
-            shell = await GrpcServer.listen(host, port, certificates=certificates, peer_port=peer_port)
+            shell = await GrpcServer.listen(
+                host, port, certificates=certificates, peer_port=peer_port, streams_max=streams_max
+            )
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
                 sockets = RespSockets.take(resp_endpoint)
@@ -178,18 +182,10 @@ class NodeRole:
             opened.push_async_callback(shell.close)
             added: tuple[str, ...] = ()
             if resp_endpoint.wanted:
+                where = (opened, shell, await near(), node.follower, resp_endpoint, sockets)
+                membership = await memberships()
                 added = await open_resp_endpoint(
-                    opened,
-                    shell,
-                    await near(),
-                    node.follower,
-                    resp_endpoint,
-                    sockets,
-                    node=data_plane.node,
-                    node_id=node_id,
-                    membership=await memberships(),
-                    admin=admin,
-                    access=access,
+                    *where, node=data_plane.node, node_id=node_id, membership=membership, admin=admin, access=access
                 )
             await shell.start((*NODE_SERVICES, *kv, *added), serving=False)
             made = cls(shell, data_plane, node, folder.identity, opened.pop_all())

@@ -24,6 +24,7 @@ from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
+from log_tier.rpc.messages.stream_bound import STREAMS_MAX
 from router.admin.admin import Admin
 from router.admin.answers.node_client import ask_members
 from router.admin.service import AdminService
@@ -83,16 +84,19 @@ class RouterRole:
         peer_port: int | None = None,
         users: UserPolicy = NO_POLICY,
         audit: AuditSettings | None = None,
+        streams_max: int = STREAMS_MAX,
     ) -> RouterRole:
         """Follow the catalog and the nodes, listen. `client_log_url`: the log's address for clients, if that is not
         `log_url`; empty: clients write through routers. `allow_locations`: the setting `allowed_locations`.
-        `peer_port`: see `GrpcServer.listen`. `audit`: what is audited on top of the usual. Raises `PortInUse`,
-        `Disconnected`.
+        `peer_port`: see `GrpcServer.listen`. `audit`: what is audited on top of the usual.
+        `streams_max`: how many streams may be open at once. Raises `PortInUse`, `Disconnected`.
         """
         allowed = allowed_of(allow_locations, host=host)
         ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as opened:
-            shell = await GrpcServer.listen(host, port, certificates=certificates, peer_port=peer_port)
+            shell = await GrpcServer.listen(
+                host, port, certificates=certificates, peer_port=peer_port, streams_max=streams_max
+            )
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
                 sockets = RespSockets.take(resp_endpoint)

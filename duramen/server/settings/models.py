@@ -9,6 +9,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from log_tier.audit.audit_settings import AUDIT_DAYS
+from log_tier.rpc.messages.stream_bound import LOG_STREAMS_MAX, STREAMS_MAX
 from router.endpoints.resp.wire.limits import CLIENTS_MEBIBYTES
 
 __all__ = ["ROLES", "LogSettings", "NodeSettings", "RouterSettings"]
@@ -52,6 +53,10 @@ _AUDIT_TABLES: Final = (
     "Tables whose reads or writes are audited as well, once there are users: orders:read,write, ships*:write."
 )
 _AUDIT_DAYS: Final = "How many days rows of the audit stay. The servers of a cluster have the same."
+_STREAMS: Final = (
+    "How many streams of gRPC may be open at once: watches, maps, status, reads of logs. One connection has half at "
+    "most. Each costs some 12 KiB; what is over is refused."
+)
 _LOG_LEVEL: Final = "What the server logs on the standard error: debug, info, warning, error."
 
 
@@ -65,6 +70,7 @@ class LogSettings(BaseSettings):
     port: Port = Field(7071, description="The port; 0 picks a free port and reports it.")
     certs: str = Field("", description=_CERTS)
     insecure: bool = Field(False, description=_INSECURE)
+    streams_max: int = Field(LOG_STREAMS_MAX, ge=2, description=_STREAMS)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 
@@ -133,6 +139,7 @@ class NodeSettings(BaseSettings):
     first_user: str = Field("", description=_FIRST_USER)
     first_user_token_file: str = Field("", description=_FIRST_USER_TOKEN_FILE)
     insecure: bool = Field(False, description=_INSECURE)
+    streams_max: int = Field(STREAMS_MAX, ge=2, description=_STREAMS)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 
@@ -168,6 +175,7 @@ class RouterSettings(BaseSettings):
     first_user: str = Field("", description=_FIRST_USER)
     first_user_token_file: str = Field("", description=_FIRST_USER_TOKEN_FILE)
     insecure: bool = Field(False, description=_INSECURE)
+    streams_max: int = Field(STREAMS_MAX, ge=2, description=_STREAMS)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 

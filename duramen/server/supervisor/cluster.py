@@ -52,6 +52,8 @@ class ClusterOptions:
     resp_readers: int = 0
     resp_clients_mebibytes: int = 1024
     """What all connections of one of its RESP endpoints may hold together."""
+    streams_max: int = 8192
+    """How many streams of gRPC a node, or the router, may have open at once."""
     certs: Path | None = None
     """The folder of the certificate that all its servers share; None: plain TCP."""
     peer_port: int | None = None
@@ -188,7 +190,12 @@ async def _start_all(
     arguments = [*common, *_allowing(data, options)]
     router = Child("router", "router", arguments, output=output / "router.err", tell=tell)
     # The log's URL may hold a secret, which an argument would show to other users.
-    router.environment = {"DURAMEN_ROUTER_LOG": url, **first, **_audit("ROUTER", options)}
+    router.environment = {
+        "DURAMEN_ROUTER_LOG": url,
+        **first,
+        **_audit("ROUTER", options),
+        **_streams("ROUTER", options),
+    }
     if options.resp_port is not None:
         router.resp_port = options.resp_port
         router.environment |= _resp("ROUTER", options)
@@ -211,7 +218,7 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
         *_allowing(data, options),
     ]
     child = Child("node", name, arguments, output=data / OUTPUT_FOLDER / f"{name}.err", tell=tell)
-    child.environment = {"DURAMEN_NODE_LOG": log_url, **_audit("NODE", options)}
+    child.environment = {"DURAMEN_NODE_LOG": log_url, **_audit("NODE", options), **_streams("NODE", options)}
     child.peer_port = None if options.certs is None else 0
     if options.resp_port is not None:
         child.resp_port = 0
@@ -242,6 +249,11 @@ def _audit(role: str, options: ClusterOptions) -> dict[str, str]:
         f"DURAMEN_{role}_AUDIT_TABLES": json.dumps(options.audit_tables),
         f"DURAMEN_{role}_AUDIT_DAYS": str(options.audit_days),
     }
+
+
+def _streams(role: str, options: ClusterOptions) -> dict[str, str]:
+    """How many streams each child may have open."""
+    return {f"DURAMEN_{role}_STREAMS_MAX": str(options.streams_max)}
 
 
 def _store(data: Path) -> str:

@@ -1,5 +1,5 @@
 """What can be known of a message before it is parsed: how many fields it has (`message_fields.py`), and whether
-it comes at all (`arriving_calls.py`).
+it comes at all (`arriving_calls.py`); and how many streams answer at once (`stream_bound.py`).
 
 Parsing takes time and memory by the number of fields, not by the bytes, so that number has a limit of its own.
 """
