@@ -86,7 +86,9 @@ def test_compose_fits_together(compose: dict[str, Any]) -> None:
 def test_the_image_runs_what_it_says() -> None:
     file = Dockerfile(DEPLOY / "Dockerfile")
     assert file.image.last("ENTRYPOINT").array == ["duramen"]
-    assert parsed(list(file.image.last("CMD").array))["data"] == Path("/data")
+    own = parsed(list(file.image.last("CMD").array))
+    assert (own["data"], own["certs"], own["insecure"]) == (Path("/data"), Path("/certs"), False)
+    assert (own["first_user"], own["token_file"]) == ("admin", Path("/certs/admin.token"))
     copied = {source for step in file.stages[0].all("COPY") for source in step.words[:-1]}
     wheel = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     of_the_build = {"pyproject.toml", "README.md", "requirements", "deploy/image"}

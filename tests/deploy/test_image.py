@@ -101,6 +101,34 @@ def test_a_server_works_with_a_read_only_root(image: Image, data: str, tmp_path:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+def test_its_own_command_needs_certificates_and_names_the_commands_that_make_them(
+    image: Image, data: str, tmp_path: Path
+) -> None:
+    """As `deploy/Dockerfile` has it, but for the address, which would be open to others here."""
+    own = [*image.stage.last("CMD").array, "--host", "127.0.0.1", "--port", "0", "--json"]
+    certs = image.volume(tmp_path / "certs", "/certs")
+    refused = subprocess.run(
+        image.duramen(*own, volumes=[data, certs]), capture_output=True, text=True, timeout=patience_s(60), check=False
+    )
+    assert refused.returncode == 1, refused.stdout
+    assert "`duramen cert issue server --server HOST,… --dir /certs`" in refused.stderr + refused.stdout
+    output(image.duramen("cert", "init", "--dir", "/certs", volumes=[certs]))
+    output(
+        image.duramen("cert", "issue", "server", "--server", "localhost,127.0.0.1", "--dir", "/certs", volumes=[certs])
+    )
+    token_file, ca = tmp_path / "certs" / "admin.token", tmp_path / "certs" / "ca.crt"
+    errors = tmp_path / "errors"
+    for start in range(2):
+        with served(image.duramen(*own, volumes=[data, certs]), errors) as (_, said):
+            at = f"duramens://localhost:{said['port']}"
+            with duramen.connect(at, ca=ca, token=token_file.read_text().strip(), timeout=20) as database:
+                table = database.table("cities") if start else database.create_table("cities")
+                table.put(b"Oslo", b"Norway")
+            with pytest.raises(duramen.Unauthenticated):
+                duramen.connect(at, ca=ca, timeout=20)
+    assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
+
+
 def test_a_cluster_works_with_read_only_roots(image: Image, data: str, tmp_path: Path) -> None:
     """As in `deploy/compose.yaml`: a router has no volume, and a node has one for snapshots."""
     volumes = [image.volume(tmp_path / "node", "/data"), image.volume(tmp_path / "snapshots", "/snapshots")]
@@ -129,7 +157,7 @@ def test_nothing_but_the_volume_can_be_written(image: Image, data: str) -> None:
 
 def test_a_root_that_is_not_read_only_is_noticed(image: Image, data: str) -> None:
     found = set(output(image.command(*WRITABLE, volumes=[data], read_only=False)).split())
-    assert {"/tmp", "/snapshots", "/data"} <= found
+    assert {"/tmp", "/snapshots", "/data", "/certs"} <= found
     assert not [path for path in found if path.startswith(("/opt", "/usr", "/etc"))], "ours to change"
 
 
