@@ -23,9 +23,9 @@ from bench.drivers.etcd import Etcd
 from bench.drivers.redis import Redis
 from bench.drivers.resp_clients import CONNECTIONS, RespClients
 from bench.drivers.resp_endpoint import RespEndpoint
-from bench.server_process import program
+from bench.server_process import free_port, program
 
-__all__ = ["DuramenSecured", "EtcdWithUsers", "RedisTls", "RespSecured"]
+__all__ = ["DuramenLogins", "DuramenSecured", "EtcdWithUsers", "RedisTls", "RespSecured"]
 
 _USER: Final = "alice"
 _ADMIN_TOKEN: Final = "admin.token"
@@ -82,7 +82,6 @@ class DuramenSecured(Duramen):
         super().__init__()
         self.note += "; TLS, a user with a token and the grant 'read,write' on the table"
         self._folder: Path | None = None
-        self._password = secrets.token_hex(16)
 
     @property
     def address(self) -> str:
@@ -101,8 +100,20 @@ class DuramenSecured(Duramen):
         await _add_user(folder, self.address, TABLE)
         return await connect(self.address, token_file=str(folder / _USER_TOKEN), ca=ca)
 
+
+class DuramenLogins(DuramenSecured):
+    """The same with an endpoint of the Redis protocol, at which others log in with a password meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._password = secrets.token_hex(16)
+        self._resp_port = free_port()
+
+    def _options(self, folder: Path) -> Sequence[str]:
+        return (*super()._options(folder), "--resp-port", str(self._resp_port))
+
     async def give_password(self) -> None:
-        """Give the user a password, and remember how it logs in."""
+        """Give the user a password."""
         assert self._folder is not None, "asked before start"
         await _administer(self._folder, self.address, "user", "password", _USER, typed=f"{self._password}\n")
 
@@ -111,7 +122,7 @@ class DuramenSecured(Duramen):
         assert self._folder is not None, "asked before start"
         ca = str(self._folder / "certs" / "ca.crt")
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bench.drivers.logins", self.address, _USER, ca),
+            *(sys.executable, "-m", "bench.drivers.logins", "localhost", str(self._resp_port), _USER, ca),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -94,9 +94,9 @@ def _logins(name: str, *, log_in: bool) -> Side:
     """The callers' puts; with `log_in` another process has clients log in with a password meanwhile."""
 
     async def once(settings: RunSettings) -> Measurement:
-        from bench.drivers.secured import DuramenSecured
+        from bench.drivers.secured import DuramenLogins
 
-        driver = DuramenSecured()
+        driver = DuramenLogins()
         said = ""
         try:
             await driver.start(settings.folder)
@@ -107,7 +107,8 @@ def _logins(name: str, *, log_in: bool) -> Side:
             finally:
                 if logins is not None:
                     done, _ = await logins.communicate(b"")
-                    said = f"; meanwhile {int(done)} logins with a password, one after the other"
+                    assert int(done) > 0, "nobody has logged in"
+                    said = f"; meanwhile {int(done)} logins with a password (argon2id), one after the other"
         finally:
             await driver.stop()
         return Measurement(metrics, driver.version, driver.note + said)
