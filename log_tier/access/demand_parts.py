@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from log_tier.access.demands import (
@@ -18,7 +19,7 @@ from log_tier.model.batch import decode_batch
 from log_tier.model.errors import DuramenError
 from log_tier.trust.grants import Right, key_prefix_text
 
-__all__ = ["DemandPart", "parts_of"]
+__all__ = ["DemandPart", "common_prefix_text", "parts_of"]
 
 DemandPart = tuple[AuditKind, str, str]
 """What a part of a demand asks for: its kind, the table, and what its keys begin with."""
@@ -32,13 +33,13 @@ def parts_of(demand: Demand, *, with_keys: bool) -> Iterator[DemandPart]:
     elif isinstance(demand, SpecialDemand):
         yield ("admin" if demand is CLUSTER_ADMIN else "call", "", "")
     elif isinstance(demand, BatchDemand):
-        yield "write", demand.table, _common(_batch_keys(demand.batch)) if with_keys else ""
+        yield "write", demand.table, common_prefix_text(_batch_keys(demand.batch)) if with_keys else ""
     elif isinstance(demand, PrefixDemand):
         yield _kind(demand.right), demand.table, key_prefix_text(demand.prefix) if demand.prefix else ""
     elif isinstance(demand, RangeDemand):
-        yield _kind(demand.right), demand.table, _common((demand.start, demand.end)) if demand.end else ""
+        yield _kind(demand.right), demand.table, common_prefix_text((demand.start, demand.end)) if demand.end else ""
     elif demand.keys:
-        yield _kind(demand.right), demand.table, _common(demand.keys) if with_keys else ""
+        yield _kind(demand.right), demand.table, common_prefix_text(demand.keys) if with_keys else ""
     else:
         yield "call", demand.table, ""  # a question about the table itself
 
@@ -54,11 +55,14 @@ def _batch_keys(batch: bytes) -> Sequence[bytes]:
         return ()  # the call is refused for it
 
 
-def _common(keys: Sequence[bytes]) -> str:
-    """What all keys begin with, as a grant's `--key` takes it."""
+def common_prefix_text(keys: Sequence[bytes]) -> str:
+    """What all keys begin with, as a grant's `--key` takes it. O(keys)."""
     if not keys:
         return ""
     least, most = min(keys), max(keys)
-    differ = (at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other)
-    length = next(differ, min(len(least), len(most)))
-    return key_prefix_text(least[:length]) if length else ""
+    if least == most:
+        return key_prefix_text(least)
+    # Whatever lies between two keys begins as both do.
+    shortest = min(len(least), len(most))
+    differs = bisect_left(range(1, shortest + 1), True, key=lambda size: least[:size] != most[:size])
+    return key_prefix_text(least[:differs])

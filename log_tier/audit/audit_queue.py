@@ -6,8 +6,9 @@
                      └ older than a second: does not change any more
 
 A flood cannot fill it: refused calls of one user make at most `REFUSED_ROWS_PER_S` rows, and those of everybody who
-proved nothing as many together. What is more of them is counted in one row, which says so. What proved nothing never
-takes more than half of the room.
+proved nothing as many together. What is more of them is counted in one row, which says so. Reads and writes of one user
+begin at most `ACCESS_ROWS_PER_S` rows; what is more of them is one row for each command and table. What proved nothing
+never takes more than half of the room, and it and reads and writes together leave a quarter to everything else.
 """
 
 from __future__ import annotations
@@ -22,17 +23,20 @@ from log_tier.audit.audit_row import AuditRow
 from log_tier.audit.audit_settings import WINDOW_S
 from log_tier.concurrency.clocks import Clock
 
-__all__ = ["BYTES_MAX", "REFUSED_ROWS_PER_S", "ROWS_MAX", "AuditQueue"]
+__all__ = ["ACCESS_ROWS_PER_S", "BYTES_MAX", "REFUSED_ROWS_PER_S", "ROWS_MAX", "AuditQueue"]
 
 ROWS_MAX: Final = 10_000
 """Some minutes of a busy server whose table cannot be written."""
 BYTES_MAX: Final = 8 * 1024 * 1024
 REFUSED_ROWS_PER_S: Final = 64
+ACCESS_ROWS_PER_S: Final = 1000
+"""Of allowed reads and writes. One connection of the Redis protocol has 100,000 commands in a second."""
 
 # A row without its texts: the object, its key, its place in the queue and in the dict.
 _ROW_BYTES: Final = 600
 
 _OTHERS: Final = "more refused calls than are shown one by one"
+_OTHER_KEYS: Final = "more keys than are shown one by one"
 _LOST: Final = "the queue had no room for events"
 
 
@@ -56,8 +60,8 @@ class AuditQueue:
         self._bytes = 0
         self._unproven = 0
         """Rows of callers that proved nothing."""
-        self._refused: dict[str, int] = {}
-        """Rows of refused calls that were begun in this second, by user."""
+        self._begun: dict[tuple[bool, str], int] = {}
+        """Rows of refused calls (True) and of reads and writes that were begun in this second, by user."""
         self._second_s = 0.0
         self._sequence = 0
         self._lost: AuditRow | None = None
@@ -76,15 +80,15 @@ class AuditQueue:
         identity = _identity(event)
         if self._counted(identity, now_s):
             return
-        if event.result == "refused" and not self._may_begin(event, now_s):
-            event = _others(event)
+        refused, access = event.result == "refused", _is_access(event)
+        if (refused or access) and not self._may_begin(event, now_s, refused=refused):
+            event = _others(event) if refused else event._replace(key="", detail=_OTHER_KEYS)
             identity = _identity(event)
             if self._counted(identity, now_s):
                 return
         size = _ROW_BYTES + sum(map(len, event[:10]))
         unproven = event.proof == "nothing"
-        full = len(self._rows) >= self._rows_max or self._bytes + size > self._bytes_max
-        if full or (unproven and 2 * self._unproven >= self._rows_max):
+        if self._is_full(size, 3 if unproven or access else 4) or (unproven and 2 * self._unproven >= self._rows_max):
             self._lose(now_s)
             return
         row = self._open[identity] = self._begin(event, identity, size, now_s)
@@ -99,16 +103,20 @@ class AuditQueue:
         row.until_ms = self._clock.wall_ms()
         return True
 
-    def _may_begin(self, event: AuditEvent, now_s: float) -> bool:
-        """May a refused call begin a row in this second?"""
+    def _is_full(self, size: int, quarters: int) -> bool:
+        """Is there no room for a row in so many quarters of the queue?"""
+        return 4 * len(self._rows) >= quarters * self._rows_max or 4 * (self._bytes + size) > quarters * self._bytes_max
+
+    def _may_begin(self, event: AuditEvent, now_s: float, *, refused: bool) -> bool:
+        """May a refused call, or a read or write, begin a row in this second?"""
         if now_s - self._second_s >= 1.0:
-            self._refused.clear()
+            self._begun.clear()
             self._second_s = now_s
-        who = _payer(event)
-        count = self._refused.get(who, 0)
-        if count >= REFUSED_ROWS_PER_S:
+        who = (refused, _payer(event))
+        count = self._begun.get(who, 0)
+        if count >= (REFUSED_ROWS_PER_S if refused else ACCESS_ROWS_PER_S):
             return False
-        self._refused[who] = count + 1
+        self._begun[who] = count + 1
         return True
 
     def _lose(self, now_s: float) -> None:
@@ -164,8 +172,13 @@ class AuditQueue:
         self._ending = True
 
 
+def _is_access(event: AuditEvent) -> bool:
+    """Is it a read or a write of a table that the settings choose?"""
+    return event.result == "allowed" and event.kind in ("read", "write")
+
+
 def _payer(event: AuditEvent) -> str:
-    """Who is let begin only so many rows of refused calls."""
+    """Who is let begin only so many rows."""
     return "" if event.proof == "nothing" else event.user
 
 
@@ -175,7 +188,7 @@ def _identity(event: AuditEvent) -> Hashable:
     who = (kind, result, event.user, event.proof, event.credential, event.address, event.action, event.table)
     if kind in ("admin", "change"):
         return (*who, event.detail, event.offset)
-    return (*who, event.key) if result == "allowed" else who
+    return (*who, event.key, event.detail) if result == "allowed" else who
 
 
 def _others(event: AuditEvent) -> AuditEvent:

@@ -36,9 +36,9 @@ class Right(StrEnum):
 
 def key_prefix_text(prefix: bytes) -> str:
     """A key prefix as `--key` takes it."""
-    printable = all(0x21 <= byte <= 0x7E for byte in prefix)
-    if printable and not prefix.startswith(_BASE64.encode()):
-        return prefix.decode("ascii")
+    text = prefix.decode("ascii") if prefix.isascii() else "\n"
+    if text.isprintable() and " " not in text and not text.startswith(_BASE64):
+        return text
     return _BASE64 + base64.b64encode(prefix).decode("ascii")
 
 

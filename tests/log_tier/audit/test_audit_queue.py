@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kit.set_clock import HandClock
 
 from log_tier.audit.audit_event import TEXT_MAX, AuditEvent
-from log_tier.audit.audit_queue import REFUSED_ROWS_PER_S, AuditQueue
+from log_tier.audit.audit_queue import ACCESS_ROWS_PER_S, REFUSED_ROWS_PER_S, AuditQueue
 from log_tier.audit.audit_row import AuditRow
 from log_tier.audit.audit_settings import WINDOW_S
 
@@ -79,6 +79,31 @@ def test_a_flood_of_refused_calls_makes_a_bounded_number_of_rows() -> None:
     assert queue.lost == 0
 
 
+def test_a_flood_of_reads_and_writes_makes_a_bounded_number_of_rows() -> None:
+    clock = HandClock()
+    queue = AuditQueue(clock)
+    for number in range(30_000):
+        queue.add(READ._replace(user=("alice", "bob")[number % 2], key=str(number), action="get"))
+    assert len(queue) == 2 * (ACCESS_ROWS_PER_S + 1)
+    queue.add(READ._replace(kind="write", key="k", action="set"))
+    queue.add(REFUSED)
+    queue.add(AuditEvent("admin", "done", "alice", "token", action="flushdb", offset=7))
+    assert queue.lost == 0
+    clock.seconds = WINDOW_S
+    rows = taken(queue)
+    assert sum(row.count for row in rows) == 30_003, "each one is counted"
+    others = [row for row in rows if row.event.detail == "more keys than are shown one by one"]
+    assert [(row.event.user, row.event.kind, row.event.table, row.event.key) for row in others] == [
+        ("alice", "read", "orders", ""),
+        ("bob", "read", "orders", ""),
+        ("alice", "write", "orders", ""),
+    ]
+    assert [row.event.kind for row in rows[-2:]] == ["read", "admin"], "a flood covers no other act"
+    queue.add(READ._replace(key="another second"))
+    queue.end()
+    assert [row.event.key for row in taken(queue)] == ["another second"]
+
+
 def test_nobody_fills_the_queue() -> None:
     clock = HandClock()
     queue = AuditQueue(clock, rows_max=10)
@@ -88,10 +113,14 @@ def test_nobody_fills_the_queue() -> None:
     assert queue.lost == 15
     for number in range(5):
         queue.add(READ._replace(key=str(number)))
-    assert queue.lost == 15 + 1, "the row that says what was lost takes a place of the ten"
+    assert queue.lost == 15 + 3, "reads leave a quarter to what is more than a read"
+    for number in range(3):
+        queue.add(AuditEvent("admin", "done", "alice", "token", action="Admin/Start", offset=number))
+    assert queue.lost == 15 + 3 + 1, "the row that says what was lost takes a place of the ten"
     clock.seconds += 1
     rows = taken(queue)
-    assert [row.count for row in rows if row.event.kind == "lost"] == [16]
+    assert [row.count for row in rows if row.event.kind == "lost"] == [19]
+    assert [row.event.kind for row in rows].count("admin") == 2
     queue.add(READ)
     queue.end()
     assert [row.event for row in taken(queue)] == [READ], "there is room again"
@@ -102,6 +131,7 @@ def test_bytes_are_bounded_as_well() -> None:
     for number in range(1000):
         queue.add(READ._replace(table="x" * 100_000, key=str(number)))
     assert 5 <= len(queue) <= 20
+    assert queue.lost > 0, "no read is counted with another one's key"
     queue.end()
     rows = taken(queue)
     assert max(len(row.event.table) for row in rows) == TEXT_MAX
