@@ -17,6 +17,7 @@ from log_tier.access.authenticator import Authenticator
 from log_tier.access.gate import Gate
 from log_tier.access.passwords import hash_password
 from log_tier.access.tokens import MintedToken, mint_token
+from log_tier.audit.audit_trail import AuditTrail
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import Command
 from log_tier.catalog.map_follower import MapFollower
@@ -41,8 +42,10 @@ async def open_resp(data_plane: LocalData, settings: RespSettings, **how: Any) -
 class ServerThread(ServedThread):
     """The endpoint, with its reader processes."""
 
-    def __init__(self, folder: Path, settings: RespSettings | None = None) -> None:
+    def __init__(self, folder: Path, settings: RespSettings | None = None, audit: AuditTrail | None = None) -> None:
+        """`audit`: takes what is noted; nobody writes it."""
         super().__init__("RESP endpoint")
+        self._audit = audit
         self._folder = folder
         self._settings = settings or RespSettings(port=0)
         self.tokens: dict[str, MintedToken] = {}
@@ -68,6 +71,7 @@ class ServerThread(ServedThread):
             node=self.data_plane.node,
             gate=gate,
             authenticator=Authenticator(gate),
+            audit=self._audit,
         )
         opened.push_async_callback(self.server.close)
         self.readers = await Readers.start(self.server, self._settings, sockets)

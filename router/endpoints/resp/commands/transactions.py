@@ -164,7 +164,7 @@ def begin(client: CommandContext) -> bool:
     if client.transaction_keys > AT_ONCE_KEYS_MAX:
         return False
     transaction = _take(client)
-    _check_rights(client.denied(transaction.demanding(client)))
+    _check_rights(client.denied(transaction.demanding(client), action="exec"))
     client.server.check_redirection(client, table, [*transaction.keys, *transaction.guards])
     partition = transaction.place(table)
     client.pipeline.queue(
@@ -182,7 +182,7 @@ def begin(client: CommandContext) -> bool:
 async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     """EXEC"""
     transaction = _take(client)
-    _check_rights(await client.denied_in_thread(transaction.demanding(client)))
+    _check_rights(await client.denied_in_thread(transaction.demanding(client), action="exec"))
     if not transaction.keys and not transaction.guards:
         return await _run_keyless(client, transaction.queued)
     table = await client.current_table()

@@ -11,6 +11,8 @@ which the fast paths, the runs and the rounds take as many as they like: all tha
      token has expired.
 - A4 What has quotas is counted when it gets into the queue, once: what is taken back for A3 is a `CountedCommand`. What
      is over is a `RefusedCommand`, too, so nothing waits.
+- A5 What reads or writes a table whose reads or writes are audited is noted when it has left the queue, so when it has
+     begun, and once (`AccessNotes`). Where the settings choose no table, this costs one comparison.
 
 A connection has an `Admission` from the turn in which the first user comes; before that, commands go into its queue as
 they are parsed, and nothing here costs anything.
@@ -32,6 +34,7 @@ from log_tier.trust.grants import Right
 from log_tier.trust.rights import NO_RIGHTS, Rights
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import BY_WORD, find_command
+from router.endpoints.resp.commands.users.access_notes import AUDITED_AT_ONCE, AccessNotes
 from router.endpoints.resp.commands.users.access_rules import KEY_RULES, covers, lacks
 from router.endpoints.resp.connection.turns import TURN
 from router.endpoints.resp.context import CommandContext
@@ -114,6 +117,9 @@ class Admission:
         """The changes of users by which the rights are those of now, and the queue was filled."""
         self._timer: asyncio.TimerHandle | None = None
         """For the end of a token."""
+        audit = client.server.audit
+        self.notes = AccessNotes(client, queue, audit) if audit is not None and audit.settings.chooses else None
+        """Of what it does to tables that are audited; None: there are none."""
 
     def __len__(self) -> int:
         return len(self.arrived) + len(self._queue)
@@ -171,6 +177,8 @@ class Admission:
                 client.reply_queue.measure(self._sent)
 
     def _take_back(self) -> None:
+        if self.notes is not None:
+            self.notes.forget()
         counted = self._server.quotas.has_some
         for command in reversed(self._queue):
             if type(command) is RefusedCommand:
@@ -206,22 +214,28 @@ class Admission:
         """Let in the next stretch; False where there is none. The queue is empty. 0.15 µs a command for several on keys
         that one grant covers, else 1 µs.
         """
-        arrived, queue = self.arrived, self._queue
+        arrived, queue, notes = self.arrived, self._queue, self.notes
+        if notes is not None:
+            notes.begun()
         if not arrived:
             return False
         if not self._client.authenticated:
             queue.append(arrived.popleft())  # what may not run without a proof says so itself
             return True
-        if len(arrived) >= _ALIKE_MIN and not self.is_counted and self._admit_alike():
+        audited = notes is not None and notes.is_on
+        if len(arrived) >= _ALIKE_MIN and not audited and not self.is_counted and self._admit_alike():
             return True
-        for _ in range(min(len(arrived), TURN)):
+        for _ in range(min(len(arrived), AUDITED_AT_ONCE if audited else TURN)):
             command = arrived[0]
             spec = find_command(command[0])
-            if spec is None or spec.kind not in DATA_KINDS or not spec.fits(len(command)):
-                if not queue:
-                    queue.append(self._judged(spec, arrived.popleft()))
+            is_on_keys = spec is not None and spec.kind in DATA_KINDS and spec.fits(len(command))
+            if is_on_keys or not queue:
+                judged = self._judged(spec, arrived.popleft())
+                queue.append(judged)
+                if notes is not None and (audited or not is_on_keys):
+                    notes.add(_noted_spec(spec, judged), judged)
+            if not is_on_keys:
                 break
-            queue.append(self._judged(spec, arrived.popleft()))
         return True
 
     def _admit_alike(self) -> bool:
@@ -274,9 +288,11 @@ class Admission:
         return self.rights.may(Right.READ, table, b"")
 
     def may_uncounted(self, right: Right, key: bytes) -> bool:
-        """May the caller do this to a key of the selected table, and no quota counts it? 0.7 µs."""
+        """May the caller do this to a key of the selected table, and neither quota nor audit counts it? 0.7 µs."""
         self.renew()
         if self._server.quotas.has_some and self.is_counted:
+            return False
+        if self.notes is not None and self.notes.is_chosen(right):
             return False
         return covers(self.rights, right, self._client.table_name, (key,))
 
@@ -286,8 +302,15 @@ def is_judged_later(spec: CommandSpec, command: RespCommand) -> bool:
     return len(command) > AT_ONCE_WORDS_MAX and spec.kind in DATA_KINDS
 
 
+def _noted_spec(spec: CommandSpec | None, judged: RespCommand) -> CommandSpec | None:
+    """The command that is noted when it has begun; None: it was refused, fails by its words, or is judged later."""
+    if spec is None or type(judged) is RefusedCommand or spec.refusal(judged) is not None:
+        return None
+    return None if is_judged_later(spec, judged) else spec
+
+
 class GuardedLone:
-    """The way of a GET or a SET that came alone, where its caller may and nothing is counted."""
+    """The way of a GET or a SET that came alone, where its caller may, and nothing is counted or audited."""
 
     __slots__ = ("_admission", "_inner")
 

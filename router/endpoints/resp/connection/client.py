@@ -207,6 +207,8 @@ class Client(GuardedSession, asyncio.Protocol):
         """Work off what is queued, as far as nothing has to wait."""
         if self.task is None and not self.closing and not self._turn_scheduled:
             self._work_off()
+            if self.admission is not None and self.admission.notes is not None:
+                self.admission.notes.begun()
             if not self.queue and (self._intake.more or self._error is not None):
                 self._go_on_or_end()
         if not self.closing:

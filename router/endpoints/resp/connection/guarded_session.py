@@ -7,11 +7,13 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence, Sized
-from typing import cast
+from typing import Final, cast
 
 from log_tier.access.gate import NOBODY
+from log_tier.audit.audit_event import AuditEvent
 from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.trust.caller import Caller
+from log_tier.trust.grants import Right
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.commands.users.command_audit import note_refused
@@ -30,6 +32,10 @@ logger = logging.getLogger(__name__)
 
 _Refused = tuple[CommandSpec, RespCommand, Problem]
 """A command, and why it is refused."""
+
+_Judged = tuple[_Refused | None, Sequence[AuditEvent]]
+"""The refusal of some commands, or what they do to audited tables."""
+_NOT_JUDGED: Final[_Judged] = (None, ())
 
 
 class GuardedSession(RespSession, ABC):
@@ -59,6 +65,8 @@ class GuardedSession(RespSession, ABC):
 
     def forget_queued(self) -> None:
         """No command that waits is to run, and none will follow."""
+        if self.admission is not None and self.admission.notes is not None:
+            self.admission.notes.forget()
         self.queue.clear()
         self.inbox.clear()
         if self.admission is not None:
@@ -133,23 +141,27 @@ class GuardedSession(RespSession, ABC):
             return None
         return self.admission.refusal(self.server.commands["subscribe"], [b"", *listening])
 
-    def denied(self, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> Problem | None:
-        """Why the caller may not run the first of the commands that it may not; None: it may run all. Everybody may
-        where the catalog has no users.
+    def denied(self, commands: Sequence[tuple[CommandSpec, RespCommand]], *, action: str = "") -> Problem | None:
+        """Why the caller may not run the first of the commands that it may not; None: it may run all, and what they do
+        to audited tables is noted. Everybody may where the catalog has no users.
+
+        `action`: under which name several commands are audited as one.
         """
         if self.admission is None:
             return None
         self.admission.look()
-        return self._noted(_first_refusal(self.admission, commands) if self.authenticated else None, commands)
+        return self._noted(_judged(self.admission, commands, action) if self.authenticated else _NOT_JUDGED, commands)
 
-    async def denied_in_thread(self, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> Problem | None:
+    async def denied_in_thread(
+        self, commands: Sequence[tuple[CommandSpec, RespCommand]], *, action: str = ""
+    ) -> Problem | None:
         """`denied`, for commands on many keys."""
         if self.admission is None:
             return None
         self.admission.look()
-        found = None
+        found = _NOT_JUDGED
         if self.authenticated:
-            found = await asyncio.to_thread(_first_refusal, self.admission, commands)
+            found = await asyncio.to_thread(_judged, self.admission, commands, action)
         return self._noted(found, commands)
 
     def refusal(self, spec: CommandSpec, command: RespCommand) -> Problem | None:
@@ -166,14 +178,19 @@ class GuardedSession(RespSession, ABC):
             self._note(spec, command.command, command.problem)
         return command.problem
 
-    def _noted(self, found: _Refused | None, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> Problem | None:
-        """Note the refusal that was found, or that of a connection which has no proof (any more)."""
+    def _noted(self, judged: _Judged, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> Problem | None:
+        """Note the refusal that was found, or that of a connection which has no proof (any more), or what is done."""
+        refused, accesses = judged
         if not self.authenticated and commands:
-            found = (*commands[0], self.unproved())
-        if found is None:
-            return None if self.authenticated else self.unproved()
-        self._note(*found)
-        return found[2]
+            refused = (*commands[0], self.unproved())
+        if refused is not None:
+            self._note(*refused)
+            return refused[2]
+        if not self.authenticated:
+            return self.unproved()
+        if accesses and self.admission is not None and self.admission.notes is not None:
+            self.admission.notes.note(accesses)
+        return None
 
     def _note(self, spec: CommandSpec, command: RespCommand, problem: Problem, *, ended: bool = False) -> None:
         if self.admission is not None:
@@ -189,9 +206,11 @@ class GuardedSession(RespSession, ABC):
         if self.admission is None:
             return self.state_for(self.plain, changes)
         self.admission.renew()
-        # At the end of a token nobody raises the number. What a reader process answers by itself nobody counts.
+        # At the end of a token nobody raises the number. What a reader process answers by itself nobody counts, nor
+        # does anybody note it.
         reads = self.admission.reads_all(self.table_name) and not self.admission.expires_ms
-        reads = reads and not self.admission.is_counted
+        notes = self.admission.notes
+        reads = reads and not self.admission.is_counted and (notes is None or not notes.is_chosen(Right.READ))
         return self.state_for(self.plain and reads, changes)
 
     def report(self, error: DuramenError) -> Problem:
@@ -203,6 +222,9 @@ class GuardedSession(RespSession, ABC):
         return problem
 
 
-def _first_refusal(admission: Admission, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> _Refused | None:
+def _judged(admission: Admission, commands: Sequence[tuple[CommandSpec, RespCommand]], action: str) -> _Judged:
     found = ((*each, problem) for each in commands if (problem := admission.refusal(*each)) is not None)
-    return next(found, None)
+    refused = next(found, None)
+    if refused is not None or admission.notes is None:
+        return refused, ()
+    return None, admission.notes.of(commands, action)

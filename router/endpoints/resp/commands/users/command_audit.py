@@ -4,7 +4,7 @@ An equal event within a second is no row of its own, and refused commands of one
 (Q2 of `log_tier.audit`), so a flood of them makes no row each. All functions belong to the event loop, and do nothing
 while the catalog has no user or the endpoint no audit.
 
-Reads and writes that are allowed are not noted.
+Reads and writes that are allowed are noted by `access_notes.py`, for the tables that the settings choose.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import AT_ONCE_WORDS_MAX
 from router.endpoints.resp.wire.replies import Problem
 
-__all__ = ["note_administration", "note_login", "note_no_login", "note_question", "note_refused"]
+__all__ = ["host_of", "note_administration", "note_login", "note_no_login", "note_question", "note_refused"]
 
 _NOTHING: Final[DemandPart] = ("call", "", "")
 
@@ -46,7 +46,7 @@ def note_no_login(client: CommandContext, user: str, secret: str, error: Duramen
         NOBODY,
         "login",
         "refused",
-        address=_host(client),
+        address=host_of(client),
         action="login",
         detail="too many logins failed before" if isinstance(error, Overloaded) else "the proof is none",
         version=gate.version,
@@ -111,7 +111,7 @@ def _note(
             client.caller,
             kind,
             result,
-            address=_host(client),
+            address=host_of(client),
             action=action,
             table=table,
             key=key,
@@ -122,7 +122,8 @@ def _note(
     )
 
 
-def _host(client: CommandContext) -> str:
+def host_of(client: CommandContext) -> str:
+    """The host of a connection's client."""
     return client.address.rpartition(":")[0]
 
 
