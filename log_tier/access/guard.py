@@ -20,7 +20,7 @@ from log_tier.access.call_audit import Answered, CallAudit, address_of
 from log_tier.access.current import CALLER
 from log_tier.access.demands import ANY_USER, Demand, SpecialDemand, tables_of
 from log_tier.access.gate import NOBODY, Gate
-from log_tier.access.quota_keeper import QuotaHold, QuotaKeeper, Stream
+from log_tier.access.quotas.quota_keeper import QuotaHold, QuotaKeeper, Stream
 from log_tier.access.rules import MethodRules, Rule, servers_only
 from log_tier.audit.audit_trail import AuditTrail
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
@@ -122,6 +122,7 @@ class GrpcGuard:
             demand = self._demand(method, rule, request, caller, context)
             version = self._decide(method, caller, demand, context)
             CALLER.set(caller)
+            self._quotas.connections.called(caller, context.peer())
             hold = self._quotas.hold(caller, tables_of(demand), request.ByteSize)
             if self._audit is None or type(demand) in self._audit.quiet:
                 return hold
@@ -141,6 +142,7 @@ class GrpcGuard:
                     demand = ANY_USER  # what the request is refused with, the service says itself
                 CALLER.set(caller)  # who proved nothing is shown nothing from the first user on
             version = self._decide(method, caller, demand, context)
+            self._quotas.connections.called(caller, context.peer())
             hold = self._quotas.hold(caller, tables_of(demand), request.ByteSize, stream=stream)
             self._note(method, caller, demand, context)
             if gate.is_closed and self._audit is not None and type(demand) not in self._audit.quiet:
@@ -200,6 +202,7 @@ class GrpcGuard:
         task = asyncio.current_task()
         assert task is not None, "a stream is served by a task"
         self._open[task] = _OpenStream(caller, demand, method, context.peer())
+        self._quotas.connections.opened(caller, context.peer())
         task.add_done_callback(self._forget)
         if expires_ms := self._gate.expires_ms(caller):
             left_s = max(0.0, (expires_ms - self._clock.wall_ms()) / 1000)
@@ -207,7 +210,8 @@ class GrpcGuard:
             task.add_done_callback(lambda _: timer.cancel())
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._open.pop(task, None)
+        if (ended := self._open.pop(task, None)) is not None:
+            self._quotas.connections.closed(ended.caller, ended.peer)
         self._streams.forgive(task)
 
     def _decide_again(self) -> None:

@@ -24,7 +24,8 @@ change their own password, and make and revoke their own tokens.
 
 A quota is what one server gives a user, or all users of a table, each second or at once. Each server counts for itself,
 for gRPC and the Redis protocol together; a call over it ends with RESOURCE_EXHAUSTED overloaded, whose `wait_ms` says
-when to try again, and takes nothing. No server bounds connections yet.
+when to try again, and takes nothing. A connection of gRPC counts while a stream of it is open, and for 30 s after its
+last call.
 
 Secrets. A token is in one reply, once, and in no other answer; a password is in none. The catalog has a token's
 SHA-256 and a password's argon2id hash, and they are in no answer either. Other machines should be reached by TLS.
@@ -704,7 +705,7 @@ class QuotaBounds(_message.Message):
     watches: _builtins.int
     """Watches that are open at once."""
     connections: _builtins.int
-    """Connections that are open at once; of a user only. It is stored and listed; no server keeps it yet."""
+    """Connections that are open at once; of a user only. See above for those of gRPC."""
     def __init__(
         self,
         *,

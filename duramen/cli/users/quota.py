@@ -41,7 +41,7 @@ def set_quota(
             "--connections",
             metavar="N",
             min=0,
-            help="A user's connections that are open at once: stored and listed, and not kept yet.",
+            help="A user's connections that are open at once; one of gRPC counts for 30 s after its last call.",
         ),
     ] = 0,
     at: At = AT_DEFAULT,

@@ -23,7 +23,7 @@ from log_tier.access.authenticator import Authenticator
 from log_tier.access.gate import Gate
 from log_tier.access.guard import GrpcGuard
 from log_tier.access.log_rules import LOG_RULES
-from log_tier.access.quota_keeper import QuotaKeeper
+from log_tier.access.quotas.quota_keeper import QuotaKeeper
 from log_tier.access.rules import MethodRules
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.audit.audit_trail import AuditTrail

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from log_tier.access.authenticator import Authenticator
 from log_tier.access.gate import Gate
-from log_tier.access.quota_keeper import QuotaKeeper
+from log_tier.access.quotas.quota_keeper import QuotaKeeper
 from log_tier.audit.audit_trail import AuditTrail
 from log_tier.concurrency.clocks import Clock
 from log_tier.model.identifiers import Offset, Partition

@@ -118,6 +118,9 @@ class Admission:
         self._timer: asyncio.TimerHandle | None = None
         """For the end of a token."""
         audit = client.server.audit
+        self._counted_for = ""
+        """The user of whose connections it is one."""
+        self._has_ended = False
         self.notes = AccessNotes(client, queue, audit) if audit is not None and audit.settings.chooses else None
         """Of what it does to tables that are audited; None: there are none."""
 
@@ -125,7 +128,10 @@ class Admission:
         return len(self.arrived) + len(self._queue)
 
     def prove(self, caller: Caller) -> None:
-        """Somebody has proved who it is, or is nobody again."""
+        """Somebody has proved who it is, or is nobody again. Raises `Overloaded` for one who has as many connections as
+        its quota gives, and changes nothing.
+        """
+        self._count_for(caller.name)
         self.close()
         self.caller, self.expires_ms = caller, self._server.gate.expires_ms(caller)
         if self.expires_ms:
@@ -133,6 +139,20 @@ class Admission:
             self._timer = self._server.loop.call_later(left_s, self._client.recheck)
         self._looked = -1
         self.look()
+
+    def _count_for(self, user: str) -> None:
+        """Count the connection for this user, and no more for the one before. Empty: nobody. Raises `Overloaded`."""
+        if user != self._counted_for and not self._has_ended:
+            connections = self._server.quotas.connections
+            connections.join(user)
+            connections.leave(self._counted_for)
+            self._counted_for = user
+
+    def end(self) -> None:
+        """The connection is gone, also for a proof that is still being checked. Idempotent."""
+        self.close()
+        self._count_for("")
+        self._has_ended = True
 
     def close(self) -> None:
         """Wait for the end of no token. Idempotent."""
@@ -168,6 +188,7 @@ class Admission:
             gate.decide(caller, ANY_USER)
         except Unauthenticated as error:
             self.caller, self.rights, self.expires_ms = NOBODY, NO_RIGHTS, 0
+            self._count_for("")
             self._filled = -1
             client.may_come_in(False, error.message)
         else:

@@ -105,6 +105,8 @@ class Client(GuardedSession, asyncio.Protocol):
         self.reply_queue.resume()
         self.server.changes.resume()
         self.forget_queued()
+        if self.admission is not None:
+            self.admission.end()
         self.server.leave(self)
 
     def data_received(self, data: bytes) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kit.set_clock import HandClock
 
 from log_tier.access.gate import Gate
-from log_tier.access.quota_keeper import QuotaKeeper
-from log_tier.access.token_bucket import TokenBucket
+from log_tier.access.quotas.quota_keeper import QuotaKeeper
+from log_tier.access.quotas.token_bucket import TokenBucket
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.model.errors import Overloaded
 from log_tier.model.identifiers import Offset

@@ -9,15 +9,16 @@ user reached has counted the call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Protocol
 
-from log_tier.access.gate import Gate
-from log_tier.access.token_bucket import TokenBucket
+from log_tier.access.quotas.open_connections import OpenConnections
+from log_tier.access.quotas.token_bucket import TokenBucket
 from log_tier.concurrency.clocks import Clock
 from log_tier.model.errors import Overloaded
 from log_tier.rpc.checked import CallEnd
 from log_tier.trust.caller import Caller
 from log_tier.trust.quotas import NO_QUOTA, Quota
+from log_tier.trust.users import TrustState
 
 __all__ = ["QuotaHold", "QuotaKeeper", "Stream"]
 
@@ -40,12 +41,20 @@ class _Bounds(NamedTuple):
     buckets: tuple[TokenBucket | None, ...]
 
 
+class FollowedTrust(Protocol):
+    """The users and quotas of now. See `Gate`."""
+
+    @property
+    def trust(self) -> TrustState: ...
+    def on_change(self, changed: Callable[[], None]) -> Callable[[], None]: ...
+
+
 class QuotaKeeper:
     """Counts what is taken of the quotas that the gate's catalog has, at all endpoints of a server. Belongs to one
     event loop; O(1) for each call of one table.
     """
 
-    def __init__(self, gate: Gate, clock: Clock) -> None:
+    def __init__(self, gate: FollowedTrust, clock: Clock) -> None:
         self._gate = gate
         self._clock = clock
         self._bounds: dict[str, _Bounds] = {}
@@ -53,6 +62,8 @@ class QuotaKeeper:
         """How many streams are open, by subject and kind."""
         self.has_some = False
         """Is there a quota of anybody?"""
+        self.connections = OpenConnections(lambda user: gate.trust.quota_of_user(user).connections, clock)
+        """Of users, whether or not they have a quota."""
         self._look()
         gate.on_change(self._look)
 
