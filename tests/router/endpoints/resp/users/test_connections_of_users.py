@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from contextlib import ExitStack
 from typing import Any
 
@@ -11,6 +13,7 @@ from kit.resp.server_thread import ServerThread
 
 from log_tier.access.passwords import hash_password
 from log_tier.trust.trust_commands import RevokeToken, SetPassword, SetQuota
+from router.endpoints.resp.connection.client import Client
 
 OK = Status("OK")
 PASSWORD = "correct horse battery"
@@ -30,6 +33,15 @@ def count(server: ServerThread, name: str) -> int:
         return server.server.quotas.connections.count(name)
 
     return server.run(counted)
+
+
+def is_checking(server: ServerThread) -> bool:
+    """Does a command of any connection run?"""
+
+    async def running() -> bool:
+        return any(each.task is not None for each in server.server.clients.values() if isinstance(each, Client))
+
+    return server.run(running)
 
 
 def bounded(server: ServerThread, name: str, bound: int) -> None:
@@ -98,8 +110,10 @@ def test_a_password_that_is_checked_when_its_connection_has_ended(guarded: Serve
     guarded.submit(lambda seen: SetPassword(name, seen, hashed))
     for _ in range(4):
         with guarded.connect() as raw:
+            raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             raw.send(packed("AUTH", name, PASSWORD))
-    # A password is checked after all that came before it.
+            wait_until(lambda: is_checking(guarded))
+        # It was reset: the server learns at once that nobody is there any more.
     with guarded.connect() as raw:
         wait_until(lambda: raw.call("AUTH", name, PASSWORD) == OK)
         wait_until(lambda: count(guarded, name) == 1)
