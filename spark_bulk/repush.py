@@ -39,6 +39,7 @@ from spark_bulk.build.version_build import Built, build_rows, commit, plan_build
 from spark_bulk.runtime.partition_tasks import each_partition
 from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.runtime.work_folder import work_folder
+from spark_bulk.source.model.cluster_login import ClusterLogin
 from spark_bulk.source.model.table_place import find_table
 from spark_bulk.source.table.closed_index_file import ClosedIndexFile
 from spark_bulk.source.table.index_copies import IndexCopy, WantedCopy, open_index_copy
@@ -66,6 +67,9 @@ def repush(
     token: str | Token | None = None,
     snapshots: str = "",
     storage_options: Mapping[str, Any] | None = None,
+    ca: str | None = None,
+    token_file: str | None = None,
+    user: str | None = None,
     timeout: float = _TIMEOUT_S,
     report: Callable[[Built], None] | None = None,
 ) -> VersionManifest:
@@ -73,12 +77,14 @@ def repush(
 
     `token`: the state to take, exactly; it names every partition. Without it, a state that is at least as new as the
     log's end now. `snapshots`: the URL of the cluster's snapshot store, where a state may be taken from as well.
-    `timeout`: seconds in which every partition must have been found.
+    `timeout`: seconds in which every partition must have been found. `ca`, `token_file`, `user`: see
+    `spark_bulk.source`.
 
     A function that maps two keys to one makes the build fail, as duplicates do. Otherwise raises as `build_index`, and
     `OffsetTrimmed` where nobody has the wanted state any more.
     """
-    place = wait_for(find_table(at, table, timeout_s=timeout))
+    login = ClusterLogin.of(at, ca=ca, token_file=token_file, user=user)
+    place = wait_for(find_table(login, table, timeout_s=timeout))
     how: dict[str, Any] = {"url": url, "storage_options": storage_options, "timeout": timeout}
     plan = plan_build(place, token=token, **how)
 
@@ -102,7 +108,7 @@ def repush(
     else:
         target, target_plan = place, plan
         if into not in (None, table):
-            target = wait_for(find_table(at, into, timeout_s=timeout))
+            target = wait_for(find_table(login, into, timeout_s=timeout))
             target_plan = replace(plan_build(target, **how), build_id=plan.build_id)
 
         def changed() -> list[PartitionOutcome]:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duramen.certificates.pair import read_pair
-from duramen.certificates.pem import check_authorities, read_pem
+from log_tier.access.client.pem_files import check_authorities, file_stamp, read_pem
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.security import ChannelPems
 
-__all__ = ["ChannelFiles", "channel_files", "file_stamp"]
+__all__ = ["ChannelFiles", "channel_files"]
 
 
 class ChannelFiles(NamedTuple):
@@ -36,15 +36,6 @@ class ChannelFiles(NamedTuple):
     def stamp(self) -> object:
         """What changes when a file does: one `stat` each."""
         return tuple(None if each is None else file_stamp(each) for each in self)
-
-
-def file_stamp(file: Path) -> tuple[int, int, int] | None:
-    """What changes when the file does; None if there is none."""
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def channel_files(ca: Path | None, certificate: Path | None, key: Path | None) -> ChannelFiles:

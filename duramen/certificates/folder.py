@@ -32,8 +32,9 @@ from duramen.certificates.names import (
     pair_names,
 )
 from duramen.certificates.pair import PemPair, read_pair, replace_certificates, replace_pair, settle
-from duramen.certificates.pem import certificate_pem, parse_certificate, parse_certificates, parse_key, read_pem
+from duramen.certificates.pem import certificate_pem, parse_certificate, parse_certificates, parse_key
 from duramen.certificates.signing import Authority, is_authority, is_signed_by, make_authority, sign
+from log_tier.access.client.pem_files import read_pem
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import CertificateInvalid, InvalidRequest
 

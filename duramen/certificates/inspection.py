@@ -14,8 +14,9 @@ from duramen.certificates.facts import CertificateFacts, facts_of
 from duramen.certificates.lifetimes import DAYS_WARNED
 from duramen.certificates.names import AUTHORITY, PairFiles, files_of, leaf_names
 from duramen.certificates.pair import is_interrupted
-from duramen.certificates.pem import parse_certificate, parse_certificates, read_pem
+from duramen.certificates.pem import parse_certificate, parse_certificates
 from duramen.certificates.signing import is_signed_by
+from log_tier.access.client.pem_files import read_pem
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import CertificateInvalid, InvalidRequest
 

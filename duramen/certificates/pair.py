@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from duramen.certificates.names import PairFiles, part_of
-from duramen.certificates.pem import are_a_pair, parse_certificate, parse_key, read_pem
+from duramen.certificates.pem import are_a_pair, parse_certificate, parse_key
+from log_tier.access.client.pem_files import read_pem
 from log_tier.concurrency.disk_errors import disk_refusal
 from log_tier.model.errors import CertificateInvalid, DuramenError
 

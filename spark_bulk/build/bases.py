@@ -39,7 +39,7 @@ async def find_bases(place: TablePlace, token: str | None, *, timeout_s: float) 
     `TokenAhead`, `OffsetTrimmed` where the log does not go on behind it; `DeadlineExceeded`.
     """
     try:
-        async with asyncio.timeout(timeout_s), opened_log(place.log_url) as log:
+        async with asyncio.timeout(timeout_s), opened_log(place) as log:
             bounds = await log.all_bounds(place.topic.id)
             seen = token_offsets(token, place, bounds) if token is not None else None
             empty = [each for each in place.partitions if _last(place, bounds[each], each) < 0]

@@ -30,6 +30,7 @@ from spark_bulk.build.partition_build import BuildPlan, partition_builder
 from spark_bulk.build.partition_rows import DUPLICATES, Duplicates
 from spark_bulk.runtime.spark_failures import named_failures
 from spark_bulk.runtime.waiting import wait_for
+from spark_bulk.source.model.cluster_login import ClusterLogin
 from spark_bulk.source.model.table_place import TablePlace, find_table
 
 __all__ = ["Built", "build_index", "build_rows", "commit", "plan_build"]
@@ -67,12 +68,16 @@ def build_index(
     expires_at: str | None = None,
     token: str | Token | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    ca: str | None = None,
+    token_file: str | None = None,
+    user: str | None = None,
     timeout: float = _TIMEOUT_S,
     report: Callable[[Built], None] | None = None,
 ) -> VersionManifest:
     """Build a version of `table` from the rows of `df`, and put it at `url`, where no version may lie yet.
 
-    `at`: host:port of any server of the cluster, which `timeout` (seconds) is for.
+    `at`: host:port of any server of the cluster, which `timeout` (seconds) is for; duramens:// in front of it with TLS.
+    `ca`, `token_file`, `user`: what secures and proves calls, see `spark_bulk.source`.
     `key`: a column of bytes, or of text, taken as UTF-8. `value`: see `ValueColumns`.
     `duplicates`: several rows of a key are an "error", or the "last" by `order_by` is kept (null is before everything;
     rows that are equal in it are ordered by their values).
@@ -92,7 +97,8 @@ def build_index(
     rows, value_name = chosen_rows(
         df, key=key, value=value, expires_at=expires_at, order_by=order_by, duplicates=duplicates
     )
-    place = wait_for(find_table(at, table, timeout_s=timeout))
+    login = ClusterLogin.of(at, ca=ca, token_file=token_file, user=user)
+    place = wait_for(find_table(login, table, timeout_s=timeout))
     plan = plan_build(
         place,
         url=url,

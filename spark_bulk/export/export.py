@@ -31,6 +31,7 @@ from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.runtime.work_folder import work_folder
 from spark_bulk.source.log.feed import FeedPart
 from spark_bulk.source.log.positions import check_covered
+from spark_bulk.source.model.cluster_login import ClusterLogin
 from spark_bulk.source.model.options import TextForm
 from spark_bulk.source.model.table_place import TablePlace, all_bounds, find_table, token_offsets
 from spark_bulk.source.table.index_copies import WantedCopy
@@ -55,6 +56,9 @@ def export_table(
     values: TextForm = "bytes",
     snapshots: str = "",
     storage_options: Mapping[str, Any] | None = None,
+    ca: str | None = None,
+    token_file: str | None = None,
+    user: str | None = None,
     timeout: float = _TIMEOUT_S,
 ) -> ExportManifest:
     """Write what `table` holds as Parquet below `url`; return the manifest, whose token is what was read.
@@ -62,12 +66,12 @@ def export_table(
     `token`: the state to read, exactly; a partition that it does not name is read as of now. Without it, a state that
     is at least as new as the log's end now. `keys` and `values`: raw bytes, or text that must be UTF-8. `snapshots`:
     the URL of the cluster's snapshot store, where a state may be read from as well. `timeout`: seconds in which every
-    partition must have been found.
+    partition must have been found. `ca`, `token_file`, `user`: what secures and proves calls, see `spark_bulk.source`.
 
     Raises `TableNotFound`, `Disconnected`, `InvalidToken`, `TokenAhead`, `OffsetTrimmed`, `InvalidKey`, `InvalidValue`,
     `SnapshotStoreUnavailable`; then nothing of this export is at `url`.
     """
-    place, bounds = wait_for(_look(at, table, timeout))
+    place, bounds = wait_for(_look(ClusterLogin.of(at, ca=ca, token_file=token_file, user=user), table, timeout))
     exact = {} if token is None else token_offsets(str(Token.parse(token)), place, bounds)
 
     def work(target: ExportTarget, partition: Partition) -> ExportOutcome:
@@ -101,6 +105,9 @@ def export_changes(
     keys: TextForm = "bytes",
     values: TextForm = "bytes",
     storage_options: Mapping[str, Any] | None = None,
+    ca: str | None = None,
+    token_file: str | None = None,
+    user: str | None = None,
     timeout: float = _TIMEOUT_S,
 ) -> ExportManifest:
     """Write the changes of `table` behind `from_token`, up to `to_token` inclusive, as Parquet below `url`.
@@ -112,7 +119,7 @@ def export_changes(
     Raises as `export_table`; `InvalidRequest` where the last export is of another table, `OffsetTrimmed` where the log
     does not go on behind it.
     """
-    place, bounds = wait_for(_look(at, table, timeout))
+    place, bounds = wait_for(_look(ClusterLogin.of(at, ca=ca, token_file=token_file, user=user), table, timeout))
     exports = ExportPlace.open(url, storage_options)
     after = _beginning(place, bounds, exports, from_token)
     check_covered(place, after, bounds)
@@ -131,8 +138,8 @@ def export_changes(
     return _exported(spark, place, target, "changes", after, target.change_columns, work)
 
 
-async def _look(at: str, table: str, timeout_s: float) -> tuple[TablePlace, list[Bounds]]:
-    place = await find_table(at, table, timeout_s=timeout_s)
+async def _look(login: ClusterLogin, table: str, timeout_s: float) -> tuple[TablePlace, list[Bounds]]:
+    place = await find_table(login, table, timeout_s=timeout_s)
     return place, await all_bounds(place, timeout_s=timeout_s)
 
 

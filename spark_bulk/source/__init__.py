@@ -16,6 +16,7 @@ wanted `operation`, `expires_at` or `ttl_ms` (`writes/drafted_rows.py`).
     every read    at, table        any server (of a cluster on Kafka: a router with `client_log`), and the table
                   keys, values     bytes (default) or utf8; values also json, with `schema` naming the fields
                   timeout          seconds to go on trying where something is away or busy (600)
+                  ca, token_file, user         of a cluster with TLS and users, see below
     a table       token            the state at exactly that token; partitions that it does not name are read as of now
                                    `snapshot`: each partition as its newest snapshot has it, the fastest way
                   key, prefix, start, end      a range of keys (text, or base64:…); one key is one task
@@ -25,7 +26,7 @@ wanted `operation`, `expires_at` or `ttl_ms` (`writes/drafted_rows.py`).
                   from, to         tokens; `from` also earliest (default) or latest, `to` also latest (default)
                   records          accepted (default), or all: also what changed nothing
                   maxRecordsPerTrigger         of a stream
-    every write   at, table, timeout
+    every write   at, table, timeout, ca, token_file, user
                   values           json: make one JSON object of all columns that are not ours
                   job              a name under which a job that is submitted twice writes once
                   compress         true: batches are zstd-compressed
@@ -56,6 +57,13 @@ were pushed into it, and answers the next query from it (decision 29).
 **SQL.** `CREATE TEMPORARY VIEW v (key STRING, value STRING) USING duramen OPTIONS (at '…', `table` '…')` is read and
 written (`INSERT INTO v`). `CREATE TABLE t USING duramen OPTIONS (…)`, without a list of columns, is read, also with
 options for one query: `SELECT … FROM t WITH (prefix = 'UA')` (`model/catalog_tables.py`).
+
+**A cluster with TLS and users.** `at="duramens://alice@db1:7070"` with `ca`, the file of the CA that signed the
+servers' certificates, and `token_file`, a file of mode 0600 with alice's token; without these options DURAMEN_CA and
+DURAMEN_TOKEN_FILE. Plans, checkpoints and tasks hold the paths: the driver and each executor open the files themselves,
+at the same path on each machine, and a file that is replaced counts from the next call on. No option takes a secret.
+A read needs the grant `read` on the whole table, since it copies an index and reads the log; a write needs `write`
+(`model/cluster_login.py`).
 
 **Exactly once, and what it needs of your rows**: `writes/writer.py`.
 

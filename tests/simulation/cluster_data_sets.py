@@ -34,9 +34,10 @@ async def build_data_set(
     # The package imports Arrow, which takes longer than a run; few runs build anything.
     from spark_bulk.build.bases import find_bases
     from spark_bulk.build.index_writer import IndexWriter, store_index
+    from spark_bulk.source.model.cluster_login import ClusterLogin
     from spark_bulk.source.model.table_place import find_table
 
-    place = await find_table(target, table.name, timeout_s=ASK_S)
+    place = await find_table(ClusterLogin.of(target), table.name, timeout_s=ASK_S)
     bases = await find_bases(place, None, timeout_s=ASK_S)
     store, parts, built = VersionStore.open(folder.as_uri()), list[VersionPart](), list[BuiltPart]()
     for partition, base in zip(table.partition_ids(), bases, strict=True):

@@ -1,4 +1,4 @@
 """Commands that run Spark: bulk builds, repush, export.
 
-Reading order: `bulk.py`, `built.py`, `pipeline.py`.
+Reading order: `spark_access.py`, `bulk.py`, `built.py`, `pipeline.py`.
 """

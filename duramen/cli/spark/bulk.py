@@ -11,6 +11,7 @@ import typer
 from duramen.cli.admin import versions
 from duramen.cli.admin.arguments import absolute_url
 from duramen.cli.admin.verb_command import command_of
+from duramen.cli.spark.spark_access import SparkAccess, spark_access
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from log_tier.model.errors import InvalidRequest
 from router.admin.verbs import VERBS, Discard, Rollback, Stage, Swap
@@ -77,7 +78,8 @@ def build(
 
     if not files or not key:
         raise InvalidRequest("a build names files and a key column")
-    check_there(at, table, timeout)
+    access = spark_access(at)
+    check_there(access, table, timeout)
     built: list[Built] = []
     with local_session("duramen bulk build", master=master or "local[*]", progress=shows_progress(json)) as spark:
         frame = _read(spark, files, format_)
@@ -88,7 +90,7 @@ def build(
         rest = [name for name in frame.columns if name != key_name]
         build_index(
             frame,
-            at=at,
+            **access,
             table=table,
             key=key_name,
             value=value[0] if value and len(value) == 1 else (value or rest),
@@ -114,12 +116,13 @@ def go_on(table: str, url: str, at: str, *, stage: bool, swap: bool, json: bool)
     return 0
 
 
-def check_there(at: str, table: str, timeout: float) -> None:
+def check_there(access: SparkAccess, table: str, timeout: float) -> None:
     """Raise `TableNotFound`, `Disconnected` before Spark starts, which takes a while."""
     from spark_bulk.runtime.waiting import wait_for
+    from spark_bulk.source.model.cluster_login import ClusterLogin
     from spark_bulk.source.model.table_place import find_table
 
-    wait_for(find_table(at, table, timeout_s=min(timeout, _LOOK_S)))
+    wait_for(find_table(ClusterLogin.of(**access), table, timeout_s=min(timeout, _LOOK_S)))
 
 
 def shows_progress(json: bool) -> bool:

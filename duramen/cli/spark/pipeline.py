@@ -12,6 +12,7 @@ import typer
 
 from duramen.cli.admin.figures import size
 from duramen.cli.spark.bulk import Master, absolute, check_there, go_on, shows_progress
+from duramen.cli.spark.spark_access import spark_access
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
 from duramen.cli.terminal.output import say, say_json
 from duramen.cli.terminal.text import counted
@@ -66,12 +67,13 @@ def repush(
     from spark_bulk.spark_session import local_session
 
     change = None if function is None else _function(function)
-    check_there(at, table, timeout)
+    access = spark_access(at)
+    check_there(access, table, timeout)
     built: list[Built] = []
     with local_session("duramen repush", master=master or "local[*]", progress=shows_progress(json)) as spark:
         work(
             spark,
-            at=at,
+            **access,
             table=table,
             url=absolute(url),
             function=change,
@@ -119,8 +121,9 @@ def export(
     if not changes and (from_ or to):
         raise InvalidRequest("--from and --to are for --changes; a table's content is that of one --token")
     form: Any = "utf8" if text else "bytes"
-    check_there(at, table, timeout)
-    how: dict[str, Any] = {"at": at, "table": table, "url": absolute(url), "keys": form, "values": form}
+    access = spark_access(at)
+    check_there(access, table, timeout)
+    how: dict[str, Any] = {**access, "table": table, "url": absolute(url), "keys": form, "values": form}
     with local_session("duramen export", master=master or "local[*]", progress=shows_progress(json)) as spark:
         if changes:
             manifest = export_changes(spark, **how, from_token=from_, to_token=to, timeout=timeout)

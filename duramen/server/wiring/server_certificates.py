@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import grpc
 
-from duramen.certificates.channel_files import ChannelFiles, file_stamp
+from duramen.certificates.channel_files import ChannelFiles
 from duramen.certificates.identity import identity_of
 from duramen.certificates.names import AUTHORITY, PairFiles, files_of, leaf_names
 from duramen.certificates.pair import PemPair, read_pair
-from duramen.certificates.pem import check_authorities, read_pem
+from log_tier.access.client.pem_files import check_authorities, file_stamp, read_pem
 from log_tier.model.errors import CertificateInvalid
 from log_tier.rpc.security import SECURITY
 

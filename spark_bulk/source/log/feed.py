@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch_header import place_of, split_batches
-from log_tier.model.errors import DuramenError, TableNotFound, Unavailable
+from log_tier.model.errors import DuramenError, HandshakeFailed, TableNotFound, Unavailable
 from log_tier.model.identifiers import Offset, Partition
 from serving_tier.service.peer import NodePeer
 from serving_tier.service.voids import VOIDS_MAX
@@ -60,7 +60,7 @@ async def read_feed(
     known = Offset(part.first - 1)
     void: list[int] = []
     """Void offsets up to `known`, from the present chunk on."""
-    async with opened_log(place.log_url) as log:
+    async with opened_log(place) as log:
         reader: Any = log.read(place.topic.partition(partition), part.first, follow=False, chunk_bytes=chunk_bytes)
         async with aclosing(reader) as chunks:
             async for chunk in chunks:
@@ -101,9 +101,13 @@ async def _voids(part: FeedPart, first: Offset, last: Offset) -> Sequence[int]:
         lasting: DuramenError | None = None
         for peer in peers:
             try:
-                return await NodePeer(peer.name, peer.target).voids(
-                    place.topic.partition(partition), first, last, timeout=_ASK_TIMEOUT_S
-                )
+                with place.login.used():
+                    return await NodePeer(peer.name, peer.target).voids(
+                        place.topic.partition(partition), first, last, timeout=_ASK_TIMEOUT_S
+                    )
+            except HandshakeFailed as error:
+                lasting = error
+                tried.append(f"{peer.name}: {error.message}")
             except (Unavailable, TableNotFound) as error:
                 tried.append(f"{peer.name}: {error.message}")
             except DuramenError as error:

@@ -38,7 +38,7 @@ class LogPart(InputPartition):
 
 async def _look(options: ReadOptions) -> tuple[TablePlace, list[Bounds]]:
     """Where the table is, and what its log holds."""
-    place = await find_table(options.at, options.table, timeout_s=min(options.timeout_s, 30.0))
+    place = await find_table(options.login, options.table, timeout_s=min(options.timeout_s, 30.0))
     return place, await all_bounds(place, timeout_s=options.timeout_s)
 
 

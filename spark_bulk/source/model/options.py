@@ -1,4 +1,5 @@
-"""Options of Spark readers and writers: text in, checked values out. Pure.
+"""Options of Spark readers and writers: text in, checked values out. Nothing else is looked at but
+the paths of what secures a cluster, and the environment for those that are not given (`cluster_login.py`).
 
 An option that is unknown is refused with the names of those that are known: one that was mistyped would otherwise be
 obeyed by nobody. Bytes are typed as text, or as `base64:…` where they are none, as on the command line.
@@ -15,6 +16,7 @@ from typing import Final, Literal, get_args
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.tokens import Token
 from serving_tier.index.scan import prefix_range
+from spark_bulk.source.model.cluster_login import ClusterLogin
 from spark_bulk.source.model.key_ranges import KeyRange
 
 __all__ = [
@@ -38,7 +40,7 @@ _BASE64: Final = "base64:"
 # A copy of an index of some GiB, and a node that gives two of them at a time.
 _TIMEOUT_DEFAULT_S: Final = 600.0
 
-_PLACE: Final = {"at", "table", "timeout"}
+_PLACE: Final = {"at", "table", "timeout", "ca", "token_file", "user"}
 _READ: Final = _PLACE | {
     "keys",
     "values",
@@ -74,7 +76,7 @@ _SPELLING: Final = {"maxrecordspertrigger": "maxRecordsPerTrigger"}
 class ReadOptions:
     """The checked options of a read."""
 
-    at: str
+    login: ClusterLogin
     table: str
     timeout_s: float
     keys: TextForm
@@ -103,7 +105,7 @@ class ReadOptions:
 class WriteOptions:
     """The checked options of a write."""
 
-    at: str
+    login: ClusterLogin
     table: str
     timeout_s: float
     values: ValueForm
@@ -174,8 +176,9 @@ def _known(options: Mapping[str, str], known: set[str], what: str) -> dict[str, 
     return given
 
 
-def _place(given: Mapping[str, str]) -> tuple[str, str, float]:
-    for name, example in (("at", "host:port of any Duramen server"), ("table", "the table's name")):
+def _place(given: Mapping[str, str]) -> tuple[ClusterLogin, str, float]:
+    at = "host:port of any Duramen server, or duramens://[user@]host:port"
+    for name, example in (("at", at), ("table", "the table's name")):
         if not given.get(name):
             raise InvalidRequest(f"the option `{name}` is missing: {example}{'' if given else _NO_OPTIONS}")
     timeout = given.get("timeout", "")
@@ -185,7 +188,8 @@ def _place(given: Mapping[str, str]) -> tuple[str, str, float]:
         raise InvalidRequest(f"`timeout` is a number of seconds, not {timeout!r}") from error
     if not seconds > 0:
         raise InvalidRequest(f"`timeout` is a number of seconds above 0, not {timeout!r}")
-    return given["at"], given["table"], seconds
+    login = ClusterLogin.of(given["at"], ca=given.get("ca"), token_file=given.get("token_file"), user=given.get("user"))
+    return login, given["table"], seconds
 
 
 def _one_of(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:

@@ -14,15 +14,16 @@ from typing import NamedTuple
 
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.catalog.remote import ClusterView, fetch_view
-from log_tier.model.errors import DeadlineExceeded, InvalidRequest, TableNotFound, TokenAhead
+from log_tier.model.errors import DeadlineExceeded, Disconnected, InvalidRequest, TableNotFound, TokenAhead
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Bounds, Log, Topic
 from log_tier.model.partitioner import Partitioner
 from log_tier.model.tokens import Token
 from log_tier.open import open_log
 from log_tier.privacy.masked_url import mask_url
+from spark_bulk.source.model.cluster_login import NO_LOGIN, ClusterLogin
 
-__all__ = ["PeerAddress", "TablePlace", "all_bounds", "find_table", "opened_log", "token_offsets"]
+__all__ = ["PeerAddress", "TablePlace", "all_bounds", "find_table", "open_place_log", "opened_log", "token_offsets"]
 
 
 class PeerAddress(NamedTuple):
@@ -48,6 +49,8 @@ class TablePlace:
     """Who holds a readable replica, by partition."""
     snapshots: tuple[tuple[SnapshotEntry, ...], ...]
     """Known snapshots, the oldest first, by partition."""
+    login: ClusterLogin = NO_LOGIN
+    """How its log and its nodes are called."""
 
     @property
     def partitions(self) -> Sequence[Partition]:
@@ -72,16 +75,11 @@ class TablePlace:
         return mask_url(self.log_url).partition("?")[0]
 
 
-async def find_table(at: str, name: str, *, timeout_s: float) -> TablePlace:
-    """Ask the server `at` (host:port). Raises `TableNotFound`, `Disconnected`, `DeadlineExceeded`, and `InvalidRequest`
-    if it does not say where the log is.
+async def find_table(login: ClusterLogin, name: str, *, timeout_s: float) -> TablePlace:
+    """Ask the first server that answers. Raises `TableNotFound`, `Disconnected`, `DeadlineExceeded`,
+    `Unauthenticated`, and `InvalidRequest` if it does not say where the log is.
     """
-    try:
-        view = await fetch_view(at, timeout=timeout_s)
-    except TimeoutError as error:
-        if isinstance(error, DeadlineExceeded):
-            raise
-        raise DeadlineExceeded(f"the server at {at} sent no cluster map within {timeout_s:g} s") from error
+    at, view = await _first_view(login, timeout_s)
     table, nodes = view.map.find(name), view.map.nodes
     numbers = [Partition(number) for number in range(table.partitions)]
     return TablePlace(
@@ -98,7 +96,23 @@ async def find_table(at: str, name: str, *, timeout_s: float) -> TablePlace:
             for number in numbers
         ),
         snapshots=tuple(view.map.snapshots_of(table.partition(number)) for number in numbers),
+        login=login,
     )
+
+
+async def _first_view(login: ClusterLogin, timeout_s: float) -> tuple[str, ClusterView]:
+    for at in login.servers:
+        try:
+            with login.used():
+                return at, await fetch_view(at, timeout=timeout_s)
+        except TimeoutError as error:
+            if isinstance(error, DeadlineExceeded):
+                raise
+            raise DeadlineExceeded(f"the server at {at} sent no cluster map within {timeout_s:g} s") from error
+        except Disconnected:
+            if at == login.servers[-1]:
+                raise
+    raise AssertionError("a login names a server at least")
 
 
 def _log_url(at: str, view: ClusterView) -> str:
@@ -114,19 +128,25 @@ def _log_url(at: str, view: ClusterView) -> str:
 
 
 @asynccontextmanager
-async def opened_log(url: str) -> AsyncIterator[Log]:
-    """A log, closed at the end."""
-    log = await open_log(url)
+async def opened_log(place: TablePlace) -> AsyncIterator[Log]:
+    """The table's log, closed at the end."""
+    log = await open_place_log(place)
     try:
         yield log
     finally:
         await log.close()
 
 
+async def open_place_log(place: TablePlace) -> Log:
+    """The table's log; the caller closes it."""
+    with place.login.used():
+        return await open_log(place.log_url)
+
+
 async def all_bounds(place: TablePlace, *, timeout_s: float) -> list[Bounds]:
     """The bounds of every partition's log. Raises what the log raises, `DeadlineExceeded`."""
     try:
-        async with asyncio.timeout(timeout_s), opened_log(place.log_url) as log:
+        async with asyncio.timeout(timeout_s), opened_log(place) as log:
             return await log.all_bounds(place.topic.id)
     except TimeoutError as error:
         raise DeadlineExceeded(f"the log at {place.named_log} did not answer within {timeout_s:g} s") from error

@@ -33,8 +33,11 @@ from log_tier.model.errors import (
     DiskFull,
     DuramenError,
     FolderReadOnly,
+    HandshakeFailed,
     OffsetTrimmed,
+    PermissionDenied,
     TokenAhead,
+    Unauthenticated,
     Unavailable,
     VersionMissing,
 )
@@ -62,7 +65,7 @@ REPLAY_CHEAP: Final = 200_000
 _PAUSE_FIRST_S: Final = 0.1
 _PAUSE_MAX_S: Final = 2.0
 
-_OURS: Final = (DiskFull, FolderReadOnly)
+_OURS: Final = (DiskFull, FolderReadOnly, PermissionDenied, Unauthenticated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,8 @@ def plan_of(wanted: WantedCopy, bounds: Bounds) -> SourcePlan[PeerAddress]:
 async def open_index_copy(wanted: WantedCopy) -> AsyncIterator[IndexCopy]:
     """Get the index; what it lies in is removed at the end, so map its file before that.
 
-    Raises `TokenAhead` where the log does not reach the offset, `OffsetTrimmed` naming every source and its trouble
+    Raises `PermissionDenied` where the user may not read the whole table, `Unauthenticated` where its proof is void,
+    `TokenAhead` where the log does not reach the offset, `OffsetTrimmed` naming every source and its trouble
     where none has it any more, `Unavailable` with the same text where one was only away, `DiskFull`.
     """
     if wanted.until < wanted.place.starts[wanted.partition]:
@@ -119,7 +123,7 @@ async def open_index_copy(wanted: WantedCopy) -> AsyncIterator[IndexCopy]:
         return
     folder = Path(tempfile.mkdtemp(prefix="duramen-read-", dir=wanted.folder or work_folder()))
     try:
-        async with opened_log(wanted.place.log_url) as log:
+        async with opened_log(wanted.place) as log:
             found = await _from_any(wanted, log, folder)
         yield found
     finally:
@@ -152,7 +156,7 @@ async def _from_any(wanted: WantedCopy, log: Log, folder: Path) -> IndexCopy:
                     raise
                 except DuramenError as error:
                     # A barrier on the way: what is beyond it only comes from a copy that was made beyond it.
-                    away |= error.retryable and not isinstance(error, VersionMissing)
+                    away |= error.retryable and not isinstance(error, VersionMissing | HandshakeFailed)
                     tried.append(f"{step}: {error.message}")
                     await in_thread(lambda _, below=below: shutil.rmtree(below, ignore_errors=True))  # type: ignore[misc]
         except Unavailable as error:
@@ -182,14 +186,15 @@ async def _from_one(wanted: WantedCopy, step: Choice[PeerAddress], log: Log, fol
         manifest = await install_snapshot(store, step.snapshot.path, folder, partition=topic.partition(partition))
     elif step.peer is not None:
         peer = NodePeer(step.peer.name, step.peer.target)
-        async with aclosing(peer.copy(topic.partition(partition))) as parts:
-            manifest = await install_copy(
-                parts,
-                folder,
-                peer=peer.name,
-                partition=topic.partition(partition),
-                accept=_not_beyond(wanted) if wanted.exact else lambda _: None,
-            )
+        with wanted.place.login.used():
+            async with aclosing(peer.copy(topic.partition(partition))) as parts:
+                manifest = await install_copy(
+                    parts,
+                    folder,
+                    peer=peer.name,
+                    partition=topic.partition(partition),
+                    accept=_not_beyond(wanted) if wanted.exact else lambda _: None,
+                )
     else:
         return await _replayed(wanted, step, log, folder)
     await check_copy(log, folder, partition=topic.partition(partition), name=str(step))

@@ -75,7 +75,7 @@ async def plan_table_parts(options: ReadOptions) -> list[TablePart]:
 
     Raises `TableNotFound`, `InvalidToken`, `TokenAhead`, `Disconnected`.
     """
-    place = await find_table(options.at, options.table, timeout_s=min(options.timeout_s, 30.0))
+    place = await find_table(options.login, options.table, timeout_s=min(options.timeout_s, 30.0))
     bounds = await all_bounds(place, timeout_s=options.timeout_s)
     exact: Mapping[Partition, Offset] = {}
     if options.token == NEWEST_SNAPSHOT:

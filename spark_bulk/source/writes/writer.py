@@ -31,10 +31,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from log_tier.model.errors import InvalidRequest
-from log_tier.open import open_log
 from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.model.options import WriteOptions
-from spark_bulk.source.model.table_place import TablePlace, find_table
+from spark_bulk.source.model.table_place import TablePlace, find_table, open_place_log
 from spark_bulk.source.writes.appender import Appender
 from spark_bulk.source.writes.drafted_rows import check_write_schema, drafts
 from spark_bulk.source.writes.identities import TaskIdentity
@@ -70,7 +69,7 @@ class _Writing:
     def find(self) -> None:
         """Ask where the table is. Raises `TableNotFound`, `Disconnected`."""
         options = self._options
-        self._place = wait_for(find_table(options.at, options.table, timeout_s=min(options.timeout_s, 30.0)))
+        self._place = wait_for(find_table(options.login, options.table, timeout_s=min(options.timeout_s, 30.0)))
 
     def write(self, iterator: Iterator[pa.RecordBatch], *, job: str, task: int, epoch: int) -> TaskCommit:
         """A task's work."""
@@ -80,7 +79,7 @@ class _Writing:
         first_row = 0
         identity = TaskIdentity(place.topic.id, job, task, epoch)
         with Appender(
-            partial(open_log, place.log_url),
+            partial(open_place_log, place),
             place.topic.id,
             identity,
             compress=options.compress,

@@ -22,7 +22,8 @@ from duramen.certificates.pair import (
     replace_pair,
     settle,
 )
-from duramen.certificates.pem import PEM_BYTES_MAX, parse_key
+from duramen.certificates.pem import parse_key
+from log_tier.access.client.pem_files import PEM_BYTES_MAX
 from log_tier.model.errors import CertificateInvalid, DiskFailed
 
 pytestmark = pytest.mark.embedded_log_only

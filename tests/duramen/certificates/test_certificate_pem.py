@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 import duramen
-from duramen.certificates.pem import certificate_pem, check_authorities
+from duramen.certificates.pem import certificate_pem
+from log_tier.access.client.pem_files import check_authorities
 
 pytestmark = pytest.mark.embedded_log_only
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from kit.spark.spark_session import start_spark
 
 import spark_bulk
+from spark_bulk.source.model.cluster_login import ClusterLogin
 from spark_bulk.source.model.table_place import all_bounds, find_table
 
 
@@ -24,7 +25,7 @@ def main(at: str, table: str, rows: int, folder: Path) -> None:
     mark = str(folder / "killed")
 
     def written_records() -> int:
-        place = asyncio.run(find_table(at, table, timeout_s=20))
+        place = asyncio.run(find_table(ClusterLogin.of(at), table, timeout_s=20))
         return sum(bounds.latest + 1 for bounds in asyncio.run(all_bounds(place, timeout_s=20)))
 
     def dying_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

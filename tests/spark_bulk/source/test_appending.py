@@ -24,6 +24,7 @@ from log_tier.model.log import Appended, Topic
 from log_tier.model.record import Operation
 from log_tier.open import open_log
 from serving_tier.index.memory_index import MemoryIndex
+from spark_bulk.source.model.cluster_login import ClusterLogin
 from spark_bulk.source.model.table_place import find_table
 from spark_bulk.source.writes.appender import Appender, AppendLimits
 from spark_bulk.source.writes.drafted_rows import Drafted
@@ -225,7 +226,7 @@ def test_a_micro_batch_that_is_run_again(tmp_path: Path) -> None:
 def test_two_attempts_side_by_side(server: ServerProcess, database: Database, table_name: str, seed: int) -> None:
     """A slow task and its speculative second copy, in any interleaving; the slow one is killed somewhere."""
     table = database.create_table(table_name, partitions=1)
-    place = asyncio.run(find_table(server.target, table_name, timeout_s=20))
+    place = asyncio.run(find_table(ClusterLogin.of(server.target), table_name, timeout_s=20))
     drafted = [each._replace(partition=Partition(0)) for each in rows(200)]
     coin = random.Random(seed)
 

@@ -19,6 +19,7 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import OffsetTrimmed, TableNotFound, TokenAhead, Unavailable
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Bounds, Topic
+from spark_bulk.source.model.cluster_login import ClusterLogin
 from spark_bulk.source.model.table_place import TablePlace, find_table, token_offsets
 from spark_bulk.source.table import index_copies
 from spark_bulk.source.table.closed_index_file import ClosedIndexFile
@@ -113,7 +114,7 @@ class Filled:
         return (self.server.data / "snapshots").as_uri()
 
     def place(self) -> TablePlace:
-        return asyncio.run(find_table(self.server.target, self.name, timeout_s=20))
+        return asyncio.run(find_table(ClusterLogin.of(self.server.target), self.name, timeout_s=20))
 
     def read(
         self,
@@ -266,7 +267,7 @@ def test_a_barrier_is_not_replayed_across(tmp_path: Path) -> None:
 
 def test_a_table_that_there_is_not(server: ServerProcess) -> None:
     with pytest.raises(TableNotFound, match="there is no table 'nowhere'"):
-        asyncio.run(find_table(server.target, "nowhere", timeout_s=20))
+        asyncio.run(find_table(ClusterLogin.of(server.target), "nowhere", timeout_s=20))
 
 
 def test_tokens_are_compared_with_the_log(filled: Filled) -> None:

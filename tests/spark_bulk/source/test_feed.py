@@ -17,6 +17,7 @@ from log_tier.model.identifiers import Offset, Partition
 from serving_tier.service.peer import NodePeer
 from spark_bulk.source.log import feed
 from spark_bulk.source.log.feed import FeedPart, read_feed
+from spark_bulk.source.model.cluster_login import ClusterLogin
 from spark_bulk.source.model.steps import stepped
 from spark_bulk.source.model.table_place import PeerAddress, find_table
 
@@ -39,7 +40,7 @@ def table(database: Database, table_name: str) -> Table:
 
 @pytest.fixture
 def part(table: Table, server: ServerProcess) -> FeedPart:
-    place = asyncio.run(find_table(server.target, table.name, timeout_s=20))
+    place = asyncio.run(find_table(ClusterLogin.of(server.target), table.name, timeout_s=20))
     return FeedPart(place, Partition(0), Offset(0), Offset(RECORDS - 1), all_records=False, timeout_s=20)
 
 

@@ -16,7 +16,7 @@ TOKEN = str(Token.of(table_id_from_bytes(bytes(16)), Partition(0), Offset(4)))
 
 def test_what_is_not_said_has_a_default() -> None:
     options = parse_read_options(PLACE)
-    assert (options.at, options.table, options.timeout_s) == ("localhost:7070", "flights", 600.0)
+    assert (options.login.servers, options.table, options.timeout_s) == (("localhost:7070",), "flights", 600.0)
     assert (options.keys, options.values, options.token, options.log) == ("bytes", "bytes", "", False)
     assert (options.range, options.all_records, options.records_max) == (ALL_KEYS, False, 0)
     written = parse_write_options(PLACE)
@@ -49,7 +49,7 @@ def test_ranges(given: dict[str, str], expected: KeyRange) -> None:
     ("given", "said"),
     [
         ({"pushdown": "true"}, "pushdown is no option of a read: there are at, .* key, .* prefix"),
-        ({"tabel": "x"}, "tabel is no option of a read: there are at, end, "),
+        ({"tabel": "x"}, "tabel is no option of a read: there are at, ca, end, "),
         ({"maxRecordsPerTriger": "1"}, "maxRecordsPerTrigger"),
         ({"at": ""}, "the option `at` is missing: host:port"),
         ({"table": ""}, "the option `table` is missing"),

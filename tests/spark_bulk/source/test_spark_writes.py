@@ -17,6 +17,7 @@ from kit.deadlines import patience_s
 from kit.spark.sparks import SparkTable, failure
 
 from duramen.blocking import Database, Table
+from spark_bulk.source.model.cluster_login import ClusterLogin
 from spark_bulk.source.model.table_place import all_bounds, find_table
 
 pytestmark = [
@@ -124,7 +125,7 @@ def test_an_executor_that_is_killed_half_way(table: Table, server: ServerProcess
     assert done.returncode == 0, done.stderr[-3000:]
     pieces = sorted(piece for value in scanned(table).values() for piece in value.split(b";")[:-1])
     assert pieces == sorted(b"%d" % number for number in range(rows))
-    place = asyncio.run(find_table(server.target, table.name, timeout_s=20))
+    place = asyncio.run(find_table(ClusterLogin.of(server.target), table.name, timeout_s=20))
     records = sum(bounds.latest + 1 for bounds in asyncio.run(all_bounds(place, timeout_s=20)))
     assert records > rows, "nothing was written twice: the test shows nothing"
 
