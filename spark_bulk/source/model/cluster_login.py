@@ -104,6 +104,12 @@ class ClusterLogin:
         with secured(CaFile(Path(self.ca)) if self.ca else None), proving(self._credentials()):
             yield
 
+    @property
+    def proven_user(self) -> str:
+        """Whose token the file holds; empty: there is none."""
+        credentials = self._credentials()
+        return "" if credentials is None else credentials.user
+
     def _credentials(self) -> CallCredentials | None:
         return _credentials_of(self.token_file, self.user) if self.token_file else None
 

@@ -14,7 +14,14 @@ from typing import NamedTuple
 
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.catalog.remote import ClusterView, fetch_view
-from log_tier.model.errors import DeadlineExceeded, Disconnected, InvalidRequest, TableNotFound, TokenAhead
+from log_tier.model.errors import (
+    DeadlineExceeded,
+    Disconnected,
+    InvalidRequest,
+    PermissionDenied,
+    TableNotFound,
+    TokenAhead,
+)
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Bounds, Log, Topic
 from log_tier.model.partitioner import Partitioner
@@ -76,11 +83,19 @@ class TablePlace:
 
 
 async def find_table(login: ClusterLogin, name: str, *, timeout_s: float) -> TablePlace:
-    """Ask the first server that answers. Raises `TableNotFound`, `Disconnected`, `DeadlineExceeded`,
-    `Unauthenticated`, and `InvalidRequest` if it does not say where the log is.
+    """Ask the first server that answers. Raises `TableNotFound`, and `PermissionDenied` in its place to a user;
+    `Disconnected`, `DeadlineExceeded`, `Unauthenticated`, and `InvalidRequest` if it does not say where the log is.
     """
     at, view = await _first_view(login, timeout_s)
-    table, nodes = view.map.find(name), view.map.nodes
+    try:
+        table, nodes = view.map.find(name), view.map.nodes
+    except TableNotFound:
+        if not login.token_file:
+            raise
+        # A user is shown those tables alone on which it has a right.
+        raise PermissionDenied(
+            f"{at} shows user {login.proven_user} no table {name}: there is none, or what is missing is 'read {name}'"
+        ) from None
     numbers = [Partition(number) for number in range(table.partitions)]
     return TablePlace(
         topic=table.topic,

@@ -168,7 +168,7 @@ def test_what_proves_nothing_is_refused(spark: Any, secured: SecuredServer, name
     open_file = tmp_path / "open.token"
     open_file.write_text(Path(secured.file_of("alice")).read_text())
     open_file.chmod(0o644)
-    check_refused(InvalidRequest, "0600|others", spark, {**place, "token_file": str(open_file)})
+    check_refused(InvalidRequest, "0600|other users|chmod", spark, {**place, "token_file": str(open_file)})
 
 
 def test_no_plan_holds_a_secret(spark: Any, secured: SecuredServer, name: str) -> None:
