@@ -6,10 +6,11 @@ cd "$(dirname "$0")/.."
 uv=$1
 shift
 
+# Extras stay in the locks: pip does not take coverage==7.1 for a pin of coverage[toml], which pytest-cov asks for.
 lock() {  # lock NAME SOURCE...
     local name=$1
     shift
-    "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+    "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url \
         --custom-compile-command "make lock" --output-file "requirements/$name.lock" "${options[@]}" "$@"
 }
 options=("$@")

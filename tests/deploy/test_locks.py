@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from kit.lock_file import Pin, Project, form_faults, pins, unmet
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "requirements"
@@ -50,6 +52,21 @@ def test_the_locks_meet_what_pyproject_asks_for() -> None:
     assert unmet(PROJECT.build, lock("build")) == []
     assert unmet(sources("build"), lock("build")) == []
     assert unmet(sources("tools"), lock("tools")) == []
+
+
+def test_extras_that_packages_ask_for_are_in_the_lock() -> None:
+    """pip takes `coverage==7.1` for no pin of `coverage[toml]`, and looks for the newest one: it then has no hash."""
+    locked = {pin.name: pin.requirement.extras for pin in pins(lock("dev"))}
+    asked = [
+        (package.name, requirement)
+        for package in metadata.distributions()
+        if canonicalize_name(package.name) in locked
+        for requirement in map(Requirement, package.requires or ())
+        if requirement.extras and (requirement.marker is None or requirement.marker.evaluate({"extra": ""}))
+    ]
+    assert asked, "pytest-cov asks for coverage[toml]"
+    lacking = [each for each in asked if not each[1].extras <= locked[canonicalize_name(each[1].name)]]
+    assert lacking == []
 
 
 def test_what_the_image_holds_is_what_is_tested() -> None:

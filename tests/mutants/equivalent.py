@@ -156,6 +156,31 @@ EQUIVALENT: Final[tuple[EquivalentMutant, ...]] = (
         "True -> False",
         "There is one entry before for each distinct key.",
     ),
+    EquivalentMutant(
+        "log_tier/embedded/commit/batch_checks.py",
+        "return size <= AT_ONCE_BYTES_MAX and "
+        "(not large.pending or large.is_free(partition for partition, _ in parts))",
+        "size <= AT_ONCE_BYTES_MAX -> (size < AT_ONCE_BYTES_MAX)",
+        "Batches of exactly this size are checked in a thread in place of the loop, with the same outcome.",
+    ),
+    EquivalentMutant(
+        "log_tier/embedded/recovery/segment_end.py",
+        "at = data.find(MAGIC, at + 1)",
+        "1 -> 2",
+        "No magic begins one byte behind another one: it has no byte twice.",
+    ),
+    EquivalentMutant(
+        "serving_tier/fold/fold.py",
+        "following = (*attributes[1:], 0)",
+        "0 -> 1",
+        "Only the highest bit of what follows is looked at.",
+    ),
+    EquivalentMutant(
+        "serving_tier/fold/fold.py",
+        "if stop - at >= STRETCH_MIN:",
+        "stop - at >= STRETCH_MIN -> (stop - at > STRETCH_MIN)",
+        "A run of as many records as a stretch needs is decided on one by one, with the same outcome.",
+    ),
 )
 
 

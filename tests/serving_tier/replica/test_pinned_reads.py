@@ -247,3 +247,25 @@ async def test_a_caller_that_gives_up_in_the_turn_in_which_its_offset_is_reached
     assert failures == []
     with await replica.at_offset(Offset(0), timeout=0) as pinned:
         assert pinned.applied == 0
+
+
+async def test_an_index_that_cannot_be_read_fails_the_caller_and_nobody_else(
+    setting: ReplicaSetting, replica: Replica
+) -> None:
+    class ReadersFull:
+        applied = Offset(0)
+
+        def pinned(self) -> PinnedRead:
+            raise Overloaded("all readers are taken", limit=1)
+
+    await replica.wait_applied(await setting.write(b"a"), timeout=DEADLINE_S)
+    pinned_reads, index = replica._pinned_reads, replica.progress.index
+    failing = pinned_reads.want(Offset(0))
+    replica.progress.index = ReadersFull()  # type: ignore[assignment]
+    pinned_reads.reach(cut=None)
+    replica.progress.index = index
+    with pytest.raises(Overloaded, match="all readers are taken"):
+        await asyncio.wait_for(failing, DEADLINE_S)
+    pinned_reads.check()
+    with await replica.at_offset(Offset(0), timeout=0) as pinned:
+        assert pinned.applied == 0

@@ -243,3 +243,36 @@ async def test_every_part_of_a_lost_request_is_asked_again() -> None:
     await reads.close()
     assert [list(each.values) for each in found] == [[b"0"], [b"1"], [b"2"]]
     assert connection.requests[0] == [[b"0"], [b"1"], [b"2"]]
+
+
+class NeverAnswers(AnswersNoHalf):
+    """A connection that answers nothing at all."""
+
+    async def read(self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0) -> list[Any]:
+        self.waiting += 1
+        await asyncio.Event().wait()
+        raise AssertionError("nobody wakes it")
+
+
+async def test_closing_ends_reads_that_were_not_sent_yet() -> None:
+    connection = NeverAnswers()
+    reads = ReadCoalescer(cast("Any", connection), cast("Any", connection))
+    deadline = asyncio.get_running_loop().time() + 60
+
+    def read(key: bytes) -> asyncio.Future[ReadResult]:
+        return asyncio.ensure_future(
+            reads.submit(REF, REF.partition(ZERO), [key], after=None, strong=False, seen=True, deadline=deadline)
+        )
+
+    calls: list[asyncio.Future[ReadResult]] = []
+    sent = -1
+    while connection.waiting > sent:
+        sent = connection.waiting
+        calls.append(read(b"%d" % len(calls)))
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert len(calls) > connection.waiting, "the last one waits for a place"
+    await reads.close()
+    async with within(20):
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(end) for end in ends} == {DatabaseClosed}
