@@ -11,7 +11,7 @@ from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded.segments.growing_file import GrowingFile
 from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.settling import Settling
-from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN
+from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN, PREALLOCATION_FACTOR
 from log_tier.model.errors import LogStopped
 
 
@@ -31,6 +31,16 @@ def test_a_new_segments_file_has_room_for_its_first_batch_and_a_minimum() -> Non
         file = GrowingFile(disk, folder, OpenFiles(4), Settling(), segment_bytes, capacity=0)
         file.begin(folder / f"{size}-{segment_bytes}.log", size)
         assert file.capacity == capacity
+
+
+def test_a_file_grows_step_by_step_up_to_its_segment() -> None:
+    file, capacities = begun_file(MemoryDisk()), list[int]()
+    while file.capacity < 1 << 20:
+        file.make_room(file.capacity, 1, 1)
+        capacities.append(file.capacity)
+    assert capacities == [PREALLOCATION_BYTES_MIN * PREALLOCATION_FACTOR**step for step in (1, 2, 3)]
+    file.make_room(file.capacity, 100, 100)
+    assert file.capacity == (1 << 20) + 100, "a batch that does not fit in what is left of it"
 
 
 def test_a_file_grows_to_what_is_needed_where_the_disk_has_no_more() -> None:

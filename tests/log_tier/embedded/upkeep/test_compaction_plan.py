@@ -80,6 +80,20 @@ def test_a_repeated_batch_loses_exactly_what_is_repeated() -> None:
     assert kept([*batches, whole]) == [[1, 1, 1], [0, 0, 1], [0, 0, 0]]
 
 
+def test_the_batch_that_stays_for_a_producer_is_the_first_with_its_last_sequence() -> None:
+    """A copy that comes later still is answered with the place of the first one."""
+    log = StoredLog()
+    batches = [
+        decode_batch(log.append(put(b"a"), put(b"b"), producer_id=9, sequence=10)),
+        decode_batch(log.append(put(b"a"), put(b"b"), producer_id=9, sequence=10)),
+        decode_batch(log.append(put(b"a"), put(b"b"))),
+    ]
+    plan = CompactionPlan(now_ms=0, tombstone_ms=1, from_start=True)
+    for batch in batches:
+        plan.survey(batch.header)
+    assert [plan.needs_shell(batch.header) for batch in batches] == [True, False, False]
+
+
 def test_a_producers_record_that_may_be_void_covers_nothing() -> None:
     """The log no longer begins at its start: what the producer sent before is not known."""
     log = StoredLog()
