@@ -25,7 +25,7 @@ from bench.drivers.resp_clients import CONNECTIONS, RespClients
 from bench.drivers.resp_endpoint import RespEndpoint
 from bench.server_process import free_port, program
 
-__all__ = ["DuramenLogins", "DuramenSecured", "EtcdWithUsers", "RedisTls", "RespSecured"]
+__all__ = ["DuramenLogins", "DuramenSecured", "EtcdWithUsers", "RedisTls", "RespSecured", "administer"]
 
 _USER: Final = "alice"
 _ADMIN_TOKEN: Final = "admin.token"
@@ -60,11 +60,12 @@ async def _token_is_there(folder: Path) -> None:
 
 async def _add_user(folder: Path, address: str, table: str) -> None:
     """A user who may read and write one table, as an administrator adds it."""
-    await _administer(folder, address, "user", "add", _USER, "--token-file", str(folder / _USER_TOKEN))
-    await _administer(folder, address, "grant", _USER, "read,write", table)
+    await administer(folder, address, "user", "add", _USER, "--token-file", str(folder / _USER_TOKEN))
+    await administer(folder, address, "grant", _USER, "read,write", table)
 
 
-async def _administer(folder: Path, address: str, *command: str, typed: str = "") -> None:
+async def administer(folder: Path, address: str, *command: str, typed: str = "") -> None:
+    """Run a command of the first user's. `typed`: what it reads from its standard input."""
     done = await asyncio.create_subprocess_exec(
         *(program("duramen"), "--token-file", str(folder / _ADMIN_TOKEN), *command),
         env={**os.environ, "DURAMEN_AT": address, "DURAMEN_CA": str(folder / "certs" / "ca.crt")},
@@ -115,7 +116,7 @@ class DuramenLogins(DuramenSecured):
     async def give_password(self) -> None:
         """Give the user a password."""
         assert self._folder is not None, "asked before start"
-        await _administer(self._folder, self.address, "user", "password", _USER, typed=f"{self._password}\n")
+        await administer(self._folder, self.address, "user", "password", _USER, typed=f"{self._password}\n")
 
     async def start_logins(self) -> asyncio.subprocess.Process:
         """Another process in which clients log in, as `bench.drivers.logins` says."""

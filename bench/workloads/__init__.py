@@ -7,6 +7,7 @@ from typing import Final
 from bench.workload import Workload
 from bench.workloads.cluster import CLUSTER
 from bench.workloads.embedded_get import EMBEDDED_GET
+from bench.workloads.fairness import FAIRNESS
 from bench.workloads.go_callers import GO_CALLERS
 from bench.workloads.kafka import KAFKA
 from bench.workloads.log_append import LOG_APPEND
@@ -53,5 +54,6 @@ WORKLOADS: Final[dict[str, Workload]] = {
         *SPARK_SOURCE,
         *SPARK_BUILD,
         *SECURED,
+        *FAIRNESS,
     )
 }

@@ -1,0 +1,61 @@
+"""Duramen with two users: one whose calls are measured, and one who floods, within a quota or without one."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from bench.drivers.secured import DuramenSecured, administer
+from bench.server_process import free_port
+
+__all__ = ["SharedServer"]
+
+_FLOODER: Final = "mallory"
+_RESP_TABLE: Final = "default"
+
+
+class SharedServer(DuramenSecured):
+    """TLS, users, both endpoints; the flooder has a table of its own."""
+
+    def __init__(self, *, quota: Sequence[str]) -> None:
+        """`quota`: options of `duramen quota set` for the flooder; none: it has no quota."""
+        super().__init__()
+        self._quota = quota
+        self._resp_port = free_port()
+        self.note += f"; the flooder has {' '.join(quota).replace('--', '') or 'no quota'}"
+
+    def _options(self, folder: Path) -> Sequence[str]:
+        self._folder = folder
+        return (*super()._options(folder), "--resp-port", str(self._resp_port))
+
+    async def add_flooder(self) -> None:
+        """Add the user who floods, with a grant on a table of its own."""
+        folder = self._there()
+        await administer(folder, self.address, "user", "add", _FLOODER, "--token-file", str(self._token_file))
+        await administer(folder, self.address, "grant", _FLOODER, "read,write", _RESP_TABLE)
+        if self._quota:
+            await administer(folder, self.address, "quota", "set", "--user", _FLOODER, *self._quota)
+
+    async def start_flood(self, kind: str) -> asyncio.subprocess.Process:
+        """Another process that floods, as `bench.drivers.floods` says; it ends when its standard input does."""
+        ca = str(self._there() / "certs" / "ca.crt")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bench.drivers.floods", kind, "localhost", str(self._resp_port), _FLOODER, ca),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert process.stdin is not None
+        process.stdin.write(self._token_file.read_bytes() + b"\n")
+        return process
+
+    @property
+    def _token_file(self) -> Path:
+        return self._there() / f"{_FLOODER}.token"
+
+    def _there(self) -> Path:
+        assert self._folder is not None, "asked before start"
+        return self._folder
