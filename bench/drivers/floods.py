@@ -3,9 +3,11 @@
 `python -m bench.drivers.floods KIND HOST PORT USER CA`, with the user's token as a line of standard input. It ends when
 its standard input does, and prints how many calls were answered, and how many refused.
 
+It prints `ready` when all its connections have had an answer.
+
     puts         32 connections of the Redis protocol, each with 64 SET of 100 bytes under way; no answer is waited for
     large        8 of them, with 4 SET of 256 KiB
-    scans        16 of them, with 4 KEYS *
+    scans        16 of them, with 4 KEYS * of a thousand keys, which each writes first
 
 What is refused by a quota is sent again at once, without the wait that the answer asks for.
 """
@@ -26,16 +28,21 @@ class _Flood(NamedTuple):
     connections: int
     pipeline: int
     command: bytes
+    first: bytes
+    """What each connection begins with, and is answered with one line."""
 
 
 def _command(*words: bytes) -> bytes:
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
 
 
+_PING: Final = _command(b"PING")
+_THOUSAND: Final = _command(b"MSET", *(word for number in range(1000) for word in (b"key:%04d" % number, b"v")))
+
 FLOODS: Final = {
-    "puts": _Flood(32, 64, _command(b"SET", b"flood", bytes(100))),
-    "large": _Flood(8, 4, _command(b"SET", b"flood", bytes(256 << 10))),
-    "scans": _Flood(16, 4, _command(b"KEYS", b"*")),
+    "puts": _Flood(32, 64, _command(b"SET", b"flood", bytes(100)), _PING),
+    "large": _Flood(8, 4, _command(b"SET", b"flood", bytes(256 << 10)), _PING),
+    "scans": _Flood(16, 4, _command(b"KEYS", b"*"), _THOUSAND),
 }
 
 
@@ -69,8 +76,7 @@ class _Replies:
                 self._items = int(number)
             elif kind == b"$":
                 self._skipped, self._items = int(number) + 2, self._items - 1
-                continue
-            if self._items and kind == b"*":
+            if self._items:
                 continue
             ended += 1
             self.refused += kind == b"-"
@@ -79,21 +85,36 @@ class _Replies:
         return ended
 
 
-async def _connection(host: str, port: int, user: str, token: str, ca: str, flood: _Flood, replies: _Replies) -> None:
+async def _connection(
+    host: str, port: int, user: str, token: str, ca: str, flood: _Flood, replies: _Replies, ready: asyncio.Event
+) -> None:
     reader, writer = await asyncio.open_connection(host, port, ssl=ssl.create_default_context(cafile=ca))
     writer.write(_command(b"AUTH", user.encode(), token.encode()))
     answer = await reader.readline()
     assert answer == b"+OK\r\n", f"the login was answered with {answer!r}"
+    while True:
+        writer.write(flood.first)
+        if (await reader.readline())[:1] == b"+":
+            break
     writer.write(flood.command * flood.pipeline)
     while data := await reader.read(_READ_BYTES):
         if ended := replies.feed(data):
+            ready.set()
             writer.write(flood.command * ended)
 
 
 async def _flood(kind: str, host: str, port: int, user: str, ca: str) -> None:
     token = sys.stdin.readline().strip()
     all_replies = [_Replies() for _ in range(FLOODS[kind].connections)]
-    work = [asyncio.create_task(_connection(host, port, user, token, ca, FLOODS[kind], each)) for each in all_replies]
+    heard = [asyncio.Event() for _ in all_replies]
+    work = [
+        asyncio.create_task(_connection(host, port, user, token, ca, FLOODS[kind], replies, ready))
+        for replies, ready in zip(all_replies, heard, strict=True)
+    ]
+    for ready in heard:
+        await ready.wait()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     done, _ = await asyncio.wait([*work, ended], return_when=asyncio.FIRST_COMPLETED)
     for task in work:

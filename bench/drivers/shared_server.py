@@ -41,7 +41,9 @@ class SharedServer(DuramenSecured):
             await administer(folder, self.address, "quota", "set", "--user", _FLOODER, *self._quota)
 
     async def start_flood(self, kind: str) -> asyncio.subprocess.Process:
-        """Another process that floods, as `bench.drivers.floods` says; it ends when its standard input does."""
+        """Another process that floods, as `bench.drivers.floods` says; it ends when its standard input does. Returns
+        when all its connections are there.
+        """
         ca = str(self._there() / "certs" / "ca.crt")
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "bench.drivers.floods", kind, "localhost", str(self._resp_port), _FLOODER, ca),
@@ -50,6 +52,9 @@ class SharedServer(DuramenSecured):
         )
         assert process.stdin is not None
         process.stdin.write(self._token_file.read_bytes() + b"\n")
+        assert process.stdout is not None
+        ready = await process.stdout.readline()
+        assert ready == b"ready\n", f"the flood said {ready!r}"
         return process
 
     @property

@@ -25,6 +25,12 @@ __all__ = ["QuotaHold", "QuotaKeeper", "Stream"]
 Stream = Literal["scans", "watches"]
 """What a call opens that a quota bounds, by the quota's field."""
 
+_REFUSALS_S: Final = 100
+"""Refusals a second that nobody waits for, of a quota with fewer calls or with none."""
+
+_UNHEARD_S: Final = 1.0
+"""A connection is heard again after so long, at the latest: what it closes, or sends to be let go, is noticed."""
+
 _BOUNDS: Final = ("calls_s", "bytes_in_s", "bytes_out_s")
 _WORDS: Final = {
     "calls_s": "calls a second",
@@ -60,6 +66,8 @@ class QuotaKeeper:
         self._bounds: dict[str, _Bounds] = {}
         self._open: dict[tuple[str, Stream], int] = {}
         """How many streams are open, by subject and kind."""
+        self._refusals: dict[str, TokenBucket] = {}
+        """What is given of refusals to each user that was refused since the quotas changed last."""
         self.has_some = False
         """Is there a quota of anybody?"""
         self.connections = OpenConnections(lambda user: gate.trust.quota_of_user(user).connections, clock)
@@ -96,6 +104,18 @@ class QuotaKeeper:
         for each in opened:
             self._open[each] = self._open.get(each, 0) + 1
         return QuotaHold(self, tuple(each.buckets[2] for each in bounds if each.buckets[2] is not None), opened)
+
+    def refused(self, caller: Caller, tables: Sequence[str]) -> float:
+        """A call was refused, and its caller may send the next one without waiting. How many seconds its endpoint had
+        better not listen to it: 0 for as many refusals in a second as calls are allowed, then until it is no more.
+        """
+        now = self._clock.monotonic_s()
+        bucket = self._refusals.get(caller.name)
+        if bucket is None:
+            calls_s = max((each.quota.calls_s for each in self._bounds_of(caller, tables)), default=0)
+            bucket = self._refusals[caller.name] = TokenBucket(max(calls_s, _REFUSALS_S), now)
+        bucket.take(1, now)
+        return min(bucket.wait_s(now), _UNHEARD_S)
 
     def counts(self, caller: Caller, tables: Sequence[str]) -> bool:
         """Is there a quota of the caller or of these tables?"""
@@ -142,6 +162,7 @@ class QuotaKeeper:
         """Forget the buckets of quotas that are gone. One that was changed begins anew."""
         quotas = self._gate.trust.quotas
         self.has_some = len(quotas) > 0
+        self._refusals.clear()
         for subject in [subject for subject in self._bounds if subject not in quotas]:
             del self._bounds[subject]
 

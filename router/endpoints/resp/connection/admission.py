@@ -118,6 +118,8 @@ class Admission:
         self._timer: asyncio.TimerHandle | None = None
         """For the end of a token."""
         audit = client.server.audit
+        self.unheard_s = 0.0
+        """How long the connection sits out for what it was refused by a quota. See `QuotaKeeper.refused`."""
         self._counted_for = ""
         """The user of whose connections it is one."""
         self._has_ended = False
@@ -228,6 +230,7 @@ class Admission:
         try:
             quotas.hold(self.caller, (self._client.table_name,), lambda: sum(map(len, command)))
         except Overloaded as error:
+            self.unheard_s = quotas.refused(self.caller, (self._client.table_name,))
             return problem_of(error)
         return None
 
@@ -255,7 +258,7 @@ class Admission:
                 queue.append(judged)
                 if notes is not None and (audited or not is_on_keys):
                     notes.add(_noted_spec(spec, judged), judged)
-            if not is_on_keys:
+            if not is_on_keys or self.unheard_s:
                 break
         return True
 

@@ -145,3 +145,21 @@ def test_a_change_is_in_force_at_once() -> None:
     assert [kept.call() == "" for _ in range(6)] == [True] * 5 + [False]
     kept.set()
     assert all(kept.call() == "" for _ in range(100))
+
+
+def test_who_is_refused_and_does_not_wait_is_not_heard_for_a_while() -> None:
+    kept = Kept(user_alice=Quota(calls_s=200), table_orders=Quota(bytes_in_s=1))
+    alice = kept.gate.caller("alice", "password")
+    assert [kept.keeper.refused(alice, ()) for _ in range(199)] == [0.0] * 199, "as many as calls in a second"
+    waits = [kept.keeper.refused(alice, ()) for _ in range(500)]
+    assert waits == sorted(waits)
+    assert 0 < waits[0] < 0.01
+    assert waits[-1] == 1.0, "it is heard again after a second at the latest"
+    assert kept.keeper.refused(kept.gate.caller("bob", "password"), ("orders",)) == 0.0, "another user is another one"
+    kept.clock.seconds += 10
+    assert kept.keeper.refused(alice, ()) == 0.0
+    bob = kept.gate.caller("bob", "password")
+    assert max(kept.keeper.refused(bob, ("orders",)) for _ in range(99)) == 0.0
+    assert kept.keeper.refused(bob, ("orders",)) > 0, "of a quota of bytes a hundred"
+    kept.set()
+    assert kept.keeper.refused(alice, ("orders",)) == 0.0

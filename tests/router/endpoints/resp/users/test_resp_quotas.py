@@ -133,3 +133,33 @@ def test_a_table_has_a_quota_that_its_users_share(guarded: ServerThread, name: s
             assert not any(map(is_over, pipelined(second, [("GET", "k")] * 20)))
     finally:
         guarded.submit(lambda seen: SetQuota("table:orders", seen))
+
+
+def test_who_sends_what_is_refused_takes_no_turns_of_others(guarded: ServerThread, name: str) -> None:
+    """Two connections of one user, each with a long pipeline over its quota; nothing of it is lost or out of order."""
+    guarded.add_user(name, GRANT)
+    guarded.submit(lambda seen: SetQuota(f"user:{name}", seen, calls_s=5))
+    commands = packed("SET", "eu:1", "v") * 3_000
+    with guarded.connect_as(name) as one, guarded.connect_as(name) as two, guarded.connect_as("alice") as quiet:
+        for raw in (one, two):
+            raw.send(commands)
+        one.reply()
+        for number in range(300):
+            assert quiet.call("SET", "eu:quiet", f"{number}") == OK
+            assert quiet.call("GET", "eu:quiet") == b"%d" % number
+        come = [arrived(raw) for raw in (one, two)]
+        assert sum(come) < 1_000, come
+    with guarded.connect_as("alice") as raw:
+        assert raw.call("PING") == Status("PONG"), "connections that end while nobody listens to them end"
+
+
+def arrived(raw: Raw) -> int:
+    """How many replies are here, without waiting for more."""
+    raw.socket.setblocking(False)
+    found = 0
+    try:
+        while True:
+            raw.reply()
+            found += 1
+    except BlockingIOError:
+        return found
