@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from duramen.certificates.channel_files import ChannelFiles
 from log_tier.access.client.client_credentials import TokenFileCredentials
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.credentials import CREDENTIALS
@@ -27,6 +26,9 @@ def spark_access(at: str) -> SparkAccess:
     Raises `InvalidRequest` for a certificate of the caller's own, and for a secret that is in no file: executors get
     paths, and open the files themselves.
     """
+    # Here, and not at the top: `cryptography` is for those who use it.
+    from duramen.certificates.channel_files import ChannelFiles
+
     security, credentials = SECURITY.get(), CREDENTIALS.get()
     token_file = str(credentials.path) if isinstance(credentials, TokenFileCredentials) else None
     if credentials is not None and token_file is None:

@@ -234,6 +234,11 @@ class Admission:
             return problem_of(error)
         return None
 
+    def take_unheard_s(self) -> float:
+        """How long the connection has to sit out from now on, for all that it was refused."""
+        unheard_s, self.unheard_s = self.unheard_s, 0.0
+        return unheard_s
+
     def admit(self) -> bool:
         """Let in the next stretch; False where there is none. The queue is empty. 0.15 µs a command for several on keys
         that one grant covers, else 1 µs.

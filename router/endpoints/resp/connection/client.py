@@ -27,7 +27,7 @@ from log_tier.model.errors import DuramenError
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import BY_WORD, find_command, unknown_command
 from router.endpoints.resp.commands.transactions import begin, enqueue
-from router.endpoints.resp.connection.admission import Admission, GuardedLone, LonePath, RefusedCommand
+from router.endpoints.resp.connection.admission import GuardedLone, LonePath, RefusedCommand
 from router.endpoints.resp.connection.command_runs import drop
 from router.endpoints.resp.connection.connection_context import ConnectionOwner
 from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, FastPath
@@ -226,10 +226,7 @@ class Client(GuardedSession, asyncio.Protocol):
         if admission is not None:
             admission.renew()
         while queue or (admission is not None and admission.admit()):
-            if admission is not None and admission.unheard_s:
-                self._sit_out(admission)
-                return
-            if left <= 0:
+            if left <= 0 or (admission is not None and admission.unheard_s):
                 self._take_turns()
                 return
             command, done = queue[0], self.commands
@@ -271,13 +268,7 @@ class Client(GuardedSession, asyncio.Protocol):
     def _take_turns(self) -> None:
         if not self._turn_scheduled:
             self._turn_scheduled = True
-            self._turns.wait(self._turn)
-
-    def _sit_out(self, admission: Admission) -> None:
-        """Go on after a while: a user who sends what its quota refuses, and does not wait, takes no turns of others."""
-        self._turn_scheduled = True
-        self.server.loop.call_later(admission.unheard_s, self._turn)
-        admission.unheard_s = 0.0
+            self._turns.wait(self._turn, 0.0 if self.admission is None else self.admission.take_unheard_s())
 
     def _turn(self) -> None:
         self._turn_scheduled = False

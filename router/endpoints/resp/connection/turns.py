@@ -41,6 +41,7 @@ class Loop(Protocol):
     """What is used of an event loop."""
 
     def call_soon(self, callback: Callable[[], None], /) -> object: ...
+    def call_later(self, delay: float, callback: Callable[..., None], /, *arguments: object) -> object: ...
 
 
 class SharedTurns:
@@ -76,8 +77,11 @@ class SharedTurns:
     def _next(self) -> None:
         self._measures = False
 
-    def wait(self, work: Callable[[], None]) -> None:
-        """Call `work` in a later turn, after those who wait already."""
+    def wait(self, work: Callable[[], None], after_s: float = 0.0) -> None:
+        """Call `work` in a later turn, after those who wait already. `after_s`: it joins them in so many seconds."""
+        if after_s:
+            self._loop.call_later(after_s, self.wait, work)
+            return
         if not self._waiting:
             self._loop.call_soon(self._run)
         self._waiting.append(work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -17,13 +18,20 @@ class Loop:
     def __init__(self) -> None:
         self.now_s = 10.0
         self.ready: list[Callable[[], None]] = []
+        self.later: list[tuple[float, Callable[[], None]]] = []
 
     def call_soon(self, callback: Callable[[], None], /) -> object:
         self.ready.append(callback)
         return None
 
+    def call_later(self, delay: float, callback: Callable[..., None], /, *arguments: object) -> object:
+        self.later.append((self.now_s + delay, partial(callback, *arguments)))
+        return None
+
     def turn(self) -> None:
-        ready, self.ready = self.ready, []
+        due = [callback for at_s, callback in self.later if at_s <= self.now_s]
+        self.later = [(at_s, callback) for at_s, callback in self.later if at_s > self.now_s]
+        ready, self.ready = [*due, *self.ready], []
         for callback in ready:
             callback()
 
@@ -113,3 +121,17 @@ def test_a_bug_of_one_does_not_stop_the_others(loop: Loop, turns: SharedTurns) -
         loop.turn()
     loop.turn()
     assert called == ["other"]
+
+
+def test_who_sits_out_joins_those_who_wait_when_its_time_is_over(loop: Loop, turns: SharedTurns) -> None:
+    called: list[str] = []
+    turns.wait(lambda: called.append("sits out"), 0.5)
+    loop.turn()
+    loop.now_s += 0.4
+    loop.turn()
+    assert called == []
+    loop.now_s += 0.2
+    turns.wait(lambda: called.append("waits"))
+    loop.turn()
+    loop.turn()
+    assert called == ["waits", "sits out"]
