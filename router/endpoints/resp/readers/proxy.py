@@ -5,8 +5,7 @@ too. So a reply from here never overtakes one from there, and a read sees what t
 
 The proxy learns in one of two ways that everything is answered. The replies to most writes have one line each, so it
 counts lines. Behind anything else it requests a fence (`router/endpoints/resp/wire/fence.py`), which also reports the
-state of the connection. A connection that subscribes is handed over: from then on the proxy forwards both directions
-and reads nothing.
+state of the connection. One that subscribes is handed over: from then on both directions are forwarded unread.
 """
 
 from __future__ import annotations
@@ -214,6 +213,8 @@ class ProxyConnection(asyncio.Protocol):
         """End the connection at once; what it has not read is lost."""
         logger.warning("a client at %s is dropped: %s", self._address(), reason)
         self._transport.abort()
+        if self._upstream is not None:
+            self._upstream.transport.abort()  # `close` would wait for the server to read, which waits for us to read
 
     def close(self) -> None:
         """Send what there is, then end the connection."""
