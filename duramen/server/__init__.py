@@ -2,7 +2,8 @@
 
 A role is what one process does: keep the log, host a node, route, or all of these. `settings/` reads a role's settings
 from TOML, environment and flags; `wiring/` puts the parts of a node or of a single machine together; `supervisor/`
-runs several roles as processes of one machine; `roles/` opens them behind a port until a signal.
+runs several roles as processes of one machine; `roles/` opens them behind a port until a signal; `log_lines/` is how
+they log.
 
-Reading order: `settings/`, `wiring/`, `supervisor/`, `roles/`.
+Reading order: `log_lines/`, `settings/`, `wiring/`, `supervisor/`, `roles/`.
 """

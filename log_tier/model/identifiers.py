@@ -14,7 +14,7 @@ import binascii
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final, NamedTuple, NewType
+from typing import Final, NamedTuple, NewType, Self
 
 from log_tier.model.errors import InvalidName, InvalidRequest
 
@@ -32,6 +32,7 @@ __all__ = [
     "OffsetRange",
     "Partition",
     "PartitionId",
+    "PartitionName",
     "TableId",
     "check_adopted_name",
     "check_name",
@@ -68,6 +69,20 @@ class PartitionId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.table}/{self.partition}"
+
+
+class PartitionName(str):
+    """How messages name a partition: `table/partition`, as text that knows both. Log lines in JSON have both."""
+
+    __slots__ = ("number", "table")
+
+    table: str
+    number: int
+
+    def __new__(cls, table: str, partition: int) -> Self:
+        name = super().__new__(cls, f"{table}/{partition}")
+        name.table, name.number = table, partition
+        return name
 
 
 FIRST: Final = Offset(0)

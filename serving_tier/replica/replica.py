@@ -32,7 +32,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.tasks import to_the_end
 from log_tier.model.barrier import Barrier
 from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, ShuttingDown, TableNotFound, VersionMissing
-from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.identifiers import NOTHING, Offset, PartitionName
 from log_tier.model.log import Log, Topic
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.pinned_read import PinnedRead
@@ -112,7 +112,7 @@ class Replica:
         stopped. A `DuramenError` that it raises about "version_missing" stops the replica."""
         self.observers: list[ReplicaObserver] = []
         """Objects that keep a part of what the index holds."""
-        self.name: Final = f"{topic.name}/{self.id.partition}"
+        self.name: Final = PartitionName(topic.name, self.id.partition)
         """For messages: table/partition."""
         self.progress = ReplicaProgress(
             self.name, self.id, index, log=log, latest=latest, floor=self.floor, lag_bounds=lag_bounds, clock=clock

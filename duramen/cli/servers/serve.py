@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from duramen.cli.servers.secret_arguments import warn_of_secret_arguments
 from duramen.cli.terminal.options import Json
 from duramen.cli.terminal.output import say, say_end, say_json
+from duramen.server.log_lines.setup import set_up_logging
 from duramen.server.supervisor.parent import end_with_parent
 from log_tier.model.errors import InvalidRequest
 from log_tier.privacy.masked_url import has_secret, mask_url
@@ -59,6 +59,7 @@ _Allowed = Annotated[
     typer.Option("--allow-location", metavar="URL", help="A folder or bucket that callers may name; repeatable."),
 ]
 _LogLevel = Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")]
+_LogFormat = Annotated[str | None, typer.Option("--log-format", help="plain, for people; json, for programs.")]
 
 
 def _given(**flags: Any) -> dict[str, Any]:
@@ -74,6 +75,7 @@ def log(
     certs: _Certs = None,
     insecure: _Insecure = None,
     log_level: _LogLevel = None,
+    log_format: _LogFormat = None,
     json: Json = False,
 ) -> None:
     """Run the log: the one place where written data must not be lost.
@@ -92,9 +94,11 @@ def log(
     settings = load_settings(
         LogSettings,
         config,
-        _given(data=data, host=host, port=port, certs=certs, insecure=insecure, log_level=log_level),
+        _given(
+            data=data, host=host, port=port, certs=certs, insecure=insecure, log_level=log_level, log_format=log_format
+        ),
     )
-    _begin(settings.log_level)
+    _begin(settings.log_level, settings.log_format)
     check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
     announce = _Announcer("log", "log", settings.host, json, data=str(settings.data.absolute()))
@@ -139,6 +143,7 @@ def node(
     peer_port: _PeerPort = None,
     insecure: _Insecure = None,
     log_level: _LogLevel = None,
+    log_format: _LogFormat = None,
     json: Json = False,
 ) -> None:
     """Run a serving node: it hosts the replicas that the catalog gives it.
@@ -175,9 +180,10 @@ def node(
         peer_port=peer_port,
         insecure=insecure,
         log_level=log_level,
+        log_format=log_format,
     )
     settings = load_settings(NodeSettings, config, flags)
-    _begin(settings.log_level)
+    _begin(settings.log_level, settings.log_format)
     check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
     announce = _Announcer("node", settings.id, settings.host, json, data=str(settings.data.absolute()))
@@ -215,6 +221,7 @@ def router(
     peer_port: _PeerPort = None,
     insecure: _Insecure = None,
     log_level: _LogLevel = None,
+    log_format: _LogFormat = None,
     json: Json = False,
 ) -> None:
     """Run a router: it has no state, and there may be any number.
@@ -244,6 +251,7 @@ def router(
         peer_port=peer_port,
         insecure=insecure,
         log_level=log_level,
+        log_format=log_format,
     )
     settings = load_settings(RouterSettings, config, flags)
     if has_secret(settings.client_log):
@@ -251,7 +259,7 @@ def router(
             f"client_log, {mask_url(settings.client_log)}, holds a secret, and every client can read it: give the "
             "secret to Spark's driver and executors by their environment"
         )
-    _begin(settings.log_level)
+    _begin(settings.log_level, settings.log_format)
     check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
     announce = _Announcer("router", "router", settings.host, json)
@@ -281,12 +289,12 @@ def _users(name: str, token_file: str) -> Any:
     return UserPolicy(FirstUser(name, Path(token_file)) if name else handed_first_user())
 
 
-def _begin(level: str) -> None:
+def _begin(level: str, form: str) -> None:
     from duramen.server.roles.run import check_assertions
 
     check_assertions()
     end_with_parent()
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up_logging(level, form)
     warn_of_secret_arguments(sys.argv)
 
 

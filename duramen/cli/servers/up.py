@@ -12,6 +12,7 @@ import typer
 from duramen.cli.servers.secret_arguments import warn_of_secret_arguments
 from duramen.cli.terminal.options import Json
 from duramen.cli.terminal.output import say, say_end, say_json
+from duramen.server.log_lines.setup import LogFormat, set_up_logging
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.model.errors import InvalidRequest
 
@@ -126,6 +127,9 @@ def up(
     log_level: Annotated[
         _LogLevel, typer.Option("--log-level", help="What the server logs on the standard error.")
     ] = _LogLevel.WARNING,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="How each line looks: for people, or an object for programs.")
+    ] = LogFormat.PLAIN,
     json: Json = False,
 ) -> None:
     """Start a server: log, indexes and endpoints in one process, on one port; or, with --nodes, a cluster.
@@ -150,17 +154,17 @@ def up(
     sockets = nodes is not None and resp_socket is not None
     _check_options(first_user, token_file, port, resp_port or 0, own=take_over and log is None, sockets=sockets)
     audit = AuditSettings.parse(audit_table or (), days=audit_days)
-    peers = _begin(host, certs, insecure, peer_port, log_level)
+    peers = _begin(host, certs, insecure, peer_port, log_level, log_format)
     from duramen.server.roles.run import run_role, run_until_signal
+    from duramen.server.supervisor.cluster import ClusterOptions, supervise
 
     if nodes is not None:
-        from duramen.server.supervisor.cluster import ClusterOptions, supervise
-
         options = ClusterOptions(
             nodes=nodes,
             host=host,
             port=port,
             log_level=log_level.value,
+            log_format=log_format.value,
             snapshot_every_s=snapshot_every_s,
             log_url=log,
             take_over=take_over,
@@ -209,16 +213,16 @@ def up(
     announce.stopped()
 
 
-def _begin(host: str, certs: Path | None, insecure: bool, peer_port: int, log_level: _LogLevel) -> int | None:
+def _begin(
+    host: str, certs: Path | None, insecure: bool, peer_port: int, level: _LogLevel, form: LogFormat
+) -> int | None:
     """Set up the process of a server; its port for peers, None if it has none."""
-    import logging
-
     from duramen.server.roles.run import check_assertions
     from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.peers import checked_peer_port
     from duramen.server.supervisor.parent import end_with_parent
 
-    logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up_logging(level.value, form)
     warn_of_secret_arguments(sys.argv)
     check_exposure(host, certs=certs, insecure=insecure)
     check_assertions()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import signal
 import socket
 import sys
 from pathlib import Path
 from typing import Any
 
+from duramen.server.log_lines.setup import set_up_logging
 from duramen.server.roles.grpc_server import quick_switching
 from duramen.server.roles.run import run_role
 from duramen.server.supervisor.parent import end_with_parent
@@ -51,7 +51,7 @@ def main() -> None:
     """Serve until SIGTERM."""
     end_with_parent()
     said = json.loads(sys.stdin.readline())
-    logging.basicConfig(level=said["log_level"], format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up_logging(said["log_level"], said["log_format"])
     # Ctrl-C in a terminal is the server's, which then ends its readers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     run_role(_run(said))

@@ -12,6 +12,7 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from typing import Final
 
+from duramen.server.log_lines.setup import log_format, log_level
 from duramen.server.supervisor.parent import PARENT_VARIABLE
 from duramen.server.supervisor.stopping import send_signal, stop_process
 from log_tier.concurrency.background import run_forever
@@ -86,7 +87,8 @@ class Readers:
             "socket": listening,
             "tls_certificate": str(settings.tls_certificate or ""),
             "tls_key": str(settings.tls_key or ""),
-            "log_level": logging.getLevelName(logging.getLogger().getEffectiveLevel()),
+            "log_level": log_level(),
+            "log_format": log_format(),
         }
         with suppress(ConnectionError):
             process.stdin.write(json.dumps(said).encode() + b"\n")

@@ -17,6 +17,7 @@ __all__ = ["ROLES", "LogSettings", "NodeSettings", "RouterSettings"]
 Port = Annotated[int, Field(ge=0, le=65535)]
 OptionalPort = Annotated[int, Field(ge=-1, le=65535)]
 LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormatName = Literal["plain", "json"]
 
 _HOST: Final = "The address to listen on. Any other than 127.0.0.1 needs `certs` or `insecure`."
 _CERTS: Final = (
@@ -58,6 +59,7 @@ _STREAMS: Final = (
     "most. Each costs some 12 KiB; what is over is refused."
 )
 _LOG_LEVEL: Final = "What the server logs on the standard error: debug, info, warning, error."
+_LOG_FORMAT: Final = "How each line looks: plain, for people; json, an object with the place of its message as fields."
 
 
 class LogSettings(BaseSettings):
@@ -72,6 +74,7 @@ class LogSettings(BaseSettings):
     insecure: bool = Field(False, description=_INSECURE)
     streams_max: int = Field(LOG_STREAMS_MAX, ge=2, description=_STREAMS)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
+    log_format: LogFormatName = Field("plain", description=_LOG_FORMAT)
 
 
 class NodeSettings(BaseSettings):
@@ -141,6 +144,7 @@ class NodeSettings(BaseSettings):
     insecure: bool = Field(False, description=_INSECURE)
     streams_max: int = Field(STREAMS_MAX, ge=2, description=_STREAMS)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
+    log_format: LogFormatName = Field("plain", description=_LOG_FORMAT)
 
 
 class RouterSettings(BaseSettings):
@@ -177,6 +181,7 @@ class RouterSettings(BaseSettings):
     insecure: bool = Field(False, description=_INSECURE)
     streams_max: int = Field(STREAMS_MAX, ge=2, description=_STREAMS)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
+    log_format: LogFormatName = Field("plain", description=_LOG_FORMAT)
 
 
 ROLES: Final[dict[str, type[BaseSettings]]] = {"log": LogSettings, "node": NodeSettings, "router": RouterSettings}

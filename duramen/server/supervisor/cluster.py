@@ -37,6 +37,7 @@ class ClusterOptions:
     port: int
     """The router's port; 0 picks a free port and reports it."""
     log_level: str
+    log_format: str
     snapshot_every_s: float
     log_url: str | None = field(default=None, repr=False)
     """Where the log is; None: a process of the cluster, with its data below the data folder."""
@@ -172,7 +173,7 @@ async def _start_all(
     """Start the log, then the nodes all at once, then the router; each joins `children` before it starts. `first`: what
     nodes and router find in their environment.
     """
-    common = ["--host", options.host, "--log-level", options.log_level, *_certs(options)]
+    common = ["--host", options.host, *_logging(options), *_certs(options)]
     output = data / OUTPUT_FOLDER
     url = options.log_url
     if url is None:
@@ -211,7 +212,7 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
     # has no other owner.
     take_over = options.log_url is None or options.take_over
     arguments = [
-        *("--host", options.host, "--log-level", options.log_level, *_certs(options)),
+        *("--host", options.host, *_logging(options), *_certs(options)),
         *("--id", name, "--data", str(data / NODES_FOLDER / name), "--snapshots", store),
         *("--advertise-host", _reachable(options.host), "--snapshot-every-s", str(options.snapshot_every_s)),
         *(["--take-over"] if take_over else []),
@@ -241,6 +242,10 @@ def _resp(role: str, options: ClusterOptions) -> dict[str, str]:
 def _certs(options: ClusterOptions) -> list[str]:
     """What each child says of TLS. Without certificates the parent has checked the address."""
     return ["--insecure"] if options.certs is None else ["--certs", str(options.certs.absolute())]
+
+
+def _logging(options: ClusterOptions) -> list[str]:
+    return ["--log-level", options.log_level, "--log-format", options.log_format]
 
 
 def _audit(role: str, options: ClusterOptions) -> dict[str, str]:

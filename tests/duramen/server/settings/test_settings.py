@@ -87,6 +87,6 @@ def test_no_secret_is_in_the_repr_of_settings() -> None:
     url = "kafka://a/?sasl.password=4711042"
     node = NodeSettings.model_validate({"log": url, "snapshots": url, "resp_password": "4711042"})
     router = RouterSettings.model_validate({"log": url, "client_log": url, "resp_password": "4711042"})
-    options = ClusterOptions(1, "h", 0, "info", 0.0, log_url=url, resp_password="4711042")
+    options = ClusterOptions(1, "h", 0, "info", "plain", 0.0, log_url=url, resp_password="4711042")
     for settings in (node, router, resp_settings(node), options, KafkaAddress.parse(url, environment={})):
         assert "4711042" not in f"{settings!r} {settings}", type(settings)
