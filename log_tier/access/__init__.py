@@ -20,6 +20,6 @@ What is not here: what each service's methods demand (a module of rules is next 
 those of this tier), the certificates of connections, and the commands that make users.
 
 Reading order: `demands.py`, `shown_tables.py`, `gate.py`, `tokens.py`, `passwords.py`, `attempts.py`,
-`authenticator.py`, `rules.py`, `log_rules.py`, `quotas/` (what users may take), `current.py`, `demand_parts.py`,
-`call_audit.py`, `guard.py`; then `client/`, the caller's side.
+`authenticator.py`, `expiry_timer.py`, `rules.py`, `log_rules.py`, `quotas/` (what users may take), `current.py`,
+`demand_parts.py`, `call_audit.py`, `guard.py`; then `client/`, the caller's side.
 """

@@ -19,6 +19,7 @@ from log_tier.access.authenticator import Authenticator
 from log_tier.access.call_audit import Answered, CallAudit, address_of
 from log_tier.access.current import CALLER
 from log_tier.access.demands import ANY_USER, Demand, SpecialDemand, tables_of
+from log_tier.access.expiry_timer import ExpiryTimer
 from log_tier.access.gate import NOBODY, Gate
 from log_tier.access.quotas.quota_keeper import QuotaHold, QuotaKeeper, Stream
 from log_tier.access.rules import MethodRules, Rule, servers_only
@@ -205,8 +206,8 @@ class GrpcGuard:
         self._quotas.connections.opened(caller, context.peer())
         task.add_done_callback(self._forget)
         if expires_ms := self._gate.expires_ms(caller):
-            left_s = max(0.0, (expires_ms - self._clock.wall_ms()) / 1000)
-            timer = asyncio.get_running_loop().call_later(left_s, self._decide_again)
+            loop = asyncio.get_running_loop()
+            timer = ExpiryTimer(expires_ms, self._decide_again, clock=self._clock, loop=loop)
             task.add_done_callback(lambda _: timer.cancel())
 
     def _forget(self, task: asyncio.Task[Any]) -> None:

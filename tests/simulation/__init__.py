@@ -102,10 +102,12 @@ up to that offset.
 
 **Users.** In some runs of a cluster it has users: every call of gRPC passes the gate, and the network says which
 process calls, as a certificate does. The workload and the operators have all rights. An administrator gives two users
-grants on a table, and takes them, at any server, while they call; where the server's own map has not changed
-meanwhile, its answer must be as the map says, and a server that answers a change acts by it. When all is level, grants
-of users who read and watch at every server are revoked: 100 ms later every server refuses them, and their watches have
-ended.
+grants on a table, and takes them, at any server, while they call; where the server's own map has not changed meanwhile,
+its answer must be as the map says, and a server that answers a change acts by it. A third user has rights by roles
+alone, which it gets and loses, and whose grants come and go; a fourth one calls by tokens that expire soon, by clocks
+that the plan sets. When all is level, grants of users who read and watch at every server are revoked: 100 ms later
+every server refuses them, and their watches have ended. So have those whose token has ended by the clock of their
+server, which was set back or forward meanwhile.
 
 **A log that is put back.** In a tenth of the runs a first workload runs without faults, and the log's disk is copied
 meanwhile. Everything is stopped, the log gets the copy, the nodes keep their indexes, and other clients write on with

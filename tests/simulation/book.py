@@ -36,6 +36,7 @@ PROPERTIES = {
     "equal": "replicas that have applied the same offset hold the same",
     "revoked": "a server serves nothing without a grant, and 100 ms after a revocation nobody does where nothing is at "
     "fault",
+    "expired": "a token proves nothing from its end on, by the clock of the server, nor does a stream outlive it",
     "granted": "no call is refused for which there is a grant",
     "level": "everything is alive, and every replica has applied the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",

@@ -1,10 +1,11 @@
-"""Bugs to plant where calls are let in: rights that outlive their revocation."""
+"""Bugs to plant where calls are let in: rights that outlive their revocation, proofs that outlive their end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
+from log_tier.access.expiry_timer import ExpiryTimer
 from log_tier.access.gate import Gate
 from log_tier.access.guard import GrpcGuard
 from log_tier.catalog.cluster_map import ClusterMap
@@ -41,8 +42,32 @@ def _streams_are_not_decided_again() -> Patches:
     return [(GrpcGuard, "_decide_again", decide_again)]
 
 
+def _roles_leave_rights() -> Patches:
+    inner = Gate.follow
+
+    def follow(self: Gate, cluster: ClusterMap) -> None:
+        good, rights, users = dict(self._good), dict(self._rights), self._trust.users
+        inner(self, cluster)
+        if self._trust.users is users:
+            self._good |= good
+            self._rights |= rights
+
+    return [(Gate, "follow", follow)]
+
+
+def _proofs_do_not_expire() -> Patches:
+    return [(Gate, "expires_ms", lambda self, caller: 0)]
+
+
+def _a_loops_timer_is_believed() -> Patches:
+    return [(ExpiryTimer, "_look", lambda self: self._expired())]
+
+
 PLANTED_IN_USERS: Final[dict[str, Callable[[], Patches]]] = {
     "compiled rights are kept when grants change": _compiled_rights_are_kept,
     "a call has the rights of when its caller proved itself": _rights_of_the_proof_count,
     "an open watch outlives the revocation of its grant": _streams_are_not_decided_again,
+    "a change of a role leaves the rights of its users": _roles_leave_rights,
+    "a token that was good once stays good": _proofs_do_not_expire,
+    "a stream outlives its token where a clock was set back": _a_loops_timer_is_believed,
 }

@@ -20,13 +20,13 @@ they are parsed, and nothing here costs anything.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from itertools import islice
 from operator import itemgetter
 from typing import Final, Protocol
 
 from log_tier.access.demands import ANY_USER
+from log_tier.access.expiry_timer import ExpiryTimer
 from log_tier.access.gate import NOBODY
 from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, Unauthenticated
 from log_tier.trust.caller import Caller
@@ -115,7 +115,7 @@ class Admission:
         """When the caller's token expires, in ms since 1970; 0: never."""
         self._looked = self._filled = -1
         """The changes of users by which the rights are those of now, and the queue was filled."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: ExpiryTimer | None = None
         """For the end of a token."""
         audit = client.server.audit
         self.unheard_s = 0.0
@@ -137,8 +137,8 @@ class Admission:
         self.close()
         self.caller, self.expires_ms = caller, self._server.gate.expires_ms(caller)
         if self.expires_ms:
-            left_s = max(0.0, (self.expires_ms - self._server.clock.wall_ms()) / 1000)
-            self._timer = self._server.loop.call_later(left_s, self._client.recheck)
+            server, recheck = self._server, self._client.recheck
+            self._timer = ExpiryTimer(self.expires_ms, recheck, clock=server.clock, loop=server.loop)
         self._looked = -1
         self.look()
 
