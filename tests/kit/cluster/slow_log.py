@@ -23,15 +23,19 @@ CALL_S: Final = 100.0
 _SHARE: Final = 0.6
 """Of `CALL_S`, for each answer of the log or the catalog: there is time for one and a half."""
 
-_SUBMIT_SHARE: Final = 0.45
-"""The same for a command of the catalog. A change goes on when its caller's time is over, and moves the clock while the
-caller's error is on its way: together with a question before it not much beyond `CALL_S`."""
-
 _STEP_S: Final = CALL_S / 100
 """The clock moves in such steps; timers that are due run between two of them."""
 
 _inside: Final = ContextVar("inside", default=False)
 """A slow answer is being made: what it asks in turn takes no more time."""
+
+_judged: Final = ContextVar("judged", default=False)
+"""The caller whose time is judged asks itself, and not through the data plane."""
+
+_CALLS: Final = (
+    *("read", "write", "outcomes", "scan", "producer"),
+    *("create_table", "find_table", "list_tables", "describe_table", "set_retention", "drop_table"),
+)
 
 
 def _follows() -> bool:
@@ -41,18 +45,38 @@ def _follows() -> bool:
 
 
 class MovedClock:
-    """The running event loop's clock, which `take` moves. It stays moved: a clock does not go back."""
+    """The running event loop's clock, which `take` moves. It stays moved: a clock does not go back.
+
+    It moves only while somebody waits: a call of the data plane is under way, or the judged caller asks the log itself.
+    A change goes on when its caller's time is over, and a node opens the replicas of a new table. Neither may take time
+    while an answer is on its way to its caller, which takes as long as this machine is busy.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         real = self._loop.time
         self._ahead_s = 0.0
+        self._under_way = 0
         self._loop.time = lambda: real() + self._ahead_s  # type: ignore[method-assign]
+
+    def counted(self, call: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        """A call of the data plane for which the clock moves while it is under way."""
+
+        async def under_way(*arguments: Any, **named: Any) -> object:
+            token = _judged.set(False)
+            self._under_way += 1
+            try:
+                return await call(*arguments, **named)
+            finally:
+                self._under_way -= 1
+                _judged.reset(token)
+
+        return under_way
 
     async def take(self, seconds: float) -> None:
         """Let `seconds` pass, for all who take some now together. A caller whose time is over cancels it."""
         until_s = self._loop.time() + seconds
-        while self._loop.time() < until_s:
+        while self._loop.time() < until_s and (self._under_way or _judged.get()):
             self._ahead_s += _STEP_S
             for _ in range(4):  # the timers that are due, and who waits for them
                 await asyncio.sleep(0)
@@ -65,11 +89,11 @@ def slow_log(data_plane: LocalData, replicas: Sequence[Replica] = ()) -> Iterato
     """
     clock = MovedClock()
 
-    def slowed(answer: Callable[..., Awaitable[object]], share: float) -> Callable[..., Awaitable[object]]:
+    def slowed(answer: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
         async def slow(*arguments: Any, **named: Any) -> object:
             if _inside.get() or _follows():
                 return await answer(*arguments, **named)
-            await clock.take(share * CALL_S)
+            await clock.take(_SHARE * CALL_S)
             token = _inside.set(True)
             try:
                 return await answer(*arguments, **named)
@@ -90,8 +114,9 @@ def slow_log(data_plane: LocalData, replicas: Sequence[Replica] = ()) -> Iterato
             (data_plane.log, "bounds"),
             (data_plane.log, "all_bounds"),
         ):
-            share = _SUBMIT_SHARE if method == "submit" else _SHARE
-            patch.setattr(owner, method, slowed(getattr(owner, method), share))
+            patch.setattr(owner, method, slowed(getattr(owner, method)))
+        for call in _CALLS:
+            patch.setattr(data_plane, call, clock.counted(getattr(data_plane, call)))
         for replica in replicas:
             patch.setattr(replica, "wait_applied", lags)
             patch.setattr(replica.progress, "wait_written", lags)
@@ -103,9 +128,12 @@ async def check_time_is_shared(call: Callable[[], Awaitable[object]]) -> None:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     ended: object
+    token = _judged.set(True)
     try:
         ended = await call()
     except DuramenError as error:
         ended = error
+    finally:
+        _judged.reset(token)
     took_s = loop.time() - begun
     assert took_s < 1.1 * CALL_S, f"{took_s:.0f} s of {CALL_S:.0f} s, for {ended!r}"
