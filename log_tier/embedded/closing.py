@@ -1,6 +1,6 @@
 """Closing a log: every partition's files as a clean close leaves them, then the journal.
 
-A partition that was written to takes four syncs, each in files of its own. Several threads close many partitions: a
+A partition that was written to takes three syncs, each in files of its own. Several threads close many partitions: a
 filesystem with a journal brings concurrent syncs to the disk together (group commit), so thousands take a fraction of
 the time that they take one after another.
 """

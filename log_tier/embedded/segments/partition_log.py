@@ -335,7 +335,7 @@ class PartitionLog:
     def seal(self, *, clean: bool = False) -> Path | None:
         """Cut the newest file to its batches, write its index, and close it; return its path if there was something to
         do. If that fails, the file stays open, so that the next call does it: a sealed segment must end with its last
-        batch. Four syncs.
+        batch. Three syncs.
 
         The checkpoint goes first: from then on the file may be as short as its batches, and not shorter.
         """

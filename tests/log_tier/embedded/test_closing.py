@@ -99,6 +99,24 @@ async def test_a_segment_is_synced_once(partitions: int) -> None:
     assert syncs == dict.fromkeys(segments, 1)
 
 
+async def test_a_partition_that_was_written_to_takes_three_syncs() -> None:
+    """The checkpoint says first that the file may be as short as its batches. A close of thousands of partitions waits
+    for little else.
+    """
+    disk = MemoryDisk()
+    log, topic = await written(disk, 3)
+    (segment,) = segment_files(disk, topic, 1)
+    syncs: list[str] = []
+
+    def note(what: str, path: Path) -> None:
+        if what.startswith("sync") and segment.parent in (path, path.parent):
+            syncs.append(f"{what} {path.name}")
+
+    disk.on_step = note
+    await log.close()
+    assert syncs == ["sync checkpoint.json.part", "sync_folder 1", f"sync {segment.name}"]
+
+
 @pytest.mark.parametrize("seed", range(12))
 async def test_power_may_fail_at_any_step_of_it(seed: int) -> None:
     chance = random.Random(seed)

@@ -271,3 +271,23 @@ async def test_a_version_that_is_added_while_the_node_closes_leaves_no_index_ope
             async with within(DEADLINE_S):
                 await adding
         LmdbIndex.open(folder, partition=setting.topic.partition(ZERO)).close()
+
+
+async def test_nothing_is_opened_for_a_replica_that_is_closed(
+    setting: VersionSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folders are somebody else's by then: another replica's of this partition, or who removes them."""
+    async with setting.replica("a") as replica:
+        folder = replica.versions.folder.version(2)
+        await asyncio.to_thread(setting.build, folder, {b"a": b"x"}, base=await setting.write(put(b"a", b"1")))
+    opened: list[Path | None] = []
+    inner = ReplicaFolder.open
+
+    def noted(self: ReplicaFolder, path: Path | None = None) -> LmdbIndex:
+        opened.append(path)
+        return inner(self, path)
+
+    monkeypatch.setattr(ReplicaFolder, "open", noted)
+    with pytest.raises(ShuttingDown):
+        await replica.versions.add(2)
+    assert opened == []

@@ -147,6 +147,18 @@ def test_a_file_is_overwritten_only_when_its_segments_were_synced() -> None:
     assert bytes(disk.files[SEGMENTS[Partition(0)]].durable) == b"x" * 240
 
 
+def test_a_clean_close_leaves_nothing_to_replay() -> None:
+    """What only frames cover is synced in its segments, but for what the caller has synced itself."""
+    disk = new_disk()
+    journal, _ = open_journal(disk)
+    for path in SEGMENTS.values():
+        disk.open(path, write=True).pwrite((b"x" * 20,), 0)
+    write(journal, entry(0, 0, b"x" * 20), entry(1, 0, b"x" * 20))
+    journal.close(settle=True, synced={SEGMENTS[Partition(1)]})
+    assert [bytes(disk.files[path].durable) for path in SEGMENTS.values()] == [b"x" * 20, b""]
+    assert open_journal(disk)[1] == 0
+
+
 def test_a_commit_over_several_partitions_is_one_sync() -> None:
     async def story() -> None:
         disk = MemoryDisk()

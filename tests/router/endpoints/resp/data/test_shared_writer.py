@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kit.cluster.one_machine import all_replicas, held, one_machine
-from kit.deadlines import within
+from kit.deadlines import until, within
 
 from log_tier.model.errors import (
     ConditionFailed,
@@ -32,6 +32,7 @@ from router.endpoints.resp.data.key_views import DraftRecord
 from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.data.shared_writer import RESP_RULES, SharedWriter
 from router.endpoints.resp.data.value_cache import CacheBudget
+from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 
 ZERO = Partition(0)
 
@@ -158,6 +159,27 @@ async def test_a_request_that_was_not_answered_in_time_may_be_written(data_plane
     report = Waiter()
     writer.put(table, ZERO, [b"k"], [b"v"], report)
     assert isinstance((await report.outcome())[0], WriteUnknown)
+    await writer.close()
+
+
+async def test_a_write_that_was_refused_until_its_time_was_over_says_why(
+    data_plane: LocalData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, connection = await served(data_plane), Lossy(data_plane)
+    writer = SharedWriter(connection, replace(RESP_RULES, pause_first_s=0.001))  # type: ignore[arg-type]
+    connection.losses = ["overloaded"] * 2
+    connection.held.clear()
+    report = Waiter()
+    writer.put(table, ZERO, [b"k"], [b"v"], report)
+    await until(lambda: connection.requests)
+    real = asyncio.get_running_loop().time
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio.get_running_loop(), "time", lambda: real() + REQUEST_TIMEOUT_S)
+        connection.held.set()
+        error, _ = await report.outcome()
+    assert isinstance(error, Overloaded), error
+    assert await value_of(data_plane, table, b"k") is None
+    assert len(connection.requests) == 1
     await writer.close()
 
 
