@@ -17,6 +17,7 @@ from duramen.cli.data import audit, load, records, streams, tables
 from duramen.cli.files import app as files
 from duramen.cli.servers import check, health, serve, up
 from duramen.cli.spark import bulk, pipeline
+from duramen.cli.terminal.asked_commands import asked_commands
 from duramen.cli.terminal.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
 from duramen.cli.terminal.output import say_error, say_failure
 from duramen.cli.terminal.tls_options import with_tls_options
@@ -125,7 +126,7 @@ def run_app(arguments: list[str]) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     as_json = "--json" in arguments
     try:
-        code = app(arguments, prog_name="duramen", standalone_mode=False)
+        code = asked_commands(app, arguments)(arguments, prog_name="duramen", standalone_mode=False)
         sys.stdout.flush()
     except TyperException as error:
         return _usage(error, as_json)

@@ -1,0 +1,56 @@
+"""The one command that a command line begins with is built as it is among all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from kit.client.command_line import run_here
+
+from duramen.cli.app import app
+from duramen.cli.terminal.asked_commands import asked_commands, name_of
+
+
+def paths(group: typer.Typer, *above: str) -> Iterator[tuple[str, ...]]:
+    for command in group.registered_commands:
+        yield (*above, name_of(command))
+    for each in group.registered_groups:
+        assert each.typer_instance is not None
+        yield (*above, str(each.name))
+        yield from paths(each.typer_instance, *above, str(each.name))
+
+
+def help_of(root: Any, path: tuple[str, ...]) -> str:
+    context = typer.Context(root, info_name="duramen")
+    for name in path:
+        root = root.get_command(context, name)
+        context = typer.Context(root, info_name=name, parent=context)
+    return str(root.get_help(context))
+
+
+def test_each_command_is_what_it_is_among_all() -> None:
+    whole, known = typer.main.get_command(app), list(paths(app))
+    assert len(known) > 80
+    for path in known:
+        asked = typer.main.get_command(asked_commands(app, [*path, "flights", "--json"]))
+        assert help_of(asked, path) == help_of(whole, path), path
+    assert list(paths(app)) == known, "the app is not changed"
+
+
+def test_nothing_else_is_built() -> None:
+    assert list(paths(asked_commands(app, ["get", "flights", "put"]))) == [("get",)]
+    assert list(paths(asked_commands(app, ["admin", "nodes", "get"]))) == [("admin",), ("admin", "nodes")]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["gett"], ["--token-file", "f", "get"]], ids=str)
+def test_what_begins_with_no_command_may_mean_any(arguments: list[str]) -> None:
+    assert asked_commands(app, arguments) is app
+
+
+def test_a_mistake_within_a_group_is_compared_with_all_of_it() -> None:
+    done = run_here("admin", "node")
+    assert done.returncode == 2
+    assert "Did you mean" in done.stderr
+    assert "'nodes'" in done.stderr
