@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 from kit.deadlines import patience_s
 
 import duramen
+from duramen.client.transport.loop_thread import LoopThread
 from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.proto import cluster_pb2, log_pb2
 from log_tier.rpc import checked
 from log_tier.rpc.checked import FIELDS_MAX
 from log_tier.rpc.messages.message_fields import count_fields
+from router.endpoints.resp.server.sockets import RespSettings
 from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, resp_endpoint_pb2, tables_pb2
 from serving_tier.proto import node_pb2
 
@@ -49,6 +51,18 @@ def channel(served_fast: Server) -> Iterator[grpc.Channel]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def shared_channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]:
+    """To such a server of all tests whose messages are refused before anything is done."""
+    loop = LoopThread()
+    folder = tmp_path_factory.mktemp("refusing")
+    server = loop.run(lambda: Server.open(folder / "data", port=0, resp_endpoint=RespSettings(port=0)))
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as opened:
+        yield opened
+    loop.run(server.close)
+    loop.stop()
+
+
 def code_of(channel: grpc.Channel, name: str, method: Any, raw: bytes, timeout: float = 10.0) -> grpc.StatusCode:
     """What the server says to these bytes. A stream that sends something has taken them."""
     try:
@@ -68,21 +82,34 @@ def code_of(channel: grpc.Channel, name: str, method: Any, raw: bytes, timeout: 
 @pytest.mark.embedded_log_only  # they are refused before any log is asked
 @pytest.mark.parametrize(("name", "method"), METHODS, ids=[name for name, _ in METHODS])
 def test_bytes_that_do_not_parse(
-    channel: grpc.Channel, name: str, method: Any, caplog: pytest.LogCaptureFixture
+    shared_channel: grpc.Channel, name: str, method: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        codes = {code_of(channel, name, method, raw) for raw in (b"\xff", b"\x0a\xff\xff\xff\xff\x0f", b"\x07junk")}
+        codes = {
+            code_of(shared_channel, name, method, raw) for raw in (b"\xff", b"\x0a\xff\xff\xff\xff\x0f", b"\x07junk")
+        }
     assert codes == {CODE.INVALID_ARGUMENT}
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.embedded_log_only
+@pytest.mark.parametrize("streams", [False, True], ids=["one answer", "a stream of answers"])
+def test_of_malformed_messages_the_first_is_noted(
+    channel: grpc.Channel, streams: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    name, method = next(each for each in METHODS if each[1].server_streaming is streams)
+    with caplog.at_level(logging.WARNING):
+        for raw in (b"\xff", b"\x0a\xff\xff\xff\xff\x0f", b"\x07junk"):
+            code_of(channel, name, method, raw)
     (line,) = caplog.records
     assert line.message.startswith(f"refused 1 malformed message; the last one to {name} from ")
 
 
 @pytest.mark.embedded_log_only
 @pytest.mark.parametrize(("name", "method"), METHODS, ids=[name for name, _ in METHODS])
-def test_a_message_of_too_many_fields(channel: grpc.Channel, name: str, method: Any) -> None:
+def test_a_message_of_too_many_fields(shared_channel: grpc.Channel, name: str, method: Any) -> None:
     """The parser would hold up everybody, for as long as the caller likes."""
-    assert code_of(channel, name, method, b"\xfa\x07\x00" * (FIELDS_MAX + 1)) is CODE.RESOURCE_EXHAUSTED
+    assert code_of(shared_channel, name, method, b"\xfa\x07\x00" * (FIELDS_MAX + 1)) is CODE.RESOURCE_EXHAUSTED
 
 
 def test_no_large_message_is_parsed_on_the_event_loop(channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,10 +217,17 @@ TABLE_ID: Final = b"\x01" * 16
 LEFT_OUT: Final = ("Follow", "Status", "Watch")
 
 
-ENDING: Final = [(name, method) for name, method in METHODS if not name.endswith(LEFT_OUT)]
+OF_THE_LOG: Final = ("/duramen.v1.Log/", "/duramen.v1.KV/", "/duramen.v1.KeyValue/", "/duramen.v1.Tables/")
+"""What such methods do is another thing with a log in Kafka."""
+
+ENDING: Final = [
+    pytest.param(name, method, id=name, marks=[] if name.startswith(OF_THE_LOG) else pytest.mark.embedded_log_only)
+    for name, method in METHODS
+    if not name.endswith(LEFT_OUT)
+]
 
 
-@pytest.mark.parametrize(("name", "method"), ENDING, ids=[name for name, _ in ENDING])
+@pytest.mark.parametrize(("name", "method"), ENDING)
 def test_messages_that_mean_nothing(channel: grpc.Channel, name: str, method: Any, served_fast: Server) -> None:
     with duramen.connect(f"127.0.0.1:{served_fast.port}", direct=False) as db:
         table = db.create_table("flights", partitions=2)

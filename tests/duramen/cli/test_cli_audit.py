@@ -22,6 +22,8 @@ from log_tier.model.errors import InvalidRequest, PermissionDenied, Unauthentica
 from log_tier.model.identifiers import AUDIT_TABLE
 from router.proto import kv_pb2
 
+pytestmark = pytest.mark.embedded_log_only  # rows in Kafka: server/roles/test_auditing.py
+
 NOW = 1_764_104_400_000
 
 
@@ -69,7 +71,6 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "connected", opened)
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.usefixtures("stored")
 def test_rows_for_people_and_for_programs() -> None:
     lines = [json.loads(line) for line in run_here("audit", "--json").stdout.splitlines()]
@@ -98,7 +99,6 @@ def test_rows_for_people_and_for_programs() -> None:
     assert run_here("audit", "--since", "1h", "--until", "2h").returncode == 2
 
 
-@pytest.mark.embedded_log_only
 def test_without_users_there_is_no_such_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def opened(_at: str, _timeout: float) -> Iterator[Database]:

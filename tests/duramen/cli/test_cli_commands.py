@@ -107,6 +107,7 @@ class TestTables:
         assert "cannot name a table" in done.stderr
 
 
+@pytest.mark.embedded_log_only
 class TestRecords:
     def test_put_get_delete(self, run: Run, table: str) -> None:
         assert re.fullmatch(r"offset 0 of partition [01]\n", run("put", table, "k", "v").stdout)
@@ -194,6 +195,7 @@ class TestRecords:
             assert "go together" in refused.stderr
 
 
+@pytest.mark.embedded_log_only
 class TestStreams:
     def test_scan(self, run: Run, table: str, database: Database) -> None:
         database.table(table).put_many([(b"a%03d" % n, b"%d" % n) for n in range(500)])
@@ -247,6 +249,7 @@ class TestStreams:
             assert process.stderr.read() == b""
 
 
+@pytest.mark.embedded_log_only
 class TestErrors:
     def test_no_server(self) -> None:
         done = run_duramen("get", "t", "k", at="127.0.0.1:1")
@@ -290,6 +293,7 @@ class TestErrors:
         assert "4194304" in huge.stderr
 
 
+@pytest.mark.embedded_log_only
 class TestHelp:
     COMMANDS = (
         ["up"],

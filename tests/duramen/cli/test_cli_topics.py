@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from kit.client.command_line import lines, run_here
-from kit.client.server_process import ServerProcess, run_duramen
+from kit.client.server_process import ServerProcess
 from kit.cluster.one_machine import puts
 from kit.log.others_log import OthersLog
 
@@ -20,10 +20,11 @@ from duramen.server.wiring import single_machine as embedded
 from log_tier.model.partitioner import partition_of
 from log_tier.open import open_log
 
+pytestmark = pytest.mark.embedded_log_only  # real topics of others: tests/kafka/test_topics_of_others.py
+
 Run = Callable[..., Any]
 
 
-@pytest.mark.embedded_log_only
 def test_a_table_by_murmur2(server: ServerProcess, database: Database, table_name: str, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return run_here(*arguments, at=server.target)
@@ -75,7 +76,7 @@ async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     server = await SingleServer.open(tmp_path / "data", port=0)
 
     async def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return await asyncio.to_thread(run_duramen, *arguments, at=f"127.0.0.1:{server.port}")
+        return await asyncio.to_thread(run_here, *arguments, at=f"127.0.0.1:{server.port}")
 
     yield MachineOverOthers(logs[0], run)
     await server.close()

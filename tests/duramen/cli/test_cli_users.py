@@ -23,6 +23,8 @@ from log_tier.access.tokens import read_token
 from log_tier.model.errors import InvalidRequest
 from log_tier.privacy.secret_files import write_secret_file
 
+pytestmark = pytest.mark.embedded_log_only  # users in Kafka: server/roles/test_users_service.py
+
 PASSWORD = "correct horse battery"
 
 

@@ -21,6 +21,8 @@ from log_tier.model.partitioner import partition_of
 from log_tier.model.record import TTL_MS_MAX, VALUE_BYTES_MAX
 from router.data.gather.rounds import PENDING_BYTES_MAX
 
+pytestmark = pytest.mark.embedded_log_only  # it is refused before the log is asked
+
 LONG_KEY = b"x" * 512
 
 
@@ -43,7 +45,6 @@ KEYS: list[tuple[object, str]] = [
 ]
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize(
     "call",
     [
@@ -66,7 +67,6 @@ async def test_keys(flights: Table, call: Any) -> None:
         assert await records(flights) == 0, key
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
@@ -84,14 +84,12 @@ async def test_pairs(flights: Table, pairs: Any, message: str) -> None:
     assert await records(flights) == 0
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize("keys", [None, 3])
 async def test_keys_that_are_none(flights: Table, keys: Any) -> None:
     with pytest.raises(duramen.InvalidRequest, match=r"get_many takes keys; this is (int|NoneType)"):
         await flights.get_many(keys)
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -150,7 +148,6 @@ async def test_unknown_tables(remote: Database, flights: Table) -> None:
         assert caught.value.fields == {"table": "ships"}
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize("name", ["", "a b", "x" * 121, "\ud800", "a/b", 5, None, b"flights"])
 async def test_names(remote: Database, name: Any) -> None:
     with pytest.raises(duramen.InvalidName, match=r"cannot name a table|a table name is text"):
@@ -161,14 +158,12 @@ async def test_names(remote: Database, name: Any) -> None:
         await remote.drop_table(name)
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize("partitions", [0, -1, 1025, 1 << 40, -(1 << 40)])
 async def test_partition_counts(remote: Database, partitions: int) -> None:
     with pytest.raises(duramen.LimitExceeded, match=f"1 to 1024 partitions, not {partitions}"):
         await remote.create_table("more", partitions=partitions)
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize("partitions", ["8", 8.0, True])
 async def test_partition_counts_that_are_no_numbers(remote: Database, partitions: Any) -> None:
     with pytest.raises(duramen.InvalidRequest, match="a whole number of partitions"):
@@ -188,7 +183,6 @@ async def test_versions(flights: Table) -> None:
     assert await flights.get(b"k") == b"v"
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize("ttl", [0, -1, math.nan, math.inf, TTL_MS_MAX, "5", True, 1e300])
 async def test_ttls(flights: Table, ttl: Any) -> None:
     for call in (flights.put(b"k", b"v", ttl=ttl), flights.put_many([(b"k", b"v")], ttl=ttl)):
@@ -238,7 +232,6 @@ async def test_an_atomic_batch_that_is_too_large(flights: Table) -> None:
         small.put(b"{u}", b"")
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize(
     ("how", "kind"),
     [
@@ -257,7 +250,6 @@ async def test_scans(flights: Table, how: dict[str, Any], kind: type[DuramenErro
         await drained(flights.scan(**how))
 
 
-@pytest.mark.embedded_log_only
 async def test_levels_and_starts(flights: Table) -> None:
     with pytest.raises(duramen.InvalidRequest, match=r"session, eventual, strong or duramen\.bounded.*, not 'best'"):
         await flights.get(b"k", level="best")  # type: ignore[arg-type]
@@ -265,7 +257,6 @@ async def test_levels_and_starts(flights: Table) -> None:
         await drained(flights.watch(start="later"))  # type: ignore[arg-type]
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize("timeout", [0, -1, math.nan, math.inf, "5", True, 1e9])
 async def test_timeouts(remote: Database, flights: Table, machine: Server, timeout: Any) -> None:
     calls: list[Callable[[], Awaitable[Any]]] = [

@@ -20,6 +20,8 @@ from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
 
+pytestmark = pytest.mark.embedded_log_only  # they are refused before the log is asked
+
 LONG_KEY = b"x" * 512
 
 
@@ -94,7 +96,6 @@ async def test_places_that_are_not_there(stub: Any, flights: Table) -> None:
     assert kinds == [duramen.TableNotFound, duramen.InvalidKey, duramen.InvalidKey]
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize(
     ("method", "request_", "kind", "message"),
     [
@@ -118,7 +119,6 @@ async def test_whole_calls(stub: Any, method: str, request_: Any, kind: type[Dur
     assert message in error.message
 
 
-@pytest.mark.embedded_log_only
 async def test_a_name_as_long_as_a_book(machine: Server) -> None:
     """The error quotes the name; gRPC would drop an error that is longer than its metadata may be."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{machine.port}") as channel:

@@ -16,6 +16,8 @@ from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.tokens import Token
 
+pytestmark = pytest.mark.embedded_log_only  # they are refused before the log is asked
+
 TOKEN_CALLS: list[Callable[[Table, Any], Awaitable[Any]]] = [
     lambda table, token: table.get(b"k", after=token),
     lambda table, token: table.get_many([b"k"], after=token),
@@ -30,7 +32,6 @@ def machine(emptied_server: Server) -> Server:
     return emptied_server
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize("call", TOKEN_CALLS)
 async def test_tokens_that_are_none(remote: Database, flights: Table, call: Any) -> None:
     good = (await flights.put(b"k", b"v")).token
@@ -51,7 +52,6 @@ async def test_tokens_that_are_none(remote: Database, flights: Table, call: Any)
                 remote.merge_token(token)  # type: ignore[arg-type]
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize("call", TOKEN_CALLS)
 async def test_tokens_of_other_tables(remote: Database, flights: Table, call: Any) -> None:
     ships = await remote.create_table("ships", partitions=1)

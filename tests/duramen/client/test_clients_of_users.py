@@ -35,6 +35,8 @@ from router.admin.client import AdminConnection
 from router.data.direct_reads import NOT_FRESH
 from router.endpoints.resp.server.sockets import RespSettings
 
+pytestmark = pytest.mark.embedded_log_only  # what is asked is the client, and not where the log is
+
 PASSWORD = "correct horse battery"
 LONG_S = 600.0
 """Nobody waits so long for a refusal that comes at once."""

@@ -24,6 +24,8 @@ from router.data.local_data import LocalData
 from router.data.requests import ReadResult
 from serving_tier.replica import apply
 
+pytestmark = pytest.mark.embedded_log_only  # what is asked is the client, and not where the log is
+
 DEADLINE_S = 20
 
 
@@ -45,7 +47,6 @@ def keys_asked(between: InBetween) -> list[int]:
     return [sum(len(part.keys) for part in parts) for parts in between.reads]
 
 
-@pytest.mark.embedded_log_only
 async def test_one_caller_is_not_delayed(between: InBetween, flights: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reads_module, "_PATIENCE_S", DEADLINE_S)  # a replica that is slow to apply is not asked twice
     for number in range(5):
@@ -55,7 +56,6 @@ async def test_one_caller_is_not_delayed(between: InBetween, flights: Table, mon
     assert [len(parts) for parts in between.writes] == [1] * 5
 
 
-@pytest.mark.embedded_log_only
 async def test_many_callers_share_few_requests(
     between: InBetween, flights: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,7 +68,6 @@ async def test_many_callers_share_few_requests(
     assert sum(keys_asked(between)) == 1000
 
 
-@pytest.mark.embedded_log_only
 @pytest.mark.parametrize(("callers", "requests"), [(256, 1), (1000, 2)])
 async def test_only_many_puts_are_worth_two_requests(
     between: InBetween, flights: Table, callers: int, requests: int

@@ -19,6 +19,8 @@ from duramen.client.transport.loop_thread import LoopThread
 from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.concurrency.background_loop import BackgroundLoop
 
+pytestmark = pytest.mark.embedded_log_only  # what is asked is the client, and not where the log is
+
 DEADLINE_S = 20
 
 T = TypeVar("T")

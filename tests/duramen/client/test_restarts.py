@@ -20,6 +20,8 @@ from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
 from log_tier.model.identifiers import Offset
 
+pytestmark = pytest.mark.embedded_log_only  # the client waits; over Kafka: test_kills_process.py
+
 DEADLINE_S = 30
 PARTITIONS = 3
 

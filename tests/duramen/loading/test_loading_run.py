@@ -14,6 +14,8 @@ from duramen.loading import FileChanged, LoadOptions, LoadProgress, RejectsFile,
 from duramen.loading.rows import CHUNK_ROWS
 from log_tier.model.errors import TableNotFound
 
+pytestmark = pytest.mark.embedded_log_only  # a load is a client's writes
+
 ID = LoadOptions(key_columns=("id",))
 ROWS = 3 * CHUNK_ROWS + 11
 

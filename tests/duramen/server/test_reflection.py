@@ -12,6 +12,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from duramen.server.roles.all_in_one import SingleServer
 
+pytestmark = pytest.mark.embedded_log_only  # no log is asked
+
 Request = reflection_pb2.ServerReflectionRequest
 
 

@@ -24,6 +24,8 @@ from log_tier.trust.trust_commands import RevokeRights
 from router.endpoints.resp.server.sockets import RespSettings
 from router.proto import keyvalue_pb2, kv_pb2
 
+pytestmark = pytest.mark.embedded_log_only  # rows in Kafka: test_auditing.py
+
 OK = Status("OK")
 ALIKE = ("kind", "result", "user", "proof", "credential", "address", "table", "key", "detail", "version", "offset")
 """The fields that do not say how or when a row came."""

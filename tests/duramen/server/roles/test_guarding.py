@@ -36,6 +36,8 @@ from log_tier.trust.trust_commands import (
 from router.endpoints.resp.server.sockets import RespSettings
 from router.proto import admin_pb2, admin_pb2_grpc, kv_pb2, kv_pb2_grpc, tables_pb2, tables_pb2_grpc, users_pb2
 
+pytestmark = pytest.mark.embedded_log_only  # users in Kafka: test_users_service.py
+
 PASSWORD = "correct horse battery"
 
 

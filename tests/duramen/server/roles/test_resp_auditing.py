@@ -21,6 +21,8 @@ from log_tier.trust.trust_commands import RevokeRights
 from router.endpoints.resp.server.sockets import RespSettings
 from router.endpoints.resp.wire.limits import AT_ONCE_WORDS_MAX
 
+pytestmark = pytest.mark.embedded_log_only  # rows in Kafka: test_auditing.py
+
 PASSWORD = "correct horse battery"
 OK = Status("OK")
 

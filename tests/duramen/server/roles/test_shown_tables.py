@@ -29,6 +29,8 @@ from router.endpoints.resp.server.sockets import RespSettings
 from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
 from serving_tier.proto import node_pb2, node_pb2_grpc
 
+pytestmark = pytest.mark.embedded_log_only  # users in Kafka: test_users_service.py
+
 TABLES = ("orders", "orders-old", "secret")
 
 

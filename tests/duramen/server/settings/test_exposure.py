@@ -12,6 +12,8 @@ from kit.client.server_process import ServerProcess, run_duramen
 from duramen.server.settings.exposure import check_exposure
 from log_tier.model.errors import InvalidRequest
 
+pytestmark = pytest.mark.embedded_log_only  # what is asked is the server, and not where its log is
+
 
 def test_others_need_certificates_or_a_word(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(InvalidRequest, match=r"0\.0\.0\.0 is reached by other machines.*--certs certs.*--insecure"):
