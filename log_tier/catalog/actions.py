@@ -48,6 +48,7 @@ class JobKind(StrEnum):
     ROLLBACK = "rollback"
     DISCARD = "discard"
     CLEAR = "clear"
+    HEAL = "heal"
 
 
 GAINS_REPLICA: Final = frozenset({Action.MOVE, Action.ADD})

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from log_tier.catalog import commands as c
+from log_tier.catalog.actions import Action, JobKind
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, NodeEntry, TableEntry
 from log_tier.catalog.decisions import DECISIONS_MAX, CommandDecision, CommandRefused
 from log_tier.catalog.job_fold import (
@@ -166,6 +167,29 @@ def _others_topic(table: str, topic: str) -> CommandRefused:
     return CommandRefused(f"the log of {table} is the topic {topic!r} of others: set the retention where the topic is")
 
 
+def _start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: c.StartJob) -> ClusterMap:
+    if command.kind == JobKind.HEAL:
+        _check_healing(cluster, command)
+    return start_job(cluster, offset, time_ms, command)
+
+
+def _check_healing(cluster: ClusterMap, command: c.StartJob) -> None:
+    """One healing at a time, decided after the last one: routers that decide at once begin one job."""
+    healings = [job for job in cluster.jobs.values() if job.kind == JobKind.HEAL]
+    for job in healings:
+        if job.state in ("running", "failed"):
+            raise CommandRefused(f"job {job.id} heals {job.subject} already: wait for it, or abort it")
+    newest = max((job.id for job in healings), default=-1)
+    if command.arguments.get("after") != newest:
+        raise CommandRefused(
+            f"the healing was decided after job {command.arguments.get('after')}, and job {newest} is the newest one: "
+            "decide anew"
+        )
+    node = command.arguments.get("node")
+    if not all(task.action == Action.MOVE and task.arguments.get("from") == node for task in command.tasks):
+        raise CommandRefused(f"a healing of node {node!r} moves replicas away from it, and does nothing else")
+
+
 def _add_snapshot(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.AddSnapshot) -> ClusterMap:
     snapshot = command.snapshot
     table = cluster.tables.get(snapshot.table)
@@ -211,7 +235,7 @@ _FOLDS: Final[Mapping[type, Callable[[ClusterMap, Offset, int, Any], ClusterMap]
     c.CreateTable: _create_table,
     c.DropTable: _drop_table,
     c.SetRetention: _set_retention,
-    c.StartJob: start_job,
+    c.StartJob: _start_job,
     c.ClearTable: clear_table,
     c.TaskReady: lambda cluster, _offset, _time_ms, command: task_ready(cluster, command),
     c.TaskDone: lambda cluster, _offset, _time_ms, command: task_done(cluster, command),

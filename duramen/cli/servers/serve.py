@@ -54,6 +54,15 @@ _Insecure = Annotated[
     bool | None,
     typer.Option("--insecure", help="Listen without TLS where other machines reach it.", show_default=False),
 ]
+_HealAfter = Annotated[
+    float | None,
+    typer.Option(
+        "--heal-after",
+        metavar="SECONDS",
+        help="Place the replicas of a node that is lost for so long at other nodes; 0: never.",
+        min=0,
+    ),
+]
 _Allowed = Annotated[
     list[str] | None,
     typer.Option("--allow-location", metavar="URL", help="A folder or bucket that callers may name; repeatable."),
@@ -220,6 +229,7 @@ def router(
     certs: _Certs = None,
     peer_port: _PeerPort = None,
     insecure: _Insecure = None,
+    heal_after: _HealAfter = None,
     log_level: _LogLevel = None,
     log_format: _LogFormat = None,
     json: Json = False,
@@ -239,6 +249,7 @@ def router(
     from duramen.server.settings.resp import resp_settings
     from duramen.server.wiring.server_certificates import ServerCertificates
     from log_tier.audit.audit_settings import AuditSettings
+    from router.admin.planners.heal import HealBounds
 
     flags = _given(
         log=log,
@@ -250,6 +261,7 @@ def router(
         certs=certs,
         peer_port=peer_port,
         insecure=insecure,
+        heal_after_s=heal_after,
         log_level=log_level,
         log_format=log_format,
     )
@@ -275,6 +287,7 @@ def router(
         users=_users(settings.first_user, settings.first_user_token_file),
         audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
         streams_max=settings.streams_max,
+        heal=HealBounds(settings.heal_after_s, settings.heal_copies, settings.heal_mebibytes_s << 20),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()

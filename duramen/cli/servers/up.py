@@ -124,6 +124,15 @@ def up(
     streams_max: Annotated[
         int, typer.Option("--streams-max", metavar="N", help="How many streams of gRPC may be open at once.", min=2)
     ] = 8192,
+    heal_after: Annotated[
+        float,
+        typer.Option(
+            "--heal-after",
+            metavar="SECONDS",
+            help="With --nodes: place the replicas of a node that is lost for so long at others; 0: never.",
+            min=0,
+        ),
+    ] = 600.0,
     log_level: Annotated[
         _LogLevel, typer.Option("--log-level", help="What the server logs on the standard error.")
     ] = _LogLevel.WARNING,
@@ -179,6 +188,7 @@ def up(
             audit_tables=tuple(audit_table or ()),
             audit_days=audit_days,
             streams_max=streams_max,
+            heal_after_s=heal_after,
             first_user=_users(first_user, token_file, host, insecure=insecure).first,
         )
         run_role(supervise(data, options, _tell_json if json else _tell_people))

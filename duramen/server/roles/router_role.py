@@ -27,6 +27,8 @@ from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from log_tier.rpc.messages.stream_bound import STREAMS_MAX
 from router.admin.admin import Admin
 from router.admin.answers.node_client import ask_members
+from router.admin.healing.healer import Healer
+from router.admin.planners.heal import NO_HEALING, HealBounds
 from router.admin.service import AdminService
 from router.endpoints.grpc.services import KeyValueService, TablesService
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
@@ -85,11 +87,13 @@ class RouterRole:
         users: UserPolicy = NO_POLICY,
         audit: AuditSettings | None = None,
         streams_max: int = STREAMS_MAX,
+        heal: HealBounds = NO_HEALING,
     ) -> RouterRole:
         """Follow the catalog and the nodes, listen. `client_log_url`: the log's address for clients, if that is not
         `log_url`; empty: clients write through routers. `allow_locations`: the setting `allowed_locations`.
         `peer_port`: see `GrpcServer.listen`. `audit`: what is audited on top of the usual.
-        `streams_max`: how many streams may be open at once. Raises `PortInUse`, `Disconnected`.
+        `streams_max`: how many streams may be open at once. `heal`: what it does by itself about lost nodes. Raises
+        `PortInUse`, `Disconnected`.
         """
         allowed = allowed_of(allow_locations, host=host)
         ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
@@ -117,6 +121,8 @@ class RouterRole:
             opened.push_async_callback(connection.close)
             admin = Admin(catalog, log, membership, ask_members(membership), allowed)
             opened.push_async_callback(admin.close)
+            healer = Healer.open(catalog, membership, heal, failed=failing(ended))
+            opened.push_async_callback(healer.close)
             kv = add_kv_service(opened, shell, here(connection))
             write_audit(opened, access, here(connection), server="router", failed=failing(ended))
             opened.push_async_callback(shell.close)

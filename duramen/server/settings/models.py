@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from log_tier.audit.audit_settings import AUDIT_DAYS
 from log_tier.rpc.messages.stream_bound import LOG_STREAMS_MAX, STREAMS_MAX
+from router.admin.planners.heal import HealBounds
 from router.endpoints.resp.wire.limits import CLIENTS_MEBIBYTES
 
 __all__ = ["ROLES", "LogSettings", "NodeSettings", "RouterSettings"]
@@ -172,6 +173,20 @@ class RouterSettings(BaseSettings):
     resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
     resp_tls_key: str = Field("", description=_RESP_KEY)
     resp_clients_mebibytes: int = Field(CLIENTS_MEBIBYTES, ge=1, description=_RESP_CLIENTS)
+    heal_after_s: float = Field(
+        HealBounds().after_s,
+        ge=0,
+        description="Seconds for which a node is lost before its replicas are placed at other nodes; 0: never. The "
+        "routers of a cluster have the same.",
+    )
+    heal_copies: int = Field(
+        HealBounds().copies, ge=1, description="How many replicas such a healing copies at once, in the whole cluster."
+    )
+    heal_mebibytes_s: int = Field(
+        HealBounds().bytes_s >> 20,
+        ge=0,
+        description="MiB a second that healings copy, on average from one job to the next; 0: as fast as nodes copy.",
+    )
     audit_tables: list[str] = Field([], description=_AUDIT_TABLES)
     audit_days: float = Field(AUDIT_DAYS, gt=0, description=_AUDIT_DAYS)
     certs: str = Field("", description=_CERTS)

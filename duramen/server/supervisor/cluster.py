@@ -53,6 +53,8 @@ class ClusterOptions:
     resp_readers: int = 0
     resp_clients_mebibytes: int = 1024
     """What all connections of one of its RESP endpoints may hold together."""
+    heal_after_s: float = 600.0
+    """For how long a node is lost before the router places its replicas at others; 0: it never does."""
     streams_max: int = 8192
     """How many streams of gRPC a node, or the router, may have open at once."""
     certs: Path | None = None
@@ -193,6 +195,7 @@ async def _start_all(
     # The log's URL may hold a secret, which an argument would show to other users.
     router.environment = {
         "DURAMEN_ROUTER_LOG": url,
+        "DURAMEN_ROUTER_HEAL_AFTER_S": str(options.heal_after_s),
         **first,
         **_audit("ROUTER", options),
         **_streams("ROUTER", options),

@@ -4,5 +4,5 @@ A planner sees one `Situation` (a map and what the nodes reported at one time) a
 is shown by `--dry-run` and carried out without it. A plan that lost a race is rejected by the catalog's fold.
 
 Reading order: `cluster_view.py`, `plan.py`, `choices.py`, `move.py`, `rebalance.py`, `set_replicas.py`, `restore.py`,
-`resume.py`, `upkeep.py`, `held_log.py`, `versions.py`.
+`heal.py`, `resume.py`, `upkeep.py`, `held_log.py`, `versions.py`.
 """

@@ -23,6 +23,7 @@ from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.remote.service import LogService
 from router.admin import verbs
 from router.admin.client import AdminConnection
+from router.admin.planners.heal import NO_HEALING, HealBounds
 from router.proto import admin_pb2 as pb
 from serving_tier.replica.replica import Replica
 
@@ -117,6 +118,7 @@ async def operated(
     nodes: Sequence[str] = ("n1", "n2", "n3"),
     segment_bytes: int = 64 << 20,
     router_locations: Sequence[str] = (),
+    heal: HealBounds = NO_HEALING,
 ) -> AsyncIterator[Operated]:
     """A cluster with an empty log. Its tests look again and again: nobody signals what they wait for."""
     log = await _log_of(folder / "log", segment_bytes)
@@ -125,7 +127,11 @@ async def operated(
         for node_id in nodes:
             await cluster.add_node(node_id)
         cluster.router = await RouterRole.open(
-            log_url=f"grpc://127.0.0.1:{log.port}", host="127.0.0.1", port=0, allow_locations=router_locations
+            log_url=f"grpc://127.0.0.1:{log.port}",
+            host="127.0.0.1",
+            port=0,
+            allow_locations=router_locations,
+            heal=heal,
         )
         try:
             target = f"127.0.0.1:{cluster.router.port}"

@@ -1,0 +1,116 @@
+"""The seam: looks every second, decides, submits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from log_tier.catalog.catalog import Catalog
+from log_tier.concurrency.background import Failed, only_logged, run_forever
+from log_tier.concurrency.tasks import end_tasks
+from log_tier.model.errors import CommandRejected, DuramenError, ShuttingDown
+from router.admin.healing.absences import LOOK_S, Absences
+from router.admin.healing.pace import Pace
+from router.admin.planners.cluster_view import Situation
+from router.admin.planners.heal import HealBounds, HealDecision, decide_healing, newest_healing
+from router.admin.situations import said_of
+from router.membership.views import Membership
+
+__all__ = ["HealOutlook", "Healer"]
+
+logger = logging.getLogger(__name__)
+
+_NOTHING: Final = HealDecision()
+
+
+class HealOutlook:
+    """What a healer sees and would do now."""
+
+    def __init__(self, bounds: HealBounds, lost: dict[str, float], decision: HealDecision, pause_s: float) -> None:
+        self.bounds = bounds
+        self.lost = lost
+        """The nodes that are lost, and for how many seconds."""
+        self.decision = decision
+        self.pause_s = pause_s
+        """How long the next job waits for the bound of bytes a second."""
+
+
+class Healer:
+    """Heals a cluster from one router. `open()` makes one, `close()` ends it: what it began goes on."""
+
+    def __init__(self, catalog: Catalog, membership: Membership, bounds: HealBounds) -> None:
+        self._catalog = catalog
+        self._membership = membership
+        self._bounds = bounds
+        self._absences = Absences()
+        self._pace = Pace(bounds.bytes_s)
+        self._said: tuple[str, ...] = ()
+        """What was last logged as being in the way: each trouble is one line."""
+        self._running: asyncio.Task[None] | None = None
+
+    @classmethod
+    def open(
+        cls, catalog: Catalog, membership: Membership, bounds: HealBounds, *, failed: Failed = only_logged
+    ) -> Healer:
+        """Begin to look. `failed`: see `run_forever`. With `after_s` 0 it looks, and does nothing."""
+        healer = cls(catalog, membership, bounds)
+        healer._running = run_forever(healer._run(), name="healing lost nodes", failed=failed)
+        return healer
+
+    async def outlook(self) -> HealOutlook:
+        """What would be done now, and why."""
+        situation = self._look()
+        decision = await self._decided(situation)
+        return HealOutlook(self._bounds, self._absences.lost(), decision, self._left_s())
+
+    async def _run(self) -> None:
+        while True:
+            await self._round()
+            await asyncio.sleep(LOOK_S)
+
+    async def _round(self) -> None:
+        situation = self._look()
+        if not self._bounds.after_s:
+            return
+        decision = await self._decided(situation)
+        if decision.blocked != self._said:
+            self._said = decision.blocked
+            if self._said:
+                logger.warning("healing: %s", "; ".join(self._said))
+        if decision.command is None or (decision.plan is not None and self._left_s() > 0):
+            return
+        try:
+            job, _ = await self._catalog.submit(decision.command)
+        except CommandRejected as error:
+            logger.info("another server decided first: %s", error)
+        except ShuttingDown:
+            raise
+        except DuramenError as error:
+            logger.info("the catalog takes no healing now: %s", error)
+        else:
+            if decision.plan is not None:
+                logger.warning(
+                    "job %s heals %s: %s replicas go elsewhere", job, decision.plan.subject, len(decision.plan.steps)
+                )
+            else:
+                logger.warning("healing %s is undone: %s", decision.job, decision.reason)
+
+    def _look(self) -> Situation:
+        situation = Situation(self._catalog.map, self._membership.nodes())
+        self._absences.look(situation, asyncio.get_running_loop().time())
+        return situation
+
+    def _left_s(self) -> float:
+        return self._pace.left_s(self._catalog.map, asyncio.get_running_loop().time())
+
+    async def _decided(self, situation: Situation) -> HealDecision:
+        lost = self._absences.longer_than(self._bounds.after_s)
+        healing = newest_healing(situation.cluster)
+        if not lost and (healing is None or healing.state not in ("running", "failed")):
+            return _NOTHING
+        return await said_of(situation, lambda seen: decide_healing(seen, lost, copies=self._bounds.copies))
+
+    async def close(self) -> None:
+        """Stop looking. Idempotent."""
+        await end_tasks(self._running)
