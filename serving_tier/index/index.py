@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from log_tier.model.identifiers import Offset
+from log_tier.tally.period import PartitionTally
 from serving_tier.fold.entry import LiveEntry
 from serving_tier.fold.producers import PRODUCERS_MAX, ProducerState
 from serving_tier.fold.verdicts import RESULTS_MAX, VERDICTS_MAX, Outcome
@@ -168,6 +169,10 @@ class Index(Protocol):
 
     def digest(self) -> str:
         """32 hex digits over every live key, value, version and expiry. O(n): reads everything."""
+        ...
+
+    def tally(self) -> PartitionTally:
+        """What was counted of the batches that were folded here, minute by minute (`log_tier.tally`)."""
         ...
 
     def statistics(self) -> IndexStatistics:

@@ -18,6 +18,8 @@ from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import InvalidKey, LimitExceeded, ShuttingDown, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.tally.keep import Kept
+from log_tier.tally.period import PartitionTally, Period
 from serving_tier.fold.entry import LiveEntry, columns_of_entries, entry_of, expiry_of, is_live, value_of
 from serving_tier.fold.fold import Effects, fold
 from serving_tier.fold.producers import ProducerState
@@ -39,6 +41,8 @@ class MemoryIndex:
         self._applied: Offset = NOTHING
         self._log_time_ms = 0
         self._verdicts_from = Offset(0)
+        self._counting: Period | None = None
+        self._kept = Kept(Offset(0))
         self._entries: SortedDict = SortedDict()
         """Key → stored form."""
         self._hints: SortedSet = SortedSet()
@@ -87,6 +91,7 @@ class MemoryIndex:
             log_time_ms=self._log_time_ms,
             producers_max=self._limits.producers,
             live=self.live,
+            counting=self._counting,
         )
         for live in effects.went_live:
             if live.version != ORIGINAL.version:
@@ -119,7 +124,15 @@ class MemoryIndex:
         self._judgements.update((judgement.offset, judgement) for judgement in effects.judgements)
         self._results.update(effects.results)
         self._applied, self._log_time_ms = effects.applied, effects.log_time_ms
+        if effects.counting is not None:
+            self._kept = self._kept.with_closed(effects.counted, newest=effects.counting.minute)
+            self._counting = effects.counting
         self._trim()
+
+    def tally(self) -> PartitionTally:
+        """What was counted of the batches that were folded."""
+        last = () if self._counting is None else (self._counting,)
+        return PartitionTally(self._kept.since, self._applied, (*self._kept.periods, *last))
 
     def _trim(self) -> None:
         while len(self._judgements) > self._limits.verdicts:

@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Final
 
 from log_tier.catalog.cluster_map import EMPTY, TableEntry
-from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.privacy.masked_url import mask_url
@@ -25,10 +22,6 @@ from serving_tier.names import incoming_folder
 from serving_tier.snapshots.local_disk import local_troubles
 
 __all__ = ["EMPTY", "empty_offsets", "is_empty", "make_empty"]
-
-# An index's offset is that of the last batch it folded. This one is nobody's and holds no record, so it is compared
-# with nothing in the log; the log's time is taken over from the live version, when the two are level.
-_SHELL: Final = encode_batch(Columns([], []), span=1)
 
 
 def is_empty(url: str) -> bool:
@@ -67,9 +60,7 @@ def _make(partition: PartitionId, start: Offset, number: int, offset: Offset, fo
         try:
             index.become(number)  # before it lies in its place: nobody may take it for the live version
             if offset > index.applied:
-                index.apply(
-                    stamp_batch(_SHELL, base_offset=offset, timestamp_ms=0, unsynced=0, place=index.place), index.place
-                )
+                index.begin_behind(offset)
         finally:
             index.close()
         rename(incoming, folder)

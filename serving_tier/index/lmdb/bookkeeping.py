@@ -67,7 +67,7 @@ def outcomes_known(txn: Any, databases: Databases, first: Offset, last: Offset) 
 
 def take_over(txn: Any, databases: Databases, source: Any, theirs: Databases) -> None:
     """Replace what is known in the write transaction `txn` by what the read transaction `source` of another index
-    knows, its applied offset and its live version included. About 1 µs a row.
+    knows, its applied offset and its live version included, its tally not. About 1 µs a row.
     """
     for name in _DATABASES:
         mine = getattr(databases, name)

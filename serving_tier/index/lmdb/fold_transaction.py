@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from log_tier.model.identifiers import Offset
+from log_tier.tally.keep import Kept
 from serving_tier.fold.entry import expiry_of
 from serving_tier.fold.fold import Effects
 from serving_tier.fold.producers import ProducerState
@@ -14,8 +15,10 @@ from serving_tier.index.lmdb.environment import Databases
 from serving_tier.index.lmdb.format import (
     LIVE,
     STATE,
+    TALLY,
     VOID,
     State,
+    new_state,
     number_key,
     number_of,
     pack_judgement,
@@ -87,9 +90,23 @@ def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State
         txn.put(VOID, pack_void(count), db=databases.meta)
     if effects.live is not None:
         txn.put(LIVE, pack_live(effects.live), db=databases.meta)
-    after = State(effects.applied, effects.log_time_ms, verdicts_from, effects.last)
+    if effects.counted or before.counting is None:
+        _keep_counted(effects, txn, databases, before)
+    after = new_state((effects.applied, effects.log_time_ms, verdicts_from, effects.last, effects.counting))
     txn.put(STATE, after.pack(), db=databases.meta)
     return after
+
+
+def _keep_counted(effects: Effects, txn: Any, databases: Databases, before: State) -> None:
+    """Write the minutes of the tally that came to their end: once a minute of the log, and with the first fold."""
+    row = txn.get(TALLY, db=databases.meta)
+    if row is None or before.counting is None:
+        kept = Kept(Offset(before.applied + 1))
+    else:
+        kept = Kept.unpack(row)
+    if effects.counting is not None:
+        kept = kept.with_closed(effects.counted, newest=effects.counting.minute)
+    txn.put(TALLY, kept.pack(), db=databases.meta)
 
 
 def _note_hints(hints: Mapping[tuple[int, bytes], bool], txn: Any, databases: Databases) -> None:

@@ -9,7 +9,10 @@ theirs; numbers inside values are little-endian.
                      "state"                    →  applied offset i64, log time ms i64, verdicts from i64; and, since
                                                    version 2, from the first fold on, of the last batch: base offset
                                                    i64, records u32, timestamp ms i64, producer id u64, sequence u64,
-                                                   checksum u32
+                                                   checksum u32; and, since version 3, of the minute under way in the
+                                                   tally: minute u32, minutes u32, first i64, last i64, count u64,
+                                                   checksum u64
+                     "tally"                    →  since i64, number of periods u32; of each the same as above
                      "start"                    →  first offset i64; only where that is not 0
                      "void"                     →  records that no table can hold, counted u64; only where there are
                      "version"                  →  which version of the table this is u32; only where that is not 1
@@ -24,7 +27,9 @@ theirs; numbers inside values are little-endian.
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from log_tier.model.barrier import ORIGINAL, LiveVersion
 from log_tier.model.identifiers import (
@@ -34,6 +39,7 @@ from log_tier.model.identifiers import (
     partition_id_from_bytes,
     table_id_to_bytes,
 )
+from log_tier.tally.period import Period
 from serving_tier.fold.last_batch import LastBatch
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Verdict
@@ -47,9 +53,11 @@ __all__ = [
     "READABLE_VERSIONS",
     "START",
     "STATE",
+    "TALLY",
     "VERSION",
     "VOID",
     "State",
+    "new_state",
     "number_key",
     "number_of",
     "pack_identity",
@@ -68,10 +76,10 @@ __all__ = [
     "unpack_void",
 ]
 
-INDEX_FORMAT_VERSION: Final = 2
-"""What is written. In version 1 the row `state` ended before the last batch."""
+INDEX_FORMAT_VERSION: Final = 3
+"""What is written. In version 1 the row `state` ended before the last batch, in version 2 behind it."""
 
-READABLE_VERSIONS: Final = (1, INDEX_FORMAT_VERSION)
+READABLE_VERSIONS: Final = (1, 2, INDEX_FORMAT_VERSION)
 
 NEWER_INDEX: Final = (
     "update this process; the index is kept for a version that reads it. To have this version build it again instead, "
@@ -85,6 +93,7 @@ START: Final = b"start"
 VOID: Final = b"void"
 VERSION: Final = b"version"
 LIVE: Final = b"live"
+TALLY: Final = b"tally"
 
 _KEY: Final = struct.Struct(">Q")
 _IDENTITY_ROW: Final = struct.Struct("<II16s")
@@ -94,7 +103,9 @@ _VERSION_ROW: Final = struct.Struct("<I")
 _LIVE_ROW: Final = struct.Struct("<Iqq")
 _STATE_ROW: Final = struct.Struct("<qqq")
 _LAST_BATCH: Final = struct.Struct("<qIqQQI")
-_FULL_STATE_ROW: Final = struct.Struct("<qqq" + "qIqQQI")
+_COUNTING: Final = struct.Struct("<IIqqQQ")
+_pack_full_state: Final = struct.Struct("<qqq" + "qIqQQI" + "IIqqQQ").pack
+_STATE_ROW_2: Final = struct.Struct("<qqq" + "qIqQQI")
 _PRODUCER: Final = struct.Struct("<QqI")
 _JUDGEMENT: Final = struct.Struct("<B3xIqq")
 
@@ -118,23 +129,33 @@ class State(NamedTuple):
     verdicts_from: Offset = Offset(0)
     last: LastBatch | None = None
     """The batch with the applied offset. None: nothing was folded, or by an earlier version."""
+    counting: Period | None = None
+    """The minute that is under way in the tally. None: nothing was counted, or by an earlier version."""
 
     def pack(self) -> bytes:
         """The row `state` of `meta`."""
-        applied, log_time_ms, verdicts_from, last = self
+        applied, log_time_ms, verdicts_from, last, counting = self
         if last is None:
             return _STATE_ROW.pack(applied, log_time_ms, verdicts_from)
-        return _FULL_STATE_ROW.pack(applied, log_time_ms, verdicts_from, *last)
+        if counting is None:  # levelled with an index of an earlier version
+            return _STATE_ROW_2.pack(applied, log_time_ms, verdicts_from, *last)
+        return _pack_full_state(applied, log_time_ms, verdicts_from, *last, *counting)
 
     @classmethod
     def unpack(cls, row: bytes) -> State:
         """Read the row `state` of `meta`. Raises `struct.error` for a row of another size."""
         applied, log_time_ms, verdicts_from = _STATE_ROW.unpack(row[: _STATE_ROW.size])
-        last = None
+        last, counting = None, None
         if len(row) > _STATE_ROW.size:
-            base_offset, *others = _LAST_BATCH.unpack(row[_STATE_ROW.size :])
+            base_offset, *others = _LAST_BATCH.unpack(row[_STATE_ROW.size : _STATE_ROW_2.size])
             last = LastBatch(Offset(base_offset), *others)
-        return cls(Offset(applied), log_time_ms, Offset(verdicts_from), last)
+        if len(row) > _STATE_ROW_2.size:
+            counting = Period(*_COUNTING.unpack(row[_STATE_ROW_2.size :]))
+        return cls(Offset(applied), log_time_ms, Offset(verdicts_from), last, counting)
+
+
+# As `new_period`: every fold makes a state.
+new_state: Final[Callable[[tuple[Any, ...]], State]] = partial(tuple.__new__, State)
 
 
 def pack_identity(partition: PartitionId) -> bytes:

@@ -23,6 +23,8 @@ from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import Place, split_batches
 from log_tier.model.errors import VersionMissing
 from log_tier.model.identifiers import FIRST, Offset, PartitionId
+from log_tier.tally.keep import Kept
+from log_tier.tally.period import PartitionTally
 from serving_tier.fold.fold import Effects, fold
 from serving_tier.fold.last_batch import LastBatch
 from serving_tier.fold.producers import ProducerState
@@ -36,7 +38,15 @@ from serving_tier.index.lmdb.folder import (
     read_boot_id,
     summary_of_folder,
 )
-from serving_tier.index.lmdb.format import IDENTITY, VERSION, State, pack_identity, pack_version
+from serving_tier.index.lmdb.format import (
+    IDENTITY,
+    STATE,
+    TALLY,
+    VERSION,
+    State,
+    pack_identity,
+    pack_version,
+)
 from serving_tier.index.lmdb.index_file import IndexFile
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.index.lmdb.summary import IndexSummary
@@ -169,6 +179,21 @@ class LmdbIndex(IndexFile):
         """Rejections below this offset are forgotten."""
         return self._state.verdicts_from
 
+    def tally(self) -> PartitionTally:
+        """What was counted of the batches that were folded here. One read transaction; a file at rest is opened.
+
+        What other versions of the table counted is not in it: a version counts from the offset on where its own fold
+        began.
+        """
+        if self._is_new and self._known() is not None:
+            return PartitionTally(Offset(self.applied + 1), self.applied, ())
+        with named_troubles(self._path, self._map_bytes), self._reading() as txn:
+            row = txn.get(TALLY, db=self._databases.meta)
+            state = State.unpack(txn.get(STATE, db=self._databases.meta))
+            kept = Kept(Offset(state.applied + 1)) if row is None or state.counting is None else Kept.unpack(row)
+        last = () if state.counting is None else (state.counting,)
+        return PartitionTally(kept.since, state.applied, (*kept.periods, *last))
+
     def apply(self, chunk: bytes, place: Place | None = None) -> Applied:
         """Fold a run of whole stored batches, in one write transaction. `place`: of their partition."""
         return applied_of(self.fold_in([decode_batch(batch, place) for batch in split_batches(chunk)]))
@@ -198,7 +223,7 @@ class LmdbIndex(IndexFile):
                 after = before
                 if effects.applied != before.applied:
                     after = carry_out(effects, txn, self._databases, before=before, limits=self._limits)
-                    if before.last is None:  # an earlier version may have made the file
+                    if before.counting is None:  # an earlier version may have made the file
                         txn.put(IDENTITY, pack_identity(self._partition), db=self._databases.meta)
                     self.shown = after.applied
             self._commit(after, effects)
@@ -218,6 +243,7 @@ class LmdbIndex(IndexFile):
             producers_max=self._limits.producers,
             live=self.live,
             decided=decided,
+            counting=self._state.counting,
         )
 
     def _commit(self, after: State, effects: Effects) -> None:
@@ -235,6 +261,16 @@ class LmdbIndex(IndexFile):
             txn.put(VERSION, pack_version(version))
         self.version = version
 
+    def begin_behind(self, offset: Offset) -> None:
+        """Count everything up to `offset` as applied, in an index that holds nothing. One transaction."""
+        assert self._state.last is None, f"{self._path} has folded batches already"
+        with named_troubles(self._path, self._map_bytes), self._write("meta") as txn:
+            self._summary = None
+            state = self._state._replace(applied=offset)
+            txn.put(STATE, state.pack())
+            self.shown = offset
+        self._state, self.applied = state, offset
+
     def level_with(self, live: LmdbIndex) -> None:
         """Copy everything but entries from the live version: producers, verdicts, results, barriers, and its offset. No
         record lies between its offset and ours. One transaction; about 1 µs a row.
@@ -245,7 +281,9 @@ class LmdbIndex(IndexFile):
             take_over(txn, self._databases, source, live._databases)
             txn.put(IDENTITY, pack_identity(self._partition), db=self._databases.meta)
             self.shown = live.applied
-        self._state, self.live, self.applied = live._state, live.live, live.applied
+            state = live._state._replace(counting=self._state.counting)
+            txn.put(STATE, state.pack(), db=self._databases.meta)
+        self._state, self.live, self.applied = state, live.live, live.applied
 
     def copy_to(self, file: int) -> None:
         """Write a compact copy at one applied offset, the bytes of a `data.mdb`, to a file descriptor: a pipe, usually.

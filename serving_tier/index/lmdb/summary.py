@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from log_tier.model.barrier import ORIGINAL, LiveVersion
 from log_tier.model.identifiers import FIRST, Offset
+from log_tier.tally.period import Period
 from serving_tier.fold.last_batch import LastBatch
 from serving_tier.index.index import IndexStatistics
 from serving_tier.index.lmdb.format import State
@@ -50,11 +51,18 @@ class IndexSummary(NamedTuple):
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read a summary. Raises `TypeError`, `KeyError` or `ValueError` for a document that is none."""
-        applied, log_time_ms, verdicts_from, *last = document["state"]
+        applied, log_time_ms, verdicts_from, *more = document["state"]
+        last, counting = (*more, None, None)[:2]
         version, since, job = map(int, document["live"])
         due = document["next_expiry_ms"]
         return cls(
-            State(Offset(int(applied)), int(log_time_ms), Offset(int(verdicts_from)), _last_batch(*last)),
+            State(
+                Offset(int(applied)),
+                int(log_time_ms),
+                Offset(int(verdicts_from)),
+                _last_batch(last),
+                _counting(counting),
+            ),
             Offset(int(document["start"])),
             int(document["version"]),
             LiveVersion(version, Offset(since), job),
@@ -64,7 +72,12 @@ class IndexSummary(NamedTuple):
         )
 
 
-def _last_batch(fields: Iterable[int] | None = None) -> LastBatch | None:
+def _counting(fields: Iterable[int] | None) -> Period | None:
+    """None also in a summary of version 2, which has no such field."""
+    return None if fields is None else Period(*map(int, fields))  # type: ignore[arg-type]
+
+
+def _last_batch(fields: Iterable[int] | None) -> LastBatch | None:
     """None also in a summary of version 1, which has no such field."""
     if fields is None:
         return None

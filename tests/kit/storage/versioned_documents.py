@@ -290,7 +290,7 @@ def of_a_node(folder: Path) -> dict[str, Document]:
             read_rows,
             "serving_tier/index/lmdb/format.py",
             unknown=None,
-            newer=b"\3" + identity[1:],
+            newer=b"\4" + identity[1:],
             damaged=identity[:-1],
         ),
         "`node.json`": json_document(

@@ -62,7 +62,7 @@ def test_the_marker_says_unclean_while_the_index_is_open(folder: Path) -> None:
     assert summary["state"][3][:5] == [950, 50, 1_000_000, 0, 0]
     assert marker == {
         "format": "duramen index",
-        "version": 2,
+        "version": 3,
         "table": TABLE,
         "partition": PARTITION,
         "boot_id": "first",
@@ -112,8 +112,8 @@ def test_files_without_a_marker_are_refused_and_left_alone(tmp_path: Path) -> No
         ('{"format": "duramen index"}', "cannot be read"),
         ('{"format":"x","version":1,"table":"","partition":0,"boot_id":"","clean":true}', "tells of 'x' version 1"),
         (
-            '{"format":"duramen index","version":3,"table":"","partition":0,"boot_id":"","clean":true}',
-            "version 3, this process has 'duramen index' version 2",
+            '{"format":"duramen index","version":4,"table":"","partition":0,"boot_id":"","clean":true}',
+            "version 4, this process has 'duramen index' version 3",
         ),
     ],
 )

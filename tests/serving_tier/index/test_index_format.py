@@ -1,7 +1,8 @@
 """The stored format, frozen: what was written once is written so until the next version, and is read so for ever.
 
-`fixtures/index_v2.json` holds a run of batches and every row that they made, `index_v1.json` the same rows as version 1
-wrote them. They were recorded once (`python test_index_format.py` in this folder makes one for a new format version).
+`fixtures/index_v3.json` holds a run of batches and every row that they made, `index_v1.json` and `index_v2.json` the
+same rows as earlier versions wrote them. They were recorded once (`python test_index_format.py` in this folder makes
+one for a new format version).
 """
 
 from __future__ import annotations
@@ -121,10 +122,30 @@ def test_an_index_of_version_1_knows_its_last_batch_from_its_next_fold_on(tmp_pa
     assert last[:5] == (267, 2, log.time_ms, 9, 4)
     index.close()
     rows = rows_of(folder)
-    assert rows["meta"][0][1].startswith("02000000"), "an earlier version leaves it alone"
-    assert json.loads((folder / "index.json").read_bytes())["version"] == 2
+    assert rows["meta"][0][1].startswith("03000000"), "an earlier version leaves it alone"
+    assert json.loads((folder / "index.json").read_bytes())["version"] == 3
     index = LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION))
     assert index.last_batch == last
+    index.close()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_index_of_an_earlier_version_counts_from_its_next_fold_on(tmp_path: Path, version: int) -> None:
+    folder = tmp_path / "index"
+    written(frozen(version), folder)
+    index = LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION))
+    assert index.tally() == (267, 266, ())
+    log = StoredLog()
+    log.next_offset = 267
+    batch = log.append(put(b"k", b"v"), put(b"l", b"w"), producer_id=9, sequence=4)
+    index.apply(batch)
+    counted = index.tally()
+    assert (counted.since, counted.applied) == (267, 268)
+    (period,) = counted.periods
+    assert (period.minute, *period.numbers[:3]) == (log.time_ms // 60_000, 267, 268, 2)
+    index.close()
+    index = LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION))
+    assert index.tally() == counted
     index.close()
 
 

@@ -14,8 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kit.index.naive_model import NaiveModel
 from kit.log.stored_log import PARTITION, TABLE, Said, StoredLog
 
+from log_tier.model.batch_header import read_header
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.record import Condition, Expiry, Operation
+from log_tier.tally.count import count_pieces
 from serving_tier.fold.verdicts import Outcome, Verdict
 from serving_tier.index.index import Index
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -30,7 +32,7 @@ SOME_VALUES = [b"1", b"-3", b"2.5"] * 4 + NUMBERS + NO_NUMBERS
 VALUES = st.sampled_from(SOME_VALUES)
 VERSIONS = st.integers(-1, 40)
 # Few and small, so that records often meet an expiry in the millisecond in which it falls due.
-SOME_TIMES = [0, 1, 2, 3, 4, 5, 60]
+SOME_TIMES = [0, 1, 2, 3, 4, 5, 60, 60_000]
 TIMES = st.sampled_from(SOME_TIMES)
 
 
@@ -183,6 +185,9 @@ class IndexMachine(RuleBasedStateMachine):
             check(self.lmdb, self.model)
             check(self.memory, self.model)
             assert self.lmdb.digest() == self.memory.digest()
+            headers = map(read_header, self.log.batches[: self.delivered])
+            counted = (0, self.lmdb.applied, tuple(count_pieces(headers, start=Offset(0), ends=[])))
+            assert self.lmdb.tally() == self.memory.tally() == counted
 
     def teardown(self) -> None:
         if hasattr(self, "lmdb"):
@@ -291,6 +296,7 @@ def test_chunk_boundaries_do_not_matter(steps: list[tuple[list[Said], int, int]]
             [index.producer(each) for each in (1, 2)],
             index.next_expiry_ms(),
             index.statistics(),
+            index.tally(),
         )
         for index in (whole, single, cut)
     ]

@@ -59,6 +59,14 @@ def test_another_version_takes_all_of_it_over_and_keeps_its_entries(live: LmdbIn
     assert (other.version, live.version) == (2, 1)
 
 
+def test_another_version_keeps_the_tally_of_its_own_fold(live: LmdbIndex, other: LmdbIndex) -> None:
+    own = other.tally()
+    assert own.periods
+    assert own.periods != live.tally().periods
+    other.level_with(live)
+    assert other.tally() == own._replace(applied=live.applied)
+
+
 def test_it_is_there_after_reopening(live: LmdbIndex, other: LmdbIndex) -> None:
     other.level_with(live)
     other.close()

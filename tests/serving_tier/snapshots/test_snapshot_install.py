@@ -161,8 +161,8 @@ async def test_a_foreign_index_under_a_fitting_manifest_is_refused(
 
 
 async def test_an_index_of_a_newer_format_is_refused_by_name(stored: Stored) -> None:
-    stored.say(index_version=3)
-    with pytest.raises(UnknownFormat, match="holds an index of format version 3, this process reads up to version 2"):
+    stored.say(index_version=4)
+    with pytest.raises(UnknownFormat, match="holds an index of format version 4, this process reads up to version 3"):
         await stored.install()
     stored.check_untouched()
 

@@ -30,7 +30,7 @@ async def test_a_snapshot_says_what_it_holds(live: LiveIndex, store: SnapshotSto
     statistics = live.index.statistics()
     assert (manifest.table, manifest.partition, manifest.table_name) == (TABLE, PARTITION, "flights")
     assert (manifest.offset, manifest.log_time_ms) == (live.index.applied, live.index.log_time_ms)
-    assert (manifest.keys, manifest.created_ms, manifest.index_version) == (statistics.entries, 77, 2)
+    assert (manifest.keys, manifest.created_ms, manifest.index_version) == (statistics.entries, 77, 3)
     assert manifest.digest == live.index.digest()
     assert [file.name for file in manifest.files] == ["data.mdb", "index.json"]
     assert files_below(tmp_path / "store") == [
