@@ -13,7 +13,7 @@ from typing import Any
 
 import hiredis
 import pytest
-from kit.client.server_process import run_duramen
+from kit.client.command_line import run_here
 from kit.client.with_users import WithUsers
 from kit.deadlines import patience_s, within
 
@@ -265,16 +265,16 @@ def test_commands_prove_who_calls(blocking_users: tuple[WithUsers, LoopThread], 
     file = tmp_path / "root.token"
     file.write_text(users.tokens["root"] + "\n")
     file.chmod(0o600)
-    made = run_duramen("--token-file", str(file), "table", "create", "orders", at=users.target)
+    made = run_here("--token-file", str(file), "table", "create", "orders", at=users.target)
     assert (made.returncode, made.stderr) == (0, "")
-    listed = run_duramen("--token-file", str(file), "admin", "nodes", at=f"duramen://root@{users.target}")
+    listed = run_here("--token-file", str(file), "admin", "nodes", at=f"duramen://root@{users.target}")
     assert listed.returncode == 0, listed.stderr
-    refused = run_duramen("table", "list", at=users.target)
+    refused = run_here("table", "list", at=users.target)
     assert (refused.returncode, "is no user" in refused.stderr) == (6, True), refused.stderr
     file.chmod(0o644)
-    refused = run_duramen("--token-file", str(file), "table", "list", at=users.target)
+    refused = run_here("--token-file", str(file), "table", "list", at=users.target)
     assert (refused.returncode, f"chmod 600 {file}" in refused.stderr) == (2, True), refused.stderr
-    refused = run_duramen("get", "orders", "k", at=f"root:secret@{users.target}")
+    refused = run_here("get", "orders", "k", at=f"root:secret@{users.target}")
     assert (refused.returncode, "has a password in it" in refused.stderr) == (2, True), refused.stderr
     assert "secret" not in refused.stderr
 

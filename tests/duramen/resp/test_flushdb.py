@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import redis
-from kit.client.server_process import ServerProcess, run_duramen
+from kit.client.command_line import run_here
+from kit.client.server_process import ServerProcess
 from kit.cluster.up_cluster import UpCluster
 from kit.deadlines import wait_until
 from kit.resp.reader_counts import NONE_AND_TWO
@@ -79,7 +80,7 @@ def test_an_index_that_was_lost_is_replayed_over_all_clearings(
 def run_versions(server: ServerProcess) -> list[dict[str, Any]]:
     import json
 
-    done = run_duramen("admin", "versions", "--json", at=server.target)
+    done = run_here("admin", "versions", "--json", at=server.target)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import redis
-from kit.client.server_process import run_duramen
+from kit.client.command_line import run_here
 from kit.cluster.up_cluster import NODES, UpCluster
 from kit.deadlines import patience_s, wait_until
 
@@ -40,7 +40,7 @@ def clients_of(cluster: UpCluster) -> dict[str, Any]:
 
 def clearings(cluster: UpCluster) -> dict[int, str]:
     """The jobs that clear, and their states, as a node says that is left alone."""
-    answer = run_duramen("admin", "jobs", "--json", at=f"127.0.0.1:{cluster.ports['n1']}").stdout
+    answer = run_here("admin", "jobs", "--json", at=f"127.0.0.1:{cluster.ports['n1']}").stdout
     return {job["job"]: job["state"] for job in map(json.loads, answer.splitlines()) if job["kind"] == "clear"}
 
 

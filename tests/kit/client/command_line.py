@@ -31,14 +31,16 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
     return dict(command.make_context("duramen", rest).params)
 
 
-def run_here(*arguments: str, at: str | None = None, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+def run_here(
+    *arguments: str, at: str | None = None, stdin: bytes = b"", columns: int = 120
+) -> subprocess.CompletedProcess[str]:
     """What `run_duramen` does, without a process: Python's start and the imports cost far more than a command.
 
     What only a process shows (signals, pipes, the imports of a fresh start, its end) needs `run_duramen`.
     """
     output, errors = _captured(), _captured()
     environment = {name: value for name, value in os.environ.items() if name != "DURAMEN_AT"}
-    environment |= {"COLUMNS": "120", "NO_COLOR": "1"} | ({} if at is None else {"DURAMEN_AT": at})
+    environment |= {"COLUMNS": str(columns), "NO_COLOR": "1"} | ({} if at is None else {"DURAMEN_AT": at})
     with (
         mock.patch.dict(os.environ, environment, clear=True),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),

@@ -14,6 +14,7 @@ from typing import Any
 
 import duramen
 from duramen.blocking import Database
+from kit.client.command_line import run_here
 from kit.deadlines import patience_s, wait_until
 
 __all__ = [
@@ -91,15 +92,10 @@ class ClusterProcess:
     # --- operators
 
     def run(self, *arguments: str, code: int | None = 0) -> str:
-        """A command of the command line; its output."""
-        done = subprocess.run(
-            [sys.executable, "-m", "duramen", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=patience_s(DEADLINE_S),
-            env={**os.environ, "DURAMEN_AT": self.at, "COLUMNS": "200"},
-        )
+        """A command of the command line; its output. It runs in this process: what a test waits for is asked again and
+        again, and each process would take half a second from those that the test waits for.
+        """
+        done = run_here(*arguments, at=self.at, columns=200)
         if code is not None:
             assert done.returncode == code, f"{arguments}: code {done.returncode}: {done.stdout}{done.stderr}"
         return done.stdout + done.stderr

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import redis
 
-from kit.client.server_process import START_SECONDS_MAX, read_line, run_duramen
+from kit.client.command_line import run_here
+from kit.client.server_process import START_SECONDS_MAX, read_line
 
 __all__ = ["LimitedServer", "ShellAt"]
 
@@ -39,7 +40,7 @@ class LimitedServer:
         self.started = json.loads(read_line(self.process, START_SECONDS_MAX))
 
     def run(self, *arguments: str) -> str:
-        done = run_duramen(*arguments, at=f"127.0.0.1:{self.started['port']}")
+        done = run_here(*arguments, at=f"127.0.0.1:{self.started['port']}")
         assert done.returncode == 0, done.stderr
         return done.stdout
 
