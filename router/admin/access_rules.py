@@ -65,6 +65,7 @@ ADMIN_RULES: Final[MethodRules] = {
     "/duramen.v1.Admin/SetRetention": _table,
     "/duramen.v1.Admin/Abort": cluster_admin,
     "/duramen.v1.Admin/Resume": cluster_admin,
+    "/duramen.v1.Admin/Healing": cluster_admin,
 }
 
 

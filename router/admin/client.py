@@ -109,6 +109,11 @@ class AdminConnection:
         reply: pb.AdminRetention = await self._ask(self._stub.SetRetention, request)
         return reply
 
+    async def healing(self) -> pb.AdminHealing:
+        """What the router would do by itself about lost nodes now. Raises `InvalidRequest` where it is no router."""
+        reply: pb.AdminHealing = await self._ask(self._stub.Healing, pb.AdminHealingRequest())
+        return reply
+
     async def job(self, job_id: int) -> pb.AdminJob:
         """One job with its tasks."""
         async for job in self._job(job_id, follow=False):

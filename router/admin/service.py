@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast
 import grpc
 
 from log_tier.concurrency.sized_work import run_sized
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DuramenError, InvalidRequest
 from log_tier.model.identifiers import Partition
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
@@ -19,7 +19,7 @@ from router.admin.messages import change_from
 from router.proto import admin_pb2 as pb
 from router.proto import admin_pb2_grpc
 
-__all__ = ["AdminService"]
+__all__ = ["AdminService", "DescribeHealing"]
 
 T = TypeVar("T")
 
@@ -34,21 +34,32 @@ _WRITES_DEFAULT: Final = 10
 _ROW_ITEMS: Final = 4
 
 
-class AdminService(admin_pb2_grpc.AdminServicer):
-    """Serves what `admin` gives when it is called. `streams`: the streams under way; a shutdown ends them."""
+DescribeHealing = Callable[[], Awaitable[pb.AdminHealing]]
+"""Says what would be done about lost nodes now: a router's `router.admin.healing.description`."""
 
-    def __init__(self, admin: OpenAdmin, streams: OpenStreams | None = None) -> None:
+
+class AdminService(admin_pb2_grpc.AdminServicer):
+    """Serves what `admin` gives when it is called. `streams`: the streams under way; a shutdown ends them. `healing`:
+    what a router would do by itself about lost nodes.
+    """
+
+    def __init__(
+        self, admin: OpenAdmin, streams: OpenStreams | None = None, healing: DescribeHealing | None = None
+    ) -> None:
         self._admin = admin
+        self._healing = healing
         self._streams = OpenStreams() if streams is None else streams
 
     @classmethod
-    def at_hand(cls, admin: Admin, streams: OpenStreams | None = None) -> AdminService:
+    def at_hand(
+        cls, admin: Admin, streams: OpenStreams | None = None, healing: DescribeHealing | None = None
+    ) -> AdminService:
         """Serve an admin that is open already."""
 
         async def given() -> Admin:
             return admin
 
-        return cls(given, streams)
+        return cls(given, streams, healing)
 
     async def Nodes(self, request: pb.AdminNodesRequest, context: _Context) -> pb.AdminNodes:  # noqa: N802
         found = await self._answer(lambda admin: admin.nodes(), context)
@@ -120,6 +131,11 @@ class AdminService(admin_pb2_grpc.AdminServicer):
 
     async def Resume(self, request: pb.AdminGoOnRequest, context: _Context) -> pb.AdminPlan:  # noqa: N802
         return await self._answer(lambda admin: admin.resume(request.job, dry_run=request.dry_run), context)
+
+    async def Healing(self, request: pb.AdminHealingRequest, context: _Context) -> pb.AdminHealing:  # noqa: N802
+        if self._healing is None:
+            await abort(context, InvalidRequest("this server heals no nodes: ask a router of the cluster (--at)"))
+        return await self._healing()
 
     async def _answer(self, question: Callable[[Admin], Awaitable[T]], context: _Context) -> T:
         try:

@@ -1204,6 +1204,116 @@ class AdminTask(_message.Message):
 Global___AdminTask: _TypeAlias = AdminTask  # noqa: Y015
 
 @_typing.final
+class AdminHealing(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_S_FIELD_NUMBER: _builtins.int
+    COPIES_FIELD_NUMBER: _builtins.int
+    BYTES_S_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
+    SHORT_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    PAUSE_S_FIELD_NUMBER: _builtins.int
+    BLOCKED_FIELD_NUMBER: _builtins.int
+    after_s: _builtins.float
+    """How long a node is lost before it is healed, in seconds; 0: never."""
+    copies: _builtins.int
+    """Replicas that are copied at once."""
+    bytes_s: _builtins.int
+    """Bytes a second, on average; 0: no bound."""
+    short: _builtins.int
+    """Replicas that are missing, with nodes that are lost for long."""
+    action: _builtins.str
+    """nothing, begin (`plan`), wait (for `job`), undo (`job`, for `reason`)."""
+    job: _builtins.int
+    reason: _builtins.str
+    pause_s: _builtins.float
+    """How long `plan` waits for the bound of bytes a second, in seconds."""
+    @_builtins.property
+    def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminLoss]: ...
+    @_builtins.property
+    def plan(self) -> Global___AdminPlan: ...
+    @_builtins.property
+    def blocked(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What is in the way of more."""
+
+    def __init__(
+        self,
+        *,
+        after_s: _builtins.float = ...,
+        copies: _builtins.int = ...,
+        bytes_s: _builtins.int = ...,
+        lost: _abc.Iterable[Global___AdminLoss] | None = ...,
+        short: _builtins.int = ...,
+        action: _builtins.str = ...,
+        job: _builtins.int | None = ...,
+        reason: _builtins.str = ...,
+        plan: Global___AdminPlan | None = ...,
+        pause_s: _builtins.float = ...,
+        blocked: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "job", b"job", "plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "action", b"action", "after_s", b"after_s", "blocked", b"blocked", "bytes_s", b"bytes_s", "copies", b"copies", "job", b"job", "lost", b"lost", "pause_s", b"pause_s", "plan", b"plan", "reason", b"reason", "short", b"short"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__job: _TypeAlias = _typing.Literal["job"]  # noqa: Y015
+    _WhichOneofArgType__job: _TypeAlias = _typing.Literal["_job", b"_job"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__job) -> _WhichOneofReturnType__job | None: ...
+
+Global___AdminHealing: _TypeAlias = AdminHealing  # noqa: Y015
+
+@_typing.final
+class AdminLoss(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    LOST_S_FIELD_NUMBER: _builtins.int
+    LEFT_S_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    reason: _builtins.str
+    """Why it counts as lost."""
+    lost_s: _builtins.float
+    """For how long this router has seen it lost, in seconds."""
+    left_s: _builtins.float
+    """How long it is waited for yet, in seconds; not set: healing is off."""
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        lost_s: _builtins.float = ...,
+        left_s: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_left_s", b"_left_s", "left_s", b"left_s"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_left_s", b"_left_s", "left_s", b"left_s", "lost_s", b"lost_s", "node", b"node", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__left_s: _TypeAlias = _typing.Literal["left_s"]  # noqa: Y015
+    _WhichOneofArgType__left_s: _TypeAlias = _typing.Literal["_left_s", b"_left_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__left_s) -> _WhichOneofReturnType__left_s | None: ...
+
+Global___AdminLoss: _TypeAlias = AdminLoss  # noqa: Y015
+
+@_typing.final
+class AdminHealingRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminHealingRequest: _TypeAlias = AdminHealingRequest  # noqa: Y015
+
+@_typing.final
 class AdminNodesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -99,6 +99,11 @@ class AdminStub:
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminGoOnRequest.SerializeToString,
                 response_deserializer=router_dot_proto_dot_admin__pb2.AdminPlan.FromString,
                 _registered_method=True)
+        self.Healing = channel.unary_unary(
+                '/duramen.v1.Admin/Healing',
+                request_serializer=router_dot_proto_dot_admin__pb2.AdminHealingRequest.SerializeToString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminHealing.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -195,6 +200,13 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Healing(self, request, context):
+        """What the router that answers would do by itself about lost nodes now, and why. Only routers heal.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -262,6 +274,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Resume,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminGoOnRequest.FromString,
                     response_serializer=router_dot_proto_dot_admin__pb2.AdminPlan.SerializeToString,
+            ),
+            'Healing': grpc.unary_unary_rpc_method_handler(
+                    servicer.Healing,
+                    request_deserializer=router_dot_proto_dot_admin__pb2.AdminHealingRequest.FromString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminHealing.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -615,6 +632,33 @@ class Admin:
             '/duramen.v1.Admin/Resume',
             router_dot_proto_dot_admin__pb2.AdminGoOnRequest.SerializeToString,
             router_dot_proto_dot_admin__pb2.AdminPlan.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Healing(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Admin/Healing',
+            router_dot_proto_dot_admin__pb2.AdminHealingRequest.SerializeToString,
+            router_dot_proto_dot_admin__pb2.AdminHealing.FromString,
             options,
             channel_credentials,
             insecure,

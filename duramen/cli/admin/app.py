@@ -43,6 +43,7 @@ for _verb in VERBS.values():
         app.command(_verb.command)(command_of(_verb))
 app.command("restore")(restoring.restore)
 app.command("clear")(versions.clear)
+app.command("plan")(listing.plan)
 app.command("jobs")(jobs.jobs)
 app.command("job")(jobs.job)
 app.command("abort")(jobs.abort)

@@ -1,4 +1,4 @@
-"""`duramen admin nodes | partitions | lag | snapshots`."""
+"""`duramen admin nodes | partitions | lag | snapshots | plan`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from duramen.cli.admin.figures import duration, local_time, offset, place, size
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_table
 
-__all__ = ["lag", "nodes", "partitions", "snapshots"]
+__all__ = ["lag", "nodes", "partitions", "plan", "snapshots"]
 
 # A clock that is off by more than this makes log times and expiries strange.
 _SKEW_SHOWN_MS: Final = 500
@@ -199,3 +199,24 @@ def snapshots(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, j
         ],
         right=["offset", "behind", "keys", "bytes"],
     )
+
+
+def plan(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
+    """Show what the cluster would do by itself about lost nodes now, and why. Nothing is begun by it.
+
+    The router that --at names answers: which nodes it misses and since when, which replicas go where, and what is in
+    the way. See --heal-after of `duramen serve router` and `duramen up`.
+
+    \b
+      duramen admin plan
+      duramen admin plan --json | jq '.blocked[]'
+    """
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.connection import ask
+    from duramen.cli.admin.rendering import say_healing
+
+    found = ask(at, timeout, lambda admin: admin.healing())
+    if json:
+        say_answer(found)
+        return
+    say_healing(found)

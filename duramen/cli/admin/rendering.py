@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from duramen.cli.admin.figures import local_time, offset, place, size
+from duramen.cli.admin.change import say_plan
+from duramen.cli.admin.figures import duration, local_time, offset, place, size
 from duramen.cli.terminal.output import say, say_table
 from duramen.cli.terminal.text import counted
-from router.proto.admin_pb2 import AdminComparison, AdminHeldKey, AdminJob, AdminNode, AdminReplica, AdminTask
+from router.proto.admin_pb2 import (
+    AdminComparison,
+    AdminHealing,
+    AdminHeldKey,
+    AdminJob,
+    AdminNode,
+    AdminReplica,
+    AdminTask,
+)
 
-__all__ = ["cut_text", "held_value", "held_version", "node_state", "replica_status", "say_comparison", "say_job"]
+__all__ = [
+    "cut_text",
+    "held_value",
+    "held_version",
+    "node_state",
+    "replica_status",
+    "say_comparison",
+    "say_healing",
+    "say_job",
+]
 
 
 def say_job(found: AdminJob) -> None:
@@ -85,3 +103,33 @@ def cut_text(text: str, size: int) -> str:
     """At most 60 characters of a text, on one line, with its size."""
     line = " ".join(text.split())
     return line if len(line) <= 60 else f"{line[:60]}… ({counted(size, 'byte')})"
+
+
+def say_healing(found: AdminHealing) -> None:
+    """What a router would do about lost nodes, and why."""
+    for each in found.lost:
+        waits = "" if not each.left_s else f"; it is waited for {duration(each.left_s)} more"
+        say(f"node {each.node} is lost for {duration(each.lost_s)}{waits}: {each.reason}")
+    if not found.after_s:
+        say("healing is off (--heal-after 0): an operator retires lost nodes (`duramen admin retire NODE`)")
+    if found.short:
+        say(f"replicas that are missing: {found.short}")
+    if found.action == "undo":
+        say(f"job {found.job} is undone: {found.reason}")
+    elif found.action == "wait":
+        say(f"job {found.job} heals: `duramen admin job {found.job}` shows how far it is")
+    elif found.action == "begin":
+        _say_begin(found)
+    elif not found.lost:
+        say("no node is lost: there is nothing to heal")
+    for text in () if found.action == "begin" else found.blocked:  # a plan says it in its notes
+        say(f"in the way: {text}")
+
+
+def _say_begin(found: AdminHealing) -> None:
+    if found.after_s:
+        when = f"in {duration(found.pause_s)}, for its bound of bytes" if found.pause_s else "now"
+        say(f"a job begins {when}, of {found.copies} replicas at most:")
+    else:
+        say("if it were on, a job would begin:")
+    say_plan(found.plan)

@@ -201,9 +201,6 @@ def up(
 
     announce = Announcer(data, log, host, json, certs)
     where = (host, resp_port, resp_socket, resp_password)
-    resp_endpoint = RespSettings(
-        *where, readers=resp_readers, cache_mebibytes=resp_cache_mebibytes, clients_mebibytes=resp_clients_mebibytes
-    )
     opening = SingleServer.open(
         data,
         log_url=log,
@@ -212,7 +209,9 @@ def up(
         port=port,
         snapshots=SnapshotPolicy(every_s=snapshot_every_s),
         allow_locations=allow_location or (),
-        resp_endpoint=resp_endpoint,
+        resp_endpoint=RespSettings(
+            *where, readers=resp_readers, cache_mebibytes=resp_cache_mebibytes, clients_mebibytes=resp_clients_mebibytes
+        ),
         certificates=ServerCertificates.of_process(certs),
         peer_port=peers,
         users=_users(first_user, token_file, host, insecure=insecure),

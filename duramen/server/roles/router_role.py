@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
@@ -27,6 +28,7 @@ from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from log_tier.rpc.messages.stream_bound import STREAMS_MAX
 from router.admin.admin import Admin
 from router.admin.answers.node_client import ask_members
+from router.admin.healing.description import healing_answer
 from router.admin.healing.healer import Healer
 from router.admin.planners.heal import NO_HEALING, HealBounds
 from router.admin.service import AdminService
@@ -132,7 +134,8 @@ class RouterRole:
             url = usual if client_log_url is None else client_log_url
             cluster = ClusterService(catalog, shell.streams, role="router", log_url=url, shown=map_shown_to_caller)
             cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, shell.registry)  # type: ignore[no-untyped-call]
-            admin_pb2_grpc.add_AdminServicer_to_server(AdminService.at_hand(admin, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
+            administered = AdminService.at_hand(admin, shell.streams, partial(healing_answer, healer))
+            admin_pb2_grpc.add_AdminServicer_to_server(administered, shell.registry)  # type: ignore[no-untyped-call]
 
             async def at_hand() -> Admin:
                 return admin

@@ -21,5 +21,6 @@ How a loss passes:
 
 What is not here: hot or full nodes, which an operator relieves with `rebalance`.
 
-Reading order: `absences.py` (pure), `router.admin.planners.heal` (pure), `pace.py` (pure), `healer.py`.
+Reading order: `absences.py` (pure), `router.admin.planners.heal` (pure), `pace.py` (pure), `healer.py`,
+`description.py`.
 """

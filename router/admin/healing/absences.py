@@ -46,9 +46,9 @@ class Absences:
     def _begin_anew(self, cluster: ClusterMap) -> None:
         aborted = {job.id: job for job in cluster.jobs.values() if job.kind == JobKind.HEAL and job.state == "aborted"}
         if self._aborted is not None:
-            for number in aborted.keys() - self._aborted:
-                node = str(aborted[number].arguments.get("node", ""))
-                if node in self._lost_s:
+            for number, job in aborted.items():
+                node = str(job.arguments.get("node", ""))
+                if number not in self._aborted and node in self._lost_s:
                     self._lost_s[node] = 0.0
         self._aborted = set(aborted)
 

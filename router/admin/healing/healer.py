@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.concurrency.background import Failed, only_logged, run_forever
@@ -24,16 +25,16 @@ logger = logging.getLogger(__name__)
 _NOTHING: Final = HealDecision()
 
 
-class HealOutlook:
+class HealOutlook(NamedTuple):
     """What a healer sees and would do now."""
 
-    def __init__(self, bounds: HealBounds, lost: dict[str, float], decision: HealDecision, pause_s: float) -> None:
-        self.bounds = bounds
-        self.lost = lost
-        """The nodes that are lost, and for how many seconds."""
-        self.decision = decision
-        self.pause_s = pause_s
-        """How long the next job waits for the bound of bytes a second."""
+    bounds: HealBounds
+    situation: Situation
+    lost: Mapping[str, float]
+    """The nodes that are lost, and for how many seconds."""
+    decision: HealDecision
+    pause_s: float
+    """How long the next job waits for the bound of bytes a second."""
 
 
 class Healer:
@@ -61,8 +62,9 @@ class Healer:
     async def outlook(self) -> HealOutlook:
         """What would be done now, and why."""
         situation = self._look()
+        lost = self._absences.lost()
         decision = await self._decided(situation)
-        return HealOutlook(self._bounds, self._absences.lost(), decision, self._left_s())
+        return HealOutlook(self._bounds, situation, lost, decision, self._left_s())
 
     async def _run(self) -> None:
         while True:

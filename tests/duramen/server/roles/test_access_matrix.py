@@ -123,6 +123,7 @@ ROWS: Final = [
     Row("Admin/SetRetention", "admin of table", lambda _: admin.AdminSetRetentionRequest(table=TABLE)),
     Row("Admin/Abort", "admin", lambda _: admin.AdminGoOnRequest(job=1, dry_run=True)),
     Row("Admin/Resume", "admin", lambda _: admin.AdminGoOnRequest(job=1, dry_run=True)),
+    Row("Admin/Healing", "admin", lambda _: admin.AdminHealingRequest()),
     Row("Users/AddUser", "admin", lambda _: users.AddUserRequest(user="a b")),
     Row("Users/RemoveUser", "admin", lambda _: users.RemoveUserRequest(user="not-there")),
     Row("Users/ListUsers", "admin", lambda _: users.ListUsersRequest()),

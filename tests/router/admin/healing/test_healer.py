@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
+import pytest
 from kit.cluster.operated import DEADLINE_S, Operated, operated, table_of
-from kit.deadlines import within
+from kit.deadlines import until_true
 
 from duramen.server.roles.router_role import RouterRole
+from log_tier.model.errors import InvalidRequest
+from router.admin.client import AdminConnection
 from router.admin.planners.heal import HealBounds
 from router.proto import admin_pb2 as pb
 
@@ -32,17 +33,11 @@ async def healed(folder: Path, *, bounds: HealBounds = SOON, routers: int = 1) -
         yield cluster
 
 
-async def until(condition: Any) -> None:
-    async with within(DEADLINE_S):
-        while not await condition():  # noqa: ASYNC110 - nobody signals it
-            await asyncio.sleep(0.02)
-
-
 async def healings(cluster: Operated) -> list[pb.AdminJobSummary]:
     return sorted((job for job in await cluster.admin.jobs() if job.kind == "heal"), key=lambda job: job.job)
 
 
-async def test_a_lost_node_is_replaced_by_one_job_at_a_time_whoever_decides(tmp_path: Path) -> None:
+async def test_three_routers_replace_a_lost_node_by_one_job_at_a_time(tmp_path: Path) -> None:
     async with healed(tmp_path / "cluster", routers=3) as cluster:
         table = await table_of(cluster, KEYS, partitions=8, replicas=2)
         held = sum("n2" in holders.split() for holders in await cluster.holders("flights"))
@@ -55,7 +50,7 @@ async def test_a_lost_node_is_replaced_by_one_job_at_a_time_whoever_decides(tmp_
                 for holders in await cluster.holders("flights")
             )
 
-        await until(whole)
+        await until_true(whole)
         await cluster.until_level("flights")
         assert await table.get_many(KEYS) == [b"1"] * len(KEYS)
         jobs = await healings(cluster)
@@ -78,4 +73,44 @@ async def test_a_node_that_comes_back_in_time_is_what_it_was(tmp_path: Path) -> 
         await cluster.add_node("n2")
         await cluster.until_level("flights")
         assert await cluster.holders("flights") == before
+        assert await healings(cluster) == []
+
+
+async def test_the_plan_says_what_would_be_done_and_why(tmp_path: Path) -> None:
+    async with healed(tmp_path / "cluster", bounds=HealBounds(after_s=0.0, copies=2)) as cluster:
+        await table_of(cluster, KEYS, partitions=4, replicas=2)
+        whole = await cluster.admin.healing()
+        assert (whole.after_s, whole.action, list(whole.lost), whole.short) == (0.0, "nothing", [], 0)
+        await cluster.stop_node("n2")
+        off = await cluster.admin.healing()
+        assert [(each.node, each.HasField("left_s")) for each in off.lost] == [("n2", False)]
+        assert (off.action, off.short, len(off.plan.steps)) == ("begin", 2, 2)
+        assert {(step.action, step.source) for step in off.plan.steps} == {("move", "n2")}
+        assert await healings(cluster) == [], "it is off"
+        async with AdminConnection(f"127.0.0.1:{cluster.nodes['n1'].port}", timeout=DEADLINE_S) as node:
+            with pytest.raises(InvalidRequest, match="ask a router"):
+                await node.healing()
+
+
+async def test_a_node_is_waited_for_and_what_is_in_the_way_is_named(tmp_path: Path) -> None:
+    bounds = HealBounds(after_s=DEADLINE_S * 10)
+    async with operated(tmp_path / "cluster", nodes=("n1", "n2"), heal=bounds) as cluster:
+        await table_of(cluster, KEYS, partitions=1, replicas=2)
+        await cluster.stop_node("n2")
+        waited = await cluster.admin.healing()
+        (lost,) = waited.lost
+        assert lost.node == "n2"
+        assert bounds.after_s - DEADLINE_S < lost.left_s <= bounds.after_s
+        assert (waited.action, waited.short) == ("nothing", 0)
+    async with operated(tmp_path / "sooner", nodes=("n1", "n2"), heal=SOON) as cluster:
+        await table_of(cluster, KEYS, partitions=1, replicas=2)
+        await cluster.stop_node("n2")
+
+        async def blocked() -> bool:
+            return bool((await cluster.admin.healing()).blocked)
+
+        await until_true(blocked)
+        assert list((await cluster.admin.healing()).blocked) == [
+            "flights/0: no live node takes replicas that holds none of it: start another node"
+        ]
         assert await healings(cluster) == []
