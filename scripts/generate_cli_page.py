@@ -37,10 +37,15 @@ def _commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
             yield from _commands(command, (*path, name))
 
 
+def _can_be_called(command: Any) -> bool:
+    """Is it a command, or a group that is one by itself?"""
+    return not hasattr(command, "commands") or bool(command.invoke_without_command)
+
+
 def _contents(root: Any) -> str:
     lines = ["| command | what it does |", "|---|---|"]
     for path, command in _commands(root, ("duramen",)):
-        if not hasattr(command, "commands"):
+        if _can_be_called(command):
             name = " ".join(path)
             lines.append(f"| [`{name}`](#{'-'.join(path)}) | {_cell(_first_sentence(command))} |")
     return "\n".join(lines)
@@ -53,7 +58,7 @@ def _first_sentence(command: Any) -> str:
 
 def _section(path: tuple[str, ...], command: Any) -> list[str]:
     found = [f"## {' '.join(path)}", _prose(command.help)]
-    if hasattr(command, "commands"):
+    if not _can_be_called(command):
         return found
     arguments = [each for each in command.params if not each.opts[0].startswith("-")]
     options = [each for each in command.params if each.opts[0].startswith("-") and not each.hidden]

@@ -18,7 +18,8 @@ another one changes a number.
      that were folded to hours can still be compared.
 - T5 What is kept is bounded: an hour of minutes, a day of hours (`keep.py`).
 
-What is not here: where a replica keeps its tally (in the transaction of the fold, `serving_tier.index.lmdb`).
+What is not here: where a replica keeps its tally (in the transaction of the fold, `serving_tier.index.lmdb`), and who
+asks whom (`router.admin.answers.audit_data`).
 
-Reading order: `period.py`, `count.py`, `keep.py`.
+Reading order: `period.py`, `count.py`, `keep.py`, `compare.py`, `missing.py`.
 """

@@ -60,8 +60,8 @@ def count_pieces(
 ) -> Iterator[Period]:
     """Count from `start` on, and begin a new period after each minute and after each of the offsets `ends`.
 
-    `headers` begin with the batch that holds `start`; `log_time_ms`: the largest timestamp before it, where that is
-    known. Yields periods of one minute or a part of it, none empty.
+    `headers` begin with the batch that holds `start`; `log_time_ms`: the largest timestamp before it, if known.
+    Yields periods of one minute or a part of it, none empty.
     """
     limits = sorted(set(ends), reverse=True)
     after = Offset(start - 1)

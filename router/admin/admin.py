@@ -8,7 +8,7 @@ report what is known here, and `lag` gives the silence as the reason; everything
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -34,6 +34,7 @@ from log_tier.model.log import Bounds, Log
 from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
 from log_tier.privacy.masked_url import check_no_secret
+from router.admin.answers.audit_data import audit_partition
 from router.admin.answers.explain import explain_key
 from router.admin.answers.listing import (
     known_bounds,
@@ -42,7 +43,7 @@ from router.admin.answers.listing import (
     list_partitions,
     list_snapshots,
 )
-from router.admin.answers.log_times import header_at, offset_at_time
+from router.admin.answers.log_times import newest_time, offset_at_time
 from router.admin.answers.node_client import AskNode
 from router.admin.answers.verify import verify_partition
 from router.admin.answers.versions import list_versions
@@ -204,6 +205,20 @@ class Admin:
             yield await verify_partition(situation, self._log, self._membership, place, timeout=timeout)
             situation = Situation(self._catalog.map, self._membership.nodes())
 
+    async def audit_data(
+        self, table: str, partition: Partition | None = None, *, since_ms: int = 0, timeout: float = 120.0
+    ) -> AsyncIterator[pb.AdminMinute]:
+        """Compare what the replicas of each partition counted with what the log holds, from a time on."""
+        situation = await self._situation()
+        entry = situation.table(table, partition)
+        chosen = range(entry.partitions) if partition is None else [partition]
+        for place in map(entry.partition, chosen):
+            for minute in await audit_partition(
+                situation, self._log, self._membership, place, since_ms=since_ms, timeout=timeout
+            ):
+                yield minute
+            situation = self._known()
+
     # --- changes
 
     async def start(self, change: AdminChange, *, dry_run: bool, plan_id: str = "") -> pb.AdminPlan:
@@ -362,7 +377,7 @@ class Admin:
                 check_restorable(situation, table.partition(partition), offset, bounds[partition])
             time_ms = 0
             if len(found) < table.partitions:
-                time_ms = await self._newest_time(situation, table, found, bounds)
+                time_ms = await newest_time(situation, self._log, table, found, bounds)
         assert time_ms is not None, "a restore names a token or a time"
         for place in table.partition_ids():
             if place.partition not in found:
@@ -370,21 +385,6 @@ class Admin:
                 check_restorable(situation, place, offset, bounds[place.partition], time_ms=time_ms)
                 found[place.partition] = offset
         return found
-
-    async def _newest_time(
-        self, situation: Situation, table: TableEntry, offsets: Mapping[Partition, Offset], bounds: Sequence[Bounds]
-    ) -> int:
-        """When the newest of these records was written."""
-        times = [0]
-        for partition, offset in offsets.items():
-            if offset < bounds[partition].earliest:  # a snapshot has that offset, or there is nothing
-                known = situation.cluster.snapshots_of(table.partition(partition))
-                times.extend(snapshot.log_time_ms for snapshot in known if snapshot.offset == offset)
-                continue
-            header = await header_at(self._log, table.partition(partition), offset)
-            if header is not None:
-                times.append(header.timestamp_ms)
-        return max(times)
 
     async def close(self) -> None:
         """Carry through what was begun. Idempotent."""

@@ -93,6 +93,15 @@ class AdminConnection:
             async for reply in replies:
                 yield self._checked(reply)
 
+    async def audit_data(
+        self, table: str, partition: Partition | None = None, *, since_ms: int = 0
+    ) -> AsyncIterator[pb.AdminMinute]:
+        """What the log holds and the replicas counted, minute by minute."""
+        request = pb.AdminAuditDataRequest(table=table, partition=partition, since_ms=since_ms)
+        async with aclosing(cast("Any", self._wire.stream(self._stub.AuditData, request))) as replies:
+            async for reply in replies:
+                yield self._checked(reply)
+
     async def start(self, change: AdminChange, *, dry_run: bool = False, plan_id: str = "") -> pb.AdminPlan:
         """Plan a change, and begin it unless it is a dry run."""
         reply: pb.AdminPlan = await self._ask(self._stub.Start, start_request(change, dry_run=dry_run, plan_id=plan_id))

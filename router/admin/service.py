@@ -101,6 +101,18 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         except DuramenError as error:
             await abort(context, error)
 
+    async def AuditData(self, request: pb.AdminAuditDataRequest, context: _Context) -> None:  # noqa: N802
+        partition = Partition(request.partition) if request.HasField("partition") else None
+        timeout = time_left_s(context, default_s=_TIMEOUT_DEFAULT_S)
+        try:
+            admin = await self._admin()
+            minutes = admin.audit_data(request.table, partition, since_ms=request.since_ms, timeout=timeout)
+            async with self._streams.served(context), aclosing(cast("Any", minutes)) as answers:
+                async for answer in answers:
+                    await context.write(answer)
+        except DuramenError as error:
+            await abort(context, error)
+
     async def Start(self, request: pb.AdminStartRequest, context: _Context) -> pb.AdminPlan:  # noqa: N802
         return await self._answer(
             lambda admin: admin.start(change_from(request), dry_run=request.dry_run, plan_id=request.plan), context

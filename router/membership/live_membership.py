@@ -138,12 +138,19 @@ class LiveMembership:
         """Nothing to do: every node measures its indexes itself, and sends their sizes with its status."""
 
     async def digest(self, node: str, request: node_pb2.DigestRequest, *, timeout: float) -> node_pb2.DigestReply:
+        reply: node_pb2.DigestReply = await self._member(node).ask_node("Digest", request, timeout=timeout)
+        return reply
+
+    async def tally(self, node: str, request: node_pb2.TallyRequest, *, timeout: float) -> node_pb2.TallyReply:
+        reply: node_pb2.TallyReply = await self._member(node).ask_node("Tally", request, timeout=timeout)
+        return reply
+
+    def _member(self, node: str) -> Member:
         member = self.members.get(node)
         if member is None:
             known = ", ".join(sorted(self.members)) or "none"
             raise InvalidRequest(f"there is no node {node!r}; the nodes are: {known}")
-        reply: node_pb2.DigestReply = await member.ask_node("Digest", request, timeout=timeout)
-        return reply
+        return member
 
     def failures(self) -> Iterator[tuple[str, DuramenError]]:
         for node, view in self.nodes().items():

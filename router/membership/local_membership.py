@@ -16,6 +16,7 @@ from serving_tier.node.hosting import Hosting
 from serving_tier.proto import node_pb2
 from serving_tier.service.digests import Digests, digest_reply
 from serving_tier.service.status_feed import NodeStatusFeed
+from serving_tier.service.tallies import tally_reply
 
 __all__ = ["LocalMembership"]
 
@@ -86,11 +87,18 @@ class LocalMembership:
                 raise
             raise DeadlineExceeded(f"what was waited for did not happen within {timeout:g} s") from None
 
+    async def tally(self, node: str, request: node_pb2.TallyRequest, *, timeout: float) -> node_pb2.TallyReply:
+        self._check_own(node)
+        return await tally_reply(self._hosting.node, request)
+
     async def digest(self, node: str, request: node_pb2.DigestRequest, *, timeout: float) -> node_pb2.DigestReply:
         """A digest of one of this node's replicas. Raises `InvalidRequest` for any other node."""
+        self._check_own(node)
+        return await digest_reply(self._digests, self._hosting.node, request, timeout=timeout)
+
+    def _check_own(self, node: str) -> None:
         if node != self._hosting.node_id:
             raise InvalidRequest(f"there is no node {node!r} here; this process is node {self._hosting.node_id}")
-        return await digest_reply(self._digests, self._hosting.node, request, timeout=timeout)
 
     def failures(self) -> Iterator[tuple[str, DuramenError]]:
         """The nodes that are not there, each with the reason."""

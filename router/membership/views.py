@@ -109,6 +109,10 @@ class Membership(Protocol):
         """Ask one node for a replica's digest. Raises `Disconnected`, `NotHosted`, `ReplicaBehind`, ..."""
         ...
 
+    async def tally(self, node: str, request: node_pb2.TallyRequest, *, timeout: float) -> node_pb2.TallyReply:
+        """Ask one node for a replica's tally. Raises as `digest` does."""
+        ...
+
     def failures(self) -> Iterator[tuple[str, DuramenError]]:
         """The nodes that do not answer, and why."""
         ...

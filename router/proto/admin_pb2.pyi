@@ -897,6 +897,133 @@ class AdminDifferentReplica(_message.Message):
 Global___AdminDifferentReplica: _TypeAlias = AdminDifferentReplica  # noqa: Y015
 
 @_typing.final
+class AdminMinute(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    MINUTE_MS_FIELD_NUMBER: _builtins.int
+    MINUTES_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    WRITTEN_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    partition: _builtins.int
+    minute_ms: _builtins.int
+    """ms since 1970, by the log's timestamps."""
+    minutes: _builtins.int
+    """60: an hour, of which a replica does not keep the minutes any more."""
+    verdict: _builtins.str
+    """equal, different, not compared, unverified."""
+    reason: _builtins.str
+    @_builtins.property
+    def written(self) -> Global___AdminCounted:
+        """What the log holds; not set: nothing, or it may not be compared."""
+
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminReplicaCount]: ...
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        minute_ms: _builtins.int = ...,
+        minutes: _builtins.int = ...,
+        verdict: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        written: Global___AdminCounted | None = ...,
+        replicas: _abc.Iterable[Global___AdminReplicaCount] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["written", b"written"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["minute_ms", b"minute_ms", "minutes", b"minutes", "partition", b"partition", "reason", b"reason", "replicas", b"replicas", "table", b"table", "verdict", b"verdict", "written", b"written"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminMinute: _TypeAlias = AdminMinute  # noqa: Y015
+
+@_typing.final
+class AdminCounted(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    first: _builtins.int
+    last: _builtins.int
+    offsets: _builtins.int
+    """How many offsets the batches occupy."""
+    checksum: _builtins.str
+    """16 hex digits."""
+    def __init__(
+        self,
+        *,
+        first: _builtins.int = ...,
+        last: _builtins.int = ...,
+        offsets: _builtins.int = ...,
+        checksum: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "first", b"first", "last", b"last", "offsets", b"offsets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminCounted: _TypeAlias = AdminCounted  # noqa: Y015
+
+@_typing.final
+class AdminReplicaCount(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    COUNTED_FIELD_NUMBER: _builtins.int
+    WRITTEN_FIELD_NUMBER: _builtins.int
+    DIFFERS_FROM_FIELD_NUMBER: _builtins.int
+    DIFFERS_TO_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    verdict: _builtins.str
+    """equal, different, not compared."""
+    differs_from: _builtins.int
+    """Where it differs: the offsets that are missing here, or between which the difference lies."""
+    differs_to: _builtins.int
+    reason: _builtins.str
+    @_builtins.property
+    def counted(self) -> Global___AdminCounted: ...
+    @_builtins.property
+    def written(self) -> Global___AdminCounted:
+        """What the log holds of the offsets that this replica counted."""
+
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        verdict: _builtins.str = ...,
+        counted: Global___AdminCounted | None = ...,
+        written: Global___AdminCounted | None = ...,
+        differs_from: _builtins.int | None = ...,
+        differs_to: _builtins.int | None = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_differs_from", b"_differs_from", "_differs_to", b"_differs_to", "counted", b"counted", "differs_from", b"differs_from", "differs_to", b"differs_to", "written", b"written"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_differs_from", b"_differs_from", "_differs_to", b"_differs_to", "counted", b"counted", "differs_from", b"differs_from", "differs_to", b"differs_to", "node", b"node", "reason", b"reason", "verdict", b"verdict", "written", b"written"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__differs_from: _TypeAlias = _typing.Literal["differs_from"]  # noqa: Y015
+    _WhichOneofArgType__differs_from: _TypeAlias = _typing.Literal["_differs_from", b"_differs_from"]  # noqa: Y015
+    _WhichOneofReturnType__differs_to: _TypeAlias = _typing.Literal["differs_to"]  # noqa: Y015
+    _WhichOneofArgType__differs_to: _TypeAlias = _typing.Literal["_differs_to", b"_differs_to"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__differs_from) -> _WhichOneofReturnType__differs_from | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__differs_to) -> _WhichOneofReturnType__differs_to | None: ...
+
+Global___AdminReplicaCount: _TypeAlias = AdminReplicaCount  # noqa: Y015
+
+@_typing.final
 class AdminPlan(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1398,6 +1525,35 @@ class AdminVerifyRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__partition) -> _WhichOneofReturnType__partition | None: ...
 
 Global___AdminVerifyRequest: _TypeAlias = AdminVerifyRequest  # noqa: Y015
+
+@_typing.final
+class AdminAuditDataRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    partition: _builtins.int
+    """Not set: all of them."""
+    since_ms: _builtins.int
+    """ms since 1970, by the log's timestamps: from that minute on. 0: all that the replicas keep."""
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        partition: _builtins.int | None = ...,
+        since_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "partition", b"partition", "since_ms", b"since_ms", "table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__partition: _TypeAlias = _typing.Literal["partition"]  # noqa: Y015
+    _WhichOneofArgType__partition: _TypeAlias = _typing.Literal["_partition", b"_partition"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__partition) -> _WhichOneofReturnType__partition | None: ...
+
+Global___AdminAuditDataRequest: _TypeAlias = AdminAuditDataRequest  # noqa: Y015
 
 @_typing.final
 class AdminJobsRequest(_message.Message):

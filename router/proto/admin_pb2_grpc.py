@@ -69,6 +69,11 @@ class AdminStub:
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminVerifyRequest.SerializeToString,
                 response_deserializer=router_dot_proto_dot_admin__pb2.AdminComparison.FromString,
                 _registered_method=True)
+        self.AuditData = channel.unary_stream(
+                '/duramen.v1.Admin/AuditData',
+                request_serializer=router_dot_proto_dot_admin__pb2.AdminAuditDataRequest.SerializeToString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminMinute.FromString,
+                _registered_method=True)
         self.Start = channel.unary_unary(
                 '/duramen.v1.Admin/Start',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminStartRequest.SerializeToString,
@@ -153,6 +158,14 @@ class AdminServicer:
 
     def Verify(self, request, context):
         """One for each partition, when it was compared.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AuditData(self, request, context):
+        """For each minute: what the log holds, and what each replica has folded of it. They must be equal. One message for each
+        partition and minute, in the order of partitions, then of time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -244,6 +257,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Verify,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminVerifyRequest.FromString,
                     response_serializer=router_dot_proto_dot_admin__pb2.AdminComparison.SerializeToString,
+            ),
+            'AuditData': grpc.unary_stream_rpc_method_handler(
+                    servicer.AuditData,
+                    request_deserializer=router_dot_proto_dot_admin__pb2.AdminAuditDataRequest.FromString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminMinute.SerializeToString,
             ),
             'Start': grpc.unary_unary_rpc_method_handler(
                     servicer.Start,
@@ -470,6 +488,33 @@ class Admin:
             '/duramen.v1.Admin/Verify',
             router_dot_proto_dot_admin__pb2.AdminVerifyRequest.SerializeToString,
             router_dot_proto_dot_admin__pb2.AdminComparison.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AuditData(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/duramen.v1.Admin/AuditData',
+            router_dot_proto_dot_admin__pb2.AdminAuditDataRequest.SerializeToString,
+            router_dot_proto_dot_admin__pb2.AdminMinute.FromString,
             options,
             channel_credentials,
             insecure,

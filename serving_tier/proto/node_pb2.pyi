@@ -346,6 +346,96 @@ class DigestReply(_message.Message):
 Global___DigestReply: _TypeAlias = DigestReply  # noqa: Y015
 
 @_typing.final
+class TallyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.bytes
+    partition: _builtins.int
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "table_id", b"table_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TallyRequest: _TypeAlias = TallyRequest  # noqa: Y015
+
+@_typing.final
+class TallyReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_FIELD_NUMBER: _builtins.int
+    APPLIED_FIELD_NUMBER: _builtins.int
+    PERIODS_FIELD_NUMBER: _builtins.int
+    since: _builtins.int
+    """The first offset that is counted."""
+    applied: _builtins.int
+    """The last one."""
+    @_builtins.property
+    def periods(self) -> _containers.RepeatedCompositeFieldContainer[Global___Period]: ...
+    def __init__(
+        self,
+        *,
+        since: _builtins.int = ...,
+        applied: _builtins.int = ...,
+        periods: _abc.Iterable[Global___Period] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "periods", b"periods", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TallyReply: _TypeAlias = TallyReply  # noqa: Y015
+
+@_typing.final
+class Period(_message.Message):
+    """A minute or an hour."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MINUTE_FIELD_NUMBER: _builtins.int
+    MINUTES_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    minute: _builtins.int
+    """Since 1970."""
+    minutes: _builtins.int
+    """1 or 60."""
+    first: _builtins.int
+    last: _builtins.int
+    offsets: _builtins.int
+    """How many offsets the batches occupy."""
+    checksum: _builtins.int
+    """Over the checksums of the batches' stamps."""
+    def __init__(
+        self,
+        *,
+        minute: _builtins.int = ...,
+        minutes: _builtins.int = ...,
+        first: _builtins.int = ...,
+        last: _builtins.int = ...,
+        offsets: _builtins.int = ...,
+        checksum: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "first", b"first", "last", b"last", "minute", b"minute", "minutes", b"minutes", "offsets", b"offsets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Period: _TypeAlias = Period  # noqa: Y015
+
+@_typing.final
 class VoidsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

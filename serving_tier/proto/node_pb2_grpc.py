@@ -49,6 +49,11 @@ class NodeStub:
                 request_serializer=serving__tier_dot_proto_dot_node__pb2.DigestRequest.SerializeToString,
                 response_deserializer=serving__tier_dot_proto_dot_node__pb2.DigestReply.FromString,
                 _registered_method=True)
+        self.Tally = channel.unary_unary(
+                '/duramen.v1.Node/Tally',
+                request_serializer=serving__tier_dot_proto_dot_node__pb2.TallyRequest.SerializeToString,
+                response_deserializer=serving__tier_dot_proto_dot_node__pb2.TallyReply.FromString,
+                _registered_method=True)
         self.Voids = channel.unary_unary(
                 '/duramen.v1.Node/Voids',
                 request_serializer=serving__tier_dot_proto_dot_node__pb2.VoidsRequest.SerializeToString,
@@ -81,6 +86,13 @@ class NodeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Tally(self, request, context):
+        """What was counted of the log by the replica's index, minute by minute: compared with what the log holds.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Voids(self, request, context):
         """Which records of the log changed nothing: rejected, or a retry's second copy. Waits until the replica has applied
         the last of them.
@@ -106,6 +118,11 @@ def add_NodeServicer_to_server(servicer, server):
                     servicer.Digest,
                     request_deserializer=serving__tier_dot_proto_dot_node__pb2.DigestRequest.FromString,
                     response_serializer=serving__tier_dot_proto_dot_node__pb2.DigestReply.SerializeToString,
+            ),
+            'Tally': grpc.unary_unary_rpc_method_handler(
+                    servicer.Tally,
+                    request_deserializer=serving__tier_dot_proto_dot_node__pb2.TallyRequest.FromString,
+                    response_serializer=serving__tier_dot_proto_dot_node__pb2.TallyReply.SerializeToString,
             ),
             'Voids': grpc.unary_unary_rpc_method_handler(
                     servicer.Voids,
@@ -194,6 +211,33 @@ class Node:
             '/duramen.v1.Node/Digest',
             serving__tier_dot_proto_dot_node__pb2.DigestRequest.SerializeToString,
             serving__tier_dot_proto_dot_node__pb2.DigestReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Tally(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Node/Tally',
+            serving__tier_dot_proto_dot_node__pb2.TallyRequest.SerializeToString,
+            serving__tier_dot_proto_dot_node__pb2.TallyReply.FromString,
             options,
             channel_credentials,
             insecure,

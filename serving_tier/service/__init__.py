@@ -1,6 +1,6 @@
 """What a serving node reports and sends to other processes: `duramen.v1.Node` over gRPC, and the client's side of it.
 
-A node answers four kinds of calls in addition to reads. Each has one file that does it and one method of the service:
+A node answers five kinds of calls in addition to reads. Each has one file that does it and one method of the service:
 
 - **Status** (`status_feed.py`): the status of its replicas, as a stream. Routers choose replicas by it, `admin` shows
   it. What changed is computed once for all who listen; `replica_status.py` is its pure half.
@@ -8,6 +8,7 @@ A node answers four kinds of calls in addition to reads. Each has one file that 
   `verify` asks all replicas of a partition for the same offset, a little ahead of where they are, and compares.
 - **Copy** (`copies.py`, `serving_tier.snapshots.peer_copy`): a replica's whole index, for a node that has none.
   `peer.py` is the receiver's end of the wire.
+- **Tally** (`tallies.py`): what a replica's index counted of the log, to be compared with what the log holds.
 - **Voids** (`voids.py`): which records of a range of offsets changed nothing, for programs that read the log directly.
 
 What holds:
@@ -29,8 +30,8 @@ answers `OffsetPassed` with its offset, and the caller names a later one.
 What is not here: which replicas a node should have (`serving_tier.node.hosting`), who asks whom (`router`), and reads
 and writes of keys (`router.endpoints.grpc`).
 
-Reading order: `replica_status.py`, `status_feed.py`, `content_digest.py`, `digests.py`, `copies.py`, `voids.py`,
-`access_rules.py`, `shown_status.py`, `server.py`, `peer.py`.
+Reading order: `replica_status.py`, `status_feed.py`, `content_digest.py`, `digests.py`, `copies.py`, `tallies.py`,
+`voids.py`, `access_rules.py`, `shown_status.py`, `server.py`, `peer.py`.
 """
 
 from __future__ import annotations

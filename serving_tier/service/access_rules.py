@@ -22,5 +22,6 @@ NODE_RULES: Final[MethodRules] = {
     # A copy has all keys of its partition, and which records were void says what conditions met.
     "/duramen.v1.Node/Copy": _reads_table,
     "/duramen.v1.Node/Digest": cluster_admin,
+    "/duramen.v1.Node/Tally": cluster_admin,
     "/duramen.v1.Node/Voids": _reads_table,
 }

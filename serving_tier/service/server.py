@@ -22,6 +22,7 @@ from serving_tier.service.copies import Copies
 from serving_tier.service.digests import Digests, digest_reply
 from serving_tier.service.shown_status import ShownStatus
 from serving_tier.service.status_feed import NodeStatusFeed
+from serving_tier.service.tallies import tally_reply
 from serving_tier.service.voids import void_offsets
 
 __all__ = ["NodeService"]
@@ -78,6 +79,12 @@ class NodeService(node_pb2_grpc.NodeServicer):
         try:
             timeout = time_left_s(context, default_s=_TIMEOUT_DEFAULT_S)
             return await digest_reply(self._digests, self._node, request, timeout=timeout)
+        except DuramenError as error:
+            await abort(context, error)
+
+    async def Tally(self, request: node_pb2.TallyRequest, context: _Context) -> node_pb2.TallyReply:  # noqa: N802
+        try:
+            return await tally_reply(self._node, request)
         except DuramenError as error:
             await abort(context, error)
 

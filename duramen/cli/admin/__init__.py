@@ -10,8 +10,8 @@ What it promises:
   or aborted, 4 rejected. Ending the command ends nothing else: `duramen admin job ID` goes on watching.
 
 Reading order: `arguments.py`, `connection.py`, `change.py` (plan, confirm, begin, wait), `progress.py`, `figures.py`,
-`answer.py`, `rendering.py`; `verb_command.py` (a command from a verb's declaration); then any command that is written
-out: `list.py`, `inspect.py`, `restore.py`, `versions.py`, `jobs.py`; `app.py` lists them all.
+`answer.py`, `rendering.py`, `minutes.py`; `verb_command.py` (a command from a verb's declaration); then any command
+that is written out: `list.py`, `inspect.py`, `restore.py`, `versions.py`, `jobs.py`; `app.py` lists them all.
 
 A module that declares commands imports what they need (gRPC, the answers' messages) when one of them runs:
 `connection.py`, `change.py`, `progress.py`, `answer.py` and `rendering.py` import it at their top.

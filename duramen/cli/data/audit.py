@@ -1,4 +1,4 @@
-"""`duramen audit`: who did what, from the table `_duramen_audit`."""
+"""`duramen audit`: who did what, of the table `_duramen_audit`; and `duramen audit data`: is all of the log folded?"""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from duramen.cli.admin.arguments import parse_place
+from duramen.cli.terminal.exits import ERROR, OK, RETRY
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_json, say_table
 from log_tier.audit.row_format import first_key_at, parse_row
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import AUDIT_TABLE
 
-__all__ = ["audit", "parse_time_ms"]
+__all__ = ["app", "parse_time_ms"]
+
+app = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
 
 _AGO: Final = re.compile(r"(\d{1,9})([smhdw])")
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 _REFUSALS: Final = ("refused", "ended")
+
+_CODES: Final = {"equal": OK, "not compared": OK, "different": ERROR, "unverified": RETRY}
 
 
 def parse_time_ms(text: str, *, now_ms: int) -> int:
@@ -35,6 +41,7 @@ def parse_time_ms(text: str, *, now_ms: int) -> int:
         ) from error
 
 
+@app.callback(invoke_without_command=True)
 def audit(
     since: Annotated[str, typer.Option("--since", metavar="TIME", help="From then on: 15m, 1h, 7d ago, or a time.")] = (
         "1h"
@@ -59,6 +66,7 @@ def audit(
       duramen audit --since 1h --user alice
       duramen audit --since 7d --refused --table orders
       duramen audit --since 2026-11-01 --until 2026-12-01 --json > november.jsonl
+      duramen audit data orders                       # is every record of the log in every replica?
     """
     from duramen.cli.terminal.connection import connected
 
@@ -83,6 +91,51 @@ def audit(
                 break
     if not json:
         _say_rows(shown)
+
+
+@app.command("data")
+def data(
+    where: Annotated[str, typer.Argument(metavar="TABLE[/PARTITION]", help="What to look at.")],
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="From that minute on: 15m, 1h, 7d ago, or a time.")
+    ] = "1h",
+    at: At = AT_DEFAULT,
+    timeout: Timeout = 300.0,
+    json: Json = False,
+) -> int:
+    """Compare what each replica has folded with what the log holds, minute by minute, in numbers that must be equal.
+
+    A replica counts in the transaction of the fold, and the log's batches are read again and counted: first and last
+    offset, how many, and a checksum over their checksums. Replicas keep an hour of minutes, and a day of hours. Minutes
+    are those of the log's timestamps. A difference names offsets.
+
+    Exit code 1 where a replica differs, 5 where one did not answer.
+
+    \b
+      duramen audit data orders
+      duramen audit data orders/3 --since 24h --json
+    """
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.connection import ask
+    from duramen.cli.admin.minutes import say_minute
+    from router.admin.client import AdminConnection
+
+    table, partition = parse_place(where)
+    since_ms = max(0, parse_time_ms(since, now_ms=time.time_ns() // 1_000_000))
+    codes: set[int] = set()
+
+    async def compared(admin: AdminConnection) -> None:
+        async for each in admin.audit_data(table, partition, since_ms=since_ms):
+            codes.add(_CODES[each.verdict])
+            if json:
+                say_answer(each, flush=True)
+            else:
+                say_minute(each)
+
+    ask(at, timeout, compared)
+    if not codes and not json:
+        say(f"nothing was written to {where} since then")
+    return ERROR if ERROR in codes else max(codes, default=OK)
 
 
 def _is_asked_for(row: dict[str, Any], user: str, table: str, refused: bool) -> bool:

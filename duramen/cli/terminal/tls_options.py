@@ -48,9 +48,9 @@ def with_tls_options(app: typer.Typer) -> None:
     for group in app.registered_groups:
         if group.typer_instance is not None:
             with_tls_options(group.typer_instance)
-    for command in app.registered_commands:
-        callback = command.callback
-        if callback is not None and "at" in inspect.signature(callback).parameters:
+    for command in (*app.registered_commands, app.registered_callback):
+        callback = None if command is None else command.callback
+        if command is not None and callback is not None and "at" in inspect.signature(callback).parameters:
             command.callback = _with_options(callback)
 
 
@@ -65,6 +65,8 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
         tls_context: typer.Context,
         **own: Any,
     ) -> Any:
+        if tls_context.invoked_subcommand is not None:  # a group that is also a command
+            return None
         servers, secure, user = parse_target(at)
         if len(servers) > 1:
             raise InvalidRequest(f"--at takes one server, not {', '.join(servers)}")

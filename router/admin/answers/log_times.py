@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
+from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.batch_header import BatchHeader, read_header
-from log_tier.model.identifiers import Offset, PartitionId
-from log_tier.model.log import Log
+from log_tier.model.identifiers import Offset, Partition, PartitionId
+from log_tier.model.log import Bounds, Log
+from router.admin.planners.cluster_view import Situation
 
-__all__ = ["header_at", "offset_at_time"]
+__all__ = ["header_at", "newest_time", "offset_at_time"]
 
 # A probe wants one header; a log gives at least one whole batch.
 _PROBE_BYTES: Final = 4096
@@ -46,3 +49,23 @@ async def offset_at_time(log: Log, partition: PartitionId, time_ms: int) -> Offs
             found = Offset(min(header.last_offset, high))
             low = Offset(found + 1)
     return found
+
+
+async def newest_time(
+    situation: Situation,
+    log: Log,
+    table: TableEntry,
+    offsets: Mapping[Partition, Offset],
+    bounds: Sequence[Bounds],
+) -> int:
+    """When the newest of these records was written; one that was trimmed counts by its snapshot."""
+    times = [0]
+    for partition, offset in offsets.items():
+        if offset < bounds[partition].earliest:  # a snapshot has that offset, or there is nothing
+            known = situation.cluster.snapshots_of(table.partition(partition))
+            times.extend(snapshot.log_time_ms for snapshot in known if snapshot.offset == offset)
+            continue
+        header = await header_at(log, table.partition(partition), offset)
+        if header is not None:
+            times.append(header.timestamp_ms)
+    return max(times)

@@ -1,0 +1,105 @@
+"""`duramen audit data`: equal at every tier of a cluster of processes, and a replica that lost a batch is found."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.cluster.cluster_process import ClusterProcess
+
+from log_tier.embedded import EmbeddedLog
+from log_tier.model.batch_header import read_header, split_batches
+from log_tier.model.identifiers import FIRST, Offset
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+
+pytestmark = pytest.mark.embedded_log_only
+
+RECORDS = 40
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[ClusterProcess]:
+    """Three nodes that hold a table `orders`: one partition with three replicas, in 40 batches of one record."""
+    made = ClusterProcess(tmp_path / "data")
+    try:
+        with made.connect() as database:
+            table = database.create_table("orders", partitions=1, replicas=3)
+            for number in range(RECORDS):
+                table.put(b"o%d" % (number % 7), b"v%d" % number)
+        made.wait_ready("orders")
+        yield made
+    finally:
+        made.close()
+
+
+def applied_everywhere(rows: list[dict[str, Any]]) -> bool:
+    return all(
+        sum(each["counted"]["offsets"] for row in rows for each in row["replicas"] if each["node"] == node) == RECORDS
+        for node in ("n1", "n2", "n3")
+    )
+
+
+def audited(cluster: ClusterProcess, code: int) -> list[dict[str, Any]]:
+    shown = cluster.run("audit", "data", "orders", "--json", code=code)
+    return [json.loads(line) for line in shown.splitlines()]
+
+
+def test_every_replica_has_the_numbers_of_the_log(orders: ClusterProcess) -> None:
+    rows = audited(orders, 0)
+    assert {row["verdict"] for row in rows} == {"equal"}
+    assert sum(row["written"]["offsets"] for row in rows) == RECORDS
+    assert applied_everywhere(rows)
+    for row in rows:
+        assert [each["counted"] for each in row["replicas"]] == [row["written"]] * 3
+    shown = orders.run("audit", "data", "orders/0")
+    for row in rows:
+        number = row["written"]["offsets"]
+        assert f" written {number} applied {number} ×3\n" in shown
+    orders.kill9("n2")
+    orders.wait_nodes("alive", "n2")
+    orders.wait_ready("orders")
+    again = audited(orders, 0)
+    assert [row["replicas"][1]["counted"] for row in again] == [row["written"] for row in rows]
+
+
+def test_a_replica_that_lost_a_batch_is_found_with_its_offset(orders: ClusterProcess, tmp_path: Path) -> None:
+    lost = Offset(17)
+
+    def plant() -> None:
+        log = tmp_path / "log"
+        shutil.copytree(orders.folder / "log", log)
+        table, made = asyncio.run(folded_without(lost, log, tmp_path / "planted"))
+        index = orders.folder / "nodes" / "n2" / "index" / table / "0"
+        shutil.rmtree(index)
+        shutil.move(made, index)
+
+    orders.kill9("n2", before_restart=plant)
+    orders.wait_nodes("alive", "n2")
+    orders.wait_ready("orders")
+    rows = audited(orders, 1)
+    (row,) = [row for row in rows if row["verdict"] == "different"]
+    wrong = {each["node"]: each for each in row["replicas"]}["n2"]
+    assert (wrong["verdict"], wrong["differs_from"], wrong["differs_to"]) == ("different", lost, lost)
+    assert wrong["counted"]["offsets"] == row["written"]["offsets"] - 1
+    assert {each["verdict"] for each in row["replicas"] if each["node"] != "n2"} == {"equal"}
+    shown = orders.run("audit", "data", "orders", code=1)
+    assert f"  n2: offsets {lost} to {lost} are in the log and were not folded here\n" in shown
+
+
+async def folded_without(lost: Offset, log: Path, folder: Path) -> tuple[str, Path]:
+    """The id of the table `orders`, and an index of all that a log holds of it but one batch."""
+    async with await EmbeddedLog.open(log) as opened:
+        (topic,) = [each for each in await opened.topics() if each.name == "orders"]
+        partition = topic.partition(0)
+        index = LmdbIndex.open(folder, partition=partition)
+        async for chunk in opened.read(partition, FIRST, follow=False):
+            for batch in split_batches(chunk.data):
+                if read_header(batch).base_offset != lost:
+                    index.apply(batch)
+        index.close()
+    return topic.id, folder
