@@ -21,6 +21,7 @@ they are parsed, and nothing here costs anything.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
 from itertools import islice
 from operator import itemgetter
 from typing import Final, Protocol
@@ -91,6 +92,7 @@ class GuardedClient(CommandContext, Protocol):
     """A connection, as its admission sees it. See `Client`."""
 
     lapsed: str
+    line: Hashable
     reply_queue: ReplyQueue
 
     def recheck(self) -> None: ...
@@ -136,6 +138,7 @@ class Admission:
         self._count_for(caller.name)
         self.close()
         self.caller, self.expires_ms = caller, self._server.gate.expires_ms(caller)
+        self._client.line = caller.name
         if self.expires_ms:
             server, recheck = self._server, self._client.recheck
             self._timer = ExpiryTimer(self.expires_ms, recheck, clock=server.clock, loop=server.loop)
@@ -190,6 +193,7 @@ class Admission:
             gate.decide(caller, ANY_USER)
         except Unauthenticated as error:
             self.caller, self.rights, self.expires_ms = NOBODY, NO_RIGHTS, 0
+            client.line = NOBODY.name
             self._count_for("")
             self._filled = -1
             client.may_come_in(False, error.message)

@@ -124,7 +124,7 @@ class Client(GuardedSession, asyncio.Protocol):
         if self.closing or self._error is not None:
             return
         self.input.queued_bytes += len(data)
-        if self._turns.is_over(len(data)):
+        if self._turns.is_over(len(data), self.line):
             self._take_turns()
         if self.reply_queue.stalled or self._turn_scheduled or self._intake.more:
             self._intake.put(data)
@@ -268,7 +268,7 @@ class Client(GuardedSession, asyncio.Protocol):
     def _take_turns(self) -> None:
         if not self._turn_scheduled:
             self._turn_scheduled = True
-            self._turns.wait(self._turn, 0.0 if self.admission is None else self.admission.take_unheard_s())
+            self._turns.wait(self._turn, self.line, 0.0 if self.admission is None else self.admission.take_unheard_s())
 
     def _turn(self) -> None:
         self._turn_scheduled = False

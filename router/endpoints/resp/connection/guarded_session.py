@@ -6,7 +6,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence, Sized
+from collections.abc import Hashable, Sequence, Sized
 from typing import Final, cast
 
 from log_tier.access.gate import NOBODY
@@ -49,6 +49,10 @@ class GuardedSession(RespSession, ABC):
         """Where commands go that were parsed: into the queue, or to the admission of a guarded connection."""
         self.waiting: Sized = self.queue
         """All commands that have not begun."""
+        self.line: Hashable = self.id
+        """Whose share of the endpoint's time it takes: its user's, and nobody's where it has proved nothing. Where the
+        catalog has no users, each connection has its own.
+        """
         self.admission: Admission | None = None
         """What guards the connection once the catalog has users."""
         self.input: SocketInput
@@ -61,6 +65,7 @@ class GuardedSession(RespSession, ABC):
         """The catalog has users: from now on the connection may do what its caller may, and that is nobody yet."""
         self.waiting = self.admission = Admission(cast("GuardedClient", self), self.queue)
         self.inbox = self.admission.arrived
+        self.line = NOBODY.name
         self.may_come_in(False)
 
     def forget_queued(self) -> None:

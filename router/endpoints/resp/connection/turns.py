@@ -3,14 +3,17 @@
 A loop hands on what all sockets have received in one turn. What one connection does of it is bounded by `Client`; three
 hundred connections with ten commands each would still be 30 ms. So when `TURN_S` of a turn is over, what comes is kept,
 and its connections wait in one line, from which each following turn takes as many as its time goes.
+
+The line gives the same time to each user who waits in it (`fair_line.py`): a thousand connections of one user get what
+one connection of another gets. While a connection of a user waits, so does what comes for that user's others.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final, Protocol
 
+from router.endpoints.resp.connection.fair_line import FairLine
 from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
 
 __all__ = ["TURN", "TURN_S", "TURN_SHARE_OF_BYTES", "TURN_SHARE_OF_RUNS", "Loop", "SharedTurns"]
@@ -57,13 +60,16 @@ class SharedTurns:
         self._measures = False
         """Is `_ends_s` that of the loop's turn under way?"""
         self._ends_s = 0.0
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting = FairLine()
 
-    def is_over(self, size: int) -> bool:
-        """Is the time over for what comes from sockets in this turn? Asked before each chunk, of so many bytes. 0.2 µs.
+    def is_over(self, size: int, user: Hashable) -> bool:
+        """Is the time over for what comes from sockets of this user in this turn? Asked before each chunk, of so many
+        bytes. 0.2 µs.
 
         A client that sends a command and waits for its reply is never looked at closely.
         """
+        if user in self._waiting:
+            return True
         now_s = self._now_s()
         if self._measures:
             return now_s > self._ends_s
@@ -77,28 +83,31 @@ class SharedTurns:
     def _next(self) -> None:
         self._measures = False
 
-    def wait(self, work: Callable[[], None], after_s: float = 0.0) -> None:
-        """Call `work` in a later turn, after those who wait already. `after_s`: it joins them in so many seconds."""
+    def wait(self, work: Callable[[], None], user: Hashable, after_s: float = 0.0) -> None:
+        """Call `work` in a later turn, after what waits already for its user. `after_s`: it joins in so many seconds.
+        `user`: whose share of time it takes; a connection that is nobody's stands for itself.
+        """
         if after_s:
-            self._loop.call_later(after_s, self.wait, work)
+            self._loop.call_later(after_s, self.wait, work, user)
             return
         if not self._waiting:
             self._loop.call_soon(self._run)
-        self._waiting.append(work)
+        self._waiting.add(user, work)
 
     def _run(self) -> None:
         """Call the work that waited before this turn, as far as its time goes; at least one."""
-        ends_s = self._now_s() + TURN_S
-        waiting = self._waiting
+        waiting, now_s = self._waiting, self._now_s()
+        ends_s = now_s + TURN_S
         try:
             for _ in range(len(waiting)):
-                waiting[0]()
-                waiting.popleft()
-                if self._now_s() > ends_s:
+                began_s = now_s
+                try:
+                    waiting.first()()
+                finally:  # also after a bug of ours in one connection's work: the others go on
+                    now_s = self._now_s()
+                    waiting.done(now_s - began_s)
+                if now_s > ends_s:
                     break
-        except BaseException:
-            waiting.popleft()  # a bug of ours in one connection's work; the others go on
-            raise
         finally:
             if waiting:
                 self._loop.call_soon(self._run)

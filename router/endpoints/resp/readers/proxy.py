@@ -124,7 +124,7 @@ class ProxyConnection(asyncio.Protocol):
                     return
         if self._error is not None:
             return
-        if self._turns.is_over(len(data)):
+        if self._turns.is_over(len(data), self):
             self._take_turns()
         if self._replies.stalled or self._turn_scheduled or self._intake.waiting_bytes or self._queue:
             self._intake.put(data)
@@ -147,7 +147,7 @@ class ProxyConnection(asyncio.Protocol):
     def _take_turns(self) -> None:
         if not self._turn_scheduled:
             self._turn_scheduled = True
-            self._turns.wait(self._turn)
+            self._turns.wait(self._turn, self)
 
     def _turn(self) -> None:
         self._turn_scheduled = False

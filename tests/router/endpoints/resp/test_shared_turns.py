@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from router.endpoints.resp.connection.fair_line import SHARE_S
 from router.endpoints.resp.connection.turns import TURN_S, SharedTurns
 
 LONG = 100_000
@@ -49,24 +50,24 @@ def turns(loop: Loop) -> SharedTurns:
 def test_a_turn_is_over_for_all_connections(loop: Loop, turns: SharedTurns) -> None:
     over = []
     for _ in range(10):
-        over.append(turns.is_over(LONG))
+        over.append(turns.is_over(LONG, "alice"))
         loop.now_s += TURN_S / 3.5
     assert over == [False] * 4 + [True] * 6
     loop.turn()
-    assert not turns.is_over(LONG)
-    assert not any(turns.is_over(LONG) for _ in range(10)), "no time goes by"
+    assert not turns.is_over(LONG, "alice")
+    assert not any(turns.is_over(LONG, "alice") for _ in range(10)), "no time goes by"
     assert len(loop.ready) == 1
 
 
 def test_who_waits_for_each_reply_costs_the_loop_nothing(loop: Loop, turns: SharedTurns) -> None:
     for _ in range(10):
-        assert not turns.is_over(40)
+        assert not turns.is_over(40, "alice")
         loop.now_s += 0.001
     assert not loop.ready
     for _ in range(100):
-        turns.is_over(40)
+        turns.is_over(40, "alice")
         loop.now_s += 0.0001
-    assert turns.is_over(40), "a hundred of them at once do"
+    assert turns.is_over(40, "alice"), "a hundred of them at once do"
 
 
 def test_those_who_wait_are_called_in_their_order_some_in_each_turn(loop: Loop, turns: SharedTurns) -> None:
@@ -80,15 +81,15 @@ def test_those_who_wait_are_called_in_their_order_some_in_each_turn(loop: Loop, 
         return call
 
     for number in range(7):
-        turns.wait(work(number))
+        turns.wait(work(number), number)
     loop.turn()
     assert called == [0, 1, 2]
-    turns.wait(work(7))
+    turns.wait(work(7), 7)
     loop.turn()
     loop.turn()
     assert called == list(range(8))
     assert not loop.ready, "nobody waits"
-    turns.wait(work(8))
+    turns.wait(work(8), 8)
     loop.turn()
     assert called[-1] == 8
 
@@ -98,11 +99,12 @@ def test_one_who_has_more_waits_behind_the_others(loop: Loop, turns: SharedTurns
 
     def again() -> None:
         called.append("again")
+        loop.now_s += SHARE_S * 1.5
         if called.count("again") < 3:
-            turns.wait(again)
+            turns.wait(again, "alice")
 
-    turns.wait(again)
-    turns.wait(lambda: called.append("other"))
+    turns.wait(again, "alice")
+    turns.wait(lambda: called.append("other"), "bob")
     for _ in range(3):
         loop.turn()
     assert called == ["again", "other", "again", "again"]
@@ -115,8 +117,8 @@ def test_a_bug_of_one_does_not_stop_the_others(loop: Loop, turns: SharedTurns) -
     def fail() -> None:
         raise ValueError("a bug")
 
-    turns.wait(fail)
-    turns.wait(lambda: called.append("other"))
+    turns.wait(fail, "alice")
+    turns.wait(lambda: called.append("other"), "bob")
     with pytest.raises(ValueError, match="a bug"):
         loop.turn()
     loop.turn()
@@ -125,13 +127,44 @@ def test_a_bug_of_one_does_not_stop_the_others(loop: Loop, turns: SharedTurns) -
 
 def test_who_sits_out_joins_those_who_wait_when_its_time_is_over(loop: Loop, turns: SharedTurns) -> None:
     called: list[str] = []
-    turns.wait(lambda: called.append("sits out"), 0.5)
+    turns.wait(lambda: called.append("sits out"), "alice", 0.5)
     loop.turn()
     loop.now_s += 0.4
     loop.turn()
     assert called == []
     loop.now_s += 0.2
-    turns.wait(lambda: called.append("waits"))
+    turns.wait(lambda: called.append("waits"), "alice")
     loop.turn()
     loop.turn()
     assert called == ["waits", "sits out"]
+
+
+def test_a_thousand_connections_of_one_user_get_what_one_of_another_gets(loop: Loop, turns: SharedTurns) -> None:
+    """Each connection has more to do whenever it was called; a flood from one that was slow begins anew at once."""
+    called = {"mallory": 0, "alice": 0}
+    until_s = loop.now_s + 1
+
+    def connection(user: str) -> Callable[[], None]:
+        def call() -> None:
+            called[user] += 1
+            loop.now_s += SHARE_S / 2
+            if loop.now_s < until_s:
+                turns.wait(call, user)
+
+        return call
+
+    for _ in range(1000):
+        turns.wait(connection("mallory"), "mallory")
+    turns.wait(connection("alice"), "alice")
+    while loop.now_s < until_s:
+        loop.turn()
+    assert abs(called["mallory"] - called["alice"]) <= 2, called
+    assert called["alice"] >= 990
+
+
+def test_what_comes_for_a_user_with_a_connection_in_the_line_waits(loop: Loop, turns: SharedTurns) -> None:
+    turns.wait(lambda: None, "mallory")
+    assert turns.is_over(40, "mallory"), "its other connections do not pass by the line"
+    assert not turns.is_over(40, "alice")
+    loop.turn()
+    assert not turns.is_over(40, "mallory")
