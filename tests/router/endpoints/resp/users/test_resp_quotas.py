@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -141,6 +142,7 @@ def test_who_sends_what_is_refused_takes_no_turns_of_others(guarded: ServerThrea
     guarded.submit(lambda seen: SetQuota(f"user:{name}", seen, calls_s=5))
     commands = packed("SET", "eu:1", "v") * 3_000
     with guarded.connect_as(name) as one, guarded.connect_as(name) as two, guarded.connect_as("alice") as quiet:
+        began_s = monotonic()
         for raw in (one, two):
             raw.send(commands)
         one.reply()
@@ -148,7 +150,8 @@ def test_who_sends_what_is_refused_takes_no_turns_of_others(guarded: ServerThrea
             assert quiet.call("SET", "eu:quiet", f"{number}") == OK
             assert quiet.call("GET", "eu:quiet") == b"%d" % number
         come = [arrived(raw) for raw in (one, two)]
-        assert sum(come) < 1_000, come
+        seconds = monotonic() - began_s
+        assert sum(come) < 300 + 110 * seconds, f"{come} in {seconds:.1f} s: 5 a second are done, and 100 are refused"
     with guarded.connect_as("alice") as raw:
         assert raw.call("PING") == Status("PONG"), "connections that end while nobody listens to them end"
 
