@@ -126,11 +126,14 @@ an error of which only the loop's exception handler hears breaks the run, in eve
 Half of the kills are losses of power: an index that was in use then lacks entries, is of another boot, and must not be
 believed (`index_crashes.py`).
 
-**The disks of nodes.** In half of the runs of a cluster the nodes' own disks fail: a call for an index folder, a copy,
-a snapshot or a fetched version meets EIO, ENOSPC or EACCES, writes short, or finds the disk full for a while; or the
-process ends before the call, in half of these cases with its machine (`node_faults.py`). In a third of the runs write
-transactions of LMDB are such calls, above all the one that gives a new index its content: what a death leaves before it
-looks whole. Which call on what was met is counted, and which step of which job.
+**The disks of nodes.** In half of the runs of a cluster the nodes' own disks fail: a call for an index folder, a
+copy, a snapshot or a fetched version meets EIO, ENOSPC or EACCES, writes short, or finds the disk full for a while;
+or the process ends before the call, in half of these cases with its machine (`node_faults.py`). A fault is drawn by
+the kind of its call, mostly also by what the file is for: the calls of a node are mostly writes of few files, and a
+rename or the sync of a folder meets as many faults as a write. In a third of the runs write transactions of LMDB are
+such calls, above all the one that gives a new index its content: what a death leaves before it looks whole. Which
+call on what was met is counted, and which step of which job. No disk of a node damages anything, so no task of a job
+may end with a damaged index or snapshot.
 
 **What it does not do yet.** LMDB is real, and a commit of it is one step: an index is never found in the middle of one.
 In the worlds of one database an index is closed cleanly, or gone. A commit of the log is one step of the simulated

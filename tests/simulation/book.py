@@ -24,7 +24,7 @@ PROPERTIES = {
     "dense": "offsets have no holes, but where a compaction made them",
     "I8": "damage is detected, and repaired from a copy or refused with its place; it is never served, and no "
     "acknowledged record is cut silently",
-    "damage": "no recovery finds damage on a disk that damages nothing",
+    "damage": "no recovery, and no task of a job, finds damage on a disk that damages nothing",
     "closed": "after a clean close the next start finds nothing to recover",
     "typed": "every failure is an error of Duramen's",
     "one after the other": "commands on a key take effect one after the other, whatever round they share",

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from duramen.testing.cluster.levelling import behind
 from simulation.book import Broken
-from simulation.cluster_jobs import bugs, finish_drops, maps_differ, under_way, unfinished, work
+from simulation.cluster_jobs import bugs, damages, finish_drops, maps_differ, under_way, unfinished, work
 from simulation.cluster_past import check_builds, check_pasts, restore_pasts
 from simulation.cluster_put_back import accept_loss
 from simulation.cluster_trims import change_logs, lose_indexes, secure_rollbacks
@@ -93,6 +93,8 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
         await level(world)
     for bug in bugs(world):
         raise Broken("typed", bug)
+    for damage in damages(world):
+        raise Broken("damage", damage)
 
 
 async def _aim(world: ClusterWorld, stop: asyncio.Event) -> None:

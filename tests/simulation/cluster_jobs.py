@@ -11,6 +11,7 @@ from duramen import aio
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.catalog.jobs import Job, Task
 from log_tier.catalog.version_fold import versions_job
+from log_tier.model.errors import IndexDamaged, SnapshotDamaged
 from log_tier.model.identifiers import Partition
 from router.admin.verbs import AdminChange, Move, Rebalance, RestoreNode, SetReplicas, TakeSnapshots
 from router.endpoints.resp.data.served_tables import DEFAULT_TABLE
@@ -20,6 +21,7 @@ from simulation.cluster_world import NODES, ClusterWorld
 __all__ = [
     "bugs",
     "checked_table",
+    "damages",
     "failed_version_job",
     "finish_drops",
     "maps_differ",
@@ -29,6 +31,7 @@ __all__ = [
     "work",
 ]
 
+_DAMAGED: Final = tuple(f"{each.code}: " for each in (IndexDamaged, SnapshotDamaged))
 _WORKS_CHANCE: Final = 0.6
 """Of the runs, so many have an operator: the others are quicker to search."""
 _VERBS: Final = ("snapshot", "move", "restore", "rebalance", "replicas", "table")
@@ -145,8 +148,16 @@ def under_way(world: ClusterWorld, *, first: Collection[str] = ()) -> Iterator[t
 
 def bugs(world: ClusterWorld) -> Iterator[str]:
     """What nodes report of tasks that a bug has ended."""
-    for each in _maps(world)[:1]:
-        for job in each.jobs.values():
-            yield from (
-                f"{job.kind}, {task.action}: {task.note}" for task in job.tasks if task.note.startswith("a bug")
-            )
+    return _reported(world, ("a bug",))
+
+
+def damages(world: ClusterWorld) -> Iterator[str]:
+    """What nodes report of tasks that met a damaged index or snapshot. What a lost power leaves of an index is not
+    copied, it is made anew.
+    """
+    return _reported(world, _DAMAGED)
+
+
+def _reported(world: ClusterWorld, beginnings: tuple[str, ...]) -> Iterator[str]:
+    for job in newest_map(world).jobs.values():
+        yield from (f"{job.kind}, {task.action}: {task.note}" for task in job.tasks if task.note.startswith(beginnings))

@@ -4,34 +4,65 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from duramen.testing.machine.node_disk.failing_calls import FailingCalls
-from duramen.testing.machine.node_disk.node_fault import COMMIT, FILL_INDEX, NODE_FAULTS, NodeFault, NodeFaultKind
+from duramen.testing.machine.node_disk.node_fault import (
+    COMMIT,
+    FILL_INDEX,
+    NODE_FAULTS,
+    SHARED_STORE,
+    NodeFault,
+    NodeFaultKind,
+    can_meet,
+)
 from serving_tier import names
 
-__all__ = ["commit_faults_of", "node_faults_of", "strike_nodes"]
+__all__ = ["CALLS", "commit_faults_of", "node_faults_of", "strike_nodes"]
 
 _CHANCE: Final = 0.5
 """In so many runs the disks of nodes fail."""
-_AIMED_CHANCE: Final = 0.5
-"""Of the faults, so many wait for one call, or for files of one use: an index that comes meets few faults by chance."""
-_CALLS: Final = ("rename", "rename", "sync", "create", "make_folder", "remove_tree")
+_USE_CHANCE: Final = 0.7
+"""So many faults wait for a call for files of one use: else most would meet the files that are written most."""
+_INDEXES: Final = ("index", "version", "incoming", "rebuild")
+_STORES: Final = (names.SNAPSHOT_WORK_FOLDER, names.SNAPSHOTS_FOLDER, SHARED_STORE)
+_PASSING: Final = (names.COPIES_FOLDER, names.POINT_IN_TIME_FOLDER)
+CALLS: Final[Mapping[str, tuple[str, ...]]] = {
+    "create": (*_INDEXES, *_STORES, *_PASSING),
+    "write": (*_INDEXES, *_STORES, *_PASSING),
+    "sync": (*_INDEXES, *_STORES, *_PASSING),
+    "sync_folder": (*_INDEXES, *_STORES, *_PASSING),
+    "rename": (*_INDEXES, *_STORES, *_PASSING),
+    "link": (names.SNAPSHOTS_FOLDER, SHARED_STORE),
+    "unlink": (*_INDEXES, "replaced", "old", *_PASSING),
+    "make_folder": (*_INDEXES, names.SNAPSHOT_WORK_FOLDER, *_PASSING),
+    "remove_folder": ("index",),
+    "remove_tree": (*_INDEXES, "old", names.SNAPSHOT_WORK_FOLDER, *_PASSING),
+}
+"""By the kind of call, all alike often: what the files are for of which nodes make it. A draw over all calls would meet
+little but writes.
+"""
 _COMMITS_CHANCE: Final = 0.35
 """In so many runs write transactions fail."""
 _COMMITTED: Final = ("version", "incoming", "index", "")
 _FILLED: Final = ("version", "version", "incoming", "incoming", "")
-_USES: Final = ("incoming", "incoming", "version", "index", "replaced", names.SNAPSHOT_WORK_FOLDER)
 
 
 def node_faults_of(chance: random.Random, nodes: tuple[str, ...], *, length_s: float) -> tuple[NodeFault, ...]:
-    """The faults of a run, by time. Which kinds there are is drawn first."""
+    """The faults of a run, by time. How calls fail, and which, is drawn first."""
     if chance.random() > _CHANCE:
         return ()
-    possible = [kind for kind in NODE_FAULTS if chance.random() < 0.5] or ["failed"]
-    faults = [_fault(chance, nodes, possible, length_s) for _ in range(chance.choice((1, 2, 4, 8)))]
+    kinds = [kind for kind in NODE_FAULTS if chance.random() < 0.5] or ["failed"]
+    calls = [call for call in CALLS if chance.random() < 0.4 and _kinds(call, kinds)]
+    if not calls:
+        kinds, calls = ["failed"], list(CALLS)
+    faults = [_fault(chance, nodes, chance.choice(calls), kinds, length_s) for _ in range(chance.choice((2, 4, 8, 16)))]
     return tuple(sorted(faults, key=lambda fault: fault.at_s))
+
+
+def _kinds(call: str, kinds: Sequence[NodeFaultKind]) -> list[NodeFaultKind]:
+    return [kind for kind in kinds if can_meet(kind, call)]
 
 
 def commit_faults_of(chance: random.Random, nodes: tuple[str, ...], *, length_s: float) -> tuple[NodeFault, ...]:
@@ -49,17 +80,17 @@ def commit_faults_of(chance: random.Random, nodes: tuple[str, ...], *, length_s:
     return (*commits, *fills)
 
 
-def _fault(chance: random.Random, nodes: tuple[str, ...], possible: list[NodeFaultKind], length_s: float) -> NodeFault:
-    kind = chance.choice(possible)
-    only_call = kind in ("failed", "refused", "end") and chance.random() < _AIMED_CHANCE
+def _fault(
+    chance: random.Random, nodes: tuple[str, ...], call: str, kinds: list[NodeFaultKind], length_s: float
+) -> NodeFault:
     return NodeFault(
         chance.random() * length_s,
         chance.choice(nodes),
-        kind,
-        steps=chance.choice((0, 1, 2, 3, chance.randrange(20))),
+        chance.choice(_kinds(call, kinds)),
+        steps=chance.choice((0, 0, 1, 2, 3, chance.randrange(20))),
         seconds=chance.choice((0.3, 1.0, 3.0)) * (0.5 + chance.random()),
-        call=chance.choice(_CALLS) if only_call else "",
-        use=chance.choice(_USES) if chance.random() < _AIMED_CHANCE else "",
+        call=call,
+        use=chance.choice(CALLS[call]) if chance.random() < _USE_CHANCE else "",
     )
 
 

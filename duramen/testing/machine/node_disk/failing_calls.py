@@ -13,7 +13,7 @@ from typing import Any, Final
 import lmdb
 
 from duramen.testing.machine.node_disk.failing_environment import FailingEnvironment
-from duramen.testing.machine.node_disk.node_fault import ERRORS, GROWING, NodeFault
+from duramen.testing.machine.node_disk.node_fault import ERRORS, GROWING, SHARED_STORE, NodeFault
 from duramen.testing.machine.story import RunStory
 from serving_tier.disk import KernelCalls, OpenFile
 from serving_tier.names import DATA_FILE, purpose
@@ -124,7 +124,7 @@ class FailingCalls:
             raise OSError(ERRORS["full"], os.strerror(ERRORS["full"]), str(path))
         if not self._armed:
             return False
-        use = purpose(str(path.relative_to(self._folder))) if path.is_relative_to(self._folder) else "shared store"
+        use = purpose(str(path.relative_to(self._folder))) if path.is_relative_to(self._folder) else SHARED_STORE
         for place, fault in enumerate(self._armed):
             if not fault.may_meet(call, use):
                 continue

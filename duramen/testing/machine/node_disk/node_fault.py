@@ -6,7 +6,17 @@ import errno
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["COMMIT", "ERRORS", "FILL_INDEX", "GROWING", "NODE_FAULTS", "NodeFault", "NodeFaultKind"]
+__all__ = [
+    "COMMIT",
+    "ERRORS",
+    "FILL_INDEX",
+    "GROWING",
+    "NODE_FAULTS",
+    "SHARED_STORE",
+    "NodeFault",
+    "NodeFaultKind",
+    "can_meet",
+]
 
 NodeFaultKind = Literal["failed", "no room", "refused", "short", "full", "end"]
 
@@ -26,6 +36,8 @@ COMMIT: Final = "commit"
 """A write transaction of LMDB. Only a fault that names it meets it: most calls are commits."""
 FILL_INDEX: Final = "fill_index"
 """The write transaction before which a new index lacks only its content. Only a fault that names it meets it."""
+SHARED_STORE: Final = "shared store"
+"""The use of paths that are not below a node's own folder."""
 _NAMED: Final = (COMMIT, FILL_INDEX)
 
 ERRORS: Final[dict[NodeFaultKind, int]] = {
@@ -44,6 +56,11 @@ _MET_BY: Final[dict[NodeFaultKind, tuple[str, ...]]] = {
 }
 
 
+def can_meet(kind: NodeFaultKind, call: str) -> bool:
+    """Can a call of this name meet a fault of this kind?"""
+    return call in _MET_BY.get(kind, (call,))
+
+
 @dataclass(frozen=True)
 class NodeFault:
     """Something goes wrong at a node's disk: at the `steps`th call after `at_s` that can meet it, from 0."""
@@ -57,9 +74,9 @@ class NodeFault:
     call: str = ""
     """Only calls of this name meet it; empty: any."""
     use: str = ""
-    """Only calls for paths of this use (`serving_tier.names.purpose`) meet it; empty: any."""
+    """Only calls for paths of this use (`serving_tier.names.purpose`, or `SHARED_STORE`) meet it; empty: any."""
 
     def may_meet(self, call: str, use: str) -> bool:
         """Can a call of this name, for a path of this use, meet it?"""
         wanted = self.call or (call if call not in _NAMED else "")
-        return call in _MET_BY.get(self.kind, (call,)) and wanted == call and self.use in ("", use)
+        return can_meet(self.kind, call) and wanted == call and self.use in ("", use)
