@@ -109,6 +109,14 @@ that the plan sets. When all is level, grants of users who read and watch at eve
 every server refuses them, and their watches have ended. So have those whose token has ended by the clock of their
 server, which was set back or forward meanwhile.
 
+**Users of the Redis protocol.** Some runs of the world `cluster-resp` have users, too: the clients of the ledger may do
+everything, and prove it by `AUTH` or `HELLO … AUTH` on each of their connections. Two others keep a connection open and
+send pipelines of alike and of mixed commands, and transactions, on keys with two prefixes, while grants on these
+prefixes come and go at any server. Where the server's own map has not changed meanwhile, every command must be served
+or refused as the text of the grants says, each for itself, whatever it shares a pipeline with. When all is level, a
+grant, a token and a user go under connections that are idle and connections that listen: 100 ms later every server has
+ended what listens, and refuses the next command (`cluster_resp_users.py`).
+
 **A log that is put back.** In a tenth of the runs a first workload runs without faults, and the log's disk is copied
 meanwhile. Everything is stopped, the log gets the copy, the nodes keep their indexes, and other clients write on with
 all faults. Of what the first clients wrote, anything may be gone; what is read must be in the log as it is now. Where a
@@ -145,9 +153,9 @@ commit of LMDB, and loses nothing that was not synced.
 `database_world.py`, `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`,
 `kept_log.py`, `index_crashes.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`,
 `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`,
-`cluster_put_back.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp.py`,
-`planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`,
-`planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`,
-`planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`, `worlds.py`, `run.py`,
-`page.py`, `__main__.py`.
+`cluster_put_back.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`,
+`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
+`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
+`planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`,
+`planted_resp_users.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

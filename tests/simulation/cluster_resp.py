@@ -13,8 +13,10 @@ from simulation.book import Broken
 from simulation.cluster_incidents import happen
 from simulation.cluster_jobs import work
 from simulation.cluster_past import restore_pasts
+from simulation.cluster_resp_users import check_listeners, open_keys, use_keys
 from simulation.cluster_trims import change_logs
 from simulation.cluster_turns import ASK_S
+from simulation.cluster_users import open_users
 from simulation.cluster_world import NODES, ClusterWorld
 from simulation.resp_ledger import Ledger
 from simulation.resp_traffic import finals, pipelines
@@ -30,13 +32,16 @@ async def cluster_resp_traffic(world: ClusterWorld) -> None:
     for process in world.processes.values():
         if process.name != "clients":
             await process.up.wait()
+    await open_users(world)
     await _make_table(world)
+    await open_keys(world)
     ledger = Ledger()
     # No operator of versions: what a swap leaves out, the ledger would miss.
-    faults = partial(happen, world, operators=(work, change_logs, restore_pasts))
+    faults = partial(happen, world, operators=(work, change_logs, restore_pasts, use_keys))
     async with pipelines(world, ledger, faults, calm_s=_CALM_S) as chance:
         for name in (*NODES, "router"):
             ledger.check(await finals(world, ledger, chance, at=name))
+        await check_listeners(world)
     _compare_replicas(world)
 
 

@@ -7,20 +7,22 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
 from duramen.server.roles.kv import nearest, others_on_demand
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
+from duramen.testing.cluster.guarded import GuardParts
 from duramen.testing.cluster.lives import open_log_server, open_node, open_router
 from duramen.testing.machine.node_disk.failing_calls import FailingCalls
 from duramen.testing.machine.node_disk.node_fault import FILL_INDEX, NodeFault
+from duramen.testing.machine.resp_words import RawError
 from duramen.testing.machine.simulated_clock import SimulatedClock, SlowTurnClock
 from duramen.testing.machine.simulated_loop import SimulatedLoop
 from duramen.testing.machine.simulated_network import Connecting, Network
 from duramen.testing.machine.simulated_process import Life, SimulatedProcess
-from duramen.testing.machine.simulated_wire import WireClient
+from duramen.testing.machine.simulated_wire import WireClient, WireCut
 from duramen.testing.running.seeded import seeded
 from duramen.verification.history import BuiltPart
 from log_tier.catalog.catalog import Catalog
@@ -41,10 +43,12 @@ from simulation.kept_log import KeepingLog, KeptRecords
 from simulation.plan import Plan
 from simulation.planned_machine import cannot_start, machine_of, undamaged_log
 
-__all__ = ["LOG_URL", "NODES", "ClusterWorld", "Part"]
+__all__ = ["LOG_URL", "NODES", "ROOT", "ClusterWorld", "Part"]
 
 NODES: Final = ("n1", "n2", "n3")
 LOG_URL: Final = "grpc://log:7070"
+ROOT: Final = "root"
+"""The user who may do everything, where there are users."""
 _END_S: Final = 900.0
 _POWER_CHANCE: Final = 0.5
 """Of the ends of a node at a call of its disk, so many are losses of power."""
@@ -96,7 +100,7 @@ class ClusterWorld:
         """Called with each fault that a node's disk meets."""
         self.drops: set[str] = set()
         """Tables of which a drop was begun and not answered."""
-        self.has_users = plan.has_users and not has_endpoints
+        self.has_users = plan.has_users("users of endpoints" if has_endpoints else "users")
         self.tokens: dict[str, str] = {}
         """Of the users, by name."""
         self.log: KeepingLog | None = None
@@ -219,7 +223,7 @@ class ClusterWorld:
         open_log_server(process, self.log).listen()
 
     async def _node_life(self, process: SimulatedProcess, opened: AsyncExitStack) -> None:
-        server, node, plane, catalog, memberships = await open_node(
+        server, node, plane, catalog, memberships, guard = await open_node(
             process,
             opened,
             self.machine,
@@ -232,7 +236,7 @@ class ClusterWorld:
             others = others_on_demand(plane, memberships)
             opened.push_async_callback(others.close)
             near = await nearest(plane, others)()
-            await self._open_endpoint(process, opened, near, node.follower, await memberships(), plane.node)
+            await self._open_endpoint(process, opened, near, node.follower, await memberships(), plane.node, guard)
         opened.callback(self._copy_if_killed, process.name)
         node.ended.add_done_callback(partial(self._node_ended, process))
         self.nodes[process.name] = node, plane
@@ -249,7 +253,9 @@ class ClusterWorld:
         clock = self.machine.clock_of(process.name)
         router = await open_router(process, opened, clock, log_url=LOG_URL, servers=self._servers())
         if self._has_endpoints:
-            await self._open_endpoint(process, opened, router.connection, router.follower, router.membership, None)
+            await self._open_endpoint(
+                process, opened, router.connection, router.follower, router.membership, None, router.guard
+            )
         self.catalogs[process.name] = router.catalog
         router.server.listen()
 
@@ -267,6 +273,7 @@ class ClusterWorld:
         follower: MapFollower,
         membership: LiveMembership,
         node: Node | None,
+        guard: GuardParts | None,
     ) -> None:
         endpoint = await RespServer.open(
             connection,
@@ -276,13 +283,31 @@ class ClusterWorld:
             node=node,
             node_id=process.name,
             membership=membership,
+            gate=guard and guard.gate,
+            authenticator=guard and guard.authenticator,
             clock=SlowTurnClock(self.loop.time, random.Random(f"turns {process.name} {self.plan.seed}")),
         )
         opened.push_async_callback(endpoint.close)
         self.endpoints[process.name] = endpoint
 
-    async def connected(self, chance: random.Random, at: str = "") -> WireClient:
-        """A client of the Redis protocol: at any endpoint, or at that of one process."""
+    async def connected(self, chance: random.Random, at: str = "", user: str = ROOT) -> WireClient:
+        """A client of the Redis protocol: at any endpoint, or at that of one process. Where there are users, it has
+        proved to be one.
+
+        Raises `Broken` where its token is refused.
+        """
+        while True:
+            client = await self._wired(chance, at)
+            if not self.has_users:
+                return client
+            with suppress(WireCut):
+                (reply,) = await client.call([auth_of(chance, user, self.tokens[user])])
+                if isinstance(reply, RawError):
+                    raise Broken("granted", f"{at or 'an endpoint'} refuses the token of {user}: {reply.text}")
+                return client
+            await asyncio.sleep(0.05)
+
+    async def _wired(self, chance: random.Random, at: str) -> WireClient:
         while True:
             name = at or chance.choice([*NODES, "router"])
             try:
@@ -298,3 +323,10 @@ class ClusterWorld:
 
     def stop(self) -> None:
         """An endpoint has said that the log takes no writes: its operator looks at the log's disk."""
+
+
+def auth_of(chance: random.Random, user: str, token: str) -> tuple[bytes, ...]:
+    """One of the commands by which a client of the Redis protocol proves who it is."""
+    name, secret = user.encode(), token.encode()
+    words = ((b"AUTH", name, secret), (b"HELLO", b"2", b"AUTH", name, secret), (b"AUTH", secret))
+    return chance.choice(words)

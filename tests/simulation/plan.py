@@ -180,13 +180,13 @@ class Plan:
     copied_s: float | None = None
     """Of a cluster: when a copy of the log is made that is put back later, with everything stopped; None: never."""
 
-    @property
-    def has_users(self) -> bool:
-        """Has a cluster users? Not where requests of clients are copied: a copied grant is one more grant. Nor where
-        the log is put back: the users may go with its end.
+    def has_users(self, what: str = "users") -> bool:
+        """Has a cluster users? `what` is drawn: those of a world have a stream of their own. Not where requests of
+        clients are copied: a copied grant is one more grant. Nor where the log is put back: the users may go with its
+        end.
         """
         copied = any(each.kind == "copies" and each.one == "clients" for each in self.incidents)
-        return not copied and self.copied_s is None and random.Random(f"users {self.seed}").random() < _USERS_CHANCE
+        return not copied and self.copied_s is None and random.Random(f"{what} {self.seed}").random() < _USERS_CHANCE
 
     @property
     def copies_s(self) -> float:

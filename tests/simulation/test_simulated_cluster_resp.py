@@ -22,7 +22,11 @@ FOUND_WITHIN = 60
 FOUND_FROM = {
     "a node answers from its replicas without a floor": 5,
     "a read at another node forgets what the connection has written": 3,
+    "a command on several keys is judged by the first": 7,
+    "a stretch of commands is judged by the first": 7,
     "a subscription is confirmed before its position is fixed": 3,
+    "a subscription outlives the revocation of its grant": 7,
+    "an open connection keeps the rights of when it came in": 7,
     "notifications whose watch breaks go on at the log's end": 18,
 }
 """Seeds to begin with, which save time: the others follow, for a change of the product moves what a seed comes to."""

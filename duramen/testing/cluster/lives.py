@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from duramen.server.roles.node_role import add_node_services
 from duramen.server.wiring.register import register_node
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
-from duramen.testing.cluster.guarded import guard_server
+from duramen.testing.cluster.guarded import GuardParts, guard_server
 from duramen.testing.machine.simulated_machine import SimulatedMachine
 from duramen.testing.machine.simulated_process import SimulatedProcess
 from duramen.testing.machine.simulated_server import SimulatedServer
@@ -47,6 +47,8 @@ class NodeParts(NamedTuple):
     catalog: Catalog
     memberships: Any
     """Opens what it knows of the other nodes, when somebody asks."""
+    guard: GuardParts | None
+    """None: everybody may do everything."""
 
 
 class RouterParts(NamedTuple):
@@ -57,6 +59,8 @@ class RouterParts(NamedTuple):
     catalog: Catalog
     follower: MapFollower
     membership: LiveMembership
+    guard: GuardParts | None
+    """As of a node."""
 
 
 def open_log_server(process: SimulatedProcess, log: Log) -> SimulatedServer:
@@ -104,10 +108,11 @@ async def open_node(
     admin = admin_on_demand(catalog, log, memberships)
     opened.push_async_callback(admin.close)
     server: Any = process.new_server()
+    guard = None
     if servers:
-        await guard_server(opened, server, catalog, node.follower, servers=servers, clock=clock)
+        guard = await guard_server(opened, server, catalog, node.follower, servers=servers, clock=clock)
     opened.push_async_callback(add_node_services(server, plane, node, admin, role="node", log_url=log_url))
-    return NodeParts(server, node, plane, catalog, memberships)
+    return NodeParts(server, node, plane, catalog, memberships, guard)
 
 
 async def open_router(
@@ -124,10 +129,11 @@ async def open_router(
     connection = RoutedConnection.for_router(log, catalog, membership)
     opened.push_async_callback(connection.close)
     server = process.new_server()
+    guard = None
     if servers:
-        await guard_server(opened, server, catalog, follower, servers=servers, clock=clock)
+        guard = await guard_server(opened, server, catalog, follower, servers=servers, clock=clock)
     keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, server.streams), server.registry)  # type: ignore[no-untyped-call]
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), server.registry)  # type: ignore[no-untyped-call]
     maps = ClusterService(catalog, server.streams, role="router", log_url=log_url)
     cluster_pb2_grpc.add_ClusterServicer_to_server(maps, server.registry)  # type: ignore[no-untyped-call]
-    return RouterParts(server, connection, catalog, follower, membership)
+    return RouterParts(server, connection, catalog, follower, membership, guard)
