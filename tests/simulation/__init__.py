@@ -103,11 +103,12 @@ up to that offset.
 **Users.** In some runs of a cluster it has users: every call of gRPC passes the gate, and the network says which
 process calls, as a certificate does. The workload and the operators have all rights. An administrator gives two users
 grants on a table, and takes them, at any server, while they call; where the server's own map has not changed meanwhile,
-its answer must be as the map says, and a server that answers a change acts by it. A third user has rights by roles
-alone, which it gets and loses, and whose grants come and go; a fourth one calls by tokens that expire soon, by clocks
-that the plan sets. When all is level, grants of users who read and watch at every server are revoked: 100 ms later
-every server refuses them, and their watches have ended. So have those whose token has ended by the clock of their
-server, which was set back or forward meanwhile.
+its answer must be as the map says, and a server that answers a change acts by it. When all is level, grants of users
+who read and watch at every server are revoked: 100 ms later every server refuses them, and their watches have ended.
+Meanwhile users get roles and lose them, at any server, and what a role may do changes; what a user may do by a role
+counts as its own grants do (`cluster_roles.py`, `trust_turns.py`). Dave has tokens that expire soon, by clocks that the
+plan sets; in the end, watches at every server end with their token by the clock of that server, which was set back or
+forward meanwhile (`cluster_expiries.py`).
 
 **Users of the Redis protocol.** Some runs of the world `cluster-resp` have users, too: the clients of the ledger may do
 everything, and prove it by `AUTH` or `HELLO … AUTH` on each of their connections. Two others keep a connection open and
@@ -153,9 +154,9 @@ commit of LMDB, and loses nothing that was not synced.
 `database_world.py`, `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`,
 `kept_log.py`, `index_crashes.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`,
 `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`,
-`cluster_put_back.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`,
-`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
-`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
-`planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`,
-`planted_resp_users.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+`cluster_put_back.py`, `trust_turns.py`, `cluster_roles.py`, `cluster_users.py`, `cluster_incidents.py`,
+`cluster_traffic.py`, `cluster_resp_users.py`, `cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`,
+`planted_clocks.py`, `planted_damage.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`,
+`planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`,
+`planted_users.py`, `planted_cluster_resp.py`, `planted_resp_users.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

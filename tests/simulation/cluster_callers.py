@@ -16,8 +16,9 @@ from log_tier.rpc.transport import TRANSPORT
 from log_tier.trust.users import TrustState
 from simulation.book import Broken
 from simulation.cluster_world import ClusterWorld
+from simulation.trust_turns import has_grant, trust_of, version_at
 
-__all__ = ["REFUSED", "TABLE", "one_call", "prove", "version_at", "watch_of"]
+__all__ = ["REFUSED", "TABLE", "one_call", "prove", "watch_of"]
 
 TABLE: Final = "shared"
 REFUSED: Final = ("permission_denied", "unauthenticated")
@@ -28,19 +29,7 @@ def prove(world: ClusterWorld, token: str) -> None:
     TRANSPORT.set(SimulatedTransport(world.network, "clients", authorization=bearer_header(token)))
 
 
-def version_at(world: ClusterWorld, target: str, otherwise: int) -> int:
-    """Of the catalog that a server has; `otherwise` where it is down by now."""
-    catalog = world.catalogs.get(target)
-    return otherwise if catalog is None else catalog.map.version
-
-
-def _trust_of(world: ClusterWorld, target: str) -> TrustState | None:
-    """Users and grants by the map that a server has now; None where it is down. Another change, another object."""
-    catalog = world.catalogs.get(target)
-    return None if catalog is None else catalog.map.trust
-
-
-def _refusal_of(world: ClusterWorld, trust: TrustState, proof: ReadToken, grant: str, target: str) -> str:
+def _refusal_of(world: ClusterWorld, trust: TrustState, proof: ReadToken, verb: str, target: str) -> str:
     """Why a server whose map this is must refuse a call by this token now; empty: it must not."""
     entry = trust.users[proof.user]
     token = next((each for each in entry.tokens if each.id == proof.id), None)
@@ -48,8 +37,7 @@ def _refusal_of(world: ClusterWorld, trust: TrustState, proof: ReadToken, grant:
         return "without the token"
     if 0 < token.expires_ms <= world.clock_of(target).wall_ms():
         return "after the token's end"
-    grants = [*entry.grants, *(each for role in entry.roles for each in trust.roles[role].grants)]
-    return "" if grant in map(str, grants) else "without the grant"
+    return "" if has_grant(trust, proof.user, verb, TABLE) else "without the grant"
 
 
 def _clocks_set(world: ClusterWorld) -> int:
@@ -60,11 +48,11 @@ async def one_call(world: ClusterWorld, user: str, verb: str, target: str) -> No
     """One call of this task at one server, by the user's token. Where neither its map has changed meanwhile nor a clock
     was set, the answer must follow them. Raises `Broken`.
     """
-    grant, trust, version = f"{verb} {TABLE}", _trust_of(world, target), version_at(world, target, -1)
+    trust, version = trust_of(world, target), version_at(world, target, -1)
     proof, clocks = read_token(world.tokens[user]), _clocks_set(world)
     assert proof is not None, "a server has made it"
     prove(world, world.tokens[user])
-    before = "" if trust is None else _refusal_of(world, trust, proof, grant, target)
+    before = "" if trust is None else _refusal_of(world, trust, proof, verb, target)
     code = ""
     try:
         async with await aio.connect(f"{target}:7070", timeout=1.0, direct=False) as database:
@@ -76,10 +64,10 @@ async def one_call(world: ClusterWorld, user: str, verb: str, target: str) -> No
     except DuramenError as error:
         code = error.code
     outcome = "refused" if code in REFUSED else "failed" if code else "served"
-    sure = trust is not None and trust is _trust_of(world, target) and clocks == _clocks_set(world)
-    if sure and trust is not None and before == _refusal_of(world, trust, proof, grant, target):
+    sure = trust is not None and trust is trust_of(world, target) and clocks == _clocks_set(world)
+    if sure and trust is not None and before == _refusal_of(world, trust, proof, verb, target):
         world.story.met[f"users: {outcome}, {before or 'granted'}"] += 1
-        what = f"{target} at version {version} {outcome} {user}'s '{grant}'"
+        what = f"{target} at version {version} {outcome} {user}'s '{verb} {TABLE}'"
         if before and outcome == "served":
             raise Broken("expired" if "end" in before else "revoked", f"{what} {before}")
         if not before and outcome == "refused":

@@ -20,19 +20,21 @@ from duramen.testing.machine.resp_words import RawError
 from duramen.testing.machine.simulated_wire import WireClient, WireCut
 from log_tier.trust.users import TrustState
 from simulation.book import Broken
+from simulation.cluster_roles import change_roles
 from simulation.cluster_turns import ASK_S
-from simulation.cluster_users import (
+from simulation.cluster_users import administer
+from simulation.cluster_world import ClusterWorld
+from simulation.trust_turns import (
     IN_FORCE_S,
     TARGETS,
     USERS,
-    administer,
     administration,
     change_grant,
+    has_grant,
     is_at,
     trust_of,
     version_at,
 )
-from simulation.cluster_world import ClusterWorld
 
 __all__ = ["check_listeners", "open_keys", "use_keys"]
 
@@ -67,6 +69,7 @@ async def use_keys(world: ClusterWorld, stop: asyncio.Event) -> None:
     if not world.has_users:
         return
     working = [asyncio.create_task(administer(world, stop, _GRANTS))]
+    working.append(asyncio.create_task(change_roles(world, stop, _GRANTS)))
     working += [asyncio.create_task(_call_on(world, user, stop)) for user in USERS]
     try:
         await asyncio.gather(*working)
@@ -167,10 +170,7 @@ def _may(trust: TrustState, user: str, command: _Command) -> bool:
     """By the text of the grants alone."""
     needed = {b"GET": ("read",), b"MGET": ("read",), b"SET": ("write",)}.get(command[0], ("read", "write"))
     keys = command[1:] if command[0] == b"MGET" else command[1:2]
-    grants = [each for each in trust.users[user].grants if each.table == _TABLE]
-    return all(
-        any(verb in grant.rights and key.startswith(grant.key) for grant in grants) for verb in needed for key in keys
-    )
+    return all(has_grant(trust, user, verb, _TABLE, key) for verb in needed for key in keys)
 
 
 async def check_listeners(world: ClusterWorld) -> None:

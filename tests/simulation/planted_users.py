@@ -42,15 +42,29 @@ def _streams_are_not_decided_again() -> Patches:
     return [(GrpcGuard, "_decide_again", decide_again)]
 
 
-def _roles_leave_rights() -> Patches:
+def _only_a_user_that_changed_is_looked_at() -> Patches:
     inner = Gate.follow
 
     def follow(self: Gate, cluster: ClusterMap) -> None:
-        good, rights, users = dict(self._good), dict(self._rights), self._trust.users
+        before, good, rights = self._trust, dict(self._good), dict(self._rights)
         inner(self, cluster)
-        if self._trust.users is users:
+        if before.users == self._trust.users:  # so roles have changed, or nothing
             self._good |= good
             self._rights |= rights
+
+    return [(Gate, "follow", follow)]
+
+
+def _only_own_grants_are_looked_at() -> Patches:
+    inner = Gate.follow
+
+    def follow(self: Gate, cluster: ClusterMap) -> None:
+        before, rights = self._trust, dict(self._rights)
+        inner(self, cluster)
+        users, earlier = self._trust.users, before.users
+        for name, compiled in rights.items():
+            if name in users and name in earlier and users[name].grants == earlier[name].grants:
+                self._rights[name] = compiled
 
     return [(Gate, "follow", follow)]
 
@@ -67,7 +81,8 @@ PLANTED_IN_USERS: Final[dict[str, Callable[[], Patches]]] = {
     "compiled rights are kept when grants change": _compiled_rights_are_kept,
     "a call has the rights of when its caller proved itself": _rights_of_the_proof_count,
     "an open watch outlives the revocation of its grant": _streams_are_not_decided_again,
-    "a change of a role leaves the rights of its users": _roles_leave_rights,
+    "rights are not compiled anew when a role changes": _only_a_user_that_changed_is_looked_at,
+    "rights are compiled anew only when a user's own grants change": _only_own_grants_are_looked_at,
     "a token that was good once stays good": _proofs_do_not_expire,
     "a stream outlives its token where a clock was set back": _a_loops_timer_is_believed,
 }

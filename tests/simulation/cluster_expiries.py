@@ -1,7 +1,7 @@
-"""Roles of a simulated cluster's users, and tokens that expire while clocks are set.
+"""Tokens of a simulated cluster's users that expire while clocks are set.
 
-Carol has no grants of her own: two roles give them, which she gets and loses, and whose grants come and go. Dave has no
-token that stays: each is good for a short while by the clock of the server that he calls, and the plan sets clocks.
+Dave has no token that stays: each is good for a short while by the clock of the server that he calls, and the plan sets
+clocks.
 """
 
 from __future__ import annotations
@@ -21,14 +21,10 @@ from simulation.cluster_callers import REFUSED, TABLE, one_call, watch_of
 from simulation.cluster_turns import ASK_S
 from simulation.cluster_world import NODES, ClusterWorld
 
-__all__ = ["CAROL", "DAVE", "change_role", "check_expiries", "open_proofs", "renew_tokens"]
+__all__ = ["DAVE", "check_expiries", "open_expiries", "renew_tokens"]
 
-CAROL: Final = "carol"
 DAVE: Final = "dave"
 _VISITOR: Final = "visitor"
-_ROLES: Final = {"readers": "read", "writers": "write"}
-_ASSIGNED: Final = 0.3
-"""Of the changes of roles, so many are about who has one."""
 _TTLS_MS: Final = (500, 1500, 4000)
 _TARGETS: Final = (*NODES, "router")
 _CHECKED_TTL_S: Final = 8.0
@@ -37,15 +33,9 @@ _SLACK_S: Final = 0.3
 """What a call and the turns of a loop take of virtual time."""
 
 
-async def open_proofs(world: ClusterWorld, users: UsersConnection) -> None:
-    """Make both users and the roles. No fault has begun."""
-    for role, verb in _ROLES.items():
-        await users.add_role(role, [f"{verb} {TABLE}"])
-    added = await users.add_user(CAROL, with_token=True)
-    world.tokens[CAROL] = added.token
-    for role in _ROLES:
-        await users.assign_role(CAROL, role)
-    grants = [f"{verb} {TABLE}" for verb in _ROLES.values()]
+async def open_expiries(world: ClusterWorld, users: UsersConnection) -> None:
+    """Make the user. No fault has begun."""
+    grants = [f"{verb} {TABLE}" for verb in ("read", "write")]
     added = await users.add_user(DAVE, grants=grants, with_token=True, ttl_ms=max(_TTLS_MS))
     world.tokens[DAVE] = added.token
 
@@ -62,27 +52,6 @@ async def _changing(world: ClusterWorld, target: str, what: str) -> AsyncIterato
         failure = f": {type(error).__name__}: {error.message}"
     world.story.met[f"users: {what.partition(' of')[0]}{' failed' if failure else ''}"] += 1
     world.story.tell("administrator", f"{what} at {target}{failure}")
-
-
-async def change_role(world: ClusterWorld, chance: random.Random, target: str) -> None:
-    """Give Carol a role that she lacks, take one that she has, or change what a role gives."""
-    catalog = world.catalogs.get(target)
-    if catalog is None:
-        return
-    role, trust = chance.choice(tuple(_ROLES)), catalog.map.trust
-    grant = f"{_ROLES[role]} {TABLE}"
-    what = "narrow" if trust.roles[role].grants else "widen"
-    if chance.random() < _ASSIGNED:
-        what = "unassign" if role in trust.users[CAROL].roles else "assign"
-    async with _changing(world, target, f"{what} a role of the name {role}") as users:
-        if what == "assign":
-            await users.assign_role(CAROL, role)
-        elif what == "unassign":
-            await users.unassign_role(CAROL, role)
-        elif what == "widen":
-            await users.grant(role, grant)
-        else:
-            await users.revoke(role, grant)
 
 
 async def renew_tokens(world: ClusterWorld, stop: asyncio.Event) -> None:
