@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import redis
-from kit.client.server_process import run_duramen
+from kit.client.command_line import run_here
 from kit.cluster.up_cluster import NODES, UpCluster
 from kit.deadlines import patience_s, wait_until
 from redis.backoff import NoBackoff
@@ -34,7 +34,7 @@ NODE_CLIENTS = Path(__file__).parent / "node_clients"
 def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[UpCluster]:
     running = UpCluster(tmp_path_factory.mktemp("cluster"), readers=request.param)
     # Two replicas of three: every node lacks some partition.
-    done = run_duramen(
+    done = run_here(
         "table", "create", "default", "--partitions", "6", "--replicas", "2", at=f"127.0.0.1:{running.port}"
     )
     assert done.returncode == 0, done.stderr

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 from kit.certs_at_hand import CertsAtHand
+from kit.client.command_line import run_here
 from kit.client.server_process import run_duramen
 from kit.cluster.up_cluster import UpCluster
 from kit.deadlines import patience_s, wait_until
@@ -40,7 +41,7 @@ class ClusterOfUsers:
     def admin(self, *words: str) -> str:
         """A command of the administrator, and what it prints."""
         at = f"duramens://localhost:{self.processes.port}"
-        done = run_duramen("--token-file", str(self.admin_file), *words, "--at", at, "--ca", str(self.certs.ca))
+        done = run_here("--token-file", str(self.admin_file), *words, "--at", at, "--ca", str(self.certs.ca))
         assert done.returncode == 0, f"{words}: {done.stderr}"
         return done.stdout
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from kit.client.command_line import run_here
 from kit.deadlines import patience_s
 from kit.kafka.foreign import DEADLINE_S
 
@@ -43,11 +44,7 @@ class Up:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One command of the command line, asked of this server."""
-        environment = {**os.environ, "DURAMEN_AT": f"127.0.0.1:{self.said['port']}", "COLUMNS": "200", "NO_COLOR": "1"}
-        command = [sys.executable, "-m", "duramen", *arguments]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=patience_s(DEADLINE_S), check=False
-        )
+        return run_here(*arguments, at=f"127.0.0.1:{self.said['port']}", columns=200)
 
     def says(self, *arguments: str) -> str:
         done = self.run(*arguments)

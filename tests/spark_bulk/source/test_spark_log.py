@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.client.server_process import ServerProcess, run_duramen
+from kit.client.command_line import run_here
+from kit.client.server_process import ServerProcess
 from kit.spark.sparks import SparkTable, failure
 
 import duramen
@@ -192,7 +193,7 @@ def test_a_position_that_the_log_no_longer_covers(
     stream = Stream(feed, tmp_path)
     write_some(database.table(feed.name), 0, 10)
     stream.run()
-    assert run_duramen("table", "drop", feed.name, "--yes", at=server.target).returncode == 0
+    assert run_here("table", "drop", feed.name, "--yes", at=server.target).returncode == 0
     database.create_table(feed.name, partitions=3)
     assert f"{feed.name} is " in (said := failure(stream.run))
     assert "it was dropped and made again" in said

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from kit.client.server_process import ServerProcess, run_duramen
+from kit.client.command_line import run_here
+from kit.client.server_process import ServerProcess
 from kit.spark.sparks import SparkTable, failure
 
 import duramen
@@ -70,7 +71,7 @@ def test_at_a_token_it_is_as_it_was_then(
 ) -> None:
     """From the log's beginning, and from a snapshot that is older or newer than the token."""
     _, token, then = flights
-    run_duramen("admin", "snapshot", table.name, at=server.target)
+    run_here("admin", "snapshot", table.name, at=server.target)
     store = (server.data / "snapshots").as_uri()
     for options in ({}, {"snapshots": store}):
         rows = table.read("key", "value", token=token, **options).collect()
@@ -90,7 +91,7 @@ def test_the_newest_snapshot_is_what_was_there_when_it_was_taken(
     )
     made.put_many([(b"k%d" % number, b"old") for number in range(100)])
     next(iter(made.scan(level="strong")))
-    assert run_duramen("admin", "snapshot", table_name, at=server.target).returncode == 0
+    assert run_here("admin", "snapshot", table_name, at=server.target).returncode == 0
     made.put_many([(b"k%d" % number, b"new") for number in range(50, 150)])
     rows = frame.read(token="snapshot", snapshots=store, values="utf8").collect()
     assert (len(rows), {row.value for row in rows}) == (100, {"old"})
