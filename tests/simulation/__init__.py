@@ -154,9 +154,10 @@ commit of LMDB, and loses nothing that was not synced.
 `database_world.py`, `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`,
 `kept_log.py`, `index_crashes.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`,
 `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`,
-`cluster_put_back.py`, `trust_turns.py`, `cluster_roles.py`, `cluster_users.py`, `cluster_incidents.py`,
-`cluster_traffic.py`, `cluster_resp_users.py`, `cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`,
-`planted_clocks.py`, `planted_damage.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`,
-`planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`,
-`planted_users.py`, `planted_cluster_resp.py`, `planted_resp_users.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+`cluster_tallies.py`, `cluster_put_back.py`, `trust_turns.py`, `cluster_callers.py`, `cluster_expiries.py`,
+`cluster_roles.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`,
+`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
+`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
+`planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_tallies.py`,
+`planted_cluster_resp.py`, `planted_resp_users.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

@@ -13,6 +13,7 @@ from simulation.book import Broken
 from simulation.cluster_jobs import bugs, damages, finish_drops, maps_differ, under_way, unfinished, work
 from simulation.cluster_past import check_builds, check_pasts, restore_pasts
 from simulation.cluster_put_back import accept_loss
+from simulation.cluster_tallies import check_tallies
 from simulation.cluster_trims import change_logs, lose_indexes, secure_rollbacks
 from simulation.cluster_users import check_revocations, use_grants
 from simulation.cluster_versions import change_versions
@@ -84,6 +85,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
         await finish_drops(world)
     await level(world)
     await check_revocations(world)
+    await check_tallies(world)
     await check_pasts(world)
     await check_builds(world)
     if world.plan.trims is not None:
@@ -91,6 +93,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
         await level(world)
         lose_indexes(world)
         await level(world)
+        await check_tallies(world)
     for bug in bugs(world):
         raise Broken("typed", bug)
     for damage in damages(world):

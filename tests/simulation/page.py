@@ -22,6 +22,7 @@ PROMISED: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("I1", "I2", "I3", "I4", "I5", "I6", "I7"), _API),
     **dict.fromkeys(("revoked", "granted"), _CLUSTERS),
     "restored": _CLUSTERS,
+    "tally": _CLUSTERS,
     "equal": ("cluster-resp",),
     "I8": ("log",),
     **dict.fromkeys(("damage", "typed", "retrieved"), _ALL),

@@ -61,6 +61,7 @@ FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
     "rights are compiled anew only when a user's own grants change": lambda plan: plan.has_users(),
     "rights are not compiled anew when a role changes": lambda plan: plan.has_users(),
     "a build is put on top of what the table holds": has_versions,
+    "a standby takes the live version's count for its own": has_versions,
     "an empty version begins behind the place that its clearing names": has_versions,
     "a snapshot of before a swap and its rollback covers the log": lambda plan: plan.trims is not None,
     "a trim goes past the verified snapshot": lambda plan: plan.trims is not None,

@@ -11,6 +11,7 @@ from duramen.testing.machine.story import RunStory
 from simulation.api_traffic import api_traffic
 from simulation.cluster_incidents import disk_operator
 from simulation.cluster_resp import cluster_resp_traffic
+from simulation.cluster_tallies import PLANTED_IN_TALLIES
 from simulation.cluster_traffic import cluster_traffic
 from simulation.cluster_world import ClusterWorld
 from simulation.database_world import DatabaseWorld
@@ -86,7 +87,8 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_DATA_SETS
     | PLANTED_IN_INDEX
     | PLANTED_IN_NODE_DISK
-    | PLANTED_IN_USERS,
+    | PLANTED_IN_USERS
+    | PLANTED_IN_TALLIES,
     "cluster-resp": PLANTED_IN_CLUSTER_RESP | PLANTED_IN_RESP_USERS,
 }
 """Where each planted bug is found."""

@@ -1,0 +1,76 @@
+"""The tallies of a simulated cluster: what every version of every replica has counted is what the log holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from typing import Any, Final
+
+from log_tier.model.batch_header import BatchHeader, read_header, split_batches
+from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.tally.compare import compare, cuts
+from log_tier.tally.count import count_pieces
+from log_tier.tally.period import PartitionTally
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from simulation.book import Broken
+from simulation.cluster_jobs import checked_table
+from simulation.cluster_world import ClusterWorld
+from simulation.planted import Patches
+
+__all__ = ["PLANTED_IN_TALLIES", "check_tallies"]
+
+
+async def check_tallies(world: ClusterWorld) -> None:
+    """Compare all tallies of the clients' table with the log, minute by minute. Raises `Broken`."""
+    table, log = checked_table(world), world.log
+    if table is None or log is None:
+        return
+    for place in table.partition_ids():
+        tallies = dict(_tallies(world, place))
+        bounds = await log.bounds(place)
+        lowest = max(bounds.earliest, bounds.compacted)
+        if not tallies or lowest > bounds.latest:
+            continue
+        start = Offset(max(lowest, min(tally.since for tally in tallies.values())))
+        headers: list[BatchHeader] = []
+        reader: Any = log.read(place, start, follow=False)
+        async with aclosing(reader) as chunks:
+            async for chunk in chunks:
+                headers += map(read_header, split_batches(chunk.data))
+        pieces = list(count_pieces(headers, start=start, ends=cuts(tallies.values())))
+        for line in compare(pieces, tallies, lowest=Offset(lowest)):
+            for name, found in line.replicas.items():
+                world.story.met[f"tally {found.verdict}"] += 1
+                if found.verdict == "different":
+                    raise Broken(
+                        "tally",
+                        f"{name} counted {found.counted} of partition {place.partition} in minute {line.minute}, and "
+                        f"the log holds {found.written}",
+                    )
+
+
+def _tallies(world: ClusterWorld, place: PartitionId) -> Iterator[tuple[str, PartitionTally]]:
+    """Of the live version and of those that are level with it, at every node that lives."""
+    for name, (_, plane) in world.nodes.items():
+        replica = plane.node.hosted().get(place)
+        if replica is not None:
+            for index in (replica.index, *replica.versions.level.values()):
+                yield f"version {index.version} at {name}", index.tally()
+
+
+def _standby_takes_the_count_over() -> Patches:
+    """A version that is made level takes everything over from the live one, its count of the minute included. Its
+    entries are right, so no reader sees it.
+    """
+    inner = LmdbIndex.level_with
+
+    def level_with(self: LmdbIndex, live: LmdbIndex) -> None:
+        inner(self, live)
+        self._state = self._state._replace(counting=live._state.counting)
+
+    return [(LmdbIndex, "level_with", level_with)]
+
+
+PLANTED_IN_TALLIES: Final[dict[str, Callable[[], Patches]]] = {
+    "a standby takes the live version's count for its own": _standby_takes_the_count_over,
+}
