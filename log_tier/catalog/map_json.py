@@ -101,6 +101,8 @@ def _node_row(node: NodeEntry) -> dict[str, Any]:
 def _entry(kind: type[_Entry], row: Mapping[str, Any], **read: Any) -> _Entry:
     """An entry of the fields that this process knows; `read`: those that are more than JSON's values."""
     known = _NAMES[kind]
+    if row.keys() <= known:
+        return kind(**{**row, **read})
     return kind(**{**{name: value for name, value in row.items() if name in known}, **read})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 __all__ = ["Broadcast"]
 
@@ -16,16 +17,28 @@ class Broadcast:
             await changed.wait()
     """
 
-    __slots__ = ("_event",)
+    __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
+        self._waiters: list[asyncio.Future[None]] = []
 
     def notify_all(self) -> None:
         """Wake all current waiters. A waiter that begins after this call waits for the next one."""
-        event, self._event = self._event, asyncio.Event()
-        event.set()
+        waiters = self._waiters
+        if waiters:
+            self._waiters = []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     async def wait(self) -> None:
         """Return after the next `notify_all`."""
-        await self._event.wait()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters = self._waiters
+        waiters.append(waiter)
+        try:
+            await waiter
+        except BaseException:
+            with suppress(ValueError):  # it was woken, and ended by something else at once
+                waiters.remove(waiter)
+            raise

@@ -51,8 +51,7 @@ class SealedKind:
 
     def write(self, fields: Mapping[str, Any]) -> bytes:
         """The file's bytes, ASCII: format, version, `fields` in their order, check."""
-        document = {"format": self.format, "version": self.version, **fields}
-        return self._text({**document, "check": self._check(document)}) + b"\n"
+        return self._sealed({"format": self.format, "version": self.version, **fields})
 
     def parse(self, data: bytes, where: str) -> dict[str, Any]:
         """The fields of a file whose checksum holds, those that this process does not know included. `where`: which
@@ -102,7 +101,7 @@ class SealedKind:
         """
         document = self.parse(data, where)
         value = self.build(document, where, made)
-        exact = self._text({**document, "check": self._check(document)}) + b"\n" == data
+        exact = self._sealed(document) == data
         known = {name: field for name, field in json.loads(text(value)).items() if name not in ("version", "check")}
         if not exact or not _says_the_same(document, known):
             raise self._damaged(where, "is not written as manifests are")
@@ -113,10 +112,22 @@ class SealedKind:
 
     def _is_as_written(self, data: bytes, check: object) -> bool:
         """Whether the text itself, without its check, gives that checksum: then it need not be written again for it."""
-        end = "}" if self.indent is None else "\n}"
+        seal, end = self._seal(str(check)), self._end
+        return data.endswith(seal) and self._sum(data[: -len(seal)] + end) == check
+
+    def _sealed(self, document: Mapping[str, Any]) -> bytes:
+        """The text of a document with the check of its text, and a line's end."""
+        text = self._text(document)
+        return text.removesuffix(self._end) + self._seal(self._sum(text))
+
+    def _seal(self, check: str) -> bytes:
+        """The end of a text with that check."""
         separator = ", " if self.indent is None else ",\n" + " " * self.indent
-        seal = f'{separator}"check": "{check}"{end}\n'.encode()
-        return data.endswith(seal) and self._sum(data[: -len(seal)] + end.encode()) == check
+        return f'{separator}"check": "{check}"'.encode() + self._end + b"\n"
+
+    @property
+    def _end(self) -> bytes:
+        return b"}" if self.indent is None else b"\n}"
 
     def _text(self, document: Mapping[str, Any]) -> bytes:
         return json.dumps(document, indent=self.indent).encode("ascii")

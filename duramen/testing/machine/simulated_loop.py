@@ -8,13 +8,14 @@ and another seed is another one. What one thread hands over arrives in its order
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import hashlib
-import heapq
 import random
 import selectors
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
 __all__ = ["SimulatedLoop", "SimulatedWorkers", "Stuck"]
@@ -35,6 +36,48 @@ class Stuck(AssertionError):
     """Everybody waits, and no timer will wake anybody."""
 
 
+class _Call(asyncio.Handle):
+    """As asyncio's, which asks for the loop's debug mode at each: a simulation makes thousands in a virtual second."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: contextvars.Context | None
+    ) -> None:
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop, self._callback, self._args = loop, callback, args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = None, ()
+
+
+class _Timer(asyncio.TimerHandle):
+    """The same for a timer. One that was cancelled is passed over when its time comes."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Any,
+        args: Any,
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        self._when = when
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop, self._callback, self._args = loop, callback, args
+        self._cancelled = self._scheduled = False
+        self._repr = self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = None, ()
+
+
 class SimulatedLoop(asyncio.SelectorEventLoop):
     """An event loop whose time and whose threads are simulated.
 
@@ -42,10 +85,11 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     """
 
     _ready: deque[asyncio.Handle]
+    _closed: bool
 
     def __init__(self, chance: random.Random) -> None:
         self._now_s = 0.0
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, _Timer]] = []
         self._timers_made = 0
         self._chance = chance
         self._last_s: dict[str, float] = {}
@@ -63,33 +107,39 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._now_s
 
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        handle = _Call(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         """As asyncio's; timers of one time run in the order in which they were made."""
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = _Timer(when, callback, args, self, context)
         self._timers_made += 1
-        heapq.heappush(self._timers, (when, self._timers_made, timer))
+        heappush(self._timers, (when, self._timers_made, timer))
         return timer
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is passed over when its time comes."""
 
     def _run_once(self) -> None:
         ready, timers = self._ready, self._timers
         now_s = self._now_s + _TURN_S
         if not ready:
-            while timers and timers[0][2].cancelled():
-                heapq.heappop(timers)
+            while timers and timers[0][2]._cancelled:
+                heappop(timers)
             if not timers:
                 raise Stuck("everybody waits, and no timer will wake anybody")
             now_s = max(now_s, timers[0][0])
         self._now_s = now_s
         while timers and timers[0][0] <= now_s:
-            ready.append(heapq.heappop(timers)[2])
+            ready.append(heappop(timers)[2])
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle.cancelled():
+            if not handle._cancelled:
                 handle._run()
 
     def digest(self) -> str:

@@ -45,7 +45,7 @@ class Link:
 _HELD: Final = math.inf
 
 
-@dataclass
+@dataclass(slots=True)
 class _Message:
     deliver: Callable[..., None]
     args: tuple[Any, ...]

@@ -214,6 +214,8 @@ class SimulatedServer:
         self.registry: Any = self
         self._refusals = Refusals(self.clock)
         self._handlers: list[Any] = []
+        self._by_method: dict[str, Any] = {}
+        """Those that were asked for."""
         self._guard: CallGuard | None = None
 
     def guard_with(self, guard: CallGuard) -> None:
@@ -221,14 +223,19 @@ class SimulatedServer:
         self._guard = guard
 
     def add_generic_rpc_handlers(self, handlers: Any) -> None:
+        self._by_method.clear()
         self._handlers += [CheckedHandler(handler, self._refusals, self._guard) for handler in handlers]
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
         """Methods are found by their names, as in `GrpcServer`."""
 
     def handler_of(self, method: str) -> Any:
-        details = _Details(method)
-        return next((found for each in self._handlers if (found := each.service(details)) is not None), None)
+        found = self._by_method.get(method)
+        if found is None:
+            details = _Details(method)
+            found = next((known for each in self._handlers if (known := each.service(details)) is not None), None)
+            self._by_method[method] = found
+        return found
 
     def listen(self) -> None:
         """Answer from now on."""
