@@ -48,4 +48,6 @@ LOG_RULES: Final[MethodRules] = {
     "/duramen.v1.Log/AllBounds": _sees,
     # The map names all nodes, and the tables that are shown to the caller. It holds no user and no value.
     "/duramen.v1.Cluster/Follow": any_user,
+    # The server's own facts, and the partitions of the tables that are shown to the caller.
+    "/duramen.v1.Cluster/Status": any_user,
 }

@@ -1,9 +1,12 @@
-"""The map over gRPC, server's side: `duramen.v1.Cluster`. A user gets the map of what is shown to it."""
+"""The map over gRPC, server's side: `duramen.v1.Cluster`. A user gets the map of what is shown to it.
+
+The server's own status is made elsewhere, and passed through here.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, NamedTuple
 
 import grpc
@@ -62,12 +65,15 @@ class ClusterService(cluster_pb2_grpc.ClusterServicer):
         role: ServerRole,
         log_url: str = "",
         shown: ShownToCaller = everything_shown,
+        status: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
+        """`status`: the server's status document for the caller of the present call, as JSON; None: it has none."""
         self._shown = shown
         self._maps = maps
         self._streams = streams
         self._role = role
         self._log_url = log_url
+        self._status = status
         self._encoding = asyncio.Lock()
         self._views: dict[str, cluster_pb2.ClusterView] = {}
         """By whom they are shown to: views that followers got last. All who are shown everything share one: a map of
@@ -84,6 +90,16 @@ class ClusterService(cluster_pb2_grpc.ClusterServicer):
                         return
                     shown = Offset(view.version)
                     await self._maps.wait_for(lambda cluster, shown=shown: cluster.version > shown)  # type: ignore[misc]
+        except DuramenError as error:
+            await abort(context, error)
+
+    async def Status(  # noqa: N802
+        self, request: cluster_pb2.ServerStatusRequest, context: _Context
+    ) -> cluster_pb2.ServerStatus:
+        if self._status is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this server has no status document")
+        try:
+            return cluster_pb2.ServerStatus(status=await self._status())
         except DuramenError as error:
             await abort(context, error)
 

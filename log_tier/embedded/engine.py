@@ -201,6 +201,9 @@ class EmbeddedLog:
             syncs=committer.syncs,
             bytes=committer.bytes,
             tail_bytes=self._opener.memory.bytes,
+            queued=committer.queued,
+            queued_bytes=committer.queued_bytes,
+            stopped=None if committer.stopped is None else committer.stopped.message,
             recovery=self.recovery,
         )
 

@@ -24,5 +24,10 @@ class EngineStatistics:
     """Bytes of acknowledged batches."""
     tail_bytes: int
     """Bytes of memory that the newest batches take."""
+    queued: int
+    """Batches that wait for the disk now, `queued_bytes` in all."""
+    queued_bytes: int
+    stopped: str | None
+    """Why the log acknowledges nothing more; None: it does."""
     recovery: RecoveryReport
     """The findings of recovery when the log was opened."""

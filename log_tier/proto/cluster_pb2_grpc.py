@@ -39,6 +39,11 @@ class ClusterStub:
                 request_serializer=log__tier_dot_proto_dot_cluster__pb2.FollowRequest.SerializeToString,
                 response_deserializer=log__tier_dot_proto_dot_cluster__pb2.ClusterView.FromString,
                 _registered_method=True)
+        self.Status = channel.unary_unary(
+                '/duramen.v1.Cluster/Status',
+                request_serializer=log__tier_dot_proto_dot_cluster__pb2.ServerStatusRequest.SerializeToString,
+                response_deserializer=log__tier_dot_proto_dot_cluster__pb2.ServerStatus.FromString,
+                _registered_method=True)
 
 
 class ClusterServicer:
@@ -51,6 +56,13 @@ class ClusterServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Status(self, request, context):
+        """What the server knows about itself; it asks no other server.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -58,6 +70,11 @@ def add_ClusterServicer_to_server(servicer, server):
                     servicer.Follow,
                     request_deserializer=log__tier_dot_proto_dot_cluster__pb2.FollowRequest.FromString,
                     response_serializer=log__tier_dot_proto_dot_cluster__pb2.ClusterView.SerializeToString,
+            ),
+            'Status': grpc.unary_unary_rpc_method_handler(
+                    servicer.Status,
+                    request_deserializer=log__tier_dot_proto_dot_cluster__pb2.ServerStatusRequest.FromString,
+                    response_serializer=log__tier_dot_proto_dot_cluster__pb2.ServerStatus.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,6 +104,33 @@ class Cluster:
             '/duramen.v1.Cluster/Follow',
             log__tier_dot_proto_dot_cluster__pb2.FollowRequest.SerializeToString,
             log__tier_dot_proto_dot_cluster__pb2.ClusterView.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Status(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Cluster/Status',
+            log__tier_dot_proto_dot_cluster__pb2.ServerStatusRequest.SerializeToString,
+            log__tier_dot_proto_dot_cluster__pb2.ServerStatus.FromString,
             options,
             channel_credentials,
             insecure,

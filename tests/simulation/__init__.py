@@ -158,6 +158,6 @@ commit of LMDB, and loses nothing that was not synced.
 `cluster_roles.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`,
 `cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
 `planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
-`planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_tallies.py`,
+`planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`,
 `planted_cluster_resp.py`, `planted_resp_users.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

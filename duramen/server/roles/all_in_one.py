@@ -11,7 +11,7 @@ from typing import Final
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import Access, guard_shell, write_audit
 from duramen.server.roles.kv import add_kv_service, here
-from duramen.server.roles.node_role import NODE_SERVICES, add_node_services
+from duramen.server.roles.node_role import NODE_SERVICES, add_node_services, node_sight
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.settings.resp import with_certificate
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_users
@@ -126,8 +126,11 @@ class SingleServer:
             async def at_hand() -> Admin:
                 return admin
 
+            sight = node_sight("single", NODE_ID, shell, database.data_plane, database.node, certificates)
             opened.push_async_callback(
-                add_node_services(shell, database.data_plane, database.node, at_hand, role="single", log_url="")
+                add_node_services(
+                    shell, database.data_plane, database.node, at_hand, role="single", log_url="", sight=sight
+                )
             )
             kv = add_kv_service(opened, shell, here(database.data_plane), database.node.load)
             write_audit(opened, access, here(database.data_plane), server=NODE_ID, failed=failed)

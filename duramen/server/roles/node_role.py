@@ -7,12 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import USERS_SERVICES, guard_shell, write_audit
 from duramen.server.roles.kv import add_kv_service, nearest, others_on_demand
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
+from duramen.server.sight.server_sight import ServerSight, SightSources
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_cluster_users
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import log_url_for_clients, register_node
@@ -43,7 +44,7 @@ from serving_tier.names import COPIES_FOLDER
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.service import NodeService, NodeStatusFeed
 
-__all__ = ["NODE_SERVICES", "NodeRole", "add_node_services"]
+__all__ = ["NODE_SERVICES", "NodeRole", "add_node_services", "node_sight"]
 
 logger = logging.getLogger(__name__)
 
@@ -68,9 +69,12 @@ def add_node_services(
     *,
     role: ServerRole,
     log_url: str,
+    sight: ServerSight | None = None,
     passing: OpenDataPlane | None = None,
 ) -> Callable[[], Awaitable[None]]:
-    """Put a node's endpoints on a shell; returns what closes them. `passing`: see `KeyValueService`."""
+    """Put a node's endpoints on a shell; returns what closes them. `passing`: see `KeyValueService`. `sight`: what
+    answers `Cluster/Status`.
+    """
     streams, registry = shell.streams, shell.registry
     kv = KeyValueService(data_plane, streams, node.load, passing)
     keyvalue_pb2_grpc.add_KeyValueServicer_to_server(kv, registry)  # type: ignore[no-untyped-call]
@@ -81,11 +85,37 @@ def add_node_services(
     )
     service = NodeService(data_plane.node, feed, streams, copies_folder=node.folder / COPIES_FOLDER)
     node_pb2_grpc.add_NodeServicer_to_server(service, registry)  # type: ignore[no-untyped-call]
-    cluster = ClusterService(data_plane.catalog, streams, role=role, log_url=log_url, shown=map_shown_to_caller)
+    status = None if sight is None else sight.status_json
+    cluster = ClusterService(
+        data_plane.catalog, streams, role=role, log_url=log_url, shown=map_shown_to_caller, status=status
+    )
     cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, registry)  # type: ignore[no-untyped-call]
     admin_pb2_grpc.add_AdminServicer_to_server(AdminService(admin, streams), registry)  # type: ignore[no-untyped-call]
 
     return service.close
+
+
+def node_sight(
+    role: Literal["single", "node"],
+    name: str,
+    shell: GrpcServer,
+    data_plane: LocalData,
+    node: ServingNode,
+    certificates: ServerCertificates | None,
+) -> ServerSight:
+    """What knows a node, or a server that is alone."""
+    sources = SightSources(
+        role=role,
+        name=name,
+        maps=data_plane.catalog,
+        bound=shell.bound,
+        log=data_plane.log,
+        hosting=node.hosting,
+        load=node.load,
+        folder=node.folder,
+        certificates=certificates,
+    )
+    return ServerSight(sources, clock=data_plane.node.clock)
 
 
 class NodeRole:
@@ -175,7 +205,10 @@ class NodeRole:
             opened.push_async_callback(others.close)
             near = nearest(data_plane, others)
             url = log_url_for_clients(log_url, secured=certificates is not None)
-            close_services = add_node_services(shell, data_plane, node, admin, role="node", log_url=url, passing=near)
+            sight = node_sight("node", node_id, shell, data_plane, node, certificates)
+            close_services = add_node_services(
+                shell, data_plane, node, admin, role="node", log_url=url, sight=sight, passing=near
+            )
             opened.push_async_callback(close_services)
             kv = add_kv_service(opened, shell, near, node.load)
             write_audit(opened, access, near, server=node_id, failed=failing(node.ended))

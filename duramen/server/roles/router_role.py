@@ -12,6 +12,7 @@ from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import USERS_SERVICES, guard_shell, write_audit
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
+from duramen.server.sight.server_sight import ServerSight, SightSources
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_cluster_users
 from duramen.server.wiring.register import log_url_for_clients
 from duramen.server.wiring.server_certificates import ServerCertificates
@@ -23,6 +24,7 @@ from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.service import ClusterService
 from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
+from log_tier.model.log import Log
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from log_tier.rpc.messages.stream_bound import STREAMS_MAX
@@ -132,8 +134,7 @@ class RouterRole:
             tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.registry)  # type: ignore[no-untyped-call]
             usual = log_url_for_clients(log_url, secured=certificates is not None)
             url = usual if client_log_url is None else client_log_url
-            cluster = ClusterService(catalog, shell.streams, role="router", log_url=url, shown=map_shown_to_caller)
-            cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, shell.registry)  # type: ignore[no-untyped-call]
+            _add_cluster(shell, catalog, url, _sight(shell, catalog, log, membership, certificates))
             administered = AdminService.at_hand(admin, shell.streams, partial(healing_answer, healer))
             admin_pb2_grpc.add_AdminServicer_to_server(administered, shell.registry)  # type: ignore[no-untyped-call]
 
@@ -166,3 +167,34 @@ class RouterRole:
     async def close(self) -> None:
         """Stop cleanly."""
         await self._opened.aclose()
+
+
+def _sight(
+    shell: GrpcServer,
+    catalog: Catalog,
+    log: Log,
+    membership: LiveMembership,
+    certificates: ServerCertificates | None,
+) -> ServerSight:
+    sources = SightSources(
+        role="router",
+        name="router",
+        maps=catalog,
+        bound=shell.bound,
+        log=log,
+        membership=membership,
+        certificates=certificates,
+    )
+    return ServerSight(sources)
+
+
+def _add_cluster(shell: GrpcServer, catalog: Catalog, log_url: str, sight: ServerSight) -> None:
+    cluster = ClusterService(
+        catalog,
+        shell.streams,
+        role="router",
+        log_url=log_url,
+        shown=map_shown_to_caller,
+        status=sight.status_json,
+    )
+    cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, shell.registry)  # type: ignore[no-untyped-call]

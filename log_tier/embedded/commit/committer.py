@@ -82,8 +82,8 @@ class Committer:
         self._calls = LoneCalls()
         """Of the calls that have not gathered everything."""
         self._room = CommitRoom(settings.workers)
-        self._queued = 0
-        self._queued_bytes = 0
+        self.queued = 0
+        self.queued_bytes = 0
         self._closed = False
         self.journal: Journal | None = None
         """Where commits over several partitions are made stable; None: each partition's segment is synced."""
@@ -117,26 +117,26 @@ class Committer:
                 raise self.stopped
             if self._closed:
                 raise ShuttingDown("the log is closing; open it again, or use another replica")
-            if self._queued >= settings.queue_batches_max or self._queued_bytes + size > settings.queue_bytes_max:
+            if self.queued >= settings.queue_batches_max or self.queued_bytes + size > settings.queue_bytes_max:
                 raise Overloaded(
-                    f"{self._queued} batches of {self._queued_bytes} bytes wait for the disk; at most "
+                    f"{self.queued} batches of {self.queued_bytes} bytes wait for the disk; at most "
                     f"{settings.queue_batches_max} and {settings.queue_bytes_max} bytes may: wait and try again",
                     limit=settings.queue_bytes_max,
                 )
             if not gathered:
-                self._calls.came(queued=self._queued > 0)
+                self._calls.came(queued=self.queued > 0)
             # Nothing queued means that nothing is in the thread's hands either, so nobody is overtaken.
             at_once = (
                 (gathered or self._calls.is_alone)
-                and not self._queued
+                and not self.queued
                 and size <= _AT_ONCE_BYTES_MAX
                 and len(batches) <= _AT_ONCE_BATCHES_MAX
                 and self._disk.is_quick
                 and not any(log.is_at_rest for log, _, _ in batches)  # its files are looked at first
                 and self._turn.acquire(blocking=False)
             )
-            self._queued += len(batches)
-            self._queued_bytes += size
+            self.queued += len(batches)
+            self.queued_bytes += size
             append = _Append(batches, size, loop.create_future())
             if not at_once:
                 self._writer.put(append)
@@ -252,8 +252,8 @@ class Committer:
                 settled.setdefault(waiter.get_loop(), []).append((waiter, None))
             partition.woken = []
         with self._lock:
-            self._queued -= count
-            self._queued_bytes -= size
+            self.queued -= count
+            self.queued_bytes -= size
         self.commits += 1
         for loop, outcomes_of_loop in settled.items():
             if loop is here:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -81,6 +82,13 @@ class Shop:
         names = {each.id: each.name for each in self.catalog.map.tables.values()}
         return {names[table_id_from_bytes(each.table_id)] for each in (await call.read()).replicas}
 
+    async def document_of(self, name: str) -> set[str]:
+        """The tables of which the server's status document says something."""
+        reply = await self.cluster.Status(cluster_pb2.ServerStatusRequest(), metadata=self.of(name))
+        hidden = [each.encode() for each in TABLES if f'"table":"{each}"'.encode() not in reply.status]
+        assert not any(b'"%s' % each in reply.status for each in hidden), "a table that is not shown is named"
+        return {each["table"] for each in json.loads(reply.status)["partitions"]}
+
 
 async def failure(call: Any) -> DuramenError:
     """How a call fails. A stream's first reply is waited for."""
@@ -132,6 +140,7 @@ async def test_what_is_shown_follows_from_any_grant(shop: Shop, name: str) -> No
     assert cluster.version >= 0
     assert len(cluster.nodes) == 1, "who may connect learns where the nodes are"
     assert await shop.status_of(name) == expected
+    assert await shop.document_of(name) == expected
 
 
 async def test_without_users_everything_is_shown(tmp_path: Path) -> None:

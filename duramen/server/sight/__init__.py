@@ -1,0 +1,24 @@
+"""What a server knows about itself: one typed document, `StatusDocument`, from which everything that shows it is made.
+
+    replicas, log, files ──▶ ServerSight.observe() ──▶ Observed ──▶ status_of_server() ──▶ StatusDocument ──▶ JSON
+                          (the seam: clock, disk)      (a value)         (pure)
+
+`Cluster/Status` returns the JSON; `duramen status` prints it, or says in three lines whether all is well and, if not,
+the one thing to do first.
+
+What holds:
+
+- S1 The document is a function of `Observed` and of the caller's rights: no clock, no file. The same facts give the
+     same document wherever it is shown.
+- S2 A user sees those partitions alone whose tables are shown to it, and no trouble names another table. Whether the
+     server is ready is the same for everybody; a reason that may not be shown is reported as one that is hidden.
+- S3 An observation holds up the event loop for a few milliseconds at most, whatever the number of partitions: it works
+     in turns, and files are read in a thread. It sends no request to another server, so it answers while the rest of
+     the cluster does not.
+- S4 What the server does not know is `null`, never a zero.
+- S5 `ready` can turn false again, and then `troubles` has a reason that says why.
+
+What is not here: the cluster as a whole (`duramen admin` asks for it), and history.
+
+Reading order: `observed.py`, `status_document.py`, `troubles.py`, `server_sight.py`.
+"""

@@ -1,0 +1,136 @@
+"""What one observation of a server found, as values. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "CertificateExpiry",
+    "ConnectionCounts",
+    "DiskSpace",
+    "LogFacts",
+    "NodeSeen",
+    "Observed",
+    "PartitionStatus",
+    "SightRole",
+]
+
+SightRole = Literal["single", "node", "router"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition: at a node its replica there, at a router the best of its replicas that answer."""
+
+    table: str
+    partition: int
+    state: str
+    """bootstrapping, replaying, ready, behind, stopped, and at a router lost."""
+    first: int | None
+    """The earliest offset that the log still has; None where the log is in another process."""
+    last: int
+    """The newest offset on stable storage, as far as this server knows; -1: nothing yet."""
+    applied: int
+    """The newest offset that reads see."""
+    lag_s: float
+    """How long it has not been level with the log."""
+    reason: str = ""
+    """Why it is not ready."""
+    ready: int = 0
+    """How many of its replicas that this server knows are ready."""
+    wanted: int = 1
+    """How many should be: 1 at a node."""
+
+    @property
+    def lag_records(self) -> int:
+        """How many records are not applied."""
+        return max(0, self.last - self.applied)
+
+    @property
+    def name(self) -> str:
+        """The partition as commands write it."""
+        return f"{self.table}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """The log in this process."""
+
+    queued_batches: int
+    """Batches that wait for the disk."""
+    queued_bytes: int
+    appends: int
+    """Acknowledged batches since the start; `bytes`: their bytes."""
+    bytes: int
+    commits: int
+    syncs: int
+    stopped: str | None
+    """Why it acknowledges nothing more; None: it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """The file system of the data folder."""
+
+    folder: str
+    free_bytes: int
+    full_bytes: int
+    """The size of the whole file system."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateExpiry:
+    """One certificate of the folder of `--certs`."""
+
+    name: str
+    kind: str
+    """ca, server or user."""
+    expires_ms: int
+    """Milliseconds since 1970: the last second at which it is valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionCounts:
+    """What clients have open."""
+
+    streams: int
+    """Streams of gRPC: watches, maps, status, reads of logs. `streams_max`: how many there may be."""
+    streams_max: int
+    requests: int | None
+    """Reads and writes under way over gRPC; None: this role does not count them."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A serving node as a router sees it."""
+
+    node: str
+    address: str
+    alive: bool
+    reason: str
+    """Why it counts as lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything that one observation found; a field without a value here is not known to this role."""
+
+    role: SightRole
+    name: str
+    """A node's id, else the role."""
+    version: str
+    """The release of Duramen."""
+    pid: int
+    now_ms: int
+    """The server's wall clock, milliseconds since 1970."""
+    uptime_s: float
+    catalog_version: int
+    partitions: tuple[PartitionStatus, ...] = ()
+    nodes: tuple[NodeSeen, ...] = ()
+    log: LogFacts | None = None
+    disk: DiskSpace | None = None
+    memory_bytes: int | None = None
+    """Memory of the process that is in use, its pages of index files included."""
+    certificates: tuple[CertificateExpiry, ...] = ()
+    connections: ConnectionCounts | None = None

@@ -1,0 +1,252 @@
+"""From a running server to what was observed of it: replicas, log, disk, memory, certificates."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from duramen.certificates.facts import facts_of
+from duramen.certificates.pem import parse_certificates
+from duramen.server.sight.observed import (
+    CertificateExpiry,
+    ConnectionCounts,
+    DiskSpace,
+    LogFacts,
+    NodeSeen,
+    Observed,
+    PartitionStatus,
+    SightRole,
+)
+from duramen.server.sight.status_document import status_of_server, status_to_json
+from duramen.server.wiring.server_certificates import ServerCertificates
+from log_tier.access.current import CALLER
+from log_tier.access.shown_tables import shown_rights
+from log_tier.catalog.catalog import Maps
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
+from log_tier.concurrency.sized_work import Turn, run_sized
+from log_tier.concurrency.threads import in_own_thread
+from log_tier.embedded import EmbeddedLog
+from log_tier.model.errors import CertificateInvalid, DuramenError
+from log_tier.model.identifiers import NOTHING, PartitionId
+from log_tier.model.log import Bounds, Log
+from log_tier.rpc.messages.stream_bound import StreamBound
+from router.membership.views import Membership, NodeView, ReplicaView
+from serving_tier.node.hosting import Hosting
+from serving_tier.node.node_load import Load
+from serving_tier.service.replica_status import ReplicaStatus, Sizes, status_of, status_of_pending
+
+__all__ = ["ServerSight", "SightSources"]
+
+# A look at a replica costs as much as so many keys of a read, and so does its line of JSON.
+_LOOK_ITEMS: Final = 6
+_LINE_ITEMS: Final = 6
+
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class SightSources:
+    """The parts of a server that know something of it. None: this role has no such part."""
+
+    role: SightRole
+    name: str
+    maps: Maps
+    bound: StreamBound
+    log: Log
+    hosting: Hosting | None = None
+    load: Load | None = None
+    membership: Membership | None = None
+    folder: Path | None = None
+    """The data folder, whose disk counts."""
+    certificates: ServerCertificates | None = None
+
+
+class ServerSight:
+    """Observes one server. Belongs to its event loop."""
+
+    def __init__(self, sources: SightSources, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._sources = sources
+        self._clock = clock
+        self._started_s = clock.monotonic_s()
+
+    async def status_json(self) -> bytes:
+        """The document for the caller of the present task's call. Some 10 µs for each partition, in turns of the loop;
+        a stat of the disk, in a thread.
+        """
+        observed = await self.observe()
+        rights = shown_rights(self._sources.maps.map.trust, CALLER.get())
+        shows = None if rights is None else rights.sees
+        items = _LINE_ITEMS * len(observed.partitions)
+        return await run_sized(items, lambda: status_to_json(status_of_server(observed, shows)))
+
+    async def observe(self) -> Observed:
+        """What is to be known now."""
+        sources = self._sources
+        partitions = await self._partitions()
+        disk, memory, certificates = await in_own_thread(lambda: _of_files(sources), name="duramen-status")
+        return Observed(
+            role=sources.role,
+            name=sources.name,
+            version=_release(),
+            pid=os.getpid(),
+            now_ms=self._clock.wall_ms(),
+            uptime_s=self._clock.monotonic_s() - self._started_s,
+            catalog_version=sources.maps.map.version,
+            partitions=tuple(partitions),
+            nodes=tuple(_nodes(sources.membership)),
+            log=_log_facts(sources.log),
+            disk=disk,
+            memory_bytes=memory,
+            certificates=certificates,
+            connections=ConnectionCounts(
+                streams=len(sources.bound),
+                streams_max=sources.bound.most,
+                requests=None if sources.load is None else sources.load.under_way,
+            ),
+        )
+
+    async def _partitions(self) -> list[PartitionStatus]:
+        """By table and partition. A table that the map does not have any more is left out."""
+        sources = self._sources
+        tables = sources.maps.map.tables
+        found: list[PartitionStatus] = []
+        turn = Turn()
+        for name, look in self._looks():
+            entry = tables.get(name.table)
+            if entry is not None:
+                found.append(look(entry, name))
+            if turn.is_full(_LOOK_ITEMS):
+                await turn.end()
+        found.sort(key=lambda each: (each.table, each.partition))
+        return found
+
+    def _looks(self) -> Iterator[tuple[PartitionId, Callable[[TableEntry, PartitionId], PartitionStatus]]]:
+        sources = self._sources
+        if sources.hosting is not None:
+            hosting = sources.hosting
+            node = hosting.node
+            for name in list(dict.fromkeys((*node.hosted(), *hosting.pending, *node.refusals))):
+                yield name, self._hosted
+        elif sources.membership is not None:
+            views = dict(sources.membership.nodes())
+            for entry in list(sources.maps.map.tables.values()):
+                for name in entry.partition_ids():
+                    yield name, lambda table, partition: _best(table, partition, views)
+
+    def _hosted(self, table: TableEntry, name: PartitionId) -> PartitionStatus:
+        hosting = self._sources.hosting
+        assert hosting is not None, f"{name} is looked at where nothing is hosted"
+        status = _status_here(hosting, name)
+        bounds = _bounds_here(self._sources.log, name)
+        return PartitionStatus(
+            table=table.name,
+            partition=name.partition,
+            state=status.state,
+            first=None if bounds is None else bounds.earliest,
+            last=status.latest if bounds is None else max(bounds.latest, status.latest),
+            applied=status.applied,
+            lag_s=status.lag_ms / 1000,
+            reason=status.reason,
+            ready=int(status.state == "ready"),
+        )
+
+
+@cache
+def _release() -> str:
+    """The release of Duramen that is installed."""
+    return version("duramen")
+
+
+def _status_here(hosting: Hosting, name: PartitionId) -> ReplicaStatus:
+    """The status of a replica that this node has, or should have; of one that has just gone: that it is opened."""
+    replica = hosting.node.hosted().get(name)
+    if replica is not None:
+        return status_of(replica, Sizes())
+    pending, refusal = hosting.pending.get(name), hosting.node.refusals.get(name)
+    if pending is None and refusal is None:
+        return ReplicaStatus(NOTHING, NOTHING, 0, "bootstrapping", "", 0, 0, "", 0)
+    return status_of_pending(pending, refusal)
+
+
+def _bounds_here(log: Log, name: PartitionId) -> Bounds | None:
+    """The bounds of a partition of a log in this process; None elsewhere, and where it refuses."""
+    if not isinstance(log, EmbeddedLog):
+        return None
+    with suppress(DuramenError):
+        return log.bounds_now(name)
+    return None
+
+
+def _best(table: TableEntry, name: PartitionId, views: dict[str, NodeView]) -> PartitionStatus:
+    """A partition by what the nodes that answer report of it."""
+    found: list[ReplicaView] = []
+    for assigned in table.assignments[name.partition]:
+        view = views.get(assigned.node)
+        replica = view.replicas.get(name) if view is not None and view.alive else None
+        if replica is not None:
+            found.append(replica)
+    best = max(found, key=lambda each: (each.state == "ready", each.state == "behind", each.applied), default=None)
+    return PartitionStatus(
+        table=table.name,
+        partition=name.partition,
+        state="lost" if best is None else str(best.state),
+        first=None,
+        last=max((each.latest for each in found), default=NOTHING),
+        applied=NOTHING if best is None else best.applied,
+        lag_s=0.0 if best is None else best.lag_ms / 1000,
+        reason="none of its nodes answers" if best is None else best.reason,
+        ready=sum(each.state == "ready" for each in found),
+        wanted=table.replicas,
+    )
+
+
+def _nodes(membership: Membership | None) -> Iterator[NodeSeen]:
+    if membership is not None:
+        for node, view in sorted(membership.nodes().items()):
+            yield NodeSeen(node, view.address, view.alive, "" if view.alive else view.reason)
+
+
+def _log_facts(log: Log) -> LogFacts | None:
+    if not isinstance(log, EmbeddedLog):
+        return None
+    counts = log.statistics()
+    return LogFacts(
+        queued_batches=counts.queued,
+        queued_bytes=counts.queued_bytes,
+        appends=counts.appends,
+        bytes=counts.bytes,
+        commits=counts.commits,
+        syncs=counts.syncs,
+        stopped=counts.stopped,
+    )
+
+
+def _of_files(sources: SightSources) -> tuple[DiskSpace | None, int | None, tuple[CertificateExpiry, ...]]:
+    """What the file system says. Blocks."""
+    disk = None
+    if sources.folder is not None:
+        with suppress(OSError):
+            usage = shutil.disk_usage(sources.folder)
+            disk = DiskSpace(str(sources.folder.absolute()), usage.free, usage.total)
+    memory = None
+    with suppress(OSError, ValueError, IndexError):  # no Linux
+        memory = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
+    return disk, memory, tuple(_expiries(sources.certificates))
+
+
+def _expiries(certificates: ServerCertificates | None) -> Iterator[CertificateExpiry]:
+    if certificates is None:
+        return
+    for file in (certificates.ca, certificates.files.certificate):
+        with suppress(OSError, CertificateInvalid):  # the server goes on with what it has read, and logs why
+            for each in parse_certificates(file.read_bytes(), file)[:1]:
+                facts = facts_of(each, file)
+                yield CertificateExpiry(facts.name, facts.kind, int(facts.valid_to.timestamp() * 1000))

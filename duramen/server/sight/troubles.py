@@ -1,0 +1,188 @@
+"""What is wrong with a server, in order of urgency, each with the one thing to do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from duramen.server.sight.observed import Observed, PartitionStatus
+
+__all__ = [
+    "CERTIFICATE_DAYS_WARNED",
+    "DISK_FREE_BYTES_MIN",
+    "DISK_FREE_SHARE_MIN",
+    "Trouble",
+    "hidden_trouble",
+    "troubles_of",
+]
+
+# Below both a disk counts as nearly full: a twentieth of a small disk, and not of one with terabytes to spare.
+DISK_FREE_SHARE_MIN: Final = 0.05
+DISK_FREE_BYTES_MIN: Final = 10 << 30
+
+# Less is an evening's work at the wrong time; more would warn of certificates that are made for a fortnight.
+CERTIFICATE_DAYS_WARNED: Final = 7
+
+_DAY_MS: Final = 86_400_000
+
+# A line that a person reads names so many partitions; the document has all of them.
+_NAMED_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that is wrong."""
+
+    kind: str
+    """log_stopped, unreadable, stopped, disk_full, certificate_expired, node_lost, behind, opening, disk_nearly_full,
+    certificate_expires, hidden."""
+    what: str
+    """What is wrong, with its numbers."""
+    do: str
+    """What to do about it."""
+    blocks: bool
+    """Is the server not ready because of it?"""
+
+
+def hidden_trouble() -> Trouble:
+    """In place of those that name tables that are not shown to the caller."""
+    return Trouble(
+        "hidden",
+        "this server is not ready, and the reason is about tables that are not shown to you",
+        "tell who administers the cluster; with `admin *`, `duramen status` names the tables",
+        blocks=True,
+    )
+
+
+def troubles_of(observed: Observed) -> tuple[Trouble, ...]:
+    """What is wrong, the most urgent first. O(partitions)."""
+    return (
+        *_of_the_log(observed),
+        *_of_partitions(observed),
+        *_of_the_disk(observed, full=True),
+        *_of_certificates(observed, expired=True),
+        *_of_nodes(observed),
+        *_late(observed),
+        *_of_the_disk(observed, full=False),
+        *_of_certificates(observed, expired=False),
+    )
+
+
+def _of_the_log(observed: Observed) -> Iterator[Trouble]:
+    log = observed.log
+    if log is not None and log.stopped is not None:
+        yield Trouble(
+            "log_stopped",
+            f"the log acknowledges nothing more: {log.stopped}",
+            "look at the disk and the kernel's messages, then restart this server: nothing acknowledged is lost",
+            blocks=True,
+        )
+
+
+def _of_partitions(observed: Observed) -> Iterator[Trouble]:
+    if observed.role == "router":
+        # A partition without records is read as soon as one replica is there; so is one that is behind.
+        lost = [each for each in observed.partitions if each.state not in ("ready", "behind")]
+        if lost:
+            yield Trouble(
+                "unreadable",
+                f"{_named(lost)}: no replica can be read{_reason(lost)}",
+                "start the nodes that hold them (`duramen admin nodes`), or restore them (`duramen admin restore`)",
+                blocks=False,
+            )
+        return
+    stopped = [each for each in observed.partitions if each.state == "stopped"]
+    if stopped:
+        yield Trouble(
+            "stopped",
+            f"{_named(stopped)} stopped here{_reason(stopped)}",
+            "do what the reason says; `duramen admin partitions` has the reason of each",
+            blocks=True,
+        )
+
+
+def _of_the_disk(observed: Observed, *, full: bool) -> Iterator[Trouble]:
+    disk = observed.disk
+    if disk is None:
+        return
+    free, share = disk.free_bytes, disk.free_bytes / max(1, disk.full_bytes)
+    if free == 0 and full:
+        yield Trouble(
+            "disk_full",
+            f"the disk of {disk.folder} is full: nothing can be written",
+            f"make room on the disk of {disk.folder}; writes go on by themselves",
+            blocks=False,
+        )
+    elif free and not full and share < DISK_FREE_SHARE_MIN and free < DISK_FREE_BYTES_MIN:
+        yield Trouble(
+            "disk_nearly_full",
+            f"the disk of {disk.folder} has {free >> 20:,} MiB free, {share:.1%} of it",
+            f"make room on the disk of {disk.folder}, or let tables keep less (`duramen table set --retention-ms`)",
+            blocks=False,
+        )
+
+
+def _of_certificates(observed: Observed, *, expired: bool) -> Iterator[Trouble]:
+    for each in sorted(observed.certificates, key=lambda one: (one.expires_ms, one.name)):
+        left_ms = each.expires_ms - observed.now_ms
+        command = "`duramen cert rotate --ca`" if each.kind == "ca" else f"`duramen cert rotate {each.name}`"
+        if left_ms <= 0 and expired:
+            yield Trouble(
+                "certificate_expired",
+                f"the certificate of {each.name} has expired: handshakes fail",
+                f"reissue it where the CA's key is: {command}; servers use it without a restart",
+                blocks=False,
+            )
+        elif 0 < left_ms < CERTIFICATE_DAYS_WARNED * _DAY_MS and not expired:
+            yield Trouble(
+                "certificate_expires",
+                f"the certificate of {each.name} expires in {left_ms / _DAY_MS:.1f} days",
+                f"reissue it where the CA's key is: {command}; servers use it without a restart",
+                blocks=False,
+            )
+
+
+def _of_nodes(observed: Observed) -> Iterator[Trouble]:
+    lost = [each for each in observed.nodes if not each.alive]
+    if lost:
+        names = ", ".join(each.node for each in lost[:_NAMED_MAX]) + (" …" if len(lost) > _NAMED_MAX else "")
+        yield Trouble(
+            "node_lost",
+            f"{len(lost)} of {len(observed.nodes)} nodes do not answer: {names} ({lost[0].reason})",
+            f"start {lost[0].node} again; if its machine is gone: `duramen admin retire {lost[0].node}`",
+            blocks=False,
+        )
+
+
+def _late(observed: Observed) -> Iterator[Trouble]:
+    blocks = observed.role != "router"
+    behind = [each for each in observed.partitions if each.state == "behind"]
+    if behind:
+        worst = max(behind, key=lambda each: each.lag_s)
+        yield Trouble(
+            "behind",
+            f"{_named(behind)} lag the log, {worst.name} by {worst.lag_records:,} records and {worst.lag_s:.0f} s"
+            f"{_reason(behind)}",
+            "wait if `duramen admin lag` shows that it falls; else the node's processor or disk is too slow",
+            blocks=blocks,
+        )
+    opening = [each for each in observed.partitions if each.state in ("bootstrapping", "replaying")]
+    if opening and blocks:  # at a router they count as unreadable
+        yield Trouble(
+            "opening",
+            f"{_named(opening)} are being opened{_reason(opening)}",
+            "wait: they answer when they are level with the log",
+            blocks=True,
+        )
+
+
+def _named(partitions: Sequence[PartitionStatus]) -> str:
+    names = ", ".join(each.name for each in partitions[:_NAMED_MAX])
+    more = len(partitions) - _NAMED_MAX
+    return names if more <= 0 else f"{names} and {more:,} more"
+
+
+def _reason(partitions: Sequence[PartitionStatus]) -> str:
+    reason = next((each.reason for each in partitions if each.reason), "")
+    return f" ({reason})" if reason else ""

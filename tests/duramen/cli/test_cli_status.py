@@ -1,0 +1,41 @@
+"""`duramen status` against a real server."""
+
+from __future__ import annotations
+
+from kit.client.command_line import lines, run_here
+from kit.client.server_process import ServerProcess
+
+from duramen.blocking import Database
+from duramen.cli.servers.status import _lines
+
+
+def test_three_lines_and_one_document(server: ServerProcess, database: Database, table_name: str) -> None:
+    table = database.create_table(table_name, partitions=2)
+    table.get(b"k", after=table.put(b"k", b"v").token)
+    done = run_here("status", at=server.target)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 3
+    assert "partitions ready" in done.stdout.splitlines()[2]
+    done = run_here("status", "--json", at=server.target)
+    (found,) = lines(done)
+    assert (found["role"], found["format"], found["ready"]) == ("single", 1, True)
+    assert {each["partition"] for each in found["partitions"] if each["table"] == table_name} == {0, 1}
+
+
+def test_nobody_answers() -> None:
+    done = run_here("status", at="127.0.0.1:1")
+    assert done.returncode == 5
+    assert "no server answers" in done.stderr or "127.0.0.1:1" in done.stderr
+
+
+def test_what_is_wrong_and_what_to_do_first() -> None:
+    facts = {
+        "name": "n1", "role": "node", "ready": False, "first": "wait", "nodes": [], "disk": None, "memory_bytes": None,
+        "uptime_s": 65.0, "partitions": [{"state": "stopped"}, {"state": "ready"}],
+        "troubles": [{"what": "orders/0 stopped here"}, {"what": "another"}],
+    }  # fmt: skip
+    assert _lines(facts) == [
+        "NOT READY: orders/0 stopped here (and 1 more)",
+        "do first  wait",
+        "node n1  1 of 2 partitions ready, up 1 min 5 s",
+    ]
