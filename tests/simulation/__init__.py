@@ -128,6 +128,10 @@ clients are those of the world `resp`: their connections go over the cluster's n
 kills. Jobs, trims and restores go on meanwhile; versions do not, as a swap leaves out what the ledger has seen. In
 the end the ledger is held against every endpoint, and replicas at equal offsets are equal.
 
+**Healing.** A cluster of four nodes loses one for good, or for a while, and two routers heal it (`healing.py`): never
+two healings at once, never fewer members than a table wants, and all copies are there within two minutes of virtual
+time.
+
 **What nobody retrieves.** Garbage is collected at the end of a run and not within it. A task or a future that ends with
 an error of which only the loop's exception handler hears breaks the run, in every world.
 
@@ -158,6 +162,6 @@ commit of LMDB, and loses nothing that was not synced.
 `cluster_roles.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`,
 `cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
 `planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
-`planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`,
-`planted_cluster_resp.py`, `planted_resp_users.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+`planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`,
+`planted_resp_users.py`, `healing.py`, `planted_healing.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

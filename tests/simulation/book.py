@@ -38,6 +38,8 @@ PROPERTIES = {
     "revoked": "a server serves nothing without a grant, and 100 ms after a revocation nobody does where nothing is at "
     "fault",
     "expired": "a token proves nothing from its end on, by the clock of the server, nor does a stream outlive it",
+    "healing": "one healing at a time, and no partition has fewer members than its table wants",
+    "healed": "a node that stays lost is replaced: all copies are there within a bounded time",
     "granted": "no call is refused for which there is a grant",
     "level": "everything is alive, and every replica has applied the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",
