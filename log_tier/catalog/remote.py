@@ -33,14 +33,15 @@ _ITEM_BYTES: Final = 20
 
 
 class ClusterView:
-    """A server's reply about the cluster: the map, how clients reach the log, and the server's role."""
+    """A server's reply about the cluster: the map, how clients reach the log, and what the server is and does."""
 
-    __slots__ = ("log_url", "map", "role")
+    __slots__ = ("log_url", "map", "passes_log", "role")
 
     def __init__(self, message: cluster_pb2.ClusterView) -> None:
         self.map = map_from_json(message.map)
         self.log_url = message.log_url
         self.role = message.role
+        self.passes_log = message.passes_log
 
 
 async def fetch_view(target: str, *, timeout: float) -> ClusterView:

@@ -53,8 +53,8 @@ def everything_shown(cluster: ClusterMap) -> ShownMap:
 
 
 class ClusterService(cluster_pb2_grpc.ClusterServicer):
-    """Streams the map. `log_url`: how clients reach the log; empty if they must not. `shown`: what of it is shown to
-    whom.
+    """Streams the map. `log_url`: how clients reach the log; empty if they must not. `passes_log`: see
+    `cluster.proto`. `shown`: what of it is shown to whom.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class ClusterService(cluster_pb2_grpc.ClusterServicer):
         *,
         role: ServerRole,
         log_url: str = "",
+        passes_log: bool = False,
         shown: ShownToCaller = everything_shown,
         status: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
@@ -74,6 +75,7 @@ class ClusterService(cluster_pb2_grpc.ClusterServicer):
         self._role = role
         self._log_url = log_url
         self._status = status
+        self._passes_log = passes_log
         self._encoding = asyncio.Lock()
         self._views: dict[str, cluster_pb2.ClusterView] = {}
         """By whom they are shown to: views that followers got last. All who are shown everything share one: a map of
@@ -112,7 +114,11 @@ class ClusterService(cluster_pb2_grpc.ClusterServicer):
             if kept is None or kept.version < cluster.version:
                 text = await run_sized(TABLE_ITEMS * len(cluster.tables), lambda: map_to_json(shown.made()))
                 kept = cluster_pb2.ClusterView(
-                    version=cluster.version, map=text, log_url=self._log_url, role=self._role
+                    version=cluster.version,
+                    map=text,
+                    log_url=self._log_url,
+                    role=self._role,
+                    passes_log=self._passes_log,
                 )
             self._views[shown.to] = kept
             if len(self._views) > _VIEWS_KEPT:

@@ -44,6 +44,7 @@ class ClusterView(_message.Message):
     MAP_FIELD_NUMBER: _builtins.int
     LOG_URL_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
+    PASSES_LOG_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The catalog offset of the map."""
     map: _builtins.bytes
@@ -52,6 +53,10 @@ class ClusterView(_message.Message):
     """How clients reach the log: grpc://host:port, kafka://…; empty where only this server writes to it."""
     role: _builtins.str
     """"single": this server is the whole cluster, so nothing is won by looking further. "node", "router"."""
+    passes_log: _builtins.bool
+    """This server passes reads and appends of tables' logs on to a log that clients do not reach: the methods Read, Bounds,
+    AllBounds and AppendMany of duramen.v1.Log, as far as the caller's grants go.
+    """
     def __init__(
         self,
         *,
@@ -59,10 +64,11 @@ class ClusterView(_message.Message):
         map: _builtins.bytes = ...,
         log_url: _builtins.str = ...,
         role: _builtins.str = ...,
+        passes_log: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_url", b"log_url", "map", b"map", "role", b"role", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_url", b"log_url", "map", b"map", "passes_log", b"passes_log", "role", b"role", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -11,10 +11,11 @@ from typing import Final
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import USERS_SERVICES, guard_shell, write_audit
 from duramen.server.roles.kv import add_kv_service, here
+from duramen.server.roles.passed_log import PassedLogService
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.sight.server_sight import ServerSight, SightSources
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_cluster_users
-from duramen.server.wiring.register import log_url_for_clients
+from duramen.server.wiring.register import log_url_for_clients, passes_log
 from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.access.shown_tables import map_shown_to_caller
 from log_tier.audit.audit_settings import AuditSettings
@@ -26,7 +27,7 @@ from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
 from log_tier.model.log import Log
 from log_tier.open import open_log
-from log_tier.proto import cluster_pb2, cluster_pb2_grpc
+from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2, log_pb2_grpc
 from log_tier.rpc.messages.stream_bound import STREAMS_MAX
 from router.admin.admin import Admin
 from router.admin.answers.node_client import ask_members
@@ -50,6 +51,8 @@ _SERVICES: Final = (
     admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name,
     *USERS_SERVICES,
 )
+
+_LOG: Final = (log_pb2.DESCRIPTOR.services_by_name["Log"].full_name,)
 
 
 class RouterRole:
@@ -134,7 +137,8 @@ class RouterRole:
             tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.registry)  # type: ignore[no-untyped-call]
             usual = log_url_for_clients(log_url, secured=certificates is not None)
             url = usual if client_log_url is None else client_log_url
-            _add_cluster(shell, catalog, url, _sight(shell, catalog, log, membership, certificates))
+            passing = passes_log(log_url, secured=certificates is not None)
+            _add_cluster(shell, catalog, url, passing, _sight(shell, catalog, log, membership, certificates))
             administered = AdminService.at_hand(admin, shell.streams, partial(healing_answer, healer))
             admin_pb2_grpc.add_AdminServicer_to_server(administered, shell.registry)  # type: ignore[no-untyped-call]
 
@@ -153,7 +157,11 @@ class RouterRole:
                 admin=at_hand,
                 access=access,
             )
-            await shell.start((*_SERVICES, *kv, *added))
+            if passing:
+                log_pb2_grpc.add_LogServicer_to_server(
+                    PassedLogService(log, access.gate, shell.streams), shell.registry
+                )  # type: ignore[no-untyped-call]
+            await shell.start((*_SERVICES, *(_LOG if passing else ()), *kv, *added))
             made = cls(shell, catalog, connection, ended, opened.pop_all())
             made.resp_port, made.first_user = sockets.port, first_user
             return made
@@ -188,12 +196,13 @@ def _sight(
     return ServerSight(sources)
 
 
-def _add_cluster(shell: GrpcServer, catalog: Catalog, log_url: str, sight: ServerSight) -> None:
+def _add_cluster(shell: GrpcServer, catalog: Catalog, log_url: str, passing: bool, sight: ServerSight) -> None:
     cluster = ClusterService(
         catalog,
         shell.streams,
         role="router",
         log_url=log_url,
+        passes_log=passing,
         shown=map_shown_to_caller,
         status=sight.status_json,
     )

@@ -7,7 +7,7 @@ from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.catalog.commands import RegisterNode
 from log_tier.model.errors import CommandRejected, NodeIdTaken
 
-__all__ = ["log_url_for_clients", "register_node"]
+__all__ = ["log_url_for_clients", "passes_log", "register_node"]
 
 
 async def register_node(catalog: Catalog, command: RegisterNode) -> None:
@@ -32,3 +32,8 @@ def log_url_for_clients(log_url: str, *, secured: bool) -> str:
     may hold secrets, and clients need no rights on the cluster.
     """
     return log_url.partition("?")[0] if log_url.startswith("grpc://") and not secured else ""
+
+
+def passes_log(log_url: str, *, secured: bool) -> bool:
+    """Does a router pass the log on to users? Where it is Duramen's own, and takes calls of servers only."""
+    return secured and log_url.startswith("grpc://")

@@ -133,12 +133,14 @@ async def _first_view(login: ClusterLogin, timeout_s: float) -> tuple[str, Clust
 def _log_url(at: str, view: ClusterView) -> str:
     if view.log_url:
         return view.log_url
-    if view.role == "single":
-        # A single server serves the log itself, at the address at which it serves the rest.
+    if view.role == "single" or view.passes_log:
+        # A single server has the log itself, and a router passes on one that is for servers alone: both do so at the
+        # address at which they serve the rest.
         return f"grpc://{at}"
     raise InvalidRequest(
-        f"the {view.role} at {at} does not tell where the log is, which Spark reads and writes itself (no server of a "
-        'cluster on Kafka tells it): start a router with client_log = "kafka://…" and name that one; see OPERATIONS'
+        f"the {view.role} at {at} does not tell where the log is, which Spark reads and writes itself (no node of a "
+        "cluster with certificates tells it, and no server of one on Kafka): name a router; on Kafka, start a "
+        'router with client_log = "kafka://…" and name that one; see OPERATIONS'
     )
 
 

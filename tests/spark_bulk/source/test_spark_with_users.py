@@ -1,4 +1,4 @@
-"""Spark and a server with TLS and users: who may, may; who may not hears why; and no plan holds a secret."""
+"""Spark, and a server or a cluster with TLS and users: who may, may; who may not hears why; no plan holds a secret."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from kit.certs_at_hand import CertsAtHand
 from kit.client.server_process import ServerProcess, run_duramen
+from kit.cluster.up_cluster import UpCluster
 from kit.spark.sparks import failure
 from kit.spark.table_source import Source
 
@@ -37,16 +38,16 @@ NOBODY: Final = ("europe", "stranger")
 
 
 class SecuredServer(NamedTuple):
-    """A server with TLS, and a token file for each of its users."""
+    """A server or a cluster's router with TLS, and a token file for each of its users."""
 
-    process: ServerProcess
+    port: int
     certs: CertsAtHand
     folder: Path
     numbers: Iterator[int]
 
     @property
     def at(self) -> str:
-        return f"duramens://localhost:{self.process.announcement['port']}"
+        return f"duramens://localhost:{self.port}"
 
     def file_of(self, user: str) -> str:
         return str(self.folder / f"{user}.token")
@@ -71,19 +72,30 @@ class SecuredServer(NamedTuple):
         return name
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredServer]:
+@pytest.fixture(scope="module", params=["server", pytest.param("cluster", marks=pytest.mark.embedded_log_only)])
+def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredServer]:
+    """One server, which has the log itself, and three nodes with a router, which passes on that of a log server."""
     folder = tmp_path_factory.mktemp("secured")
     certs = CertsAtHand(folder, hosts=("localhost", "127.0.0.1"))
-    arguments = ["--certs", str(certs.path), "--first-user", "admin", "--token-file", str(folder / "admin.token")]
-    process = ServerProcess(folder / "data", log=folder / "log", arguments=arguments)
-    made = SecuredServer(process, certs, folder, itertools.count())
-    for user in ("alice", "reader", "europe", "stranger"):
-        made.run("user", "add", user, "--token-file", made.file_of(user))
-        if user in GRANTS:
-            made.run("grant", user, *GRANTS[user])
-    yield made
-    process.close()
+    token = folder / "admin.token"
+    process: ServerProcess | UpCluster
+    if request.param == "server":
+        arguments = ["--certs", str(certs.path), "--first-user", "admin", "--token-file", str(token)]
+        process = ServerProcess(folder / "data", log=folder / "log", arguments=arguments)
+        port = process.announcement["port"]
+    else:
+        process = UpCluster(folder, certs=certs.path, token_file=token)
+        port = process.port
+    try:
+        made = SecuredServer(port, certs, folder, itertools.count())
+        made.run("grant", "admin", "read,write", "*")
+        for user in ("alice", "reader", "europe", "stranger"):
+            made.run("user", "add", user, "--token-file", made.file_of(user))
+            if user in GRANTS:
+                made.run("grant", user, *GRANTS[user])
+        yield made
+    finally:
+        process.close()
 
 
 @pytest.fixture
