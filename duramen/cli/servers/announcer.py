@@ -38,6 +38,7 @@ class Announcer:
                     "host": self._host,
                     "port": server.port,
                     **({"resp_port": server.resp_port} if server.resp_port else {}),
+                    **({"http_port": server.http_port} if server.http_port else {}),
                     **({"peer_port": server.shell.peer_port} if server.shell.peer_port is not None else {}),
                     "pid": os.getpid(),
                     **({"certs": str(self._certs)} if self._certs is not None else {}),
@@ -73,6 +74,9 @@ class Announcer:
         if server.resp_port:
             tls = "" if self._certs is None else f"--tls --cacert {self._certs / 'ca.crt'} "
             say(f"  redis     redis-cli {tls}-p {server.resp_port}, or any client of Redis")
+        if server.http_port:
+            scheme = "http" if self._certs is None else "https"
+            say(f"  http      {scheme}://{at.rpartition(':')[0]}:{server.http_port}/status, /readyz, /livez")
         if server.shell.peer_port is not None:
             say(f"  peers     port {server.shell.peer_port}, with a certificate")
         say("  stop      Ctrl-C, or SIGTERM")

@@ -85,6 +85,13 @@ def up(
             min=1,
         ),
     ] = 1024,
+    http_port: Annotated[
+        int | None,
+        typer.Option(
+            "--http-port",
+            help="Health and status over HTTP: /livez, /readyz, /status; 0 picks a free port and prints it.",
+        ),
+    ] = None,
     certs: Annotated[
         Path | None,
         typer.Option(
@@ -156,18 +163,19 @@ def up(
       duramen up --data /var/lib/duramen --host 0.0.0.0 --certs certs
       duramen up --port 0 --json          # one JSON line with the port, when it is ready
       duramen up --nodes 3                # five processes; one that dies is started again
+      duramen up --http-port 7080         # and curl localhost:7080/readyz
       duramen up --resp-port 6379         # and redis-cli, or any client of Redis
       duramen up --certs certs            # TLS: clients call it with duramens://
       duramen up --log kafka://broker1:9092,broker2:9092
     """
-    sockets = nodes is not None and resp_socket is not None
-    _check_options(first_user, token_file, port, resp_port or 0, own=take_over and log is None, sockets=sockets)
+    _check_ports(port, resp_port or 0, http_port or 0)
+    _check_options(first_user, token_file, nodes, resp_socket, http_port, own=take_over and log is None)
     audit = AuditSettings.parse(audit_table or (), days=audit_days)
     peers = _begin(host, certs, insecure, peer_port, log_level, log_format)
-    from duramen.server.roles.run import run_role, run_until_signal
-    from duramen.server.supervisor.cluster import ClusterOptions, supervise
-
     if nodes is not None:
+        from duramen.server.roles.run import run_role
+        from duramen.server.supervisor.cluster import ClusterOptions, supervise
+
         options = ClusterOptions(
             nodes=nodes,
             host=host,
@@ -218,7 +226,25 @@ def up(
         audit=audit,
         streams_max=streams_max,
     )
-    run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
+    _run(opening, announce, http_port, certs)
+
+
+def _run(opening: Any, announce: Any, http_port: int | None, certs: Path | None) -> None:
+    """Run the server until a signal. `http_port`: where it answers over HTTP as well; None: nowhere."""
+    from duramen.server.roles.run import run_role, run_until_signal
+    from duramen.server.wiring.server_certificates import ServerCertificates
+
+    async def opened() -> Any:
+        server = await opening
+        try:
+            if http_port is not None:
+                await server.serve_http(http_port, None if certs is None else ServerCertificates.open(certs))
+        except BaseException:
+            await server.close()
+            raise
+        return server
+
+    run_role(run_until_signal(opened(), started=announce.started, stopping=announce.stopping))
     announce.stopped()
 
 
@@ -239,10 +265,19 @@ def _begin(
     return checked_peer_port(peer_port, secured=certs is not None)
 
 
-def _check_options(name: str | None, token_file: Path | None, *ports: int, own: bool, sockets: bool) -> None:
-    _check_ports(*ports)
-    if sockets:
+def _check_options(
+    name: str | None,
+    token_file: Path | None,
+    nodes: int | None,
+    socket: Path | None,
+    http_port: int | None,
+    *,
+    own: bool,
+) -> None:
+    if nodes is not None and socket is not None:
         raise InvalidRequest("--resp-socket goes without --nodes: each process would need one of its own")
+    if nodes is not None and http_port is not None:
+        raise InvalidRequest("--http-port goes without --nodes: `duramen status` asks any server of a cluster")
     if own:
         raise InvalidRequest("--take-over goes with --log: without it the log itself is in the data folder")
     if (name is None) is not (token_file is None):

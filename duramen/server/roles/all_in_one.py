@@ -14,6 +14,8 @@ from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services, node_sight
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.settings.resp import with_certificate
+from duramen.server.sight.http_endpoint import HttpEndpoint, HttpLimits
+from duramen.server.sight.server_sight import ServerSight
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_users
 from duramen.server.wiring.server_certificates import ServerCertificates
 from duramen.server.wiring.serving_node import ON_DEMAND, SnapshotPolicy
@@ -24,6 +26,7 @@ from duramen.server.wiring.single_machine import (
     SingleMachine,
     open_single_machine,
 )
+from log_tier.access.call_audit import CallAudit
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
@@ -33,7 +36,7 @@ from log_tier.rpc.messages.stream_bound import STREAMS_MAX
 from router.admin.admin import Admin
 from router.admin.answers.node_client import ask_only
 from router.data.local_data import LocalData
-from router.endpoints.resp.server.sockets import RespSettings, RespSockets
+from router.endpoints.resp.server.sockets import RespSettings, RespSockets, tls_context
 from router.membership.local_membership import LocalMembership
 from serving_tier.locations.allowed import AllowedLocations
 from serving_tier.service import NodeStatusFeed
@@ -60,6 +63,10 @@ class SingleServer:
         self.shell = shell
         self.data_plane = data_plane
         self.access = access
+        self.sight: ServerSight | None = None
+        """What it knows of itself; there once it is open."""
+        self.http_port = 0
+        """The port of health and status over HTTP; 0 if there is none."""
         self.resp_port = resp_port
         """The port of the RESP endpoint; 0 if there is none."""
         self.first_user: FirstUserResult = ""
@@ -151,9 +158,31 @@ class SingleServer:
             )
             await shell.start((*_SERVICES, *kv, *added))
             server = cls(shell, database.data_plane, access, sockets.port, database.node.ended, opened.pop_all())
-            server.first_user = first_user
+            server.first_user, server.sight = first_user, sight
             return server
         raise AssertionError("not reached")
+
+    async def serve_http(
+        self, port: int, certificates: ServerCertificates | None = None, limits: HttpLimits | None = None
+    ) -> None:
+        """Answer health and status over HTTP as well, at the same address. `port`: 0 for a free one. `certificates`:
+        by HTTPS. Raises `PortInUse`.
+        """
+        assert self.sight is not None, "a server that is not open answers nothing"
+        access = self.access
+        settings = with_certificate(NO_RESP_ENDPOINT, None if certificates is None else certificates.files)
+        endpoint = await HttpEndpoint.open(
+            self.sight,
+            access.gate,
+            access.authenticator,
+            CallAudit(access.audit, access.gate),
+            host=self.shell.host,
+            port=port,
+            tls=tls_context(settings),
+            limits=HttpLimits() if limits is None else limits,
+        )
+        self._opened.push_async_callback(endpoint.close)
+        self.http_port = endpoint.port
 
     @property
     def port(self) -> int:

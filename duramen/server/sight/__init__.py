@@ -3,8 +3,8 @@
     replicas, log, files ──▶ ServerSight.observe() ──▶ Observed ──▶ status_of_server() ──▶ StatusDocument ──▶ JSON
                           (the seam: clock, disk)      (a value)         (pure)
 
-`Cluster/Status` returns the JSON; `duramen status` prints it, or says in three lines whether all is well and, if not,
-the one thing to do first.
+`Cluster/Status` and `GET /status` return the JSON; `duramen status` prints it, or says in three lines whether all is
+well and, if not, the one thing to do first.
 
 What holds:
 
@@ -18,7 +18,9 @@ What holds:
 - S4 What the server does not know is `null`, never a zero.
 - S5 `ready` can turn false again, and then `troubles` has a reason that says why.
 
+- S6 A client of the HTTP endpoint that is slow, large or hostile costs one connection of a bounded number, for seconds.
+
 What is not here: the cluster as a whole (`duramen admin` asks for it), and history.
 
-Reading order: `observed.py`, `status_document.py`, `troubles.py`, `server_sight.py`.
+Reading order: `observed.py`, `status_document.py`, `troubles.py`, `server_sight.py`, `http_endpoint.py`.
 """

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from urllib.request import urlopen
+
 from kit.client.command_line import lines, run_here
 from kit.client.server_process import ServerProcess
+from kit.deadlines import patience_s
 
 from duramen.blocking import Database
 from duramen.cli.servers.status import _lines
@@ -20,6 +25,23 @@ def test_three_lines_and_one_document(server: ServerProcess, database: Database,
     (found,) = lines(done)
     assert (found["role"], found["format"], found["ready"]) == ("single", 1, True)
     assert {each["partition"] for each in found["partitions"] if each["table"] == table_name} == {0, 1}
+
+
+def test_health_over_http(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "data", log=tmp_path / "log", arguments=["--http-port", "0"])
+    try:
+        with urlopen(f"http://127.0.0.1:{server.announcement['http_port']}/status", timeout=patience_s(30)) as reply:
+            found = json.load(reply)
+        assert (found["pid"], found["role"]) == (server.process.pid, "single")
+    finally:
+        assert server.stop()[0] == 0
+        server.close()
+
+
+def test_http_goes_without_nodes() -> None:
+    done = run_here("up", "--nodes", "2", "--http-port", "0")
+    assert done.returncode != 0
+    assert "--http-port goes without --nodes" in done.stderr
 
 
 def test_nobody_answers() -> None:

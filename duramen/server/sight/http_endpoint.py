@@ -1,0 +1,263 @@
+"""Health and status over HTTP/1.1, for probes, load balancers, browsers and `curl`.
+
+    GET /livez     200 while the event loop turns
+    GET /readyz    200 if the server answers everything that it should, else 503; the JSON says why
+    GET /status    the status document
+
+With certificates it is HTTPS. Where the catalog has users, `/status` needs one (`Authorization: Bearer` or `Basic`),
+and shows the tables that are shown to that user. The other two answer everybody, because probes have no user; they
+name to nobody more than the kinds of troubles.
+
+Nothing that a client sends makes it hold more, or wait longer, than `HttpLimits` say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import h11
+
+from duramen.server.sight.server_sight import ServerSight
+from log_tier.access.authenticator import Authenticator
+from log_tier.access.call_audit import CallAudit, address_of
+from log_tier.access.current import CALLER
+from log_tier.access.demands import ANY_USER
+from log_tier.access.gate import NOBODY, Gate
+from log_tier.concurrency.tasks import end_tasks
+from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, PortInUse, Unauthenticated
+from log_tier.trust.caller import Caller
+
+__all__ = ["HttpEndpoint", "HttpLimits"]
+
+_ALWAYS: Final = (("cache-control", "no-store"), ("x-content-type-options", "nosniff"))
+_CHALLENGE: Final = ("www-authenticate", 'Bearer realm="duramen", Basic realm="duramen"')
+
+
+class HttpLimits(NamedTuple):
+    """What clients may cost."""
+
+    head_bytes_max: int = 16 << 10
+    """Of a request; a browser's has 1 or 2 KiB of headers."""
+    timeout_s: float = 10.0
+    """For a whole request to arrive, be it the first or a later one of a connection, and for its reply to leave."""
+    connections_max: int = 128
+    """Ten scrapers and a few probes and people, several times over; each holds a descriptor and some 30 KiB."""
+
+
+_LIMITS: Final = HttpLimits()
+
+
+class HttpReply(NamedTuple):
+    """What a request is answered with: JSON."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class HttpEndpoint:
+    """A listening endpoint. `open()` makes one, `close()` ends it. Belongs to one event loop."""
+
+    def __init__(
+        self, sight: ServerSight, gate: Gate, authenticator: Authenticator, audit: CallAudit, limits: HttpLimits
+    ) -> None:
+        self._limits = limits
+        self._sight = sight
+        self._audit = audit
+        self._gate = gate
+        self._authenticator = authenticator
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+        self._answers: dict[str, Callable[[Caller], Awaitable[HttpReply]]] = {
+            "/livez": self._livez,
+            "/readyz": self._readyz,
+            "/status": self._status,
+        }
+
+    @classmethod
+    async def open(
+        cls,
+        sight: ServerSight,
+        gate: Gate,
+        authenticator: Authenticator,
+        audit: CallAudit,
+        *,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        limits: HttpLimits = _LIMITS,
+    ) -> HttpEndpoint:
+        """Listen. `port`: 0 for a free one. `tls`: speak HTTPS. Raises `PortInUse`."""
+        made = cls(sight, gate, authenticator, audit, limits)
+        handshake_s = None if tls is None else limits.timeout_s
+        try:
+            made._server = await asyncio.start_server(
+                made._connected, host, port, ssl=tls, ssl_handshake_timeout=handshake_s, limit=limits.head_bytes_max
+            )
+        except OSError as error:
+            raise PortInUse(
+                f"port {port} on {host} cannot be listened on for HTTP ({error.strerror}): choose another one with "
+                "--http-port",
+                port=port,
+            ) from error
+        return made
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        assert self._server is not None, "the port of an endpoint that does not listen"
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Listen no longer, and end what is open. Idempotent."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        await end_tasks(*self._open)
+
+    # --- connections
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A client has connected. The task is this endpoint's own: `close` cancels it."""
+        if len(self._open) >= self._limits.connections_max or self._server is None:
+            writer.transport.abort()
+            return
+        task = asyncio.get_running_loop().create_task(self._attend(reader, writer), name="a client of HTTP")
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with suppress(TimeoutError, ConnectionError, ssl.SSLError, h11.LocalProtocolError):
+                await self._serve(reader, writer)
+                writer.close()
+                async with asyncio.timeout(self._limits.timeout_s):
+                    await writer.wait_closed()
+        finally:
+            writer.transport.abort()  # what a client has not read by now it does not get
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head_bytes_max)
+        while True:
+            try:
+                async with asyncio.timeout(self._limits.timeout_s):
+                    request = await _request(connection, reader, self._limits.head_bytes_max)
+            except h11.RemoteProtocolError as error:
+                reply = _problem(error.error_status_hint, "this is no request of HTTP/1.1 that is answered here")
+                await _send(connection, writer, reply, close=True)
+                return
+            if request is None:
+                return
+            reply = await self._answer(request, _peer_of(writer))
+            async with asyncio.timeout(self._limits.timeout_s):
+                await _send(connection, writer, reply, is_head=request.method == b"HEAD")
+            if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
+                return
+            connection.start_next_cycle()
+            await asyncio.sleep(0)  # of requests that came together each is a turn of the loop
+
+    # --- requests
+
+    async def _answer(self, request: h11.Request, peer: str) -> HttpReply:
+        if request.method not in (b"GET", b"HEAD"):
+            return _problem(405, "only GET and HEAD are answered here", (("allow", "GET, HEAD"),))
+        answer = self._answers.get(request.target.partition(b"?")[0].decode("ascii", "replace"))
+        if answer is None:
+            return _problem(404, f"there are {', '.join(self._answers)}")
+        try:
+            caller = await self._caller_of(request, peer)
+            CALLER.set(caller)
+            return await answer(caller)
+        except Unauthenticated as error:
+            return _problem(401, error.message, (_CHALLENGE,))
+        except PermissionDenied as error:
+            return _problem(403, error.message)
+        except Overloaded as error:
+            return _problem(429, error.message)
+        except DuramenError as error:
+            return _problem(503, error.message)
+
+    async def _caller_of(self, request: h11.Request, peer: str) -> Caller:
+        """Who calls. A header is looked at only where there are users: raises `Unauthenticated`, `Overloaded`."""
+        header = next((value for name, value in request.headers if name == b"authorization"), None)
+        if header is None or not self._gate.is_closed:
+            return NOBODY
+        text = header.decode("latin-1")
+        try:
+            caller = await self._authenticator.by_header(text, address=address_of(peer))
+        except (Unauthenticated, Overloaded) as error:
+            self._audit.not_proved(NOBODY, text, peer, error)
+            raise
+        self._audit.proved(caller, peer)
+        return caller
+
+    async def _livez(self, _: Caller) -> HttpReply:
+        return HttpReply(200, b'{"alive":true}\n')
+
+    async def _readyz(self, caller: Caller) -> HttpReply:
+        found = json.loads(await self._sight.status_json())
+        troubles = found["troubles"]
+        if self._gate.is_closed and caller is NOBODY:
+            troubles = [{"kind": each["kind"], "blocks": each["blocks"]} for each in troubles]
+        body = json.dumps({"ready": found["ready"], "troubles": troubles}, ensure_ascii=False).encode()
+        return HttpReply(200 if found["ready"] else 503, body + b"\n")
+
+    async def _status(self, caller: Caller) -> HttpReply:
+        self._gate.decide(caller, ANY_USER)
+        return HttpReply(200, await self._sight.status_json() + b"\n")
+
+
+async def _request(connection: h11.Connection, reader: asyncio.StreamReader, bytes_max: int) -> h11.Request | None:
+    """The next request, without a body; None where the client has closed. Raises `h11.RemoteProtocolError`."""
+    request: h11.Request | None = None
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await reader.read(bytes_max))
+        elif isinstance(event, h11.Request):
+            request = event
+        elif isinstance(event, h11.Data):
+            raise h11.RemoteProtocolError("a body", error_status_hint=413)
+        elif isinstance(event, h11.EndOfMessage):
+            return request
+        else:
+            return None
+
+
+async def _send(
+    connection: h11.Connection,
+    writer: asyncio.StreamWriter,
+    reply: HttpReply,
+    *,
+    is_head: bool = False,
+    close: bool = False,
+) -> None:
+    headers = [
+        ("content-type", "application/json; charset=utf-8"),
+        ("content-length", str(len(reply.body))),
+        *_ALWAYS,
+        *reply.headers,
+        *([("connection", "close")] if close else []),
+    ]
+    if connection.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+        return
+    head = connection.send(h11.Response(status_code=reply.status, headers=headers))
+    body = None if is_head else connection.send(h11.Data(data=reply.body))
+    parts = (head, body, connection.send(h11.EndOfMessage()))
+    writer.write(b"".join(part for part in parts if part))
+    await writer.drain()
+
+
+def _problem(status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> HttpReply:
+    return HttpReply(status, json.dumps({"error": message}, ensure_ascii=False).encode() + b"\n", headers)
+
+
+def _peer_of(writer: asyncio.StreamWriter) -> str:
+    """host:port of the client."""
+    found = writer.get_extra_info("peername")
+    return f"{found[0]}:{found[1]}" if found else ""

@@ -1,0 +1,181 @@
+"""Health and status over HTTP: what is answered, to whom, and what hostile clients cost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.deadlines import patience_s, until_true, within
+
+from duramen import aio
+from duramen.certificates.folder import CertificateFolder
+from duramen.certificates.identity import CertificateIdentity
+from duramen.server.roles.all_in_one import SingleServer
+from duramen.server.sight.http_endpoint import HttpLimits
+from duramen.server.wiring.server_certificates import ServerCertificates
+from log_tier.access.authenticator import bearer_header
+from log_tier.access.tokens import mint_token
+from log_tier.model.errors import PortInUse
+from log_tier.trust.trust_commands import AddToken, AddUser
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[SingleServer]:
+    opened = await SingleServer.open(tmp_path / "data", port=0)
+    await opened.serve_http(0)
+    yield opened
+    await opened.close()
+
+
+async def raw(port: int, sent: bytes, tls: ssl.SSLContext | None = None) -> bytes:
+    """Everything that the server sends until it closes the connection."""
+    async with within(patience_s(30)):
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=tls, server_hostname="localhost" if tls else None
+        )
+        writer.write(sent)
+        received = await reader.read()
+        writer.close()
+    return received
+
+
+async def let_in(port: int) -> bool:
+    """Is one more connection answered?"""
+    with suppress(ConnectionError):
+        return bool(await raw(port, b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+    return False
+
+
+async def get(port: int, path: str, *headers: str, method: str = "GET", tls: ssl.SSLContext | None = None) -> Answer:
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", ""]
+    head, _, body = (await raw(port, "\r\n".join(lines).encode(), tls)).partition(b"\r\n\r\n")
+    first, *rest = head.decode().split("\r\n")
+    fields = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest)}
+    return int(first.split()[1]), fields, body
+
+
+async def test_health_and_status(server: SingleServer) -> None:
+    assert (await get(server.http_port, "/livez"))[0] == 200
+    code, fields, body = await get(server.http_port, "/readyz?verbose")
+    assert (code, json.loads(body)) == (200, {"ready": True, "troubles": []})
+    assert (fields["cache-control"], fields["x-content-type-options"]) == ("no-store", "nosniff")
+    code, fields, body = await get(server.http_port, "/status", "User-Agent: Mozilla/5.0 (X11; Linux x86_64)")
+    assert (code, json.loads(body)["role"]) == (200, "single")
+    assert fields["content-type"].startswith("application/json")
+    code, fields, body = await get(server.http_port, "/status", method="HEAD")
+    assert (code, body) == (200, b"")
+    assert int(fields["content-length"]) > 100
+
+
+async def test_readiness_turns_false_and_says_why(server: SingleServer) -> None:
+    async with await aio.connect(f"127.0.0.1:{server.port}") as db:
+        await db.create_table("flights", partitions=1)
+    (replica,) = server.data_plane.node
+    await replica.wait_ready()
+    replica.state = "behind"
+    code, _, body = await get(server.http_port, "/readyz")
+    assert (code, json.loads(body)["troubles"][0]["kind"]) == (503, "behind")
+    assert (await get(server.http_port, "/livez"))[0] == 200
+    replica.state = "ready"
+    assert (await get(server.http_port, "/readyz"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 404),
+        (b"GET /status%00 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 404),
+        (b"DELETE /status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 405),
+        (b"GET /status HTTP/1.1\r\nConnection: close\r\n\r\n", 400),  # HTTP/1.1 needs a host
+        (b"POST /status HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", 413),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", 400),  # a TLS hello
+        (b"GET /" + b"a" * 20_000, 431),
+        (b"GET / HTTP/1.1\r\n" + b"".join(b"h%d: %s\r\n" % (each, b"v" * 90) for each in range(300)), 431),
+    ],
+)
+async def test_hostile_requests(server: SingleServer, sent: bytes, code: int) -> None:
+    assert (await raw(server.http_port, sent)).split(b" ", 2)[1] == str(code).encode()
+    assert (await get(server.http_port, "/livez"))[0] == 200
+
+
+async def test_a_client_that_sends_nothing_is_let_go(server: SingleServer) -> None:
+    await server.serve_http(0, limits=HttpLimits(timeout_s=0.05))
+    assert await raw(server.http_port, b"GET /livez HT") == b""
+
+
+async def test_a_client_that_reads_nothing_is_let_go(server: SingleServer) -> None:
+    await server.serve_http(0, limits=HttpLimits(connections_max=1, timeout_s=0.2))
+    _, writer = await asyncio.open_connection("127.0.0.1", server.http_port, limit=1)
+    writer.write(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n" * 100_000)
+
+    await until_true(lambda: let_in(server.http_port), seconds=30)
+    writer.transport.abort()
+
+
+async def test_connections_are_bounded(server: SingleServer) -> None:
+    await server.serve_http(0, limits=HttpLimits(connections_max=1))
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
+    request = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+    for _ in range(2):  # one connection, two requests
+        writer.write(request)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        assert await reader.readline() == b'{"alive":true}\n'
+    assert not await let_in(server.http_port)
+    writer.close()
+
+
+async def test_ten_scrapers_at_once(server: SingleServer) -> None:
+    found = await asyncio.gather(*(get(server.http_port, "/status") for _ in range(10)))
+    assert [code for code, _, _ in found] == [200] * 10
+
+
+async def test_users(server: SingleServer) -> None:
+    catalog: Any = server.data_plane.catalog
+    async with await aio.connect(f"127.0.0.1:{server.port}") as db:
+        for name in ("orders", "secret"):
+            await db.create_table(name, partitions=1)
+    token = mint_token("alice")
+    await catalog.submit(AddUser("root", catalog.map.version, "", ("admin *",)))
+    await catalog.submit(AddUser("alice", catalog.map.version, "", ("read orders",)))
+    await catalog.submit(AddToken("alice", catalog.map.version, token.id, token.sha256, 0))
+    code, fields, body = await get(server.http_port, "/status")
+    assert (code, b"orders" in body) == (401, False)
+    assert "Bearer" in fields["www-authenticate"]
+    assert (await get(server.http_port, "/status", "Authorization: Bearer nonsense"))[0] == 401
+    code, _, body = await get(server.http_port, "/status", f"Authorization: {bearer_header(token.text)}")
+    assert (code, b"secret" in body) == (200, False)
+    assert "orders" in {each["table"] for each in json.loads(body)["partitions"]}
+    assert (await get(server.http_port, "/livez"))[0] == 200
+    for replica in server.data_plane.node:
+        replica.state = "behind"
+    code, _, body = await get(server.http_port, "/readyz")
+    assert (code, json.loads(body)["troubles"]) == (503, [{"kind": "hidden", "blocks": True}])
+
+
+async def test_https(tmp_path: Path) -> None:
+    folder = CertificateFolder(tmp_path / "certs")
+    folder.make_authority()
+    folder.issue(CertificateIdentity("server", "server"), ["localhost"])
+    certificates = ServerCertificates.open(tmp_path / "certs")
+    server = await SingleServer.open(tmp_path / "data", port=0, certificates=certificates)
+    try:
+        await server.serve_http(0, certificates)
+        trust = ssl.create_default_context(cafile=str(tmp_path / "certs" / "ca.crt"))
+        code, _, body = await get(server.http_port, "/status", tls=trust)
+        assert (code, len(json.loads(body)["certificates"])) == (200, 2)
+        assert not (await raw(server.http_port, b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP")
+    finally:
+        await server.close()
+
+
+async def test_a_port_in_use(server: SingleServer) -> None:
+    with pytest.raises(PortInUse, match="--http-port"):
+        await server.serve_http(server.http_port)
