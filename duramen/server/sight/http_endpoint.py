@@ -4,6 +4,9 @@
     GET /readyz    200 if the server answers everything that it should, else 503; the JSON says why
     GET /status    the status document
 
+Without users it answers `/status` only by an address, `localhost`, or the name that it listens on: a web page whose
+name somebody lets point here could read it in its visitor's browser.
+
 With certificates it is HTTPS. Where the catalog has users, `/status` needs one (`Authorization: Bearer` or `Basic`),
 and shows the tables that are shown to that user. The other two answer everybody, because probes have no user; they
 name to nobody more than the kinds of troubles.
@@ -18,6 +21,7 @@ import json
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 import h11
@@ -64,9 +68,17 @@ class HttpEndpoint:
     """A listening endpoint. `open()` makes one, `close()` ends it. Belongs to one event loop."""
 
     def __init__(
-        self, sight: ServerSight, gate: Gate, authenticator: Authenticator, audit: CallAudit, limits: HttpLimits
+        self,
+        sight: ServerSight,
+        gate: Gate,
+        authenticator: Authenticator,
+        audit: CallAudit,
+        *,
+        host: str,
+        limits: HttpLimits,
     ) -> None:
         self._limits = limits
+        self._host = host.lower()
         self._sight = sight
         self._audit = audit
         self._gate = gate
@@ -93,7 +105,7 @@ class HttpEndpoint:
         limits: HttpLimits = _LIMITS,
     ) -> HttpEndpoint:
         """Listen. `port`: 0 for a free one. `tls`: speak HTTPS. Raises `PortInUse`."""
-        made = cls(sight, gate, authenticator, audit, limits)
+        made = cls(sight, gate, authenticator, audit, host=host, limits=limits)
         handshake_s = None if tls is None else limits.timeout_s
         try:
             made._server = await asyncio.start_server(
@@ -172,6 +184,11 @@ class HttpEndpoint:
         try:
             caller = await self._caller_of(request, peer)
             CALLER.set(caller)
+            if answer == self._status and not self._gate.is_closed and not self._is_own(_host_of(request)):
+                raise PermissionDenied(
+                    "a server without users shows its status by an address, 'localhost', or the name that it listens "
+                    "on: another name may be a web page's, and this its visitor's browser"
+                )
             return await answer(caller)
         except Unauthenticated as error:
             return _problem(401, error.message, (_CHALLENGE,))
@@ -181,6 +198,16 @@ class HttpEndpoint:
             return _problem(429, error.message)
         except DuramenError as error:
             return _problem(503, error.message)
+
+    def _is_own(self, name: str) -> bool:
+        """Is it a name that no web page can have?"""
+        if name == "localhost" or name.endswith(".localhost") or name == self._host:
+            return True
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
 
     async def _caller_of(self, request: h11.Request, peer: str) -> Caller:
         """Who calls. A header is looked at only where there are users: raises `Unauthenticated`, `Overloaded`."""
@@ -200,7 +227,7 @@ class HttpEndpoint:
         return HttpReply(200, b'{"alive":true}\n')
 
     async def _readyz(self, caller: Caller) -> HttpReply:
-        found = json.loads(await self._sight.status_json())
+        found = json.loads(await self._sight.status_json(lately=True))
         troubles = found["troubles"]
         if self._gate.is_closed and caller is NOBODY:
             troubles = [{"kind": each["kind"], "blocks": each["blocks"]} for each in troubles]
@@ -255,6 +282,13 @@ async def _send(
 
 def _problem(status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> HttpReply:
     return HttpReply(status, json.dumps({"error": message}, ensure_ascii=False).encode() + b"\n", headers)
+
+
+def _host_of(request: h11.Request) -> str:
+    """The name by which the server is called, without its port."""
+    header = next((value for name, value in request.headers if name == b"host"), b"").decode("latin-1").lower()
+    name, bracket, _ = header.partition("]")
+    return name.removeprefix("[") if bracket else header.rpartition(":")[0] or header
 
 
 def _peer_of(writer: asyncio.StreamWriter) -> str:

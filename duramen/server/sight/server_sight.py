@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -49,6 +50,9 @@ __all__ = ["ServerSight", "SightSources"]
 _LOOK_ITEMS: Final = 6
 _LINE_ITEMS: Final = 6
 
+_FRESH_S: Final = 0.5
+"""A probe asks every second or so, and anybody who reaches the port may ask without end."""
+
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -76,16 +80,28 @@ class ServerSight:
         self._sources = sources
         self._clock = clock
         self._started_s = clock.monotonic_s()
+        self._observing = asyncio.Lock()
+        self._recent: Observed | None = None
+        self._observed_s = 0.0
+        """When `_recent` was looked at."""
 
-    async def status_json(self) -> bytes:
-        """The document for the caller of the present task's call. Some 10 µs for each partition, in turns of the loop;
-        a stat of the disk, in a thread.
+    async def status_json(self, *, lately: bool = False) -> bytes:
+        """The document for the caller of the present task's call. `lately`: of up to half a second ago is as good.
+        Some 10 µs for each partition, in turns of the loop; a stat of the disk, in a thread.
         """
-        observed = await self.observe()
+        observed = await (self._observed_lately() if lately else self.observe())
         rights = shown_rights(self._sources.maps.map.trust, CALLER.get())
         shows = None if rights is None else rights.sees
         items = _LINE_ITEMS * len(observed.partitions)
         return await run_sized(items, lambda: status_to_json(status_of_server(observed, shows)))
+
+    async def _observed_lately(self) -> Observed:
+        """What was seen less than `_FRESH_S` ago: to be asked more often than that costs nothing but the answers."""
+        async with self._observing:
+            if self._recent is None or self._clock.monotonic_s() - self._observed_s >= _FRESH_S:
+                self._recent = await self.observe()
+                self._observed_s = self._clock.monotonic_s()
+            return self._recent
 
     async def observe(self) -> Observed:
         """What is to be known now."""

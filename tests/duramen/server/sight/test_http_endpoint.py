@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from duramen.certificates.folder import CertificateFolder
 from duramen.certificates.identity import CertificateIdentity
 from duramen.server.roles.all_in_one import SingleServer
 from duramen.server.sight.http_endpoint import HttpLimits
+from duramen.server.sight.observed import Observed
 from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.access.authenticator import bearer_header
 from log_tier.access.tokens import mint_token
@@ -81,11 +84,16 @@ async def test_readiness_turns_false_and_says_why(server: SingleServer) -> None:
     (replica,) = server.data_plane.node
     await replica.wait_ready()
     replica.state = "behind"
-    code, _, body = await get(server.http_port, "/readyz")
-    assert (code, json.loads(body)["troubles"][0]["kind"]) == (503, "behind")
+
+    async def is_ready(ready: bool) -> bool:
+        return (await get(server.http_port, "/readyz"))[0] == (200 if ready else 503)
+
+    await until_true(partial(is_ready, False))
+    _, _, body = await get(server.http_port, "/readyz")
+    assert json.loads(body)["troubles"][0]["kind"] == "behind"
     assert (await get(server.http_port, "/livez"))[0] == 200
     replica.state = "ready"
-    assert (await get(server.http_port, "/readyz"))[0] == 200
+    await until_true(partial(is_ready, True))
 
 
 @pytest.mark.parametrize(
@@ -156,8 +164,13 @@ async def test_users(server: SingleServer) -> None:
     assert (await get(server.http_port, "/livez"))[0] == 200
     for replica in server.data_plane.node:
         replica.state = "behind"
-    code, _, body = await get(server.http_port, "/readyz")
-    assert (code, json.loads(body)["troubles"]) == (503, [{"kind": "hidden", "blocks": True}])
+
+    async def is_not_ready() -> bool:
+        return (await get(server.http_port, "/readyz"))[0] == 503
+
+    await until_true(is_not_ready)
+    _, _, body = await get(server.http_port, "/readyz")
+    assert json.loads(body)["troubles"] == [{"kind": "hidden", "blocks": True}]
 
 
 async def test_https(tmp_path: Path) -> None:
@@ -179,3 +192,41 @@ async def test_https(tmp_path: Path) -> None:
 async def test_a_port_in_use(server: SingleServer) -> None:
     with pytest.raises(PortInUse, match="--http-port"):
         await server.serve_http(server.http_port)
+
+
+@pytest.mark.parametrize(
+    "name", ["localhost:7080", "LOCALHOST", "a.localhost:1", "127.0.0.1", "127.0.0.1:80", "[::1]:80"]
+)
+async def test_an_open_server_is_asked_by_its_own_names(server: SingleServer, name: str) -> None:
+    request = f"GET /status HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"
+    assert (await raw(server.http_port, request.encode())).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    "name", ["evil.example:7080", "localhost.evil.example", "127.0.0.1.evil.example", "", "[::1", "::"]
+)
+async def test_a_web_page_of_another_name_reads_no_status(server: SingleServer, name: str) -> None:
+    request = f"GET /status HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"
+    answer = await raw(server.http_port, request.encode())
+    assert answer.split()[1] in (b"400", b"403"), answer
+    assert b"partitions" not in answer
+    probe = f"GET /livez HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"
+    assert (await raw(server.http_port, probe.encode())).split()[1] in (b"200", b"400")
+
+
+async def test_who_asks_without_end_costs_one_look_in_a_while(
+    server: SingleServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert server.sight is not None
+    looks, observe = 0, server.sight.observe
+
+    async def counted() -> Observed:
+        nonlocal looks
+        looks += 1
+        return await observe()
+
+    monkeypatch.setattr(server.sight, "observe", counted)
+    began_s = time.monotonic()
+    answers = await asyncio.gather(*(get(server.http_port, "/readyz") for _ in range(50)))
+    assert {code for code, _, _ in answers} == {200}
+    assert 1 <= looks <= 1 + 2 * (time.monotonic() - began_s)
