@@ -307,8 +307,9 @@ def test_a_stage_does_not_end(cluster: ClusterProcess) -> None:
 
 
 def test_everything_is_the_same_everywhere(cluster: ClusterProcess) -> None:
-    verified, explained, checked = follow(cluster, "Is everything the same everywhere?")
+    verified, counted, explained, checked = follow(cluster, "Is everything the same everywhere?")
     assert verified.count("equal") == 4
+    assert "applied" in counted
     assert "on time" in explained
     assert "every promise held" in checked
 

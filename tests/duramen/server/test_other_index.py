@@ -64,14 +64,14 @@ def test_an_index_of_a_newer_format_is_kept_and_named(tmp_path: Path, version: i
         marker = other / marker.name
         marker.write_bytes((folder / "index" / other.parent.name / "0" / "index.json").read_bytes())
     before = marker.read_bytes()
-    newer = sealed_json(before, lambda fields: fields.update(version=3, other="layout"))
+    newer = sealed_json(before, lambda fields: fields.update(version=4, other="layout"))
     marker.write_bytes(newer)
     data = (marker.parent / "data.mdb").read_bytes()
     for _ in range(2):
         with duramen.open(folder) as database:
             table = database.table("flights")
             message = refused(table)
-            assert "index.json has format version 3, this process reads version 2" in message
+            assert "index.json has format version 4, this process reads version 3" in message
             assert "update this process" in message
             database.create_table("trains", partitions=1).put(b"T1", b"others go on")
             database.drop_table("trains")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,10 +26,10 @@ class OverTurns:
         self.over = False
         self.waiting: list[Callable[[], None]] = []
 
-    def is_over(self, size: int) -> bool:
+    def is_over(self, size: int, user: Hashable) -> bool:
         return self.over
 
-    def wait(self, work: Callable[[], None]) -> None:
+    def wait(self, work: Callable[[], None], user: Hashable) -> None:
         self.waiting.append(work)
 
 
