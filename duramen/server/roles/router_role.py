@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
@@ -17,6 +17,7 @@ from duramen.server.sight.server_sight import ServerSight, SightSources
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_cluster_users
 from duramen.server.wiring.register import log_url_for_clients, passes_log
 from duramen.server.wiring.server_certificates import ServerCertificates
+from log_tier.access.gate import Gate
 from log_tier.access.shown_tables import map_shown_to_caller
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.catalog.catalog import Catalog
@@ -135,16 +136,15 @@ class RouterRole:
             opened.push_async_callback(shell.close)
             keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
             tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.registry)  # type: ignore[no-untyped-call]
-            usual = log_url_for_clients(log_url, secured=certificates is not None)
-            url = usual if client_log_url is None else client_log_url
+            url = (
+                log_url_for_clients(log_url, secured=certificates is not None)
+                if client_log_url is None
+                else client_log_url
+            )
             passing = passes_log(log_url, secured=certificates is not None)
             _add_cluster(shell, catalog, url, passing, _sight(shell, catalog, log, membership, certificates))
             administered = AdminService.at_hand(admin, shell.streams, partial(healing_answer, healer))
             admin_pb2_grpc.add_AdminServicer_to_server(administered, shell.registry)  # type: ignore[no-untyped-call]
-
-            async def at_hand() -> Admin:
-                return admin
-
             added = await open_resp_endpoint(
                 opened,
                 shell,
@@ -154,14 +154,11 @@ class RouterRole:
                 sockets,
                 node_id="router",
                 membership=membership,
-                admin=at_hand,
+                admin=_at_hand(admin),
                 access=access,
             )
-            if passing:
-                log_pb2_grpc.add_LogServicer_to_server(
-                    PassedLogService(log, access.gate, shell.streams), shell.registry
-                )  # type: ignore[no-untyped-call]
-            await shell.start((*_SERVICES, *(_LOG if passing else ()), *kv, *added))
+            passed = _pass_log(shell, log, access.gate) if passing else ()
+            await shell.start((*_SERVICES, *passed, *kv, *added))
             made = cls(shell, catalog, connection, ended, opened.pop_all())
             made.resp_port, made.first_user = sockets.port, first_user
             return made
@@ -194,6 +191,19 @@ def _sight(
         certificates=certificates,
     )
     return ServerSight(sources)
+
+
+def _at_hand(admin: Admin) -> Callable[[], Awaitable[Admin]]:
+    async def at_hand() -> Admin:
+        return admin
+
+    return at_hand
+
+
+def _pass_log(shell: GrpcServer, log: Log, gate: Gate) -> tuple[str, ...]:
+    """Pass tables' logs on to users; the names of the services."""
+    log_pb2_grpc.add_LogServicer_to_server(PassedLogService(log, gate, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
+    return tuple(_LOG)
 
 
 def _add_cluster(shell: GrpcServer, catalog: Catalog, log_url: str, passing: bool, sight: ServerSight) -> None:

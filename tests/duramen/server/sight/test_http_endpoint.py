@@ -125,6 +125,7 @@ async def test_a_client_that_reads_nothing_is_let_go(server: SingleServer) -> No
     writer.write(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n" * 100_000)
 
     await until_true(lambda: let_in(server.http_port), seconds=30)
+    assert writer.transport.get_write_buffer_size() > 0, "it was not read to its end"
     writer.transport.abort()
 
 
