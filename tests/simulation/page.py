@@ -20,6 +20,7 @@ PROMISED: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("shown", "whole", "dated", "dense", "closed"), ("log",)),
     **dict.fromkeys(("one after the other", "session", "atomic", "notified"), _REDIS),
     **dict.fromkeys(("I1", "I2", "I3", "I4", "I5", "I6", "I7"), _API),
+    "expired": ("cluster",),
     **dict.fromkeys(("revoked", "granted"), _CLUSTERS),
     "restored": _CLUSTERS,
     "tally": _CLUSTERS,
