@@ -16,6 +16,7 @@ them. The offset is the clock of the whole system: everything above orders itsel
 - What *every tier* uses: `concurrency/` (waiting, threads, clocks, retries), `privacy/` (files that other users of the
   machine cannot read) and `rpc/` (gRPC channels, errors on the wire).
 - The *tally*, `tally/`: what every tier counts of a partition, minute by minute. Pure.
+- *Measures*, `measures/`: histograms of what a part's work takes. Pure.
 - *Trust*, `trust/`: users, roles and grants, and what they allow. Pure.
 - The *catalog*, `catalog/`: which tables, nodes and jobs there are, folded from a log of its own.
 - The *audit*, `audit/`: the events of a server that become rows of a table.
@@ -35,7 +36,7 @@ stored bytes as they are, in chunks of whole batches (`split_batches`), check th
 producer ids and sequences, and the fold voids what comes twice. It holds no index by key. It imports nothing from the
 tiers above.
 
-**Reading order**: `model/` (the vocabulary, and the seam `model/log.py`), `concurrency/`, `privacy/`, `tally/`, `rpc/`,
-then the engines `embedded/`, `kafka/` and `remote/`, `open.py` (which engine a URL names), `trust/`, `catalog/`,
-`audit/` and `access/`.
+**Reading order**: `model/` (the vocabulary, and the seam `model/log.py`), `concurrency/`, `privacy/`, `tally/`,
+`measures/`, `rpc/`, then the engines `embedded/`, `kafka/` and `remote/`, `open.py` (which engine a URL names),
+`trust/`, `catalog/`, `audit/` and `access/`.
 """

@@ -203,6 +203,9 @@ class EmbeddedLog:
             tail_bytes=self._opener.memory.bytes,
             queued=committer.queued,
             queued_bytes=committer.queued_bytes,
+            queue_age_s=committer.queue_age_s,
+            commit_s=committer.commit_s.read(),
+            commit_bytes=committer.commit_bytes.read(),
             stopped=None if committer.stopped is None else committer.stopped.message,
             recovery=self.recovery,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from log_tier.embedded.recovery.open_partition import RecoveryReport
+from log_tier.measures.histogram import HistogramCounts
 
 __all__ = ["EngineStatistics"]
 
@@ -27,6 +28,12 @@ class EngineStatistics:
     queued: int
     """Batches that wait for the disk now, `queued_bytes` in all."""
     queued_bytes: int
+    queue_age_s: float
+    """How long the oldest of them has waited, in seconds; 0.0: none waits."""
+    commit_s: HistogramCounts
+    """How long commits took, in seconds: from the first write until all is stable."""
+    commit_bytes: HistogramCounts
+    """How large they were."""
     stopped: str | None
     """Why the log acknowledges nothing more; None: it does."""
     recovery: RecoveryReport

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Self
 
 from log_tier.catalog.catalog import Catalog, Maps
+from log_tier.measures.call_times import CallTimes
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Log
@@ -65,6 +66,8 @@ class RoutedConnection:
         self.writes = RoutedWrites(log, fallback, routes, self._scatter)
         self._scans = RoutedScans(routes, self._scatter)
         self._tables = RoutedTables(routes, changes, log, fallback)
+        self.times = CallTimes()
+        """How long requests took, those that failed included. It does not know who waited at a node."""
         self._owned = AsyncExitStack()
 
     @classmethod
@@ -86,18 +89,30 @@ class RoutedConnection:
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
     ) -> list[ReadResult | DuramenError]:
-        return await self.reads.read(parts, timeout=timeout, patience=patience)
+        began_s = self._loop.time()
+        try:
+            return await self.reads.read(parts, timeout=timeout, patience=patience)
+        finally:
+            self.times.reads.observe(self._loop.time() - began_s)
 
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
     ) -> list[WriteResult | DuramenError]:
-        return await self.writes.write(parts, timeout=timeout, patience=patience)
+        began_s = self._loop.time()
+        try:
+            return await self.writes.write(parts, timeout=timeout, patience=patience)
+        finally:
+            self.times.writes.observe(self._loop.time() - began_s)
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
         return await self.writes.outcomes(parts, timeout=timeout)
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
-        return await self._scans.scan(request, timeout=timeout)
+        began_s = self._loop.time()
+        try:
+            return await self._scans.scan(request, timeout=timeout)
+        finally:
+            self.times.scans.observe(self._loop.time() - began_s)
 
     def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()

@@ -21,6 +21,7 @@ from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.concurrency.threads import Progress
+from log_tier.measures.histogram import LONG_SECONDS, Histogram
 from log_tier.model.barrier import LiveVersion
 from log_tier.model.errors import CommandRejected, DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
@@ -60,6 +61,8 @@ class NodeSnapshots:
         self._work_folder = hosting.node.folder.with_name(SNAPSHOT_WORK_FOLDER)
         self._ticker: asyncio.Task[None] | None = None
         self._in_use: set[str] = set()
+        self.taken_s = Histogram(LONG_SECONDS)
+        """How long snapshots took until they were stored and read back."""
 
     @classmethod
     async def open(
@@ -85,6 +88,7 @@ class NodeSnapshots:
     async def take(self, replica: Replica, *, progress: Progress | None = None) -> SnapshotEntry:
         """Take a snapshot of a replica and make it known. Raises what taking and storing raise."""
         copied: list[Contents] = []
+        began_s = self._clock.monotonic_s()
         manifest = await take_snapshot(
             replica.reading,
             self.store,
@@ -94,6 +98,7 @@ class NodeSnapshots:
             clock_ms=self._clock.wall_ms,
             described=copied.append,
         )
+        self.taken_s.observe(self._clock.monotonic_s() - began_s)
         # The replica may have passed a barrier since.
         entry = _entry_of(manifest, self._hosting.node_id, copied[0].live)
         try:

@@ -77,6 +77,8 @@ class Node:
         """Below it, an index folder for each replica: table id / partition."""
         self.clock = clock
         self._applier = Applier(workers, stopwatch_s=clock.monotonic_s)
+        self.apply_s = self._applier.job_s
+        """How long the work of the replicas' applier took: folds, most of all."""
         self._environments = OpenEnvironments(descriptor_shares().environments)
         # Replaced and never changed in place: other threads look into it without a lock.
         self._replicas: PersistentMap[PartitionId, Replica] = PersistentMap()

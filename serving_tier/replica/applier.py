@@ -14,12 +14,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.sized_work import wake_some
 from log_tier.concurrency.workers import THREADS, Consumer, QuickWork, Workers
+from log_tier.measures.histogram import SECONDS, Histogram
 from log_tier.model.errors import ShuttingDown
 
 __all__ = ["Applier"]
@@ -66,6 +68,8 @@ class Applier:
         """The loop has done a job itself in its current turn."""
         self.jobs_at_once = 0
         """Jobs that the loop has done itself."""
+        self.job_s = Histogram(SECONDS)
+        """How long jobs took. The loop does one only while the thread has none, so one thread at a time counts."""
 
     def start(self) -> None:
         """Start the thread; completions go to the running event loop."""
@@ -107,7 +111,14 @@ class Applier:
         try:
             return work()
         finally:
-            self._small_jobs.took(self._stopwatch_s() - began_s)
+            took_s = self._stopwatch_s() - began_s
+            self._small_jobs.took(took_s)
+            self._count(took_s)
+
+    def _count(self, took_s: float) -> None:
+        measured = self.job_s  # `observe`, without a call into another file
+        measured.counts[bisect_left(measured.bounds, took_s)] += 1
+        measured.total += took_s
 
     async def run_aside(self, work: Callable[[], T]) -> T:
         """Run `work`, which folds nothing, when everything that was accepted before is done, concurrently with what
@@ -139,7 +150,12 @@ class Applier:
         jobs = [job for job in taken if job is not None]
         for job in jobs:
             try:
-                job.result = self._timed(job.work) if job.is_small else job.work()
+                if job.is_small:
+                    job.result = self._timed(job.work)
+                    continue
+                began_s = self._stopwatch_s()
+                job.result = job.work()
+                self._count(self._stopwatch_s() - began_s)
             except BaseException as error:  # noqa: BLE001 - carried to the caller, who raises it
                 job.error = error
         if jobs:

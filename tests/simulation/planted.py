@@ -69,7 +69,7 @@ def _sync_tried_again() -> Patches:
 
 
 def _under_way_is_refused() -> Patches:
-    return [(committer, "_unknown", lambda stopped: stopped)]
+    return [(committer, "write_unknown", lambda stopped: stopped)]
 
 
 def _published_before_the_sync() -> Patches:

@@ -89,7 +89,7 @@ def up(
         int | None,
         typer.Option(
             "--http-port",
-            help="Health and status over HTTP: /livez, /readyz, /status; 0 picks a free port and prints it.",
+            help="HTTP: /livez, /readyz, /status and /metrics for Prometheus; 0 picks a free port and prints it.",
         ),
     ] = None,
     certs: Annotated[

@@ -14,7 +14,7 @@ from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services, node_sight
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.settings.resp import with_certificate
-from duramen.server.sight.http_endpoint import HttpEndpoint, HttpLimits
+from duramen.server.sight.http_limits import HttpLimits
 from duramen.server.sight.server_sight import ServerSight
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_users
 from duramen.server.wiring.server_certificates import ServerCertificates
@@ -165,9 +165,12 @@ class SingleServer:
     async def serve_http(
         self, port: int, certificates: ServerCertificates | None = None, limits: HttpLimits | None = None
     ) -> None:
-        """Answer health and status over HTTP as well, at the same address. `port`: 0 for a free one. `certificates`:
-        by HTTPS. Raises `PortInUse`.
+        """Answer health, status and metrics over HTTP as well, at the same address. `port`: 0 for a free one.
+        `certificates`: by HTTPS. Raises `PortInUse`.
         """
+        # Here, because a server without it need not load the libraries.
+        from duramen.server.sight.http_endpoint import HttpEndpoint
+
         assert self.sight is not None, "a server that is not open answers nothing"
         access = self.access
         settings = with_certificate(NO_RESP_ENDPOINT, None if certificates is None else certificates.files)

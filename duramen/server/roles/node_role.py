@@ -114,6 +114,8 @@ def node_sight(
         load=node.load,
         folder=node.folder,
         certificates=certificates,
+        times=data_plane.times,
+        snapshots=node.snapshots.taken_s,
     )
     return ServerSight(sources, clock=data_plane.node.clock)
 

@@ -136,13 +136,11 @@ class RouterRole:
             opened.push_async_callback(shell.close)
             keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
             tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.registry)  # type: ignore[no-untyped-call]
-            url = (
-                log_url_for_clients(log_url, secured=certificates is not None)
-                if client_log_url is None
-                else client_log_url
-            )
-            passing = passes_log(log_url, secured=certificates is not None)
-            _add_cluster(shell, catalog, url, passing, _sight(shell, catalog, log, membership, certificates))
+            secured = certificates is not None
+            url = log_url_for_clients(log_url, secured=secured) if client_log_url is None else client_log_url
+            passing = passes_log(log_url, secured=secured)
+            sight = _sight(shell, catalog, connection, membership, certificates, log)
+            _add_cluster(shell, catalog, url, passing, sight)
             administered = AdminService.at_hand(admin, shell.streams, partial(healing_answer, healer))
             admin_pb2_grpc.add_AdminServicer_to_server(administered, shell.registry)  # type: ignore[no-untyped-call]
             added = await open_resp_endpoint(
@@ -177,9 +175,10 @@ class RouterRole:
 def _sight(
     shell: GrpcServer,
     catalog: Catalog,
-    log: Log,
+    connection: RoutedConnection,
     membership: LiveMembership,
     certificates: ServerCertificates | None,
+    log: Log,
 ) -> ServerSight:
     sources = SightSources(
         role="router",
@@ -189,6 +188,7 @@ def _sight(
         log=log,
         membership=membership,
         certificates=certificates,
+        times=connection.times,
     )
     return ServerSight(sources)
 

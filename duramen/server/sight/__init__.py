@@ -3,6 +3,10 @@
     replicas, log, files ──▶ ServerSight.observe() ──▶ Observed ──▶ status_of_server() ──▶ StatusDocument ──▶ JSON
                           (the seam: clock, disk)      (a value)         (pure)
 
+    histograms of its parts ──▶ Measures ──┐
+                                           ├─▶ metrics_to_text() ──▶ GET /metrics
+                          StatusDocument ──┘       (pure)
+
 `Cluster/Status` and `GET /status` return the JSON; `duramen status` prints it, or says in three lines whether all is
 well and, if not, the one thing to do first.
 
@@ -17,10 +21,12 @@ What holds:
      the cluster does not.
 - S4 What the server does not know is `null`, never a zero.
 - S5 `ready` can turn false again, and then `troubles` has a reason that says why.
-
 - S6 A client of the HTTP endpoint that is slow, large or hostile costs one connection of a bounded number, for seconds.
+- S7 A partition and a node have at most ten series of metrics; nothing has a series for each key, connection or user.
+     A counter never falls while the server runs.
 
 What is not here: the cluster as a whole (`duramen admin` asks for it), and history.
 
-Reading order: `observed.py`, `status_document.py`, `troubles.py`, `server_sight.py`, `http_endpoint.py`.
+Reading order: `observed.py`, `troubles.py`, `status_document.py`, `measures.py`, `metrics.py`, `server_sight.py`,
+`http_limits.py`, `http_endpoint.py`.
 """

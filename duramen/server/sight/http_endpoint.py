@@ -3,12 +3,13 @@
     GET /livez     200 while the event loop turns
     GET /readyz    200 if the server answers everything that it should, else 503; the JSON says why
     GET /status    the status document
+    GET /metrics   the same and what the server measures, for Prometheus
 
-Without users it answers `/status` only by an address, `localhost`, or the name that it listens on: a web page whose
+Without users it answers the last two only by an address, `localhost`, or the name that it listens on: a web page whose
 name somebody lets point here could read it in its visitor's browser.
 
-With certificates it is HTTPS. Where the catalog has users, `/status` needs one (`Authorization: Bearer` or `Basic`),
-and shows the tables that are shown to that user. The other two answer everybody, because probes have no user; they
+With certificates it is HTTPS. Where the catalog has users, they need one (`Authorization: Bearer` or `Basic`), and
+show the tables that are shown to that user. The first two answer everybody, because probes have no user; they
 name to nobody more than the kinds of troubles.
 
 Nothing that a client sends makes it hold more, or wait longer, than `HttpLimits` say.
@@ -26,42 +27,41 @@ from typing import Final, NamedTuple
 
 import h11
 
+from duramen.server.sight.http_limits import HttpLimits
+from duramen.server.sight.metrics import metrics_to_text
 from duramen.server.sight.server_sight import ServerSight
 from log_tier.access.authenticator import Authenticator
 from log_tier.access.call_audit import CallAudit, address_of
 from log_tier.access.current import CALLER
 from log_tier.access.demands import ANY_USER
 from log_tier.access.gate import NOBODY, Gate
+from log_tier.concurrency.sized_work import run_sized
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, PortInUse, Unauthenticated
 from log_tier.trust.caller import Caller
 
-__all__ = ["HttpEndpoint", "HttpLimits"]
+__all__ = ["HttpEndpoint"]
+
+_JSON: Final = "application/json; charset=utf-8"
+
+# The lines of one partition cost as much as so many keys of a read, and those of the server itself.
+_PARTITION_ITEMS: Final = 20
+_SERVER_ITEMS: Final = 300
 
 _ALWAYS: Final = (("cache-control", "no-store"), ("x-content-type-options", "nosniff"))
 _CHALLENGE: Final = ("www-authenticate", 'Bearer realm="duramen", Basic realm="duramen"')
-
-
-class HttpLimits(NamedTuple):
-    """What clients may cost."""
-
-    head_bytes_max: int = 16 << 10
-    """Of a request; a browser's has 1 or 2 KiB of headers."""
-    timeout_s: float = 10.0
-    """For a whole request to arrive, be it the first or a later one of a connection, and for its reply to leave."""
-    connections_max: int = 128
-    """Ten scrapers and a few probes and people, several times over; each holds a descriptor and some 30 KiB."""
 
 
 _LIMITS: Final = HttpLimits()
 
 
 class HttpReply(NamedTuple):
-    """What a request is answered with: JSON."""
+    """What a request is answered with."""
 
     status: int
     body: bytes
     headers: tuple[tuple[str, str], ...] = ()
+    content_type: str = _JSON
 
 
 class HttpEndpoint:
@@ -85,10 +85,11 @@ class HttpEndpoint:
         self._authenticator = authenticator
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
-        self._answers: dict[str, Callable[[Caller], Awaitable[HttpReply]]] = {
+        self._answers: dict[str, Callable[[Caller, h11.Request], Awaitable[HttpReply]]] = {
             "/livez": self._livez,
             "/readyz": self._readyz,
             "/status": self._status,
+            "/metrics": self._metrics,
         }
 
     @classmethod
@@ -184,12 +185,16 @@ class HttpEndpoint:
         try:
             caller = await self._caller_of(request, peer)
             CALLER.set(caller)
-            if answer == self._status and not self._gate.is_closed and not self._is_own(_host_of(request)):
+            if (
+                answer in (self._status, self._metrics)
+                and not self._gate.is_closed
+                and not self._is_own(_host_of(request))
+            ):
                 raise PermissionDenied(
                     "a server without users shows its status by an address, 'localhost', or the name that it listens "
                     "on: another name may be a web page's, and this its visitor's browser"
                 )
-            return await answer(caller)
+            return await answer(caller, request)
         except Unauthenticated as error:
             return _problem(401, error.message, (_CHALLENGE,))
         except PermissionDenied as error:
@@ -223,10 +228,10 @@ class HttpEndpoint:
         self._audit.proved(caller, peer)
         return caller
 
-    async def _livez(self, _: Caller) -> HttpReply:
+    async def _livez(self, _: Caller, __: h11.Request) -> HttpReply:
         return HttpReply(200, b'{"alive":true}\n')
 
-    async def _readyz(self, caller: Caller) -> HttpReply:
+    async def _readyz(self, caller: Caller, _: h11.Request) -> HttpReply:
         found = json.loads(await self._sight.status_json(lately=True))
         troubles = found["troubles"]
         if self._gate.is_closed and caller is NOBODY:
@@ -234,9 +239,17 @@ class HttpEndpoint:
         body = json.dumps({"ready": found["ready"], "troubles": troubles}, ensure_ascii=False).encode()
         return HttpReply(200 if found["ready"] else 503, body + b"\n")
 
-    async def _status(self, caller: Caller) -> HttpReply:
+    async def _status(self, caller: Caller, _: h11.Request) -> HttpReply:
         self._gate.decide(caller, ANY_USER)
         return HttpReply(200, await self._sight.status_json() + b"\n")
+
+    async def _metrics(self, caller: Caller, request: h11.Request) -> HttpReply:
+        self._gate.decide(caller, ANY_USER)
+        status = await self._sight.status(lately=True)
+        measures, accepted = self._sight.measures(), _header_of(request, b"accept")
+        items = _SERVER_ITEMS + _PARTITION_ITEMS * len(status.observed.partitions)
+        text = await run_sized(items, lambda: metrics_to_text(status, measures, accepted))
+        return HttpReply(200, text.body, content_type=text.content_type)
 
 
 async def _request(connection: h11.Connection, reader: asyncio.StreamReader, bytes_max: int) -> h11.Request | None:
@@ -265,7 +278,7 @@ async def _send(
     close: bool = False,
 ) -> None:
     headers = [
-        ("content-type", "application/json; charset=utf-8"),
+        ("content-type", reply.content_type),
         ("content-length", str(len(reply.body))),
         *_ALWAYS,
         *reply.headers,
@@ -286,9 +299,14 @@ def _problem(status: int, message: str, headers: tuple[tuple[str, str], ...] = (
 
 def _host_of(request: h11.Request) -> str:
     """The name by which the server is called, without its port."""
-    header = next((value for name, value in request.headers if name == b"host"), b"").decode("latin-1").lower()
+    header = _header_of(request, b"host").lower()
     name, bracket, _ = header.partition("]")
     return name.removeprefix("[") if bracket else header.rpartition(":")[0] or header
+
+
+def _header_of(request: h11.Request, name: bytes) -> str:
+    """The first header of that name; empty: there is none."""
+    return next((value for each, value in request.headers if each == name), b"").decode("latin-1")
 
 
 def _peer_of(writer: asyncio.StreamWriter) -> str:

@@ -41,6 +41,13 @@ class PartitionStatus:
     """How many of its replicas that this server knows are ready."""
     wanted: int = 1
     """How many should be: 1 at a node."""
+    damaged: bool = False
+    """It stopped here because of damage; a router does not know."""
+
+    @property
+    def is_readable(self) -> bool:
+        """Is it read, here or, at a router, at a node? One that is behind is."""
+        return self.state in ("ready", "behind")
 
     @property
     def lag_records(self) -> int:
@@ -67,6 +74,10 @@ class LogFacts:
     syncs: int
     stopped: str | None
     """Why it acknowledges nothing more; None: it does."""
+    queue_age_s: float = 0.0
+    """How long the oldest batch that is not acknowledged has waited."""
+    damages: int = 0
+    """Places of damage that opening it has found."""
 
 
 @dataclass(frozen=True, slots=True)

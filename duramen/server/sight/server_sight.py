@@ -15,6 +15,7 @@ from typing import Final
 
 from duramen.certificates.facts import facts_of
 from duramen.certificates.pem import parse_certificates
+from duramen.server.sight.measures import Measures
 from duramen.server.sight.observed import (
     CertificateExpiry,
     ConnectionCounts,
@@ -25,7 +26,7 @@ from duramen.server.sight.observed import (
     PartitionStatus,
     SightRole,
 )
-from duramen.server.sight.status_document import status_of_server, status_to_json
+from duramen.server.sight.status_document import StatusDocument, status_of_server, status_to_json
 from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.access.current import CALLER
 from log_tier.access.shown_tables import shown_rights
@@ -35,7 +36,9 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.sized_work import Turn, run_sized
 from log_tier.concurrency.threads import in_own_thread
 from log_tier.embedded import EmbeddedLog
-from log_tier.model.errors import CertificateInvalid, DuramenError
+from log_tier.measures.call_times import CallTimes
+from log_tier.measures.histogram import Histogram
+from log_tier.model.errors import CertificateInvalid, Damaged, DuramenError
 from log_tier.model.identifiers import NOTHING, PartitionId
 from log_tier.model.log import Bounds, Log
 from log_tier.rpc.messages.stream_bound import StreamBound
@@ -71,6 +74,10 @@ class SightSources:
     folder: Path | None = None
     """The data folder, whose disk counts."""
     certificates: ServerCertificates | None = None
+    times: CallTimes | None = None
+    """How long clients' requests take here."""
+    snapshots: Histogram | None = None
+    """How long snapshots take here."""
 
 
 class ServerSight:
@@ -89,11 +96,31 @@ class ServerSight:
         """The document for the caller of the present task's call. `lately`: of up to half a second ago is as good.
         Some 10 µs for each partition, in turns of the loop; a stat of the disk, in a thread.
         """
+        status = await self.status(lately=lately)
+        return await run_sized(_LINE_ITEMS * len(status.observed.partitions), lambda: status_to_json(status))
+
+    async def status(self, *, lately: bool = False) -> StatusDocument:
+        """The document as a value. `lately`: as `status_json`."""
         observed = await (self._observed_lately() if lately else self.observe())
         rights = shown_rights(self._sources.maps.map.trust, CALLER.get())
         shows = None if rights is None else rights.sees
-        items = _LINE_ITEMS * len(observed.partitions)
-        return await run_sized(items, lambda: status_to_json(status_of_server(observed, shows)))
+        return await run_sized(len(observed.partitions), lambda: status_of_server(observed, shows))
+
+    def measures(self) -> Measures:
+        """What the parts of this server have measured so far. Some 20 µs."""
+        sources = self._sources
+        log = sources.log.statistics() if isinstance(sources.log, EmbeddedLog) else None
+        times, hosting = sources.times, sources.hosting
+        return Measures(
+            commit_s=None if log is None else log.commit_s,
+            commit_bytes=None if log is None else log.commit_bytes,
+            reads=None if times is None else times.reads.read(),
+            waits=None if times is None else times.waits.read(),
+            writes=None if times is None else times.writes.read(),
+            scans=None if times is None else times.scans.read(),
+            applies=None if hosting is None else hosting.node.apply_s.read(),
+            snapshots=None if sources.snapshots is None else sources.snapshots.read(),
+        )
 
     async def _observed_lately(self) -> Observed:
         """What was seen less than `_FRESH_S` ago: to be asked more often than that costs nothing but the answers."""
@@ -172,6 +199,7 @@ class ServerSight:
             lag_s=status.lag_ms / 1000,
             reason=status.reason,
             ready=int(status.state == "ready"),
+            damaged=_is_damaged(hosting, name),
         )
 
 
@@ -190,6 +218,11 @@ def _status_here(hosting: Hosting, name: PartitionId) -> ReplicaStatus:
     if pending is None and refusal is None:
         return ReplicaStatus(NOTHING, NOTHING, 0, "bootstrapping", "", 0, 0, "", 0)
     return status_of_pending(pending, refusal)
+
+
+def _is_damaged(hosting: Hosting, name: PartitionId) -> bool:
+    replica = hosting.node.hosted().get(name)
+    return isinstance(hosting.node.refusals.get(name) if replica is None else replica.failure, Damaged)
 
 
 def _bounds_here(log: Log, name: PartitionId) -> Bounds | None:
@@ -242,6 +275,8 @@ def _log_facts(log: Log) -> LogFacts | None:
         commits=counts.commits,
         syncs=counts.syncs,
         stopped=counts.stopped,
+        queue_age_s=round(counts.queue_age_s, 6),
+        damages=len(counts.recovery.damages),
     )
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "CERTIFICATE_DAYS_WARNED",
     "DISK_FREE_BYTES_MIN",
     "DISK_FREE_SHARE_MIN",
+    "TROUBLE_KINDS",
     "Trouble",
     "hidden_trouble",
     "troubles_of",
@@ -24,6 +25,21 @@ DISK_FREE_BYTES_MIN: Final = 10 << 30
 # Less is an evening's work at the wrong time; more would warn of certificates that are made for a fortnight.
 CERTIFICATE_DAYS_WARNED: Final = 7
 
+TROUBLE_KINDS: Final = (
+    "log_stopped",
+    "unreadable",
+    "stopped",
+    "disk_full",
+    "certificate_expired",
+    "node_lost",
+    "behind",
+    "opening",
+    "disk_nearly_full",
+    "certificate_expires",
+    "hidden",
+)
+"""The kinds of troubles, the most urgent first."""
+
 _DAY_MS: Final = 86_400_000
 
 # A line that a person reads names so many partitions; the document has all of them.
@@ -35,8 +51,7 @@ class Trouble:
     """One thing that is wrong."""
 
     kind: str
-    """log_stopped, unreadable, stopped, disk_full, certificate_expired, node_lost, behind, opening, disk_nearly_full,
-    certificate_expires, hidden."""
+    """One of `TROUBLE_KINDS`."""
     what: str
     """What is wrong, with its numbers."""
     do: str
@@ -83,7 +98,7 @@ def _of_the_log(observed: Observed) -> Iterator[Trouble]:
 def _of_partitions(observed: Observed) -> Iterator[Trouble]:
     if observed.role == "router":
         # A partition without records is read as soon as one replica is there; so is one that is behind.
-        lost = [each for each in observed.partitions if each.state not in ("ready", "behind")]
+        lost = [each for each in observed.partitions if not each.is_readable]
         if lost:
             yield Trouble(
                 "unreadable",

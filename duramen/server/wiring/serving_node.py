@@ -83,6 +83,7 @@ class ServingNode:
         follower: MapFollower,
         hosting: Hosting,
         worker: JobWorker,
+        snapshots: NodeSnapshots,
         folder: Path,
         ended: asyncio.Future[DuramenError],
         opened: AsyncExitStack,
@@ -91,6 +92,7 @@ class ServingNode:
         """Follows the map for everything in this process that acts on a change of it."""
         self.hosting = hosting
         self.worker = worker
+        self.snapshots = snapshots
         self.load = Load()
         """What is under way here; the endpoints count it, the status reports it."""
         self.folder = folder
@@ -158,7 +160,7 @@ class ServingNode:
                 log, catalog, hosting, store, _peer_applied, round_s=retention_round_s, failed=failed
             )
             opened.push_async_callback(trimmer.close)
-            return cls(follower, hosting, worker, folder, ended, opened.pop_all())
+            return cls(follower, hosting, worker, taken, folder, ended, opened.pop_all())
         raise AssertionError("not reached")
 
     async def close(self) -> None:

@@ -4,6 +4,6 @@ A batch is acknowledged after that sync and never before (I1). A commit that tou
 commit that touches several syncs the journal instead, which holds their bytes until the segments are synced. A failed
 sync is final (I9): the log stops and says why.
 
-Reading order: `lone_calls.py`, `journal_format.py`, `journal.py`, `journal_replay.py`, `room.py`, `committer.py`,
-`batch_checks.py` (what is checked before, and where).
+Reading order: `lone_calls.py`, `journal_format.py`, `journal.py`, `journal_replay.py`, `room.py`, `commit_errors.py`,
+`committer.py`, `batch_checks.py` (what is checked before, and where).
 """

@@ -19,22 +19,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import repeat
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
 from log_tier.concurrency.sized_work import wake_some
 from log_tier.concurrency.workers import Consumer, QuickWork
+from log_tier.embedded.commit.commit_errors import own_copy, write_failed, write_unknown
 from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.lone_calls import LoneCalls
 from log_tier.embedded.commit.room import SHARED_OUT, CommitRoom
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.staged import Staged
-from log_tier.embedded.storage.disk import SyncFailed
 from log_tier.embedded.storage.settings import ClockMs, EngineSettings
+from log_tier.measures.histogram import BYTES, SECONDS, Histogram
 from log_tier.model.errors import DuramenError, LogStopped, Overloaded, ShuttingDown, WriteUnknown
 from log_tier.model.log import Appended
 
@@ -95,6 +96,17 @@ class Committer:
         """Commits that were made in a caller's thread."""
         self.syncs = 0
         self.bytes = 0
+        self.commit_s = Histogram(SECONDS)
+        """How long commits took until they were stable."""
+        self.commit_bytes = Histogram(BYTES)
+        self._waiting_since_s = 0.0
+        """When the oldest batch that waits came, by the stopwatch."""
+
+    @property
+    def queue_age_s(self) -> float:
+        """How long the oldest batch that is not acknowledged has waited, in seconds; 0.0: none waits."""
+        with self._lock:
+            return self._settings.stopwatch_s() - self._waiting_since_s if self.queued else 0.0
 
     def start(self) -> None:
         """Start the thread."""
@@ -135,6 +147,8 @@ class Committer:
                 and not any(log.is_at_rest for log, _, _ in batches)  # its files are looked at first
                 and self._turn.acquire(blocking=False)
             )
+            if not self.queued:
+                self._waiting_since_s = settings.stopwatch_s()
             self.queued += len(batches)
             self.queued_bytes += size
             append = _Append(batches, size, loop.create_future())
@@ -206,10 +220,10 @@ class Committer:
 
     def _fail(self, under_way: Sequence[_Work], error: BaseException, queued: Sequence[_Work] = ()) -> None:
         stopped = self._stop(LogStopped(f"the log's writer ended with {error!r}: restart, and report this as a bug"))
-        unknown = _unknown(stopped)
+        unknown = write_unknown(stopped)
         for answer, item in (*((unknown, item) for item in under_way), *((stopped, item) for item in queued)):
             if isinstance(item, _Append):
-                tell(item.future.get_loop(), [(item.future, [_copied(answer) for _ in item.batches])])
+                tell(item.future.get_loop(), [(item.future, [own_copy(answer) for _ in item.batches])])
             elif item is not None and not item[1].done():
                 item[1].set_exception(stopped)
 
@@ -230,7 +244,8 @@ class Committer:
         if staged:
             for partition, failure in self._make_stable(staged).items():
                 outcomes[partition] = repeat(failure)
-        self._disk.took(stopwatch_s() - began_s)
+        took_s = stopwatch_s() - began_s
+        self._disk.took(took_s)
 
         settled: dict[asyncio.AbstractEventLoop, _Settled] = {}
         count = size = 0
@@ -242,7 +257,7 @@ class Committer:
                     self.appends += 1
                     self.bytes += len(batch)
                 else:
-                    outcome = _copied(outcome)
+                    outcome = own_copy(outcome)
                 found.append(outcome)
             settled.setdefault(append.future.get_loop(), []).append((append.future, found))
             count += len(append.batches)
@@ -254,7 +269,11 @@ class Committer:
         with self._lock:
             self.queued -= count
             self.queued_bytes -= size
+            self._waiting_since_s = began_s  # what waits now came while this commit was made
         self.commits += 1
+        for measured, value in ((self.commit_s, took_s), (self.commit_bytes, size)):  # `observe` in one place
+            measured.counts[bisect_left(measured.bounds, value)] += 1
+            measured.total += value
         for loop, outcomes_of_loop in settled.items():
             if loop is here:
                 _settle(outcomes_of_loop)
@@ -286,13 +305,13 @@ class Committer:
         except DuramenError as error:
             outcome = error
         except OSError as error:
-            outcome = self._not_staged(partition, _write_failed(partition.folder, error))
+            outcome = self._not_staged(partition, write_failed(partition.folder, error))
         return [*places, *[outcome] * (len(group) - len(places))], staged
 
     def _not_staged(self, partition: PartitionLog, error: LogStopped) -> DuramenError:
         """Stop; the error for the writes that were to be staged."""
         stopped = self._stop(error)
-        return _unknown(stopped) if partition.has_written else stopped
+        return write_unknown(stopped) if partition.has_written else stopped
 
     def _make_stable(self, staged: list[tuple[PartitionLog, Staged]]) -> dict[PartitionLog, WriteUnknown]:
         """Sync what was staged, with as few syncs as that takes, and let readers see it; who failed, and why."""
@@ -313,8 +332,8 @@ class Committer:
                 # The journal cannot turn without a descriptor. Nothing was written to it, and the segments are open.
                 journalled = error.errno not in OUT_OF_DESCRIPTORS
                 if journalled:
-                    stopped = self._stop(_write_failed(staged[0][0].folder, error))
-                    return dict.fromkeys((log for log, _ in staged), _unknown(stopped))
+                    stopped = self._stop(write_failed(staged[0][0].folder, error))
+                    return dict.fromkeys((log for log, _ in staged), write_unknown(stopped))
             if journalled:
                 self.syncs += 1
                 for log, part in staged:
@@ -327,7 +346,7 @@ class Committer:
                 log.settle(part)
                 self.syncs += 1
             except LogStopped as error:
-                failed[log] = _unknown(self._stop(error))
+                failed[log] = write_unknown(self._stop(error))
         return failed
 
     def stop(self, error: LogStopped) -> LogStopped:
@@ -349,27 +368,6 @@ def _by_partition(appends: Sequence[_Append]) -> dict[PartitionLog, list[tuple[b
         for partition, batch, span in append.batches:
             found.setdefault(partition, []).append((batch, span))
     return found
-
-
-def _write_failed(folder: Path, error: OSError) -> LogStopped:
-    return LogStopped(
-        f"{'a sync of' if isinstance(error, SyncFailed) else 'an operation on'} {error.filename or folder} failed "
-        f"({error.strerror}), so what is on the disk is unknown: this log acknowledges "
-        "nothing more. Reads go on; look at the disk, then restart to recover"
-    )
-
-
-def _unknown(stopped: LogStopped) -> WriteUnknown:
-    """The error for callers whose batches were written, or were being written, when the log stopped."""
-    return WriteUnknown(
-        f"{stopped.message}. This write was under way: after the restart it is in the log once or not at all; read the "
-        "key, or append the same bytes again, a second copy is void"
-    )
-
-
-def _copied(error: DuramenError) -> DuramenError:
-    """One error may go to many callers; each gets its own, so that tracebacks do not pile up in one."""
-    return type(error)(error.message, **dict(error.fields))
 
 
 def tell(loop: asyncio.AbstractEventLoop, outcomes: _Settled) -> None:

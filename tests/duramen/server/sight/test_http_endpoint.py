@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -13,21 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.deadlines import patience_s, until_true, within
+from kit.deadlines import until_true
+from kit.http import http_get, http_raw
 
 from duramen import aio
 from duramen.certificates.folder import CertificateFolder
 from duramen.certificates.identity import CertificateIdentity
 from duramen.server.roles.all_in_one import SingleServer
-from duramen.server.sight.http_endpoint import HttpLimits
+from duramen.server.sight.http_limits import HttpLimits
 from duramen.server.sight.observed import Observed
 from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.access.authenticator import bearer_header
 from log_tier.access.tokens import mint_token
 from log_tier.model.errors import PortInUse
 from log_tier.trust.trust_commands import AddToken, AddUser
-
-Answer = tuple[int, dict[str, str], bytes]
 
 
 @pytest.fixture
@@ -38,42 +38,22 @@ async def server(tmp_path: Path) -> AsyncIterator[SingleServer]:
     await opened.close()
 
 
-async def raw(port: int, sent: bytes, tls: ssl.SSLContext | None = None) -> bytes:
-    """Everything that the server sends until it closes the connection."""
-    async with within(patience_s(30)):
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1", port, ssl=tls, server_hostname="localhost" if tls else None
-        )
-        writer.write(sent)
-        received = await reader.read()
-        writer.close()
-    return received
-
-
 async def let_in(port: int) -> bool:
     """Is one more connection answered?"""
     with suppress(ConnectionError):
-        return bool(await raw(port, b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+        return bool(await http_raw(port, b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
     return False
 
 
-async def get(port: int, path: str, *headers: str, method: str = "GET", tls: ssl.SSLContext | None = None) -> Answer:
-    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", ""]
-    head, _, body = (await raw(port, "\r\n".join(lines).encode(), tls)).partition(b"\r\n\r\n")
-    first, *rest = head.decode().split("\r\n")
-    fields = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest)}
-    return int(first.split()[1]), fields, body
-
-
 async def test_health_and_status(server: SingleServer) -> None:
-    assert (await get(server.http_port, "/livez"))[0] == 200
-    code, fields, body = await get(server.http_port, "/readyz?verbose")
+    assert (await http_get(server.http_port, "/livez"))[0] == 200
+    code, fields, body = await http_get(server.http_port, "/readyz?verbose")
     assert (code, json.loads(body)) == (200, {"ready": True, "troubles": []})
     assert (fields["cache-control"], fields["x-content-type-options"]) == ("no-store", "nosniff")
-    code, fields, body = await get(server.http_port, "/status", "User-Agent: Mozilla/5.0 (X11; Linux x86_64)")
+    code, fields, body = await http_get(server.http_port, "/status", "User-Agent: Mozilla/5.0 (X11; Linux x86_64)")
     assert (code, json.loads(body)["role"]) == (200, "single")
     assert fields["content-type"].startswith("application/json")
-    code, fields, body = await get(server.http_port, "/status", method="HEAD")
+    code, fields, body = await http_get(server.http_port, "/status", method="HEAD")
     assert (code, body) == (200, b"")
     assert int(fields["content-length"]) > 100
 
@@ -86,12 +66,12 @@ async def test_readiness_turns_false_and_says_why(server: SingleServer) -> None:
     replica.state = "behind"
 
     async def is_ready(ready: bool) -> bool:
-        return (await get(server.http_port, "/readyz"))[0] == (200 if ready else 503)
+        return (await http_get(server.http_port, "/readyz"))[0] == (200 if ready else 503)
 
     await until_true(partial(is_ready, False))
-    _, _, body = await get(server.http_port, "/readyz")
+    _, _, body = await http_get(server.http_port, "/readyz")
     assert json.loads(body)["troubles"][0]["kind"] == "behind"
-    assert (await get(server.http_port, "/livez"))[0] == 200
+    assert (await http_get(server.http_port, "/livez"))[0] == 200
     replica.state = "ready"
     await until_true(partial(is_ready, True))
 
@@ -110,18 +90,21 @@ async def test_readiness_turns_false_and_says_why(server: SingleServer) -> None:
     ],
 )
 async def test_hostile_requests(server: SingleServer, sent: bytes, code: int) -> None:
-    assert (await raw(server.http_port, sent)).split(b" ", 2)[1] == str(code).encode()
-    assert (await get(server.http_port, "/livez"))[0] == 200
+    assert (await http_raw(server.http_port, sent)).split(b" ", 2)[1] == str(code).encode()
+    assert (await http_get(server.http_port, "/livez"))[0] == 200
 
 
 async def test_a_client_that_sends_nothing_is_let_go(server: SingleServer) -> None:
     await server.serve_http(0, limits=HttpLimits(timeout_s=0.05))
-    assert await raw(server.http_port, b"GET /livez HT") == b""
+    assert await http_raw(server.http_port, b"GET /livez HT") == b""
 
 
 async def test_a_client_that_reads_nothing_is_let_go(server: SingleServer) -> None:
     await server.serve_http(0, limits=HttpLimits(connections_max=1, timeout_s=0.2))
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port, limit=1)
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # a kernel may take all replies in the client's place
+    client.connect(("127.0.0.1", server.http_port))
+    reader, writer = await asyncio.open_connection(sock=client, limit=1)
     writer.write(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n" * 100_000)
 
     await until_true(lambda: let_in(server.http_port), seconds=30)
@@ -148,7 +131,7 @@ async def test_connections_are_bounded(server: SingleServer) -> None:
 
 
 async def test_ten_scrapers_at_once(server: SingleServer) -> None:
-    found = await asyncio.gather(*(get(server.http_port, "/status") for _ in range(10)))
+    found = await asyncio.gather(*(http_get(server.http_port, "/status") for _ in range(10)))
     assert [code for code, _, _ in found] == [200] * 10
 
 
@@ -161,22 +144,22 @@ async def test_users(server: SingleServer) -> None:
     await catalog.submit(AddUser("root", catalog.map.version, "", ("admin *",)))
     await catalog.submit(AddUser("alice", catalog.map.version, "", ("read orders",)))
     await catalog.submit(AddToken("alice", catalog.map.version, token.id, token.sha256, 0))
-    code, fields, body = await get(server.http_port, "/status")
+    code, fields, body = await http_get(server.http_port, "/status")
     assert (code, b"orders" in body) == (401, False)
     assert "Bearer" in fields["www-authenticate"]
-    assert (await get(server.http_port, "/status", "Authorization: Bearer nonsense"))[0] == 401
-    code, _, body = await get(server.http_port, "/status", f"Authorization: {bearer_header(token.text)}")
+    assert (await http_get(server.http_port, "/status", "Authorization: Bearer nonsense"))[0] == 401
+    code, _, body = await http_get(server.http_port, "/status", f"Authorization: {bearer_header(token.text)}")
     assert (code, b"secret" in body) == (200, False)
     assert "orders" in {each["table"] for each in json.loads(body)["partitions"]}
-    assert (await get(server.http_port, "/livez"))[0] == 200
+    assert (await http_get(server.http_port, "/livez"))[0] == 200
     for replica in server.data_plane.node:
         replica.state = "behind"
 
     async def is_not_ready() -> bool:
-        return (await get(server.http_port, "/readyz"))[0] == 503
+        return (await http_get(server.http_port, "/readyz"))[0] == 503
 
     await until_true(is_not_ready)
-    _, _, body = await get(server.http_port, "/readyz")
+    _, _, body = await http_get(server.http_port, "/readyz")
     assert json.loads(body)["troubles"] == [{"kind": "hidden", "blocks": True}]
 
 
@@ -189,9 +172,9 @@ async def test_https(tmp_path: Path) -> None:
     try:
         await server.serve_http(0, certificates)
         trust = ssl.create_default_context(cafile=str(tmp_path / "certs" / "ca.crt"))
-        code, _, body = await get(server.http_port, "/status", tls=trust)
+        code, _, body = await http_get(server.http_port, "/status", tls=trust)
         assert (code, len(json.loads(body)["certificates"])) == (200, 2)
-        assert not (await raw(server.http_port, b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP")
+        assert not (await http_raw(server.http_port, b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP")
     finally:
         await server.close()
 
@@ -206,7 +189,7 @@ async def test_a_port_in_use(server: SingleServer) -> None:
 )
 async def test_an_open_server_is_asked_by_its_own_names(server: SingleServer, name: str) -> None:
     request = f"GET /status HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"
-    assert (await raw(server.http_port, request.encode())).startswith(b"HTTP/1.1 200 ")
+    assert (await http_raw(server.http_port, request.encode())).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize(
@@ -214,11 +197,11 @@ async def test_an_open_server_is_asked_by_its_own_names(server: SingleServer, na
 )
 async def test_a_web_page_of_another_name_reads_no_status(server: SingleServer, name: str) -> None:
     request = f"GET /status HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"
-    answer = await raw(server.http_port, request.encode())
+    answer = await http_raw(server.http_port, request.encode())
     assert answer.split()[1] in (b"400", b"403"), answer
     assert b"partitions" not in answer
     probe = f"GET /livez HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"
-    assert (await raw(server.http_port, probe.encode())).split()[1] in (b"200", b"400")
+    assert (await http_raw(server.http_port, probe.encode())).split()[1] in (b"200", b"400")
 
 
 async def test_who_asks_without_end_costs_one_look_in_a_while(
@@ -234,6 +217,6 @@ async def test_who_asks_without_end_costs_one_look_in_a_while(
 
     monkeypatch.setattr(server.sight, "observe", counted)
     began_s = time.monotonic()
-    answers = await asyncio.gather(*(get(server.http_port, "/readyz") for _ in range(50)))
+    answers = await asyncio.gather(*(http_get(server.http_port, "/readyz") for _ in range(50)))
     assert {code for code, _, _ in answers} == {200}
     assert 1 <= looks <= 1 + 2 * (time.monotonic() - began_s)

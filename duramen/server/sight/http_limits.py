@@ -1,0 +1,18 @@
+"""The bounds of the endpoint of HTTP."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["HttpLimits"]
+
+
+class HttpLimits(NamedTuple):
+    """What clients may cost."""
+
+    head_bytes_max: int = 16 << 10
+    """Of a request; a browser's has 1 or 2 KiB of headers."""
+    timeout_s: float = 10.0
+    """For a whole request to arrive, be it the first or a later one of a connection, and for its reply to leave."""
+    connections_max: int = 128
+    """Ten scrapers and a few probes and people, several times over; each holds a descriptor and some 30 KiB."""
