@@ -25,11 +25,20 @@ from bench.drivers.resp_clients import CONNECTIONS, RespClients
 from bench.drivers.resp_endpoint import RespEndpoint
 from bench.server_process import free_port, program
 
-__all__ = ["DuramenLogins", "DuramenSecured", "EtcdWithUsers", "RedisTls", "RespSecured", "administer"]
+__all__ = [
+    "USER",
+    "USER_TOKEN",
+    "DuramenLogins",
+    "DuramenSecured",
+    "EtcdWithUsers",
+    "RedisTls",
+    "RespSecured",
+    "administer",
+]
 
-_USER: Final = "alice"
+USER: Final = "alice"
 _ADMIN_TOKEN: Final = "admin.token"
-_USER_TOKEN: Final = "alice.token"
+USER_TOKEN: Final = "alice.token"
 _RESP_TABLE: Final = "default"
 
 
@@ -60,8 +69,8 @@ async def _token_is_there(folder: Path) -> None:
 
 async def _add_user(folder: Path, address: str, table: str) -> None:
     """A user who may read and write one table, as an administrator adds it."""
-    await administer(folder, address, "user", "add", _USER, "--token-file", str(folder / _USER_TOKEN))
-    await administer(folder, address, "grant", _USER, "read,write", table)
+    await administer(folder, address, "user", "add", USER, "--token-file", str(folder / USER_TOKEN))
+    await administer(folder, address, "grant", USER, "read,write", table)
 
 
 async def administer(folder: Path, address: str, *command: str, typed: str = "") -> None:
@@ -99,7 +108,7 @@ class DuramenSecured(Duramen):
         async with await connect(self.address, token_file=str(folder / _ADMIN_TOKEN), ca=ca) as admin:
             await admin.create_table(TABLE, partitions=PARTITIONS)
         await _add_user(folder, self.address, TABLE)
-        return await connect(self.address, token_file=str(folder / _USER_TOKEN), ca=ca)
+        return await connect(self.address, token_file=str(folder / USER_TOKEN), ca=ca)
 
 
 class DuramenLogins(DuramenSecured):
@@ -116,14 +125,14 @@ class DuramenLogins(DuramenSecured):
     async def give_password(self) -> None:
         """Give the user a password."""
         assert self._folder is not None, "asked before start"
-        await administer(self._folder, self.address, "user", "password", _USER, typed=f"{self._password}\n")
+        await administer(self._folder, self.address, "user", "password", USER, typed=f"{self._password}\n")
 
     async def start_logins(self) -> asyncio.subprocess.Process:
         """Another process in which clients log in, as `bench.drivers.logins` says."""
         assert self._folder is not None, "asked before start"
         ca = str(self._folder / "certs" / "ca.crt")
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bench.drivers.logins", "localhost", str(self._resp_port), _USER, ca),
+            *(sys.executable, "-m", "bench.drivers.logins", "localhost", str(self._resp_port), USER, ca),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -150,10 +159,10 @@ class RespSecured(RespEndpoint):
     async def _connect(self, folder: Path) -> RespClients:
         await _token_is_there(folder)
         await _add_user(folder, f"duramens://127.0.0.1:{self.grpc_port}", _RESP_TABLE)
-        token, ca = (folder / _USER_TOKEN).read_text().strip(), str(folder / "certs" / "ca.crt")
-        self._access = ("--tls", "--cacert", ca, "--user", _USER, "-a", token)
+        token, ca = (folder / USER_TOKEN).read_text().strip(), str(folder / "certs" / "ca.crt")
+        self._access = ("--tls", "--cacert", ca, "--user", USER, "-a", token)
         return await RespClients.connect(
-            self.port, connections=CONNECTIONS, ssl=True, ssl_ca_certs=ca, username=_USER, password=token
+            self.port, connections=CONNECTIONS, ssl=True, ssl_ca_certs=ca, username=USER, password=token
         )
 
 
@@ -168,7 +177,7 @@ class RedisTls(Redis):
 
     @property
     def access(self) -> tuple[str, ...]:
-        return ("--tls", "--cacert", self._ca, "--user", _USER, "-a", self._password)
+        return ("--tls", "--cacert", self._ca, "--user", USER, "-a", self._password)
 
     def _options(self, folder: Path, port: int) -> Sequence[str]:
         certs = _make_certificates(folder)
@@ -176,7 +185,7 @@ class RedisTls(Redis):
         return (
             *("--port", "0", "--tls-port", str(port), "--tls-auth-clients", "no", "--tls-ca-cert-file", self._ca),
             *("--tls-cert-file", str(certs / "server.crt"), "--tls-key-file", str(certs / "server.key")),
-            *("--user", _USER, "on", f">{self._password}", "~*", "+@all"),
+            *("--user", USER, "on", f">{self._password}", "~*", "+@all"),
         )
 
     async def _connect(self, port: int) -> RespClients:
@@ -185,7 +194,7 @@ class RedisTls(Redis):
             connections=self._connections,
             ssl=True,
             ssl_ca_certs=self._ca,
-            username=_USER,
+            username=USER,
             password=self._password,
         )
 
@@ -208,13 +217,13 @@ class EtcdWithUsers(Etcd):
         def log_in() -> str:
             if not self._has_users:
                 every_key = {"permType": "READWRITE", "key": "AA==", "range_end": "AA=="}
-                for user, role in (("root", "root"), (_USER, "all")):
+                for user, role in (("root", "root"), (USER, "all")):
                     call("user/add", name=user, password=self._password)
                     call("role/add", name=role)
                     call("user/grant", user=user, role=role)
                 call("role/grant", name="all", perm=every_key)
                 call("enable")
                 self._has_users = True
-            return str(call("authenticate", name=_USER, password=self._password)["token"])
+            return str(call("authenticate", name=USER, password=self._password)["token"])
 
         return (("token", await asyncio.to_thread(log_in)),)

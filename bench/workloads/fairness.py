@@ -11,7 +11,7 @@ import itertools
 import subprocess
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from bench.callers import run_async
 from bench.drivers.duramen import SERVER_NEEDS
@@ -19,7 +19,7 @@ from bench.statistics import quantile
 from bench.workload import Bar, Measurement, RunSettings, Side, Workload
 
 if TYPE_CHECKING:
-    from bench.drivers.shared_server import SharedServer
+    from bench.drivers.resp_clients import RespClients
 
 __all__ = ["FAIRNESS"]
 
@@ -29,7 +29,23 @@ _SHARE: Final = 2.0
 """Of the p99 of the same calls on a server that nobody floods."""
 
 
-async def _quiet_calls(server: SharedServer, seconds: float) -> dict[str, float]:
+class _Calls(Protocol):
+    """What the quiet user calls."""
+
+    async def put(self, key: bytes, value: bytes) -> None: ...
+    async def get(self, key: bytes) -> bytes | None: ...
+
+
+class _Flood(NamedTuple):
+    """Who floods with what, and by which protocol each of the two calls."""
+
+    kind: str
+    quota: Sequence[str] = ()
+    by: Literal["grpc", "resp"] = "resp"
+    quiet_by: Literal["grpc", "resp"] = "grpc"
+
+
+async def _quiet_calls(server: _Calls, seconds: float) -> dict[str, float]:
     """A put and a get in turn, each begun at its time, whether those before it have ended or not."""
     loop = asyncio.get_running_loop()
     taken_ns: list[int] = []
@@ -55,13 +71,12 @@ async def _quiet_calls(server: SharedServer, seconds: float) -> dict[str, float]
     return {"per_second": len(taken_ns) / seconds, **metrics}
 
 
-def _side(
-    name: str, role: Literal["subject", "peer"], flood: str, quota: Sequence[str], *, flooded: bool, elsewhere: bool
-) -> Side:
+def _side(name: str, role: Literal["subject", "peer"], flood: _Flood, *, flooded: bool, elsewhere: bool) -> Side:
     async def once(settings: RunSettings) -> Measurement:
         from bench.drivers.shared_server import SharedServer
 
-        measured, other = SharedServer(quota=quota), SharedServer(quota=quota)
+        measured, other = SharedServer(quota=flood.quota), SharedServer(quota=flood.quota)
+        clients: RespClients | None = None
         flooding: subprocess.Popen[bytes] | asyncio.subprocess.Process | None = None
         said = ""
         try:
@@ -73,15 +88,19 @@ def _side(
                 await other.start(settings.folder / "other")
                 await other.add_flooder()
                 target = other
+            if flood.quiet_by == "resp":
+                clients = await measured.connect_by_resp()
             if flooded:
-                flooding = await target.start_flood(flood)
-            metrics = await _quiet_calls(measured, settings.seconds)
+                flooding = await target.start_flood(flood.kind, by=flood.by)
+            metrics = await _quiet_calls(clients or measured, settings.seconds)
             if isinstance(flooding, asyncio.subprocess.Process):
                 printed, _ = await flooding.communicate(b"")
                 answered, refused = map(int, printed.split())
                 assert answered > 0, "the flood never came"
                 said = f"; the flood had {answered} answers and {refused} refusals"
         finally:
+            if clients is not None:
+                await clients.close()
             await measured.stop()
             if elsewhere:
                 await other.stop()
@@ -90,22 +109,47 @@ def _side(
     return Side(name, role, lambda settings: run_async(once(settings)), SERVER_NEEDS)
 
 
-def _workload(name: str, title: str, flood: str, quota: Sequence[str]) -> Workload:
+def _workload(name: str, title: str, flood: _Flood) -> Workload:
+    by = "gRPC" if flood.quiet_by == "grpc" else "the Redis protocol"
     return Workload(
         name,
-        f"put and get, {_RATE_PER_S} a second of one user, while another {title}",
+        f"put and get by {by}, {_RATE_PER_S} a second of one user, while another {title}",
         (
-            _side("flooded", "subject", flood, quota, flooded=True, elsewhere=False),
-            _side("alone", "peer", flood, quota, flooded=False, elsewhere=False),
-            _side("flood-elsewhere", "peer", flood, quota, flooded=True, elsewhere=True),
+            _side("flooded", "subject", flood, flooded=True, elsewhere=False),
+            _side("alone", "peer", flood, flooded=False, elsewhere=False),
+            _side("flood-elsewhere", "peer", flood, flooded=True, elsewhere=True),
         ),
         (Bar("p99_us", "at most", _SHARE, "alone", "flooded"),),
     )
 
 
+_CALLS: Final = ("--calls", "1000")
+_FEW_CALLS: Final = ("--calls", "100")
+"""A tenth of what the server can answer of such single calls."""
+
 FAIRNESS: Final = (
-    _workload("fair_quota", "sends SET without end, with a quota of 1,000 calls/s", "puts", ("--calls", "1000")),
-    _workload("fair_large", "sends values of 256 KiB, with a quota of 5 MB/s", "large", ("--bytes-in", "5MB")),
-    _workload("fair_scans", "sends KEYS *, with a quota of 10 calls/s", "scans", ("--calls", "10")),
-    _workload("fair_no_quota", "sends SET without end, without a quota", "puts", ()),
+    _workload("fair_quota", "sends SET without end, with a quota of 1,000 calls/s", _Flood("puts", _CALLS)),
+    _workload(
+        "fair_large",
+        "sends values of 256 KiB, with a quota of 5 MB/s",
+        _Flood("large", ("--bytes-in", "5MB")),
+    ),
+    _workload("fair_scans", "sends KEYS *, with a quota of 10 calls/s", _Flood("scans", ("--calls", "10"))),
+    _workload("fair_no_quota", "sends SET without end, without a quota", _Flood("puts")),
+    _workload(
+        "fair_grpc",
+        "calls Put by gRPC without end, with a quota of 100 calls/s",
+        _Flood("puts", _FEW_CALLS, by="grpc"),
+    ),
+    _workload("fair_grpc_no_quota", "calls Put by gRPC without end, without a quota", _Flood("puts", by="grpc")),
+    _workload(
+        "fair_resp",
+        "calls Put by gRPC without end, with a quota of 100 calls/s",
+        _Flood("puts", _FEW_CALLS, by="grpc", quiet_by="resp"),
+    ),
+    _workload(
+        "fair_resp_no_quota",
+        "calls Put by gRPC without end, without a quota",
+        _Flood("puts", by="grpc", quiet_by="resp"),
+    ),
 )

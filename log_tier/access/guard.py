@@ -29,10 +29,14 @@ from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, Un
 from log_tier.model.identifiers import Offset
 from log_tier.rpc.checked import Admit, CallEnd, HeldCall
 from log_tier.rpc.credentials import AUTHORIZATION
+from log_tier.rpc.messages.early_waits import EarlyWait, Metadata
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.trust.caller import Caller
 
-__all__ = ["GrpcGuard", "IdentifyPeer"]
+__all__ = ["REFUSALS_KEPT_MAX", "GrpcGuard", "IdentifyPeer"]
+
+REFUSALS_KEPT_MAX: Final = 4096
+"""Refusals that are kept back at once, of all users: some 50 MiB. More are sent at once."""
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -102,6 +106,8 @@ class GrpcGuard:
         self._clock = clock
         self._quotas = quotas or QuotaKeeper(gate, clock)
         self._audit = None if audit is None else CallAudit(audit, gate)
+        self._kept = 0
+        """Refusals that are kept back."""
         self._open: dict[asyncio.Task[Any], _OpenStream] = {}
         self.is_closed = gate.is_closed
         """Does the catalog hold a user?"""
@@ -151,6 +157,32 @@ class GrpcGuard:
             return hold
 
         return admit_stream if is_stream else admit_call
+
+    def early(self, method: str, metadata: Metadata) -> EarlyWait | None:
+        """What refuses a single call before its message is read, whose caller has used up its own quota; None: nothing.
+
+        Only a caller whose header was checked before is known so early; others are looked at when the message is there.
+        1 µs, and nothing where nobody has a quota.
+        """
+        if not self._quotas.has_some or method[1:].partition("/")[0] in self._unguarded:
+            return None
+        header = next((value for key, value in metadata or () if key == AUTHORIZATION), None)
+        caller = self._authenticator.known(header) if isinstance(header, str) else None
+        if caller is None or caller.proof == "server":
+            return None
+        if (refusal := self._quotas.early_refusal(caller)) is not None:
+            error, kept_s = refusal
+            return partial(self._refuse, error, kept_s)
+        return None
+
+    async def _refuse(self, error: Overloaded, kept_s: float) -> None:
+        if kept_s and self._kept < REFUSALS_KEPT_MAX:
+            self._kept += 1
+            try:
+                await asyncio.sleep(kept_s)
+            finally:
+                self._kept -= 1
+        raise error
 
     def _demand(self, method: str, rule: Rule, request: Any, caller: Caller, context: _Context) -> Demand:
         """What a request demands. Who is nobody learns nothing of tables, so that is said first."""

@@ -7,7 +7,8 @@ all malformed messages of 5 s.
 A large message is parsed after its fields were counted, in a thread: more than `FIELDS_MAX` of them are refused with
 `LimitExceeded`, before they take time and memory (`log_tier/rpc/messages/message_fields.py`).
 
-A guard, where a server has one, lets each call in when its request has been parsed, or refuses it.
+A guard, where a server has one, lets each call in when its request has been parsed, or refuses it. A single call may
+have to wait, or be refused, before its message is read.
 
 A service may give a large reply as bytes, which a thread has serialized.
 """
@@ -26,6 +27,8 @@ from google.protobuf.message import DecodeError
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
 from log_tier.rpc.messages.arriving_calls import ArrivingCalls
+from log_tier.rpc.messages.bounded_streams import bounded
+from log_tier.rpc.messages.early_waits import EarlyWait, Metadata, waiting_handler
 from log_tier.rpc.messages.message_fields import count_fields
 from log_tier.rpc.messages.stream_bound import StreamBound
 from log_tier.rpc.problems import abort
@@ -46,12 +49,6 @@ _AT_ONCE_BYTES_MAX: Final = 64 * 1024
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 _current_task: Final = asyncio.current_task
-
-OPEN_TO_ALL: Final = frozenset(
-    {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"}
-)
-"""Services that answer everybody, also where a guard decides about all others."""
-
 
 CallEnd = Literal["done", "failed", "unanswered"]
 """How a call ended; `unanswered`: its caller went away, or the server stopped."""
@@ -88,6 +85,10 @@ class CallGuard(Protocol):
 
     def admitting(self, method: str, *, is_stream: bool) -> Admit | None:
         """What lets in the calls of a method, by its full name; None: everybody may call it."""
+        ...
+
+    def early(self, method: str, metadata: Metadata) -> EarlyWait | None:
+        """What a single call waits for before its message is read; None: nothing. Called in the call's task."""
         ...
 
 
@@ -176,7 +177,13 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             if handler is None:
                 return None
             checked = _checked(method, handler, self._refusals, self._guard, self._arriving)
-            found = self._methods[method] = checked if self._bound is None else _bounded(method, checked, self._bound)
+            found = self._methods[method] = (
+                checked if self._bound is None else bounded(method, checked, self._bound, abort)
+            )
+        if arriving is not None and (guard := self._guard) is not None and guard.is_closed and found.unary_unary:
+            wait = guard.early(method, handler_call_details.invocation_metadata)
+            if wait is not None:
+                return waiting_handler(method, found, wait, arriving, abort)
         return found
 
 
@@ -197,45 +204,6 @@ def _checked(
         return grpc.unary_stream_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
     answer = _single(method, handler.unary_unary, parse, refusals, guard)
     return grpc.unary_unary_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
-
-
-def _bounded(method: str, handler: Any, bound: StreamBound) -> Any:
-    """A method whose streams are counted before their request is looked at."""
-    if not handler.response_streaming:
-        return handler
-    answer = handler.stream_stream or handler.unary_stream
-    open_to_all = method[1:].partition("/")[0] in OPEN_TO_ALL
-
-    if inspect.isasyncgenfunction(answer):
-
-        async def counted(request: Any, context: _Context) -> AsyncIterator[Any]:
-            peer = await _entered(bound, context, open_to_all)
-            try:
-                async for reply in answer(request, context):
-                    yield reply
-            finally:
-                bound.leave(peer, open_to_all=open_to_all)
-
-    else:
-
-        async def counted(request: Any, context: _Context) -> None:  # type: ignore[misc]
-            peer = await _entered(bound, context, open_to_all)
-            try:
-                await answer(request, context)
-            finally:
-                bound.leave(peer, open_to_all=open_to_all)
-
-    made = grpc.stream_stream_rpc_method_handler if handler.request_streaming else grpc.unary_stream_rpc_method_handler
-    return made(counted, handler.request_deserializer, handler.response_serializer)
-
-
-async def _entered(bound: StreamBound, context: _Context, open_to_all: bool) -> str:
-    peer: str = context.peer()
-    try:
-        bound.enter(peer, open_to_all=open_to_all)
-    except DuramenError as error:
-        await abort(context, error)
-    return peer
 
 
 async def _everybody(_request: Any, _context: _Context) -> None:

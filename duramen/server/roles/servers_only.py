@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection
 from duramen.certificates.identity import CertificateIdentity, identity_of
 from log_tier.model.errors import CertificateInvalid, PermissionDenied
 from log_tier.rpc.checked import Admit
+from log_tier.rpc.messages.early_waits import EarlyWait, Metadata
 from log_tier.rpc.security import shown_certificate
 
 __all__ = ["ServersOnly", "check_server", "identity_shown"]
@@ -41,6 +42,10 @@ class ServersOnly:
             check_server(shown_certificate(context), method)
 
         return admit
+
+    def early(self, _method: str, _metadata: Metadata) -> EarlyWait | None:
+        """Nothing: servers have no quota, and take no turns."""
+        return None
 
 
 def check_server(certificate: bytes | None, what: str) -> None:

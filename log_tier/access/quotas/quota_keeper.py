@@ -31,6 +31,9 @@ _REFUSALS_S: Final = 100
 _UNHEARD_S: Final = 1.0
 """A connection is heard again after so long, at the latest: what it closes, or sends to be let go, is noticed."""
 
+_KEPT_S: Final = 10.0
+"""A refusal of a call of gRPC is kept back so long at most."""
+
 _BOUNDS: Final = ("calls_s", "bytes_in_s", "bytes_out_s")
 _WORDS: Final = {
     "calls_s": "calls a second",
@@ -68,6 +71,8 @@ class QuotaKeeper:
         """How many streams are open, by subject and kind."""
         self._refusals: dict[str, TokenBucket] = {}
         """What is given of refusals to each user that was refused since the quotas changed last."""
+        self._early: dict[str, TokenBucket] = {}
+        """The same for calls of gRPC, which are refused before their message is read."""
         self.has_some = False
         """Is there a quota of anybody?"""
         self.connections = OpenConnections(lambda user: gate.trust.quota_of_user(user).connections, clock)
@@ -104,6 +109,29 @@ class QuotaKeeper:
         for each in opened:
             self._open[each] = self._open.get(each, 0) + 1
         return QuotaHold(self, tuple(each.buckets[2] for each in bounds if each.buckets[2] is not None), opened)
+
+    def early_refusal(self, caller: Caller) -> tuple[Overloaded, float] | None:
+        """Why no call of a caller is let in now, whatever it asks, by the caller's own quota; and how many seconds to
+        keep the refusal back: 0 for the first hundred, then as long as a hundred a second take. None: it may be let in.
+
+        A call that is let in is counted by `hold`, with its tables' quotas.
+        """
+        if not self.has_some or caller.proof == "server":
+            return None
+        quota = self._gate.trust.quota_of_user(caller.name)
+        if quota == NO_QUOTA:
+            return None
+        now = self._clock.monotonic_s()
+        bounds = self._of(f"user:{caller.name}", quota)
+        for name, bucket in zip(_BOUNDS, bounds.buckets, strict=True):
+            if bucket is not None and (wait_s := bucket.wait_s(now)) > 0:
+                early = self._early.get(caller.name)
+                if early is None:
+                    early = self._early[caller.name] = TokenBucket(_REFUSALS_S, now)
+                if (kept_s := early.wait_s(now)) < _KEPT_S:  # beyond, its debt grows no more
+                    early.take(1, now)
+                return _refusal(bounds.subject, f"{getattr(quota, name)} {_WORDS[name]}", wait_s), kept_s
+        return None
 
     def refused(self, caller: Caller, tables: Sequence[str]) -> float:
         """A call was refused, and its caller may send the next one without waiting. How many seconds its endpoint had
@@ -163,6 +191,7 @@ class QuotaKeeper:
         quotas = self._gate.trust.quotas
         self.has_some = len(quotas) > 0
         self._refusals.clear()
+        self._early.clear()
         for subject in [subject for subject in self._bounds if subject not in quotas]:
             del self._bounds[subject]
 

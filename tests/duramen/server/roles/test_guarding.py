@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +11,18 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pool
 from kit.deadlines import patience_s, until_true
+from kit.guarded_grpc import Guarded
 from kit.resp.raw_client import Raw, RawError
 
 from duramen.server.roles.all_in_one import SingleServer
 from duramen.server.roles.guarding import ALL_RULES, UNGUARDED_SERVICES
-from log_tier.access.authenticator import basic_header, bearer_header
-from log_tier.access.passwords import hash_password
-from log_tier.access.tokens import MintedToken, mint_token
-from log_tier.catalog.commands import Command
+from log_tier.access.authenticator import basic_header
 from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, Unauthenticated
 from log_tier.model.identifiers import AUDIT_TABLE
 from log_tier.model.table_spec import TableSpec
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2, log_pb2_grpc
 from log_tier.rpc.problems import error_of_call
 from log_tier.trust.trust_commands import (
-    AddToken,
-    AddUser,
     GrantRights,
     RemoveUser,
     RevokeRights,
@@ -34,45 +30,11 @@ from log_tier.trust.trust_commands import (
     SetQuota,
 )
 from router.endpoints.resp.server.sockets import RespSettings
-from router.proto import admin_pb2, admin_pb2_grpc, kv_pb2, kv_pb2_grpc, tables_pb2, tables_pb2_grpc, users_pb2
+from router.proto import admin_pb2, admin_pb2_grpc, kv_pb2, tables_pb2, tables_pb2_grpc, users_pb2
 
 pytestmark = pytest.mark.embedded_log_only  # users in Kafka: test_users_service.py
 
 PASSWORD = "correct horse battery"
-
-
-class Guarded:
-    """A server with users, and a channel to it."""
-
-    def __init__(self, server: SingleServer) -> None:
-        self.server = server
-        self.catalog = server.data_plane.catalog
-        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}")
-        self.kv: Any = kv_pb2_grpc.KVStub(self.channel)  # type: ignore[no-untyped-call]
-        self.tokens: dict[str, MintedToken] = {}
-
-    async def submit(self, command: Callable[[Any], Command]) -> None:
-        await self.catalog.submit(command(self.catalog.map.version))
-
-    async def add_user(self, name: str, *grants: str, password: str = "") -> None:
-        hashed = await asyncio.to_thread(hash_password, password) if password else ""
-        await self.submit(lambda seen: AddUser(name, seen, hashed, grants))
-        await self.add_token(name)
-
-    async def add_token(self, name: str, *, expires_ms: int = 0) -> None:
-        token = self.tokens[name] = mint_token(name)
-        await self.submit(lambda seen: AddToken(name, seen, token.id, token.sha256, expires_ms))
-
-    def of(self, name: str) -> tuple[tuple[str, str], ...]:
-        """The metadata of a call with the token of a user."""
-        return (("authorization", bearer_header(self.tokens[name].text)),) if name else ()
-
-    async def error(self, call: Awaitable[Any]) -> DuramenError | None:
-        try:
-            await call
-        except grpc.aio.AioRpcError as failure:
-            return error_of_call(failure, "the server")
-        return None
 
 
 @pytest.fixture

@@ -163,3 +163,38 @@ def test_who_is_refused_and_does_not_wait_is_not_heard_for_a_while() -> None:
     assert kept.keeper.refused(bob, ("orders",)) > 0, "of a quota of bytes a hundred"
     kept.set()
     assert kept.keeper.refused(alice, ("orders",)) == 0.0
+
+
+def test_an_early_refusal_takes_nothing_and_says_what_a_late_one_says() -> None:
+    kept = Kept(user_alice=Quota(calls_s=2))
+    alice = kept.gate.caller("alice", "token")
+    assert kept.keeper.early_refusal(alice) is None
+    while kept.keeper.early_refusal(alice) is None:
+        kept.keeper.hold(alice, ("orders",), lambda: 1)
+    with pytest.raises(Overloaded) as late:
+        kept.keeper.hold(alice, ("orders",), lambda: 1)
+    found = kept.keeper.early_refusal(alice)
+    assert found is not None
+    assert (found[0].message, found[0].fields) == (late.value.message, late.value.fields)
+    assert kept.keeper.early_refusal(kept.gate.caller("bob", "token")) is None
+    assert kept.keeper.early_refusal(kept.gate.caller("alice", "server")) is None
+    kept.clock.seconds += int(found[0].fields["wait_ms"]) / 1000
+    assert kept.keeper.early_refusal(alice) is None
+
+
+@given(st.lists(st.tuples(st.floats(0, 0.05), st.integers(1, 300)), min_size=1, max_size=40))
+def test_a_hundred_refusals_a_second_are_not_kept_back_and_none_for_long(steps: list[tuple[float, int]]) -> None:
+    """However many come at once: those that leave are a hundred a second, and a hundred before."""
+    kept = Kept(user_alice=Quota(bytes_in_s=1))
+    alice = kept.gate.caller("alice", "token")
+    kept.keeper.hold(alice, (), lambda: 1_000_000)
+    began_s, leave_s = kept.clock.monotonic_s(), []
+    for seconds, refusals in steps:
+        kept.clock.seconds += seconds
+        for _ in range(refusals):
+            found = kept.keeper.early_refusal(alice)
+            assert found is not None
+            assert 0 <= found[1] < 11, "not much over the longest time"
+            leave_s.append(kept.clock.monotonic_s() + found[1] - began_s)
+    for at_s in {each for each in leave_s if each < 9}:
+        assert sum(each <= at_s for each in leave_s) <= 101 + 100 * at_s + 1e-6
