@@ -23,8 +23,8 @@ What it deliberately does not do: keep a session between two commands (a token f
 that), ask questions where nobody is there to answer, or reach into the server's files; only `log dump` and `log
 verify` read those, and change nothing.
 
-Reading order: `app.py` (the list of commands), `terminal/` (what they share), `servers/`, `files/`, `certs/`, `data/`,
-`admin/`, `spark/`, `users/`.
+Reading order: `app.py` (the list of commands), `terminal/` (what they share), `servers/`, `sight/`, `files/`, `certs/`,
+`data/`, `admin/`, `spark/`, `users/`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Commands that run servers or look at them: `up`, `serve`, `health`, `status`, `check`.
+"""Commands that run servers or look at them: `up`, `serve`, `health`, `check`.
 
-Reading order: `up.py`, `announcer.py`, `serve.py`, `secret_arguments.py`, `health.py`, `status.py`, `check.py`,
-`self_test.py`.
+Reading order: `up.py`, `announcer.py`, `serve.py`, `secret_arguments.py`, `health.py`, `check.py`, `self_test.py`.
 """

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from duramen.cli.admin.figures import duration, size
+from duramen.cli.sight.status_client import StatusClient
 from duramen.cli.terminal.exits import RETRY
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout, check_at
 from duramen.cli.terminal.output import say, say_json
@@ -25,9 +26,7 @@ def status(at: At = AT_DEFAULT, timeout: Timeout = 3.0, json: Json = False) -> N
       duramen status
       duramen status --json | jq '.partitions[] | select(.lag_records > 0)'
     """
-    from json import loads
-
-    facts = loads(_asked(at, timeout))
+    facts = _asked(at, timeout)
     if json:
         say_json(facts)
     else:
@@ -37,22 +36,14 @@ def status(at: At = AT_DEFAULT, timeout: Timeout = 3.0, json: Json = False) -> N
         raise typer.Exit(RETRY)
 
 
-def _asked(at: str, timeout: float) -> bytes:
+def _asked(at: str, timeout: float) -> dict[str, Any]:
     """The document of the server. Raises what the server says, and `Disconnected`."""
     check_at(at, timeout)
     import asyncio
 
-    from log_tier.proto import cluster_pb2, cluster_pb2_grpc
-    from log_tier.rpc.wire import Wire
-
-    async def asked() -> bytes:
-        wire = Wire(at)
-        try:
-            stub: Any = cluster_pb2_grpc.ClusterStub(wire.channel)  # type: ignore[no-untyped-call]
-            reply = await wire.ask(stub.Status, cluster_pb2.ServerStatusRequest(), timeout=timeout)
-            return bytes(reply.status)
-        finally:
-            await wire.close()
+    async def asked() -> dict[str, Any]:
+        async with StatusClient.connected(at, timeout=timeout) as client:
+            return await client.ask()
 
     return asyncio.run(asked())
 

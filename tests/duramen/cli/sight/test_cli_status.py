@@ -11,7 +11,7 @@ from kit.client.server_process import ServerProcess
 from kit.deadlines import patience_s
 
 from duramen.blocking import Database
-from duramen.cli.servers.status import _lines
+from duramen.cli.sight.status import _lines
 
 
 def test_three_lines_and_one_document(server: ServerProcess, database: Database, table_name: str) -> None:

@@ -1,0 +1,20 @@
+"""Commands that show what a server knows about itself: `status`, once in three lines; `top`, again and again as a page.
+
+    Cluster/Status ──▶ StatusClient ──▶ one document ──▶ StatusHistory ──▶ night_page() ──▶ lines ──▶ terminal
+                     (the seam: gRPC)                   (figures of two or more)  (pure)
+
+What holds:
+
+- A page is a function of the documents, of the time at which each arrived, and of the size of the terminal.
+- The most urgent stands first, and no terminal is too small for the first trouble and what to do about it. Partitions
+  without room are counted, never left out in silence.
+- A rate is the difference of two documents of the same process. A server that was started again begins anew: no figure
+  is negative, or spans the restart.
+- What a server does not know is left away. A server that does not answer is named with its error and the age of what is
+  still shown.
+- Names and reasons stay text: a control character in one never reaches the terminal.
+
+What is not here: history beyond ten minutes, and facts that no server has.
+
+Reading order: `status_client.py`, `status.py`, `status_history.py`, `night_page.py`, `top.py`.
+"""

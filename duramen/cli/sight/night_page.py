@@ -1,0 +1,165 @@
+"""The page that an operator looks at by night, as lines for a terminal of any size. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal, NamedTuple
+
+from duramen.cli.admin.figures import duration, size
+from duramen.cli.sight.status_history import PartitionFigures, StatusHistory
+from duramen.cli.terminal.text import counted, shown_key
+
+__all__ = ["PageLine", "Silence", "night_page"]
+
+Style = Literal["title", "bad", "warn", "good", "head", "plain", "dim"]
+
+# More troubles than that have one cause, or are dealt with one after the other.
+_TROUBLES_MAX: Final = 4
+
+_COLUMNS: Final = ("partition", "state", "copies", "written/s", "applied/s", "lag", "for", "trend", "level in")
+_WIDTHS: Final = (24, 13, 6, 10, 10, 11, 8, 10, 0)
+_LEFT: Final = frozenset({"partition", "state", "level in"})
+
+
+class PageLine(NamedTuple):
+    """One line of the page, no wider than the terminal."""
+
+    text: str
+    style: Style
+
+
+class Silence(NamedTuple):
+    """A server does not answer."""
+
+    since_s: float
+    """How long ago its last answer came."""
+    reason: str
+
+
+def night_page(history: StatusHistory, at: str, columns: int, rows: int, silence: Silence | None) -> list[PageLine]:
+    """The page of the server at `at`, for a terminal of `columns` × `rows`. `history` has one document at least.
+
+    The troubles come first, then the machine, then as many partitions as there is room for. O(partitions).
+    """
+    facts = history.latest
+    assert facts is not None, "a page was asked for before the first document"
+    head = [*_title(facts, at, silence), *_troubles(facts), *_machine(facts, history)]
+    room = max(0, rows - len(head))
+    lines = [*head, *_partitions(history.partitions(), room)][: max(1, rows)]
+    return [PageLine(_fitted(line.text, columns), line.style) for line in lines]
+
+
+def _title(facts: Mapping[str, Any], at: str, silence: Silence | None) -> Iterator[PageLine]:
+    who = facts["name"] if facts["name"] == facts["role"] else f"{facts['role']} {facts['name']}"
+    clock = datetime.fromtimestamp(facts["now_ms"] / 1000).strftime("%H:%M:%S")
+    yield PageLine(f"duramen {facts['version']}  {at}  {who}  up {duration(facts['uptime_s'])}  {clock}", "title")
+    if silence is not None:
+        age = duration(silence.since_s)
+        yield PageLine(f"NO ANSWER for {age}, what follows is as old: {silence.reason}", "bad")
+
+
+def _troubles(facts: Mapping[str, Any]) -> Iterator[PageLine]:
+    troubles: Sequence[Mapping[str, Any]] = facts["troubles"]
+    if not troubles:
+        yield PageLine("all is well", "good")
+        return
+    word = "not all is well" if facts["ready"] else "NOT READY"
+    yield PageLine(f"{word}: {troubles[0]['what']}", "warn" if facts["ready"] else "bad")
+    yield PageLine(f"do first: {facts['first']}", "head")
+    for each in troubles[1:_TROUBLES_MAX]:
+        yield PageLine(f"also: {each['what']}", "bad" if each["blocks"] else "warn")
+    if len(troubles) > _TROUBLES_MAX:
+        yield PageLine(f"and {len(troubles) - _TROUBLES_MAX} more (`duramen status --json`)", "warn")
+
+
+def _machine(facts: Mapping[str, Any], history: StatusHistory) -> Iterator[PageLine]:
+    yield PageLine("", "plain")
+    nodes = facts["nodes"]
+    if nodes:
+        lost = [f"{each['node']} ({each['reason']})" for each in nodes if not each["alive"]]
+        missing = f", lost: {', '.join(lost)}" if lost else ""
+        alive = f"nodes   {len(nodes) - len(lost)} of {len(nodes)} answer{missing}"
+        yield PageLine(alive, "bad" if lost else "plain")
+    if (log := facts["log"]) is not None:
+        rates = history.log_rates()
+        speed = (
+            ""
+            if rates is None
+            else f"{rates.batches:,.0f} batches/s  {size(round(rates.bytes))}/s  {rates.syncs:,.0f} syncs/s  "
+        )
+        queue = f"queue {counted(log['queued_batches'], 'batch').replace('batchs', 'batches')}"
+        yield PageLine(f"log     {speed}{queue} ({size(log['queued_bytes'])})", "plain")
+    if (disk := facts["disk"]) is not None:
+        full = history.disk_full_in_s()
+        until = "" if full is None else f", full in {duration(full)} if it goes on so"
+        yield PageLine(f"disk    {size(disk['free_bytes'])} of {size(disk['full_bytes'])} free{until}", "plain")
+    parts = [] if facts["memory_bytes"] is None else [f"memory  {size(facts['memory_bytes'])}"]
+    if (open_ := facts["connections"]) is not None:
+        parts.append(f"streams {open_['streams']:,} of {open_['streams_max']:,}")
+        parts += [] if open_["requests"] is None else [f"requests {open_['requests']:,}"]
+    if parts:
+        yield PageLine("  ".join(parts), "plain")
+
+
+def _partitions(partitions: Sequence[PartitionFigures], room: int) -> Iterator[PageLine]:
+    """A table of the first ones, no longer than `room` lines."""
+    if room < 3 or not partitions:
+        if partitions and room:
+            yield _rest(partitions)
+        return
+    yield PageLine("", "plain")
+    yield PageLine(_row(_COLUMNS), "head")
+    room -= 2
+    shown = partitions if len(partitions) <= room else partitions[: max(0, room - 1)]
+    for each in shown:
+        style: Style = "warn" if each.state == "behind" or each.is_well is False else "plain"
+        yield PageLine(_row(_cells(each)), style if each.state in ("ready", "behind") else "bad")
+    if len(shown) < len(partitions):
+        yield _rest(partitions[len(shown) :])
+
+
+def _rest(partitions: Sequence[PartitionFigures]) -> PageLine:
+    bad = sum(not each.is_well for each in partitions)
+    word = f"{bad:,} of them not well" if bad else "all well"
+    return PageLine(f"and {counted(len(partitions), 'partition')} more without room here, {word}", "dim")
+
+
+def _cells(each: PartitionFigures) -> tuple[str, ...]:
+    lag = f"{each.lag_records:,}" if each.lag_records else "-"
+    lasts = duration(each.lag_s) if each.lag_records else "-"
+    level = "" if not each.lag_records or each.lag_per_s is None else "never at this rate"
+    if level and each.level_in_s is not None:
+        level = duration(each.level_in_s)
+    copies = f"{each.ready}/{each.wanted}"
+    reason = each.reason if each.state != "ready" else ""
+    return (
+        each.name, each.state, copies, _rate(each.written_per_s), _rate(each.applied_per_s), lag, lasts,
+        "" if each.lag_per_s is None or not each.lag_records else f"{each.lag_per_s:+,.0f}/s", reason or level,
+    )  # fmt: skip
+
+
+def _rate(per_s: float | None) -> str:
+    return "" if per_s is None else f"{per_s:,.0f}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    fields = []
+    for column, width, cell in zip(_COLUMNS, _WIDTHS, cells, strict=True):
+        shown = _clean(cell)
+        if width and len(shown) > width:
+            shown = shown[: width - 1] + "…"
+        fields.append(shown.ljust(width) if column in _LEFT else shown.rjust(width))
+    return " ".join(fields).rstrip()
+
+
+def _fitted(text: str, columns: int) -> str:
+    """On one line of the terminal."""
+    shown = _clean(text)
+    return shown if len(shown) <= columns else shown[: max(0, columns - 1)] + "…"
+
+
+def _clean(text: str) -> str:
+    """Without anything that a terminal obeys."""
+    plain = " ".join(text.split()) if not text.isprintable() else text
+    return plain if plain.isprintable() else shown_key(plain.encode("utf-8", "surrogateescape"))
