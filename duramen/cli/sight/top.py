@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -20,9 +20,6 @@ from duramen.cli.terminal.exits import RETRY
 from duramen.cli.terminal.options import AT_DEFAULT, At, Timeout, check_at
 from duramen.cli.terminal.output import say
 from log_tier.model.errors import DuramenError
-
-if TYPE_CHECKING:
-    from rich.live import Live
 
 __all__ = ["top"]
 
@@ -122,7 +119,7 @@ def _print(page: list[PageLine]) -> None:
     sys.stdout.flush()
 
 
-def _draw(live: Live, page: list[PageLine]) -> None:
+def _draw(live: Any, page: list[PageLine]) -> None:
     from rich.text import Text
 
     live.update(Text("\n").join(Text(line.text, style=_COLOURS[line.style]) for line in page), refresh=True)

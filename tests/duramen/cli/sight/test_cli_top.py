@@ -21,7 +21,7 @@ from kit.deadlines import patience_s
 from duramen.blocking import Database
 
 
-class Terminal:
+class ScreenProcess:
     """A command on a terminal of 80 × 24, whose output is kept."""
 
     def __init__(self, *arguments: str) -> None:
@@ -87,7 +87,7 @@ def test_arguments_that_make_no_sense(wrong: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize(("keys", "code"), [(b"xyz", None), (b"q", 0), (b"xQ", 0), (b"", 130)])
 def test_a_key_ends_it_and_the_terminal_is_as_it_was(server: ServerProcess, keys: bytes, code: int | None) -> None:
-    terminal = Terminal("top", "--at", server.target, "--interval", "0.2")
+    terminal = ScreenProcess("top", "--at", server.target, "--interval", "0.2")
     try:
         terminal.until(lambda shown: shown.count(b"memory") >= 2)
         if keys:
@@ -109,7 +109,7 @@ def test_a_key_ends_it_and_the_terminal_is_as_it_was(server: ServerProcess, keys
 
 def test_a_server_that_goes_away_and_comes_back(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "data", log=tmp_path / "log")
-    terminal = Terminal("top", "--at", server.target, "--interval", "0.1", "--timeout", "1")
+    terminal = ScreenProcess("top", "--at", server.target, "--interval", "0.1", "--timeout", "1")
     try:
         terminal.until(lambda shown: b"all is well" in shown)
         server.kill9()
