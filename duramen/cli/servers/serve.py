@@ -38,6 +38,13 @@ _RespPort = Annotated[
 _RespSocket = Annotated[
     str | None, typer.Option("--resp-socket", metavar="PATH", help="The Redis protocol on a Unix socket.")
 ]
+_HttpPort = Annotated[
+    int | None,
+    typer.Option(
+        "--http-port",
+        help="The port of health, status and metrics over HTTP; 0 picks a free one and prints it, -1: none.",
+    ),
+]
 _Log = Annotated[
     str | None, typer.Option("--log", metavar="URL", help="Where the log is: grpc:// or kafka://host:port.")
 ]
@@ -146,6 +153,7 @@ def node(
         bool | None,
         typer.Option("--take-over/--no-take-over", help="Take the id over from a data folder that is lost."),
     ] = None,
+    http_port: _HttpPort = None,
     resp_port: _RespPort = None,
     resp_socket: _RespSocket = None,
     certs: _Certs = None,
@@ -161,6 +169,7 @@ def node(
       duramen serve node --config /etc/duramen/node.toml
       duramen serve node --id n2 --data /var/lib/duramen/n2 --log grpc://log:7071 --port 7073
     """
+    from duramen.server.roles.http_port import opened_with_http
     from duramen.server.roles.node_role import NodeRole
     from duramen.server.roles.run import run_role, run_until_signal
     from duramen.server.settings.exposure import check_exposure
@@ -183,6 +192,7 @@ def node(
         snapshot_every_s=snapshot_every_s,
         allowed_locations=allow_location or None,
         take_over=take_over,
+        http_port=http_port,
         resp_port=resp_port,
         resp_socket=resp_socket,
         certs=certs,
@@ -213,7 +223,8 @@ def node(
         audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
         streams_max=settings.streams_max,
     )
-    run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
+    serving = opened_with_http(opening, settings.http_port, certificates)
+    run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
     announce.stopped()
 
 
@@ -224,6 +235,7 @@ def router(
     host: _Host = None,
     port: _Port = None,
     allow_location: _Allowed = None,
+    http_port: _HttpPort = None,
     resp_port: _RespPort = None,
     resp_socket: _RespSocket = None,
     certs: _Certs = None,
@@ -240,6 +252,7 @@ def router(
       duramen serve router --config /etc/duramen/router.toml
       duramen serve router --log grpc://log:7071 --port 7070
     """
+    from duramen.server.roles.http_port import opened_with_http
     from duramen.server.roles.router_role import RouterRole
     from duramen.server.roles.run import run_role, run_until_signal
     from duramen.server.settings.exposure import check_exposure
@@ -256,6 +269,7 @@ def router(
         host=host,
         port=port,
         allowed_locations=allow_location or None,
+        http_port=http_port,
         resp_port=resp_port,
         resp_socket=resp_socket,
         certs=certs,
@@ -289,7 +303,8 @@ def router(
         streams_max=settings.streams_max,
         heal=HealBounds(settings.heal_after_s, settings.heal_copies, settings.heal_mebibytes_s << 20),
     )
-    run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
+    serving = opened_with_http(opening, settings.http_port, certificates)
+    run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
     announce.stopped()
 
 
@@ -329,6 +344,7 @@ class _Announcer:
                     "port": running.port,
                     "pid": os.getpid(),
                     **({"resp_port": running.resp_port} if getattr(running, "resp_port", 0) else {}),
+                    **({"http_port": running.http_port} if getattr(running, "http_port", 0) else {}),
                     **({"peer_port": peer_port} if peer_port is not None else {}),
                     **({"first_user": running.first_user} if getattr(running, "first_user", "") else {}),
                     **self._fields,
@@ -340,6 +356,8 @@ class _Announcer:
         say(f"{who} is up on {self._host}:{running.port}")
         if getattr(running, "resp_port", 0):
             say(f"  redis     redis-cli -p {running.resp_port}")
+        if getattr(running, "http_port", 0):
+            say(f"  http      port {running.http_port}: /status, /metrics, /readyz, /livez")
         if peer_port is not None:
             say(f"  peers     port {peer_port}, with a certificate")
         for key, value in self._fields.items():

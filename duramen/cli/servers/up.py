@@ -89,7 +89,8 @@ def up(
         int | None,
         typer.Option(
             "--http-port",
-            help="HTTP: /livez, /readyz, /status and /metrics for Prometheus; 0 picks a free port and prints it.",
+            help="HTTP: /livez, /readyz, /status and /metrics for Prometheus; 0 picks a free port and prints it. With "
+            "--nodes that of the router; nodes have one each, which is printed.",
         ),
     ] = None,
     certs: Annotated[
@@ -169,7 +170,7 @@ def up(
       duramen up --log kafka://broker1:9092,broker2:9092
     """
     _check_ports(port, resp_port or 0, http_port or 0)
-    _check_options(first_user, token_file, nodes, resp_socket, http_port, own=take_over and log is None)
+    _check_options(first_user, token_file, nodes, resp_socket, own=take_over and log is None)
     audit = AuditSettings.parse(audit_table or (), days=audit_days)
     peers = _begin(host, certs, insecure, peer_port, log_level, log_format)
     if nodes is not None:
@@ -186,6 +187,7 @@ def up(
             log_url=log,
             take_over=take_over,
             allow_locations=tuple(allow_location or ()),
+            http_port=http_port,
             resp_port=resp_port,
             resp_password=resp_password,
             resp_cache_mebibytes=resp_cache_mebibytes,
@@ -231,20 +233,12 @@ def up(
 
 def _run(opening: Any, announce: Any, http_port: int | None, certs: Path | None) -> None:
     """Run the server until a signal. `http_port`: where it answers over HTTP as well; None: nowhere."""
+    from duramen.server.roles.http_port import opened_with_http
     from duramen.server.roles.run import run_role, run_until_signal
     from duramen.server.wiring.server_certificates import ServerCertificates
 
-    async def opened() -> Any:
-        server = await opening
-        try:
-            if http_port is not None:
-                await server.serve_http(http_port, None if certs is None else ServerCertificates.open(certs))
-        except BaseException:
-            await server.close()
-            raise
-        return server
-
-    run_role(run_until_signal(opened(), started=announce.started, stopping=announce.stopping))
+    serving = opened_with_http(opening, http_port, None if certs is None else ServerCertificates.open(certs))
+    run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
     announce.stopped()
 
 
@@ -270,14 +264,11 @@ def _check_options(
     token_file: Path | None,
     nodes: int | None,
     socket: Path | None,
-    http_port: int | None,
     *,
     own: bool,
 ) -> None:
     if nodes is not None and socket is not None:
         raise InvalidRequest("--resp-socket goes without --nodes: each process would need one of its own")
-    if nodes is not None and http_port is not None:
-        raise InvalidRequest("--http-port goes without --nodes: `duramen status` asks any server of a cluster")
     if own:
         raise InvalidRequest("--take-over goes with --log: without it the log itself is in the data folder")
     if (name is None) is not (token_file is None):
@@ -306,7 +297,8 @@ def _tell_json(event: dict[str, Any]) -> None:
 def _tell_people(event: dict[str, Any]) -> None:
     kind = event["event"]
     if kind == "child":
-        say(f"  {event['name']:<8} {event['role']:<7} port {event['port']:<6} pid {event['pid']}")
+        http = f" http {event['http_port']}" if event.get("http_port") else ""
+        say(f"  {event['name']:<8} {event['role']:<7} port {event['port']:<6} pid {event['pid']}{http}")
     elif kind == "exited":
         say(f"  {event['name']} (pid {event['pid']}) ended with {event['code']}: it is started again")
     elif kind == "failed":
@@ -321,6 +313,9 @@ def _tell_people(event: dict[str, Any]) -> None:
             say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
         if first := event.get("first_user"):
             say(f"  users     {'the first one was made' if first == 'made' else '--first-user did nothing'}")
+        if event.get("http_port"):
+            scheme = "https" if "certs" in event else "http"
+            say(f"  http      {scheme}://localhost:{event['http_port']}/status, /metrics, /readyz, /livez")
         if event.get("resp_port"):
             say(f"  redis     redis-cli -p {event['resp_port']}, or any client of Redis")
         say("  stop      Ctrl-C, or SIGTERM")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sys
@@ -53,6 +52,8 @@ def top(
       duramen top --at localhost:7070 --count 2 | tail -20
     """
     check_at(at, timeout)
+    import asyncio
+
     if asyncio.run(_shown(at, interval, count, timeout)):
         return
     raise typer.Exit(RETRY)
@@ -80,8 +81,10 @@ async def _shown(at: str, interval: float, count: int, timeout: float) -> bool:
                     return (silence is None and bool(history.latest and history.latest["ready"])) or not count
 
 
-async def _over(ended: asyncio.Event, pause_s: float) -> bool:
-    """Wait, at most until `q` is pressed; was it?"""
+async def _over(ended: Any, pause_s: float) -> bool:
+    """Wait, at most until `q` is pressed; was it? `ended`: an `asyncio.Event`."""
+    import asyncio
+
     try:
         async with asyncio.timeout(max(0.0, pause_s)):
             await ended.wait()
@@ -126,8 +129,10 @@ def _draw(live: Any, page: list[PageLine]) -> None:
 
 
 @contextmanager
-def _keys() -> Iterator[asyncio.Event]:
-    """An event that `q` sets, while the block runs in an event loop. Without a keyboard nothing sets it."""
+def _keys() -> Iterator[Any]:
+    """An `asyncio.Event` that `q` sets, while the block runs in an event loop. Without a keyboard nothing sets it."""
+    import asyncio
+
     ended = asyncio.Event()
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         yield ended

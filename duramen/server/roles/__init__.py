@@ -24,6 +24,6 @@ What is not here: how many processes there are and that they run (`duramen.serve
 where their settings come from (`duramen.server.settings`).
 
 Reading order: `grpc_server.py`, `reflected_names.py`, `guarding.py`, `servers_only.py`, `passed_log.py`,
-`resp_endpoint.py`, `readers.py` and `reader_process.py` (more processes that read), `log_role.py`, `node_role.py`,
-`router_role.py`, `all_in_one.py`, `run.py`, `kv.py`.
+`resp_endpoint.py`, `http_port.py`, `readers.py` and `reader_process.py` (more processes that read), `log_role.py`,
+`node_role.py`, `router_role.py`, `all_in_one.py`, `run.py`, `kv.py`.
 """

@@ -10,6 +10,7 @@ from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import Access, guard_shell, write_audit
+from duramen.server.roles.http_port import open_http
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services, node_sight
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
@@ -26,7 +27,6 @@ from duramen.server.wiring.single_machine import (
     SingleMachine,
     open_single_machine,
 )
-from log_tier.access.call_audit import CallAudit
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
@@ -36,7 +36,7 @@ from log_tier.rpc.messages.stream_bound import STREAMS_MAX
 from router.admin.admin import Admin
 from router.admin.answers.node_client import ask_only
 from router.data.local_data import LocalData
-from router.endpoints.resp.server.sockets import RespSettings, RespSockets, tls_context
+from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.local_membership import LocalMembership
 from serving_tier.locations.allowed import AllowedLocations
 from serving_tier.service import NodeStatusFeed
@@ -168,24 +168,8 @@ class SingleServer:
         """Answer health, status and metrics over HTTP as well, at the same address. `port`: 0 for a free one.
         `certificates`: by HTTPS. Raises `PortInUse`.
         """
-        # Here, because a server without it need not load the libraries.
-        from duramen.server.sight.http_endpoint import HttpEndpoint
-
         assert self.sight is not None, "a server that is not open answers nothing"
-        access = self.access
-        settings = with_certificate(NO_RESP_ENDPOINT, None if certificates is None else certificates.files)
-        endpoint = await HttpEndpoint.open(
-            self.sight,
-            access.gate,
-            access.authenticator,
-            CallAudit(access.audit, access.gate),
-            host=self.shell.host,
-            port=port,
-            tls=tls_context(settings),
-            limits=HttpLimits() if limits is None else limits,
-        )
-        self._opened.push_async_callback(endpoint.close)
-        self.http_port = endpoint.port
+        self.http_port = await open_http(self._opened, self.shell, self.sight, self.access, port, certificates, limits)
 
     @property
     def port(self) -> int:

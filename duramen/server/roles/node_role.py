@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Final, Literal
 
 from duramen.server.roles.grpc_server import GrpcServer
-from duramen.server.roles.guarding import USERS_SERVICES, guard_shell, write_audit
+from duramen.server.roles.guarding import USERS_SERVICES, Access, guard_shell, write_audit
+from duramen.server.roles.http_port import open_http
 from duramen.server.roles.kv import add_kv_service, nearest, others_on_demand
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
+from duramen.server.sight.http_limits import HttpLimits
 from duramen.server.sight.server_sight import ServerSight, SightSources
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_cluster_users
 from duramen.server.wiring.node_folder import NodeFolder
@@ -126,11 +128,23 @@ class NodeRole:
     role = "node"
 
     def __init__(
-        self, shell: GrpcServer, data_plane: LocalData, node: ServingNode, identity: str, opened: AsyncExitStack
+        self,
+        shell: GrpcServer,
+        data_plane: LocalData,
+        node: ServingNode,
+        access: Access,
+        sight: ServerSight,
+        identity: str,
+        opened: AsyncExitStack,
     ) -> None:
         self.shell = shell
         self.data_plane = data_plane
         self.node = node
+        self.access = access
+        self.sight = sight
+        """What it knows of itself."""
+        self.http_port = 0
+        """The port of health and status over HTTP; 0 if there is none."""
         self.ended = node.ended
         """Why this node must not go on."""
         self.resp_port = 0
@@ -223,12 +237,20 @@ class NodeRole:
                     *where, node=data_plane.node, node_id=node_id, membership=membership, admin=admin, access=access
                 )
             await shell.start((*NODE_SERVICES, *kv, *added), serving=False)
-            made = cls(shell, data_plane, node, folder.identity, opened.pop_all())
+            made = cls(shell, data_plane, node, access, sight, folder.identity, opened.pop_all())
             made.resp_port, made.first_user = sockets.port, first_user
             made._watcher = run_forever(made._watch_health(), name="watching the replicas' health", failed=made._end)
             made._leave = await node.follower.follow(made._check_identity, name="watching its id", failed=made._end)
             return made
         raise AssertionError("not reached")
+
+    async def serve_http(
+        self, port: int, certificates: ServerCertificates | None = None, limits: HttpLimits | None = None
+    ) -> None:
+        """Answer health, status and metrics over HTTP as well, at the same address. `port`: 0 for a free one.
+        `certificates`: by HTTPS. Raises `PortInUse`.
+        """
+        self.http_port = await open_http(self._opened, self.shell, self.sight, self.access, port, certificates, limits)
 
     @property
     def port(self) -> int:

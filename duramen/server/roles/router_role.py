@@ -9,10 +9,12 @@ from functools import partial
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
-from duramen.server.roles.guarding import USERS_SERVICES, guard_shell, write_audit
+from duramen.server.roles.guarding import USERS_SERVICES, Access, guard_shell, write_audit
+from duramen.server.roles.http_port import open_http
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.passed_log import PassedLogService
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
+from duramen.server.sight.http_limits import HttpLimits
 from duramen.server.sight.server_sight import ServerSight, SightSources
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_cluster_users
 from duramen.server.wiring.register import log_url_for_clients, passes_log
@@ -66,12 +68,19 @@ class RouterRole:
         shell: GrpcServer,
         catalog: Catalog,
         connection: RoutedConnection,
+        access: Access,
+        sight: ServerSight,
         ended: asyncio.Future[DuramenError],
         opened: AsyncExitStack,
     ) -> None:
         self.shell = shell
         self.catalog = catalog
         self.connection = connection
+        self.access = access
+        self.sight = sight
+        """What it knows of itself and of the nodes."""
+        self.http_port = 0
+        """The port of health and status over HTTP; 0 if there is none."""
         self.resp_port = 0
         """The port of the RESP endpoint; 0 if there is none."""
         self.first_user: FirstUserResult = ""
@@ -157,10 +166,18 @@ class RouterRole:
             )
             passed = _pass_log(shell, log, access.gate) if passing else ()
             await shell.start((*_SERVICES, *passed, *kv, *added))
-            made = cls(shell, catalog, connection, ended, opened.pop_all())
+            made = cls(shell, catalog, connection, access, sight, ended, opened.pop_all())
             made.resp_port, made.first_user = sockets.port, first_user
             return made
         raise AssertionError("not reached")
+
+    async def serve_http(
+        self, port: int, certificates: ServerCertificates | None = None, limits: HttpLimits | None = None
+    ) -> None:
+        """Answer health, status and metrics over HTTP as well, at the same address. `port`: 0 for a free one.
+        `certificates`: by HTTPS. Raises `PortInUse`.
+        """
+        self.http_port = await open_http(self._opened, self.shell, self.sight, self.access, port, certificates, limits)
 
     @property
     def port(self) -> int:

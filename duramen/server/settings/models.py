@@ -36,6 +36,10 @@ _FIRST_USER: Final = (
     "The first user, who may do everything, made where the catalog has none, before this server answers; needs `certs`."
 )
 _FIRST_USER_TOKEN_FILE: Final = "A new file for that user's token, which only this user of the machine can read."
+_HTTP_PORT: Final = (
+    "The port of health, status and metrics over HTTP: /livez, /readyz, /status, /metrics; 0 picks a free port and "
+    "reports it, -1: none."
+)
 _RESP_PORT: Final = "The port of the RESP endpoint, the Redis protocol; 0 picks a free port and reports it, -1: none."
 _RESP_SOCKET: Final = "A Unix socket on which the RESP endpoint is, too; empty: none."
 _RESP_PASSWORD: Final = "What clients of the RESP endpoint must give with AUTH; empty: everybody may come in."
@@ -117,6 +121,7 @@ class NodeSettings(BaseSettings):
         False,
         description="Become the node of this id although another data folder has it. For a disk that is lost for good.",
     )
+    http_port: OptionalPort = Field(-1, description=_HTTP_PORT)
     resp_port: OptionalPort = Field(-1, description=_RESP_PORT)
     resp_socket: str = Field("", description=_RESP_SOCKET)
     resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
@@ -167,6 +172,7 @@ class RouterSettings(BaseSettings):
         "routers, as they do with Kafka. A kafka:// URL is given to every client that asks for it, and is for Spark.",
         repr=False,
     )
+    http_port: OptionalPort = Field(-1, description=_HTTP_PORT)
     resp_port: OptionalPort = Field(-1, description=_RESP_PORT)
     resp_socket: str = Field("", description=_RESP_SOCKET)
     resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)

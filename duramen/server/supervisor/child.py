@@ -43,6 +43,8 @@ class Child:
         self.name = name
         self.port = 0
         """0 until it has said which; from then on it keeps it."""
+        self.http_port: int | None = None
+        """The port of health, status and metrics, kept in the same way; None if it has none."""
         self.resp_port: int | None = None
         """The port of its RESP endpoint, kept in the same way; None if it has none."""
         self.peer_port: int | None = None
@@ -67,6 +69,8 @@ class Child:
     async def start(self, *, port: int = 0) -> None:
         """Start it and wait until it takes requests. Raises its own error where it ends before."""
         command = [sys.executable, "-m", "duramen", "serve", self.role, "--json", "--port", str(self.port or port)]
+        if self.http_port is not None:
+            command += ["--http-port", str(self.http_port)]
         if self.resp_port is not None:
             command += ["--resp-port", str(self.resp_port)]
         if self.peer_port is not None:
@@ -94,6 +98,9 @@ class Child:
         self.port = int(said["port"])
         self.first_user = self.first_user or str(said.get("first_user", ""))
         started = {"event": "child", "role": self.role, "name": self.name, "pid": self.pid, "port": self.port}
+        if self.http_port is not None:
+            self.http_port = int(said["http_port"])
+            started["http_port"] = self.http_port
         if self.resp_port is not None:
             self.resp_port = int(said["resp_port"])
             started["resp_port"] = self.resp_port

@@ -45,6 +45,8 @@ class ClusterOptions:
     """The folders of nodes of these names on that log are lost."""
     allow_locations: tuple[str, ...] = ()
     """Folders and buckets that callers may have the nodes open, in addition to the cluster's snapshot store."""
+    http_port: int | None = None
+    """The router's port of health, status and metrics; the nodes then have theirs on ports of their own. None: none."""
     resp_port: int | None = None
     """The router's RESP endpoint; the nodes then have theirs on ports of their own. None: no RESP endpoints."""
     resp_password: str = field(default="", repr=False)
@@ -155,6 +157,7 @@ def _started(data: Path, options: ClusterOptions, children: Sequence[Child]) -> 
         "event": "started",
         "host": options.host,
         "port": router.port,
+        **({"http_port": router.http_port} if options.http_port is not None else {}),
         **({"resp_port": router.resp_port} if options.resp_port is not None else {}),
         **({"peer_port": router.peer_port} if options.peer_port is not None else {}),
         "pid": os.getpid(),
@@ -203,7 +206,7 @@ async def _start_all(
     if options.resp_port is not None:
         router.resp_port = options.resp_port
         router.environment |= _resp("ROUTER", options)
-    router.peer_port = options.peer_port
+    router.peer_port, router.http_port = options.peer_port, options.http_port
     children.append(router)
     await router.start(port=options.port)
 
@@ -224,6 +227,7 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
     child = Child("node", name, arguments, output=data / OUTPUT_FOLDER / f"{name}.err", tell=tell)
     child.environment = {"DURAMEN_NODE_LOG": log_url, **_audit("NODE", options), **_streams("NODE", options)}
     child.peer_port = None if options.certs is None else 0
+    child.http_port = None if options.http_port is None else 0
     if options.resp_port is not None:
         child.resp_port = 0
         child.environment |= {

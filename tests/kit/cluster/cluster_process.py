@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ DEADLINE_S = 60.0
 class ClusterProcess:
     """A running cluster. `close()` leaves no process behind."""
 
-    def __init__(self, folder: Path, *, nodes: int = 3, log: str | None = None) -> None:
+    def __init__(self, folder: Path, *, nodes: int = 3, log: str | None = None, arguments: Sequence[str] = ()) -> None:
         self.folder = folder
         self.children: dict[str, dict[str, Any]] = {}
         self.started: dict[str, Any] | None = None
@@ -37,7 +37,7 @@ class ClusterProcess:
             command += ["--log", log]
         self._errors = folder.with_suffix(".err").open("wb")
         self._process = subprocess.Popen(
-            [*command, "--port", "0", "--json"], stdout=subprocess.PIPE, stderr=self._errors, text=True
+            [*command, *arguments, "--port", "0", "--json"], stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
         self._paused: set[int] = set()
         self._listener = threading.Thread(target=self._listen)

@@ -38,12 +38,6 @@ def test_health_over_http(tmp_path: Path) -> None:
         server.close()
 
 
-def test_http_goes_without_nodes() -> None:
-    done = run_here("up", "--nodes", "2", "--http-port", "0")
-    assert done.returncode != 0
-    assert "--http-port goes without --nodes" in done.stderr
-
-
 def test_nobody_answers() -> None:
     done = run_here("status", at="127.0.0.1:1")
     assert done.returncode == 5
