@@ -89,7 +89,7 @@ async def _over(ended: Any, pause_s: float) -> bool:
         async with asyncio.timeout(max(0.0, pause_s)):
             await ended.wait()
     except TimeoutError:
-        return ended.is_set()
+        return bool(ended.is_set())
     return True
 
 
