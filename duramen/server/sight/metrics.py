@@ -44,7 +44,7 @@ class MetricsText(NamedTuple):
 
 def metrics_to_text(status: StatusDocument, measures: Measures, accepted: str = "") -> MetricsText:
     """The metrics in the form that the header `Accept` asks for: OpenMetrics, or else Prometheus' text. O(partitions),
-    some 50 µs each.
+    some 0.15 ms each.
     """
     # Of a request's own, so that no other server of this process, and nothing of the library's, is in it.
     registry = CollectorRegistry(auto_describe=False)
