@@ -57,6 +57,7 @@ class ScreenProcess:
         os.close(self.ours)
 
 
+@pytest.mark.embedded_log_only  # its figures of the log are of one in this process
 def test_pages_one_below_the_other(server: ServerProcess, database: Database, table_name: str) -> None:
     table = database.create_table(table_name, partitions=2)
     table.get(b"k", after=table.put(b"k", b"v").token)

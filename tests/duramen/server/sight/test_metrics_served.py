@@ -52,6 +52,7 @@ def value(samples: Samples, name: str, **labels: str) -> float:
     return samples[name, frozenset(labels.items())]
 
 
+@pytest.mark.embedded_log_only  # its figures of the log are of one in this process
 async def test_work_moves_the_figures(server: SingleServer) -> None:
     before = await scraped(server.http_port)
     async with await aio.connect(f"127.0.0.1:{server.port}") as db:
@@ -125,6 +126,7 @@ async def test_a_read_that_waits_is_counted(server: SingleServer) -> None:
     assert value(await scraped(server.http_port), "duramen_read_wait_seconds_count") == 1
 
 
+@pytest.mark.embedded_log_only  # its figures of the log are of one in this process
 async def test_damage_is_seen(server: SingleServer) -> None:
     async with await aio.connect(f"127.0.0.1:{server.port}") as db:
         await db.create_table("flights", partitions=1)
@@ -192,6 +194,7 @@ async def test_two_servers_share_nothing(server: SingleServer, tmp_path: Path) -
         await other.close()
 
 
+@pytest.mark.embedded_log_only  # its figures of the log are of one in this process
 async def test_the_documentation_lists_what_is_served(server: SingleServer) -> None:
     section = OPERATIONS.read_text().split("\n### Metrics\n")[1].split("\nHealth: ")[0]
     listed: dict[str, str] = {}

@@ -90,6 +90,7 @@ def scraping(folder: Path, target: str) -> Iterator[Prometheus]:
         process.wait(patience_s(30))
 
 
+@pytest.mark.embedded_log_only  # its figures of the log are of one in this process
 def test_it_scrapes_a_server_and_reports_that_it_was_killed(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "data", log=tmp_path / "log", arguments=["--http-port", "0"])
     try:
