@@ -92,7 +92,7 @@ class LocalData:
         self.tables = CatalogTables(log, catalog)
         self._fresh = FreshReplicas(log, self.node, self.tables)
         self.times = CallTimes()
-        """How long requests took; reads and writes that failed are not in it, scans that failed are."""
+        """How long requests took, those that failed included."""
 
     # --- reads
 
