@@ -29,7 +29,7 @@ from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, Un
 from log_tier.model.identifiers import Offset
 from log_tier.rpc.checked import Admit, CallEnd, HeldCall
 from log_tier.rpc.credentials import AUTHORIZATION
-from log_tier.rpc.messages.early_waits import EarlyWait, Metadata
+from log_tier.rpc.messages.early_refusals import EarlyRefusal, Metadata
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.trust.caller import Caller
 
@@ -158,7 +158,7 @@ class GrpcGuard:
 
         return admit_stream if is_stream else admit_call
 
-    def early(self, method: str, metadata: Metadata) -> EarlyWait | None:
+    def early(self, method: str, metadata: Metadata) -> EarlyRefusal | None:
         """What refuses a single call before its message is read, whose caller has used up its own quota; None: nothing.
 
         Only a caller whose header was checked before is known so early; others are looked at when the message is there.
@@ -172,17 +172,17 @@ class GrpcGuard:
             return None
         if (refusal := self._quotas.early_refusal(caller)) is not None:
             error, kept_s = refusal
-            return partial(self._refuse, error, kept_s)
+            return partial(self._kept_back, error, kept_s)
         return None
 
-    async def _refuse(self, error: Overloaded, kept_s: float) -> None:
+    async def _kept_back(self, error: Overloaded, kept_s: float) -> Overloaded:
         if kept_s and self._kept < REFUSALS_KEPT_MAX:
             self._kept += 1
             try:
                 await asyncio.sleep(kept_s)
             finally:
                 self._kept -= 1
-        raise error
+        return error
 
     def _demand(self, method: str, rule: Rule, request: Any, caller: Caller, context: _Context) -> Demand:
         """What a request demands. Who is nobody learns nothing of tables, so that is said first."""

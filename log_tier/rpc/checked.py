@@ -28,7 +28,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
 from log_tier.rpc.messages.arriving_calls import ArrivingCalls
 from log_tier.rpc.messages.bounded_streams import bounded
-from log_tier.rpc.messages.early_waits import EarlyWait, Metadata, waiting_handler
+from log_tier.rpc.messages.early_refusals import EarlyRefusal, Metadata, refusing_handler
 from log_tier.rpc.messages.message_fields import count_fields
 from log_tier.rpc.messages.stream_bound import StreamBound
 from log_tier.rpc.problems import abort
@@ -87,8 +87,8 @@ class CallGuard(Protocol):
         """What lets in the calls of a method, by its full name; None: everybody may call it."""
         ...
 
-    def early(self, method: str, metadata: Metadata) -> EarlyWait | None:
-        """What a single call waits for before its message is read; None: nothing. Called in the call's task."""
+    def early(self, method: str, metadata: Metadata) -> EarlyRefusal | None:
+        """What refuses a single call before its message is read; None: nothing does."""
         ...
 
 
@@ -181,9 +181,9 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 checked if self._bound is None else bounded(method, checked, self._bound, abort)
             )
         if arriving is not None and (guard := self._guard) is not None and guard.is_closed and found.unary_unary:
-            wait = guard.early(method, handler_call_details.invocation_metadata)
-            if wait is not None:
-                return waiting_handler(method, found, wait, arriving, abort)
+            refusal = guard.early(method, handler_call_details.invocation_metadata)
+            if refusal is not None:
+                return refusing_handler(refusal, arriving, abort)
         return found
 
 

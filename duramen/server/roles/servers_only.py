@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection
 from duramen.certificates.identity import CertificateIdentity, identity_of
 from log_tier.model.errors import CertificateInvalid, PermissionDenied
 from log_tier.rpc.checked import Admit
-from log_tier.rpc.messages.early_waits import EarlyWait, Metadata
+from log_tier.rpc.messages.early_refusals import EarlyRefusal, Metadata
 from log_tier.rpc.security import shown_certificate
 
 __all__ = ["ServersOnly", "check_server", "identity_shown"]
@@ -43,8 +43,8 @@ class ServersOnly:
 
         return admit
 
-    def early(self, _method: str, _metadata: Metadata) -> EarlyWait | None:
-        """Nothing: servers have no quota, and take no turns."""
+    def early(self, _method: str, _metadata: Metadata) -> EarlyRefusal | None:
+        """Nothing: servers have no quota."""
         return None
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import grpc
 
 from log_tier.model.errors import DuramenError
-from log_tier.rpc.messages.early_waits import Abort
+from log_tier.rpc.messages.early_refusals import Abort
 from log_tier.rpc.messages.stream_bound import StreamBound
 
 __all__ = ["OPEN_TO_ALL", "bounded"]
