@@ -21,7 +21,15 @@ from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
 
-__all__ = ["TABLE_ITEMS", "ClusterService", "ServerRole", "ShownMap", "ShownToCaller", "everything_shown"]
+__all__ = [
+    "TABLE_ITEMS",
+    "ClusterService",
+    "ServerRole",
+    "ShownMap",
+    "ShownToCaller",
+    "StatusService",
+    "everything_shown",
+]
 
 ServerRole = Literal["single", "node", "router"]
 
@@ -52,7 +60,26 @@ def everything_shown(cluster: ClusterMap) -> ShownMap:
     return ShownMap("", lambda: cluster)
 
 
-class ClusterService(cluster_pb2_grpc.ClusterServicer):
+class StatusService(cluster_pb2_grpc.ClusterServicer):
+    """The one method that a server has that follows no map. `status`: its status document for the caller of the present
+    call, as JSON; None: it has none.
+    """
+
+    def __init__(self, status: Callable[[], Awaitable[bytes]] | None) -> None:
+        self._status = status
+
+    async def Status(  # noqa: N802
+        self, request: cluster_pb2.ServerStatusRequest, context: _Context
+    ) -> cluster_pb2.ServerStatus:
+        if self._status is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this server has no status document")
+        try:
+            return cluster_pb2.ServerStatus(status=await self._status())
+        except DuramenError as error:
+            await abort(context, error)
+
+
+class ClusterService(StatusService):
     """Streams the map. `log_url`: how clients reach the log; empty if they must not. `passes_log`: see
     `cluster.proto`. `shown`: what of it is shown to whom.
     """
@@ -68,13 +95,12 @@ class ClusterService(cluster_pb2_grpc.ClusterServicer):
         shown: ShownToCaller = everything_shown,
         status: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
-        """`status`: the server's status document for the caller of the present call, as JSON; None: it has none."""
+        super().__init__(status)
         self._shown = shown
         self._maps = maps
         self._streams = streams
         self._role = role
         self._log_url = log_url
-        self._status = status
         self._passes_log = passes_log
         self._encoding = asyncio.Lock()
         self._views: dict[str, cluster_pb2.ClusterView] = {}
@@ -92,16 +118,6 @@ class ClusterService(cluster_pb2_grpc.ClusterServicer):
                         return
                     shown = Offset(view.version)
                     await self._maps.wait_for(lambda cluster, shown=shown: cluster.version > shown)  # type: ignore[misc]
-        except DuramenError as error:
-            await abort(context, error)
-
-    async def Status(  # noqa: N802
-        self, request: cluster_pb2.ServerStatusRequest, context: _Context
-    ) -> cluster_pb2.ServerStatus:
-        if self._status is None:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this server has no status document")
-        try:
-            return cluster_pb2.ServerStatus(status=await self._status())
         except DuramenError as error:
             await abort(context, error)
 

@@ -24,7 +24,7 @@ FOUND_FROM = {
     "a read at another node forgets what the connection has written": 3,
     "a command on several keys is judged by the first": 7,
     "a stretch of commands is judged by the first": 7,
-    "a subscription is confirmed before its position is fixed": 3,
+    "a subscription is confirmed before its position is fixed": 13,
     "a subscription outlives the revocation of its grant": 7,
     "an open connection keeps the rights of when it came in": 7,
     "notifications whose watch breaks go on at the log's end": 18,

@@ -32,6 +32,7 @@ FOUND_FROM = {
     "a read does not wait for what it must show": 16,
     "a repeated write gets the verdict of its second copy": 29,
     "a watched key is judged by what the round found": 92,
+    "a write of which nobody knows is told to be refused": 26,
     "commands that run again run behind later ones": 13,
 }
 """Seeds to begin with, which save time: the others follow, for a change of the product moves what a seed comes to."""

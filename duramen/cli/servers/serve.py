@@ -42,7 +42,8 @@ _HttpPort = Annotated[
     int | None,
     typer.Option(
         "--http-port",
-        help="The port of health, status and metrics over HTTP; 0 picks a free one and prints it, -1: none.",
+        help="The port of health, status and metrics over HTTP, at the address of --host; 0 picks a free one and "
+        "prints it, -1: none. Without this: 7080, or a free one where that is taken, for this machine alone.",
     ),
 ]
 _Log = Annotated[
@@ -88,6 +89,7 @@ def log(
     data: _Data = None,
     host: _Host = None,
     port: _Port = None,
+    http_port: _HttpPort = None,
     certs: _Certs = None,
     insecure: _Insecure = None,
     log_level: _LogLevel = None,
@@ -100,6 +102,7 @@ def log(
       duramen serve log --config /etc/duramen/log.toml
       duramen serve log --data /var/lib/duramen/log --port 7071
     """
+    from duramen.server.roles.http_port import http_port_of, opened_with_http
     from duramen.server.roles.log_role import LogRole
     from duramen.server.roles.run import run_role, run_until_signal
     from duramen.server.settings.exposure import check_exposure
@@ -111,7 +114,14 @@ def log(
         LogSettings,
         config,
         _given(
-            data=data, host=host, port=port, certs=certs, insecure=insecure, log_level=log_level, log_format=log_format
+            data=data,
+            host=host,
+            port=port,
+            http_port=http_port,
+            certs=certs,
+            insecure=insecure,
+            log_level=log_level,
+            log_format=log_format,
         ),
     )
     _begin(settings.log_level, settings.log_format)
@@ -125,7 +135,8 @@ def log(
         certificates=certificates,
         streams_max=settings.streams_max,
     )
-    run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
+    serving = opened_with_http(opening, http_port_of(settings.http_port), certificates)
+    run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
     announce.stopped()
 
 
@@ -169,7 +180,7 @@ def node(
       duramen serve node --config /etc/duramen/node.toml
       duramen serve node --id n2 --data /var/lib/duramen/n2 --log grpc://log:7071 --port 7073
     """
-    from duramen.server.roles.http_port import opened_with_http
+    from duramen.server.roles.http_port import http_port_of, opened_with_http
     from duramen.server.roles.node_role import NodeRole
     from duramen.server.roles.run import run_role, run_until_signal
     from duramen.server.settings.exposure import check_exposure
@@ -223,7 +234,7 @@ def node(
         audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
         streams_max=settings.streams_max,
     )
-    serving = opened_with_http(opening, settings.http_port, certificates)
+    serving = opened_with_http(opening, http_port_of(settings.http_port), certificates)
     run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
     announce.stopped()
 
@@ -252,7 +263,7 @@ def router(
       duramen serve router --config /etc/duramen/router.toml
       duramen serve router --log grpc://log:7071 --port 7070
     """
-    from duramen.server.roles.http_port import opened_with_http
+    from duramen.server.roles.http_port import http_port_of, opened_with_http
     from duramen.server.roles.router_role import RouterRole
     from duramen.server.roles.run import run_role, run_until_signal
     from duramen.server.settings.exposure import check_exposure
@@ -303,7 +314,7 @@ def router(
         streams_max=settings.streams_max,
         heal=HealBounds(settings.heal_after_s, settings.heal_copies, settings.heal_mebibytes_s << 20),
     )
-    serving = opened_with_http(opening, settings.http_port, certificates)
+    serving = opened_with_http(opening, http_port_of(settings.http_port), certificates)
     run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
     announce.stopped()
 

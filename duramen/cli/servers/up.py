@@ -89,8 +89,11 @@ def up(
         int | None,
         typer.Option(
             "--http-port",
-            help="HTTP: /livez, /readyz, /status and /metrics for Prometheus; 0 picks a free port and prints it. With "
-            "--nodes that of the router; nodes have one each, which is printed.",
+            help="HTTP: /livez, /readyz, /status and /metrics for Prometheus, at the address of --host; 0 picks a free "
+            "port and prints it, -1: none. With --nodes that of the router; nodes have one each, which is printed. "
+            "Without this: 7080, or a free one where that is taken, for this machine alone.",
+            min=-1,
+            max=65535,
         ),
     ] = None,
     certs: Annotated[
@@ -164,12 +167,12 @@ def up(
       duramen up --data /var/lib/duramen --host 0.0.0.0 --certs certs
       duramen up --port 0 --json          # one JSON line with the port, when it is ready
       duramen up --nodes 3                # five processes; one that dies is started again
-      duramen up --http-port 7080         # and curl localhost:7080/readyz
+      duramen up --http-port 8080         # and curl localhost:8080/readyz
       duramen up --resp-port 6379         # and redis-cli, or any client of Redis
       duramen up --certs certs            # TLS: clients call it with duramens://
       duramen up --log kafka://broker1:9092,broker2:9092
     """
-    _check_ports(port, resp_port or 0, http_port or 0)
+    _check_ports(port, resp_port or 0)
     _check_options(first_user, token_file, nodes, resp_socket, own=take_over and log is None)
     audit = AuditSettings.parse(audit_table or (), days=audit_days)
     peers = _begin(host, certs, insecure, peer_port, log_level, log_format)
@@ -232,7 +235,7 @@ def up(
 
 
 def _run(opening: Any, announce: Any, http_port: int | None, certs: Path | None) -> None:
-    """Run the server until a signal. `http_port`: where it answers over HTTP as well; None: nowhere."""
+    """Run the server until a signal. `http_port`: see `ServesHttp`; -1: none."""
     from duramen.server.roles.http_port import opened_with_http
     from duramen.server.roles.run import run_role, run_until_signal
     from duramen.server.wiring.server_certificates import ServerCertificates

@@ -65,4 +65,9 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     free = f", {size(disk['free_bytes'])} of {size(disk['full_bytes'])} disk free" if disk else ""
     used = f", {size(memory)} memory" if memory is not None else ""
     up = duration(facts["uptime_s"])
-    return [*first, f"{who}  {ready} of {len(partitions)} partitions ready{alive}{free}{used}, up {up}"]
+    serving = f"{ready} of {len(partitions)} partitions ready{alive}" if facts["role"] != "log" else _log(facts["log"])
+    return [*first, f"{who}  {serving}{free}{used}, up {up}"]
+
+
+def _log(facts: dict[str, Any]) -> str:
+    return f"{facts['appends']:,} batches written, {facts['queued_batches']:,} wait for the disk"

@@ -1,26 +1,52 @@
-"""The log role: the embedded log behind gRPC."""
+"""The log role: the embedded log behind gRPC.
+
+Its HTTP port asks the users of the catalog, which is in this log. Nothing else here reads the catalog: a log serves its
+cluster also where the catalog is damaged, and then has no HTTP port.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.http_port import HttpAccess, open_http
 from duramen.server.roles.servers_only import ServersOnly
+from duramen.server.sight.http_limits import HttpLimits
+from duramen.server.sight.server_sight import ServerSight, SightSources
 from duramen.server.wiring.server_certificates import ServerCertificates
+from log_tier.access.authenticator import Authenticator
+from log_tier.access.gate import Gate
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.map_follower import MapFollower
+from log_tier.catalog.service import StatusService
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.embedded import RecoveryReport
+from log_tier.model.errors import DuramenError
 from log_tier.model.log import Log
 from log_tier.open import open_log
-from log_tier.proto import log_pb2, log_pb2_grpc
+from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2, log_pb2_grpc
 from log_tier.remote.service import LogService
 from log_tier.rpc.messages.stream_bound import LOG_STREAMS_MAX
 
-__all__ = ["LogRole"]
+__all__ = ["LogRole", "log_sight"]
 
-_SERVICES: Final = (log_pb2.DESCRIPTOR.services_by_name["Log"].full_name,)
+logger = logging.getLogger(__name__)
+
+_SERVICES: Final = (
+    log_pb2.DESCRIPTOR.services_by_name["Log"].full_name,
+    cluster_pb2.DESCRIPTOR.services_by_name["Cluster"].full_name,
+)
+
+
+def log_sight(shell: GrpcServer, log: Log, data: Path, certificates: ServerCertificates | None) -> ServerSight:
+    """What knows a log in `data`."""
+    sources = SightSources(role="log", name="log", bound=shell.bound, log=log, folder=data, certificates=certificates)
+    return ServerSight(sources)
 
 
 class LogRole:
@@ -28,10 +54,16 @@ class LogRole:
 
     role = "log"
 
-    def __init__(self, shell: GrpcServer, log: Log, opened: AsyncExitStack) -> None:
+    def __init__(self, shell: GrpcServer, log: Log, sight: ServerSight, opened: AsyncExitStack) -> None:
         self.shell = shell
         self.log = log
+        self.sight = sight
+        """What it knows of itself."""
+        self.http_port = 0
+        """The port of health and status over HTTP; 0 if there is none."""
         self._opened = opened
+        self._http = AsyncExitStack()
+        self._ending: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -62,9 +94,44 @@ class LogRole:
             opened.push_async_callback(log.close)
             opened.push_async_callback(shell.close)  # the first to close: the log ends when nobody asks it any more
             log_pb2_grpc.add_LogServicer_to_server(LogService(log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
+            sight = log_sight(shell, log, data, certificates)
+            cluster_pb2_grpc.add_ClusterServicer_to_server(StatusService(sight.status_json), shell.registry)  # type: ignore[no-untyped-call]
             await shell.start(_SERVICES)
-            return cls(shell, log, opened.pop_all())
+            return cls(shell, log, sight, opened.pop_all())
         raise AssertionError("not reached")
+
+    async def serve_http(
+        self, port: int | None, certificates: ServerCertificates | None = None, limits: HttpLimits | None = None
+    ) -> None:
+        """Answer health, status and metrics over HTTP as well: `ServesHttp`. Where the catalog cannot be read nothing
+        listens, and the log says why.
+        """
+        async with AsyncExitStack() as opened:
+            try:
+                catalog = await Catalog.open(self.log)
+            except DuramenError as error:
+                logger.error("the log has no HTTP port, as its users are not known: %s", error)
+                return
+            opened.push_async_callback(catalog.close)
+            gate = Gate(lambda: catalog.map)
+            follower = MapFollower(catalog)
+            opened.push_async_callback(
+                await follower.follow(gate.follow, name="following users and grants", failed=self._lose_users)
+            )
+            access = HttpAccess(gate, Authenticator(gate))
+            self.http_port = await open_http(opened, self.shell, self.sight, access, port, certificates, limits)
+            self._http = opened.pop_all()
+            self._opened.push_async_callback(self._end_http)
+
+    def _lose_users(self, error: DuramenError) -> None:
+        """Users are followed no longer: what was revoked since would still be answered."""
+        logger.error("the HTTP port of the log ends, as its users are not known any more: %s", error)
+        self._ending = asyncio.get_running_loop().create_task(self._end_http(), name="ending the HTTP port")
+
+    async def _end_http(self) -> None:
+        """Answer over HTTP no longer. Idempotent."""
+        opened, self._http, self.http_port = self._http, AsyncExitStack(), 0
+        await opened.aclose()
 
     @property
     def port(self) -> int:
@@ -78,4 +145,5 @@ class LogRole:
 
     async def close(self) -> None:
         """Stop cleanly."""
+        await end_tasks(self._ending)
         await self._opened.aclose()

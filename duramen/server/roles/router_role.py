@@ -10,7 +10,7 @@ from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import USERS_SERVICES, Access, guard_shell, write_audit
-from duramen.server.roles.http_port import open_http
+from duramen.server.roles.http_port import HttpAccess, open_http
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.passed_log import PassedLogService
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
@@ -172,12 +172,11 @@ class RouterRole:
         raise AssertionError("not reached")
 
     async def serve_http(
-        self, port: int, certificates: ServerCertificates | None = None, limits: HttpLimits | None = None
+        self, port: int | None, certificates: ServerCertificates | None = None, limits: HttpLimits | None = None
     ) -> None:
-        """Answer health, status and metrics over HTTP as well, at the same address. `port`: 0 for a free one.
-        `certificates`: by HTTPS. Raises `PortInUse`.
-        """
-        self.http_port = await open_http(self._opened, self.shell, self.sight, self.access, port, certificates, limits)
+        """Answer health, status and metrics over HTTP as well: `ServesHttp`."""
+        access = HttpAccess.of(self.access)
+        self.http_port = await open_http(self._opened, self.shell, self.sight, access, port, certificates, limits)
 
     @property
     def port(self) -> int:

@@ -17,6 +17,7 @@ __all__ = ["ROLES", "LogSettings", "NodeSettings", "RouterSettings"]
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 OptionalPort = Annotated[int, Field(ge=-1, le=65535)]
+HttpPort = OptionalPort | Literal["auto"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormatName = Literal["plain", "json"]
 
@@ -37,8 +38,9 @@ _FIRST_USER: Final = (
 )
 _FIRST_USER_TOKEN_FILE: Final = "A new file for that user's token, which only this user of the machine can read."
 _HTTP_PORT: Final = (
-    "The port of health, status and metrics over HTTP: /livez, /readyz, /status, /metrics; 0 picks a free port and "
-    "reports it, -1: none."
+    "The port of health, status and metrics over HTTP: /livez, /readyz, /status, /metrics, at the address of `host`; 0 "
+    "picks a free port and reports it, -1: none; auto: 7080, or a free port where that is taken, for this machine "
+    "alone."
 )
 _RESP_PORT: Final = "The port of the RESP endpoint, the Redis protocol; 0 picks a free port and reports it, -1: none."
 _RESP_SOCKET: Final = "A Unix socket on which the RESP endpoint is, too; empty: none."
@@ -75,6 +77,7 @@ class LogSettings(BaseSettings):
     data: Path = Field(Path("duramen-log"), description="The folder of the log: what must not be lost.")
     host: str = Field("127.0.0.1", description=_HOST)
     port: Port = Field(7071, description="The port; 0 picks a free port and reports it.")
+    http_port: HttpPort = Field("auto", description=_HTTP_PORT)
     certs: str = Field("", description=_CERTS)
     insecure: bool = Field(False, description=_INSECURE)
     streams_max: int = Field(LOG_STREAMS_MAX, ge=2, description=_STREAMS)
@@ -121,7 +124,7 @@ class NodeSettings(BaseSettings):
         False,
         description="Become the node of this id although another data folder has it. For a disk that is lost for good.",
     )
-    http_port: OptionalPort = Field(-1, description=_HTTP_PORT)
+    http_port: HttpPort = Field("auto", description=_HTTP_PORT)
     resp_port: OptionalPort = Field(-1, description=_RESP_PORT)
     resp_socket: str = Field("", description=_RESP_SOCKET)
     resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
@@ -172,7 +175,7 @@ class RouterSettings(BaseSettings):
         "routers, as they do with Kafka. A kafka:// URL is given to every client that asks for it, and is for Spark.",
         repr=False,
     )
-    http_port: OptionalPort = Field(-1, description=_HTTP_PORT)
+    http_port: HttpPort = Field("auto", description=_HTTP_PORT)
     resp_port: OptionalPort = Field(-1, description=_RESP_PORT)
     resp_socket: str = Field("", description=_RESP_SOCKET)
     resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)

@@ -72,7 +72,7 @@ class HttpEndpoint:
         sight: ServerSight,
         gate: Gate,
         authenticator: Authenticator,
-        audit: CallAudit,
+        audit: CallAudit | None,
         *,
         host: str,
         limits: HttpLimits,
@@ -98,14 +98,16 @@ class HttpEndpoint:
         sight: ServerSight,
         gate: Gate,
         authenticator: Authenticator,
-        audit: CallAudit,
+        audit: CallAudit | None,
         *,
         host: str,
         port: int,
         tls: ssl.SSLContext | None = None,
         limits: HttpLimits = _LIMITS,
     ) -> HttpEndpoint:
-        """Listen. `port`: 0 for a free one. `tls`: speak HTTPS. Raises `PortInUse`."""
+        """Listen. `port`: 0 for a free one. `tls`: speak HTTPS. `audit`: None where nothing writes it. Raises
+        `PortInUse`.
+        """
         made = cls(sight, gate, authenticator, audit, host=host, limits=limits)
         handshake_s = None if tls is None else limits.timeout_s
         try:
@@ -223,9 +225,11 @@ class HttpEndpoint:
         try:
             caller = await self._authenticator.by_header(text, address=address_of(peer))
         except (Unauthenticated, Overloaded) as error:
-            self._audit.not_proved(NOBODY, text, peer, error)
+            if self._audit is not None:
+                self._audit.not_proved(NOBODY, text, peer, error)
             raise
-        self._audit.proved(caller, peer)
+        if self._audit is not None:
+            self._audit.proved(caller, peer)
         return caller
 
     async def _livez(self, _: Caller, __: h11.Request) -> HttpReply:

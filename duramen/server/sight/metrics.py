@@ -95,9 +95,9 @@ def _of_the_server(status: StatusDocument) -> Iterator[Metric]:
         [((kind,), float(kind in there)) for kind in TROUBLE_KINDS],
     )
     yield _gauge("duramen_uptime_seconds", "Time since the server began.", observed.uptime_s)
-    yield _gauge(
-        "duramen_catalog_version", "The newest command of the catalog that it knows.", observed.catalog_version
-    )
+    if observed.catalog_version is not None:
+        known = "The newest command of the catalog that it knows."
+        yield _gauge("duramen_catalog_version", known, observed.catalog_version)
     if observed.memory_bytes is not None:
         about_memory = "Memory of the process that is in use, pages of index files included."
         yield _gauge("duramen_memory_resident_bytes", about_memory, observed.memory_bytes)

@@ -16,7 +16,7 @@ __all__ = [
     "SightRole",
 ]
 
-SightRole = Literal["single", "node", "router"]
+SightRole = Literal["single", "node", "router", "log"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,8 @@ class Observed:
     now_ms: int
     """The server's wall clock, milliseconds since 1970."""
     uptime_s: float
-    catalog_version: int
+    catalog_version: int | None
+    """Of the map that it follows; None: a log follows none."""
     partitions: tuple[PartitionStatus, ...] = ()
     nodes: tuple[NodeSeen, ...] = ()
     log: LogFacts | None = None

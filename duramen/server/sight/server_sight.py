@@ -65,9 +65,10 @@ class SightSources:
 
     role: SightRole
     name: str
-    maps: Maps
     bound: StreamBound
     log: Log
+    maps: Maps | None = None
+    """The cluster's map. Without it no partition is observed, whose table would have no name."""
     hosting: Hosting | None = None
     load: Load | None = None
     membership: Membership | None = None
@@ -102,7 +103,8 @@ class ServerSight:
     async def status(self, *, lately: bool = False) -> StatusDocument:
         """The document as a value. `lately`: as `status_json`."""
         observed = await (self._observed_lately() if lately else self.observe())
-        rights = shown_rights(self._sources.maps.map.trust, CALLER.get())
+        maps = self._sources.maps
+        rights = None if maps is None else shown_rights(maps.map.trust, CALLER.get())
         shows = None if rights is None else rights.sees
         return await run_sized(len(observed.partitions), lambda: status_of_server(observed, shows))
 
@@ -142,7 +144,7 @@ class ServerSight:
             pid=os.getpid(),
             now_ms=self._clock.wall_ms(),
             uptime_s=self._clock.monotonic_s() - self._started_s,
-            catalog_version=sources.maps.map.version,
+            catalog_version=None if sources.maps is None else sources.maps.map.version,
             partitions=tuple(partitions),
             nodes=tuple(_nodes(sources.membership)),
             log=_log_facts(sources.log),
@@ -158,8 +160,9 @@ class ServerSight:
 
     async def _partitions(self) -> list[PartitionStatus]:
         """By table and partition. A table that the map does not have any more is left out."""
-        sources = self._sources
-        tables = sources.maps.map.tables
+        if self._sources.maps is None:
+            return []
+        tables = self._sources.maps.map.tables
         found: list[PartitionStatus] = []
         turn = Turn()
         for name, look in self._looks():
@@ -178,7 +181,7 @@ class ServerSight:
             node = hosting.node
             for name in list(dict.fromkeys((*node.hosted(), *hosting.pending, *node.refusals))):
                 yield name, self._hosted
-        elif sources.membership is not None:
+        elif sources.membership is not None and sources.maps is not None:
             views = dict(sources.membership.nodes())
             for entry in list(sources.maps.map.tables.values()):
                 for name in entry.partition_ids():

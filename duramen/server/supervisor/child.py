@@ -44,7 +44,11 @@ class Child:
         self.port = 0
         """0 until it has said which; from then on it keeps it."""
         self.http_port: int | None = None
-        """The port of health, status and metrics, kept in the same way; None if it has none."""
+        """The port of health, status and metrics, kept in the same way where it is 0; None: the role's own choice, -1:
+        none.
+        """
+        self.http_at = 0
+        """Where it is; 0 if there is none."""
         self.resp_port: int | None = None
         """The port of its RESP endpoint, kept in the same way; None if it has none."""
         self.peer_port: int | None = None
@@ -98,9 +102,10 @@ class Child:
         self.port = int(said["port"])
         self.first_user = self.first_user or str(said.get("first_user", ""))
         started = {"event": "child", "role": self.role, "name": self.name, "pid": self.pid, "port": self.port}
-        if self.http_port is not None:
-            self.http_port = int(said["http_port"])
-            started["http_port"] = self.http_port
+        self.http_at = int(said.get("http_port", 0))
+        if self.http_at:
+            self.http_port = self.http_at if self.http_port == 0 else self.http_port
+            started["http_port"] = self.http_at
         if self.resp_port is not None:
             self.resp_port = int(said["resp_port"])
             started["resp_port"] = self.resp_port

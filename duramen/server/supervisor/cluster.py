@@ -19,6 +19,7 @@ from duramen.server.wiring.foreign_names import DATA_NAMES, refuse_foreign
 from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.model.errors import InvalidRequest
 from log_tier.privacy.private_files import make_private, tighten
+from log_tier.rpc.address import is_loopback
 from serving_tier.names import NODES_FOLDER, OUTPUT_FOLDER, SNAPSHOTS_FOLDER
 
 __all__ = ["NODES_MAX", "ClusterOptions", "supervise"]
@@ -46,7 +47,9 @@ class ClusterOptions:
     allow_locations: tuple[str, ...] = ()
     """Folders and buckets that callers may have the nodes open, in addition to the cluster's snapshot store."""
     http_port: int | None = None
-    """The router's port of health, status and metrics; the nodes then have theirs on ports of their own. None: none."""
+    """The router's port of health, status and metrics; the nodes have theirs on ports of their own. -1: none; None: see
+    `HTTP_PORT`.
+    """
     resp_port: int | None = None
     """The router's RESP endpoint; the nodes then have theirs on ports of their own. None: no RESP endpoints."""
     resp_password: str = field(default="", repr=False)
@@ -157,7 +160,7 @@ def _started(data: Path, options: ClusterOptions, children: Sequence[Child]) -> 
         "event": "started",
         "host": options.host,
         "port": router.port,
-        **({"http_port": router.http_port} if options.http_port is not None else {}),
+        **({"http_port": router.http_at} if router.http_at else {}),
         **({"resp_port": router.resp_port} if options.resp_port is not None else {}),
         **({"peer_port": router.peer_port} if options.peer_port is not None else {}),
         "pid": os.getpid(),
@@ -183,6 +186,7 @@ async def _start_all(
     url = options.log_url
     if url is None:
         log = Child("log", "log", [*common, "--data", str(data)], output=output / "log.err", tell=tell)
+        log.http_port = _http_port_of_child(options)
         children.append(log)
         await log.start()
         url = f"grpc://{_reachable(options.host)}:{log.port}"
@@ -211,6 +215,12 @@ async def _start_all(
     await router.start(port=options.port)
 
 
+def _http_port_of_child(options: ClusterOptions) -> int:
+    """A free port at the address of the cluster, unless other machines would reach it and nobody has named a port."""
+    named = is_loopback(options.host) if options.http_port is None else options.http_port >= 0
+    return 0 if named else -1
+
+
 def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Event) -> Child:
     """One serving node, not started yet."""
     store = _store(data)
@@ -227,7 +237,7 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
     child = Child("node", name, arguments, output=data / OUTPUT_FOLDER / f"{name}.err", tell=tell)
     child.environment = {"DURAMEN_NODE_LOG": log_url, **_audit("NODE", options), **_streams("NODE", options)}
     child.peer_port = None if options.certs is None else 0
-    child.http_port = None if options.http_port is None else 0
+    child.http_port = _http_port_of_child(options)
     if options.resp_port is not None:
         child.resp_port = 0
         child.environment |= {

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import duramen
 from duramen.aio import Database, Table
 from duramen.server.roles.grpc_server import GrpcServer
-from duramen.server.roles.log_role import LogRole
+from duramen.server.roles.log_role import LogRole, log_sight
 from duramen.server.roles.node_role import NodeRole
 from duramen.server.roles.router_role import RouterRole
 from duramen.server.wiring.serving_node import SnapshotPolicy
@@ -158,5 +158,5 @@ async def _log_of(folder: Path, segment_bytes: int) -> LogRole:
         opened.push_async_callback(shell.close)
         log_pb2_grpc.add_LogServicer_to_server(LogService(log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
         await shell.start([log_pb2.DESCRIPTOR.services_by_name["Log"].full_name])
-        return LogRole(shell, log, opened.pop_all())
+        return LogRole(shell, log, log_sight(shell, log, folder, None), opened.pop_all())
     raise AssertionError("not reached")
