@@ -1,0 +1,123 @@
+"""The dashboard for Grafana: its parts fit, it names metrics that servers have, and a real Prometheus answers it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.client.server_process import ServerProcess
+from kit.deadlines import wait_until
+from kit.prometheus import scraping
+from kit.whole_server import measured_whole, observed_whole
+from prometheus_client.parser import text_string_to_metric_families
+
+from duramen.server.sight.metrics import metrics_to_text
+from duramen.server.sight.status_document import status_of_server
+
+DASHBOARD = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "duramen.json"
+BOARD: dict[str, Any] = json.loads(DASHBOARD.read_text())
+COLUMNS = 24
+TYPES = {"row", "stat", "table", "timeseries"}
+
+# What a server without trouble, routers and old snapshots has nothing of.
+QUIET = {
+    "what is wrong, by server",
+    "lag, the ten worst",
+    "how lag goes",
+    "first disk is full in",
+    "nodes that a router reaches",
+    "certificates end in",
+}
+
+
+def panels() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = BOARD["panels"]
+    return found
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    """The panel's title and what it asks."""
+    for panel in panels():
+        for target in panel.get("targets", ()):
+            yield panel["title"], target["expr"]
+
+
+def filled(expression: str) -> str:
+    """With Grafana's variables as it fills them in where all is chosen."""
+    return re.sub(r"\$(job|instance|table)\b", ".*", expression).replace("$__rate_interval", "10s")
+
+
+def test_panels_have_a_place_of_their_own() -> None:
+    places: dict[tuple[int, int], str] = {}
+    for panel in panels():
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= COLUMNS, panel["title"]
+        for x in range(at["x"], at["x"] + at["w"]):
+            for y in range(at["y"], at["y"] + at["h"]):
+                assert (x, y) not in places, f"{panel['title']} is on top of {places[x, y]}"
+                places[x, y] = panel["title"]
+    assert len({panel["id"] for panel in panels()}) == len(panels())
+    assert {panel["type"] for panel in panels()} == TYPES
+
+
+def test_panels_ask_the_chosen_prometheus_and_have_a_name() -> None:
+    names = [variable["name"] for variable in BOARD["templating"]["list"]]
+    assert names == ["datasource", "job", "instance", "table"]
+    titles = [panel["title"] for panel in panels()]
+    assert all(titles)
+    assert len(set(titles)) == len(titles)
+    for panel in panels():
+        if panel["type"] != "row":
+            assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}, panel["title"]
+            assert [target["refId"] for target in panel["targets"]] == list("ABC")[: len(panel["targets"])]
+
+
+def test_every_metric_that_a_server_has_is_asked_for_and_no_other() -> None:
+    text = metrics_to_text(status_of_server(observed_whole()), measured_whole()).body.decode()
+    there = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
+    histograms = {name.removesuffix("_bucket") for name in there if name.endswith("_bucket")}
+    asked = set(re.findall(r"\bduramen_\w+", json.dumps(BOARD)))
+    assert asked <= there
+    shown = {re.sub(r"_(bucket|count|sum)$", "", name) for name in asked}
+    names = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in there if not name.endswith("_created")}
+    assert histograms <= shown
+    assert names - shown == {
+        "duramen_build_info",
+        "duramen_disk_size_bytes",
+        "duramen_log_damages",
+        "duramen_log_queued_batches",
+        "duramen_log_queued_bytes",
+        "duramen_partition_applied_offset",
+        "duramen_partition_damaged",
+        "duramen_partition_first_offset",
+        "duramen_streams_max",
+    }
+
+
+@pytest.mark.embedded_log_only  # its figures of the log are of one in this process
+def test_a_real_prometheus_answers_every_panel(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "data", log=tmp_path / "log", arguments=["--http-port", "0"])
+    try:
+        with (
+            server.connect() as database,
+            scraping(tmp_path, f"127.0.0.1:{server.announcement['http_port']}") as prometheus,
+        ):
+            table = database.create_table("flights", partitions=2)
+
+            def answered() -> set[str]:
+                table.put(b"k", b"v")
+                table.get(b"k")
+                list(table.scan())
+                return {title for title, expression in queries() if prometheus.query(filled(expression))}
+
+            expected = {title for title, _ in queries()} - QUIET
+            assert len(expected) > len(QUIET)
+            wait_until(lambda: answered() >= expected, "every panel has data", seconds=90)
+            for annotation in BOARD["annotations"]["list"]:
+                prometheus.query(filled(annotation["expr"]))
+    finally:
+        server.close()
