@@ -171,12 +171,26 @@ class Drain(NamedTuple):
     undo: Annotated[bool, Option("--undo", "Let it take replicas again; `rebalance` brings it some.")] = False
 
 
-@verb("rebalance", planner="rebalance:plan_rebalance", examples=("rebalance --dry-run", "rebalance"))
+@verb(
+    "rebalance",
+    planner="rebalance:plan_rebalance",
+    examples=(
+        "rebalance --dry-run",
+        "rebalance",
+        "rebalance --auto --dry-run      # what would relieve nodes that are full or slow",
+    ),
+)
 class Rebalance(NamedTuple):
     """Let the nodes hold equally many replicas, with as few moves as can be.
 
     For a node that is new, or back. Lost nodes are left as they are.
+
+    With --auto nothing is evened out. Nodes are relieved that have less than 15 % of their disk free, or replicas that
+    have lagged for a minute while others are level: at most 8 replicas go to nodes with room, and the plan says which
+    node has too much, and why.
     """
+
+    auto: Annotated[bool, Option("--auto", "Only relieve nodes that are full or slow.")] = False
 
 
 @verb(

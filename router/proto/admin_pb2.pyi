@@ -1777,12 +1777,17 @@ Global___AdminRetire: _TypeAlias = AdminRetire  # noqa: Y015
 class AdminRebalance(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    AUTO_FIELD_NUMBER: _builtins.int
+    auto: _builtins.bool
+    """Relieve nodes that are full or slow, and even out nothing."""
     def __init__(
         self,
+        *,
+        auto: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["auto", b"auto"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

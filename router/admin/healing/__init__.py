@@ -19,7 +19,7 @@ How a loss passes:
                                                      │        └─▶ AbortJob (back, failed) ▼
                                                      └──────────── the map ◀── nodes copy, and report
 
-What is not here: hot or full nodes, which an operator relieves with `rebalance`.
+What is not here: slow or full nodes, which an operator relieves with `rebalance --auto`.
 
 Reading order: `absences.py` (pure), `router.admin.planners.heal` (pure), `pace.py` (pure), `healer.py`,
 `description.py`.

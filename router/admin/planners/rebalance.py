@@ -13,17 +13,22 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from log_tier.catalog.actions import CHANGES_HOLDERS, Action
+from log_tier.catalog.actions import Action
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.identifiers import Partition, PartitionId, TableId
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, Step, plan_of
+from router.admin.planners.relieve import plan_relief
 
 __all__ = ["plan_rebalance"]
 
 
-def plan_rebalance(situation: Situation) -> Plan:
-    """Even out the replicas of all tables over the live nodes. O(moves × replicas) at worst."""
+def plan_rebalance(situation: Situation, *, auto: bool = False) -> Plan:
+    """Even out the replicas of all tables over the live nodes. O(moves × replicas) at worst. `auto`: relieve those that
+    have too much, and no other (`relieve.py`).
+    """
+    if auto:
+        return plan_relief(situation)
     takers = situation.takers()
     holdings = _Holdings(situation, takers)
     steps: list[Step] = []
@@ -54,7 +59,7 @@ class _Holdings:
         self._held: dict[str, dict[PartitionId, TableEntry]] = {node: {} for node in takers}
         """What may be moved away from a node."""
         self._holders: dict[PartitionId, set[str]] = {}
-        changing = _changing(situation)
+        changing = situation.changing()
         for table in situation.cluster.tables.values():
             for number, assigned in enumerate(table.assignments):
                 place = table.partition(number)
@@ -95,14 +100,3 @@ class _Holdings:
             self._loads[node] += change
             self._tables[node][table.id] += change
         return Step(Action.MOVE, place, table.name, target, source=source, bytes=best[1])
-
-
-def _changing(situation: Situation) -> set[PartitionId]:
-    """Partitions whose replicas a job that is not over is changing."""
-    return {
-        task.partition_id
-        for job in situation.cluster.jobs.values()
-        if job.state in ("running", "failed")
-        for task in job.tasks
-        if task.action in CHANGES_HOLDERS and task.state not in ("done", "aborted")
-    }
