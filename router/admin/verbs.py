@@ -171,15 +171,7 @@ class Drain(NamedTuple):
     undo: Annotated[bool, Option("--undo", "Let it take replicas again; `rebalance` brings it some.")] = False
 
 
-@verb(
-    "rebalance",
-    planner="rebalance:plan_rebalance",
-    examples=(
-        "rebalance --dry-run",
-        "rebalance",
-        "rebalance --auto --dry-run      # what would relieve nodes that are full or slow",
-    ),
-)
+@verb("rebalance", planner="rebalance:plan_rebalance", examples=("rebalance --dry-run", "rebalance --auto"))
 class Rebalance(NamedTuple):
     """Let the nodes hold equally many replicas, with as few moves as can be.
 

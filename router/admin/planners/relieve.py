@@ -28,7 +28,7 @@ from router.membership.views import ReportedState
 __all__ = ["FULL_PERCENT", "MOVES_MAX", "ROOM_PERCENT", "SLOW_MS", "plan_relief"]
 
 FULL_PERCENT: Final = 15
-"""A node with less of its disk free is full: snapshots and a compacted index need room beside what is there."""
+"""A node with less of its disk free is full: snapshots and a compacted index need room, too."""
 ROOM_PERCENT: Final = 25
 """So much of a disk is free afterwards, at a node that gives and at a node that takes."""
 SLOW_MS: Final = 60_000

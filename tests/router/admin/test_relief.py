@@ -111,7 +111,7 @@ def test_a_slow_node_gives_half_of_what_lags() -> None:
     assert plan.notes == ("node n1 lags with 3 of its replicas, while others are level",)
 
 
-def test_who_lags_for_a_moment_or_with_everybody_is_left_alone() -> None:
+def test_who_lags_briefly_or_with_everybody_is_left_alone() -> None:
     cluster = with_table(with_nodes("n1", "n2", "n3"), ["n1 n2"] * 3)
     assert moves(relief(lagging(seen(cluster), "n1", 0, 1, lag_ms=SLOW_MS - 1))) == []
     both = lagging(lagging(seen(cluster), "n1", 0, 1), "n2", 0, 1)
