@@ -16,11 +16,12 @@ them. The offset is the clock of the whole system: everything above orders itsel
 - What *every tier* uses: `concurrency/` (waiting, threads, clocks, retries), `privacy/` (files that other users of the
   machine cannot read) and `rpc/` (gRPC channels, errors on the wire).
 - The *tally*, `tally/`: what every tier counts of a partition, minute by minute. Pure.
-- *Measures*, `measures/`: histograms of what a part's work takes. Pure.
+- *Measures*, `measures/`: histograms of what a part's work takes, and what took long. Pure.
 - *Trust*, `trust/`: users, roles and grants, and what they allow. Pure.
 - The *catalog*, `catalog/`: which tables, nodes and jobs there are, folded from a log of its own.
 - The *audit*, `audit/`: the events of a server that become rows of a table.
 - *Access*, `access/`: the one place that decides what a caller may do.
+- The *slow log*, `slow_calls/`: the last calls of a server that took long, and where their time went.
 
 **Invariants.** Offsets are inclusive, rise by one as written, and are never given twice. A batch is stamped by the log
 that takes it and otherwise never changed: its producer's checksum covers it from the producer to every reader. Batches
@@ -38,5 +39,5 @@ tiers above.
 
 **Reading order**: `model/` (the vocabulary, and the seam `model/log.py`), `concurrency/`, `privacy/`, `tally/`,
 `measures/`, `rpc/`, then the engines `embedded/`, `kafka/` and `remote/`, `open.py` (which engine a URL names),
-`trust/`, `catalog/`, `audit/` and `access/`.
+`trust/`, `catalog/`, `audit/`, `access/` and `slow_calls/`.
 """

@@ -27,9 +27,10 @@ from log_tier.audit.audit_trail import AuditTrail
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, Unauthenticated
 from log_tier.model.identifiers import Offset
-from log_tier.rpc.checked import Admit, CallEnd, HeldCall
+from log_tier.rpc.checked import Admit, HeldCall
 from log_tier.rpc.credentials import AUTHORIZATION
 from log_tier.rpc.messages.early_refusals import EarlyRefusal, Metadata
+from log_tier.rpc.messages.slow_call_sink import CallEnd
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.trust.caller import Caller
 

@@ -30,6 +30,7 @@ from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.embedded.storage.settings import TOPICS_MAX, ClockMs, EngineSettings
 from log_tier.embedded.upkeep.compactor import compact_partition
 from log_tier.embedded.upkeep.trim import retain_partition, trim_partition
+from log_tier.measures.long_work import LongCommit, LongWork
 from log_tier.model.batch import checked_span
 from log_tier.model.errors import (
     DuramenError,
@@ -190,6 +191,11 @@ class EmbeddedLog:
     def _refuse(partition: PartitionLog, refusal: DuramenError) -> None:
         for waiter in partition.refuse(refusal):
             tell(waiter.get_loop(), [(waiter, None)])
+
+    @property
+    def long_commits(self) -> LongWork[LongCommit]:
+        """The commits of late that took long, of all partitions."""
+        return self._committer.long_commits
 
     def statistics(self) -> EngineStatistics:
         """Counts since the open."""

@@ -18,8 +18,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -30,10 +31,11 @@ from log_tier.rpc.messages.arriving_calls import ArrivingCalls
 from log_tier.rpc.messages.bounded_streams import bounded
 from log_tier.rpc.messages.early_refusals import EarlyRefusal, Metadata, refusing_handler
 from log_tier.rpc.messages.message_fields import count_fields
+from log_tier.rpc.messages.slow_call_sink import CallEnd, SlowCallSink
 from log_tier.rpc.messages.stream_bound import StreamBound
 from log_tier.rpc.problems import abort
 
-__all__ = ["FIELDS_MAX", "Admit", "CallEnd", "CallGuard", "CheckedHandler", "HeldCall", "Refusals"]
+__all__ = ["FIELDS_MAX", "Admit", "CallGuard", "CheckedHandler", "HeldCall", "Refusals"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +51,6 @@ _AT_ONCE_BYTES_MAX: Final = 64 * 1024
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 _current_task: Final = asyncio.current_task
-
-CallEnd = Literal["done", "failed", "unanswered"]
-"""How a call ended; `unanswered`: its caller went away, or the server stopped."""
 
 
 class HeldCall(Protocol):
@@ -149,10 +148,12 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         guard: CallGuard | None = None,
         arriving: ArrivingCalls | None = None,
         bound: StreamBound | None = None,
+        slow: SlowCallSink | None = None,
     ) -> None:
         """`arriving`: for a server of gRPC's own, which has calls whose message never comes. `bound`: of its streams;
-        None: as many as come.
+        None: as many as come. `slow`: learns of single calls that took long.
         """
+        self._slow = slow
         self._bound = bound
         self._arriving = arriving
         self._inner = inner
@@ -176,7 +177,7 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             handler = self._inner.service(handler_call_details)
             if handler is None:
                 return None
-            checked = _checked(method, handler, self._refusals, self._guard, self._arriving)
+            checked = _checked(method, handler, self._refusals, self._guard, self._arriving, self._slow)
             found = self._methods[method] = (
                 checked if self._bound is None else bounded(method, checked, self._bound, abort)
             )
@@ -188,7 +189,12 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
 
 def _checked(
-    method: str, handler: Any, refusals: Refusals, guard: CallGuard | None, arriving: ArrivingCalls | None
+    method: str,
+    handler: Any,
+    refusals: Refusals,
+    guard: CallGuard | None,
+    arriving: ArrivingCalls | None,
+    slow: SlowCallSink | None,
 ) -> Any:
     methods: dict[Any, str] = {} if arriving is None else arriving.methods
     parse = handler.request_deserializer
@@ -202,7 +208,8 @@ def _checked(
     if handler.response_streaming:
         answer = _streaming(method, handler.unary_stream, parse, refusals, guard)
         return grpc.unary_stream_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
-    answer = _single(method, handler.unary_unary, parse, refusals, guard)
+    measured = slow if slow is not None and slow.measures(method) else None
+    answer = _single(method, handler.unary_unary, parse, refusals, guard, measured)
     return grpc.unary_unary_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
 
 
@@ -261,19 +268,36 @@ def _parsed_large(method: str, raw: bytes, parse: Any) -> Any:
     return parse(raw)
 
 
-def _single(method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None) -> Any:
+def _single(
+    method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None, slow: SlowCallSink | None
+) -> Any:
     admit = _admitting(guard, method, is_stream=False)
+    now_s, least_s = (_no_clock, math.inf) if slow is None else (slow.now_s, slow.least_s)
 
     async def answered(request: Any, context: _Context) -> Any:
         if type(request) is _Unparsed:
             request = await refusals.parsed(method, request, parse, context)
+        held = None
         if admit is not None and guard is not None and guard.is_closed:
             held = await admit(request, context)
-            if held is not None:
-                return await _answered(answer, request, context, held)
-        return await answer(request, context)
+        began_s = now_s()  # what a quota holds back is not the server's time
+        end: CallEnd = "failed"
+        try:
+            reply = await (answer(request, context) if held is None else _answered(answer, request, context, held))
+            end = "done"
+            return reply
+        except asyncio.CancelledError:
+            end = "unanswered"
+            raise
+        finally:
+            if slow is not None and now_s() - began_s >= least_s:
+                slow.called(method, request, context.peer(), began_s, end)
 
     return answered
+
+
+def _no_clock() -> float:
+    return 0.0
 
 
 async def _answered(answer: Any, request: Any, context: _Context, held: HeldCall) -> Any:

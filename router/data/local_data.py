@@ -23,6 +23,7 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, Turn, gather_some
 from log_tier.measures.call_times import CallTimes
+from log_tier.measures.long_work import LongRequest, LongWork, places_of
 from log_tier.model.errors import (
     DeadlineExceeded,
     DuramenError,
@@ -93,6 +94,7 @@ class LocalData:
         self._fresh = FreshReplicas(log, self.node, self.tables)
         self.times = CallTimes()
         """How long requests took, those that failed included."""
+        self.long: LongWork[LongRequest] = LongWork()
 
     # --- reads
 
@@ -113,6 +115,7 @@ class LocalData:
         budget = ReplyBudget()
         results: list[ReadResult | DuramenError] = []
         waiting: list[tuple[int, ReadPart]] = []
+        waits_s = 0.0
         turn = Turn() if len(parts) > 1 else None  # a lone read pays for nothing else
         for place, part in enumerate(parts):
             try:
@@ -142,10 +145,14 @@ class LocalData:
                     results[place] = ReplicaBehind(answer.message, partition=part.partition.partition)
                 else:
                     results[place] = answer
-            self.times.waits.observe(time() - waited_s)
+            waits_s = time() - waited_s
+            self.times.waits.observe(waits_s)
         took_s, measured = time() - began_s, self.times.reads  # `observe`, without a call into another file
         measured.counts[bisect_left(measured.bounds, took_s)] += 1
         measured.total += took_s
+        if took_s >= self.long.least_s:
+            after = waiting[0][1].after if waiting else None
+            self.long.note(LongRequest("read", began_s, began_s + took_s, places_of(parts), waits_s, after))
         return results
 
     async def _read_when_fresh(
@@ -195,6 +202,7 @@ class LocalData:
         measured.total += took_s
         results: list[WriteResult | DuramenError] = []
         asked: dict[int, OutcomesPart] = {}
+        waits_s = 0.0
         turn = Turn() if len(parts) > AT_ONCE_ITEMS_MAX else None
         for number, (part, place) in enumerate(zip(parts, appended, strict=True)):
             if isinstance(place, DuramenError):
@@ -206,8 +214,9 @@ class LocalData:
             if turn is not None and turn.is_full():
                 await turn.end()
         if asked:
+            asked_s = time()
             if patience:
-                ends_s = min(ends_s, time() + patience)
+                ends_s = min(ends_s, asked_s + patience)
             verdicts = await self._judge_all(list(asked.values()), ends_s, acknowledged=True)
             for (number, question), verdict in zip(asked.items(), verdicts, strict=True):
                 if isinstance(verdict, (WriteResult, WriteUnknown)):
@@ -216,6 +225,10 @@ class LocalData:
                     results[number] = WriteResult(question.base_offset, question.timestamp_ms, pending=True)
                 else:
                     results[number] = outcome_unknown(question, verdict)
+            waits_s = time() - asked_s
+        if took_s + waits_s >= self.long.least_s:
+            first = next((place.base_offset for place in appended if isinstance(place, Appended)), None)
+            self.long.note(LongRequest("write", began_s, time(), places_of(parts), waits_s, first))
         return results
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
@@ -224,7 +237,12 @@ class LocalData:
         A part whose outcomes are not known here fails with the reason: it is in the log all the same.
         """
         _check_parts(parts)
-        return await self._judge_all(parts, asyncio.get_running_loop().time() + timeout)
+        time = asyncio.get_running_loop().time
+        began_s = time()
+        verdicts = await self._judge_all(parts, began_s + timeout)
+        if (took_s := time() - began_s) >= self.long.least_s:
+            self.long.note(LongRequest("outcomes", began_s, began_s + took_s, places_of(parts), took_s))
+        return verdicts
 
     async def _judge_all(
         self, parts: Sequence[OutcomesPart], ends_s: float, *, acknowledged: bool = False
@@ -275,6 +293,7 @@ class LocalData:
             [table.partition(partition) for partition in request.partitions or _every(table)],
             lambda each: self._fresh.fresh(each, after.get(each.partition, NOTHING), strong, lag_max_ms, left_s=left_s),
         )
+        waits_s = time() - began_s
         try:
             return await scan_replicas(replicas, request)
         except VersionMissing as error:
@@ -283,7 +302,9 @@ class LocalData:
                 error.fields = {**error.fields, "ended": 1}
             raise
         finally:
-            self.times.scans.observe(time() - began_s)
+            self.times.scans.observe(took_s := time() - began_s)
+            if took_s >= self.long.least_s:
+                self.long.note(LongRequest("scan", began_s, time(), [each.id for each in replicas], waits_s))
 
     async def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()

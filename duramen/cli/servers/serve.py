@@ -134,6 +134,7 @@ def log(
         port=settings.port,
         certificates=certificates,
         streams_max=settings.streams_max,
+        slow_call_ms=settings.slow_call_ms,
     )
     serving = opened_with_http(opening, http_port_of(settings.http_port), certificates)
     run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
@@ -233,6 +234,7 @@ def node(
         users=_users(settings.first_user, settings.first_user_token_file),
         audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
         streams_max=settings.streams_max,
+        slow_call_ms=settings.slow_call_ms,
     )
     serving = opened_with_http(opening, http_port_of(settings.http_port), certificates)
     run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
@@ -312,6 +314,7 @@ def router(
         users=_users(settings.first_user, settings.first_user_token_file),
         audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
         streams_max=settings.streams_max,
+        slow_call_ms=settings.slow_call_ms,
         heal=HealBounds(settings.heal_after_s, settings.heal_copies, settings.heal_mebibytes_s << 20),
     )
     serving = opened_with_http(opening, http_port_of(settings.http_port), certificates)

@@ -135,6 +135,12 @@ def up(
     streams_max: Annotated[
         int, typer.Option("--streams-max", metavar="N", help="How many streams of gRPC may be open at once.", min=2)
     ] = 8192,
+    slow_call_ms: Annotated[
+        int,
+        typer.Option(
+            "--slow-call-ms", metavar="MS", help="From which duration on the slow log has a call; 0: none.", min=0
+        ),
+    ] = 100,
     heal_after: Annotated[
         float,
         typer.Option(
@@ -176,19 +182,17 @@ def up(
     _check_options(first_user, token_file, nodes, resp_socket, own=take_over and log is None)
     audit = AuditSettings.parse(audit_table or (), days=audit_days)
     peers = _begin(host, certs, insecure, peer_port, log_level, log_format)
+    shared: dict[str, Any] = {"host": host, "port": port, "log_url": log, "take_over": take_over}
+    shared |= {"streams_max": streams_max, "slow_call_ms": slow_call_ms}
     if nodes is not None:
         from duramen.server.roles.run import run_role
         from duramen.server.supervisor.cluster import ClusterOptions, supervise
 
         options = ClusterOptions(
             nodes=nodes,
-            host=host,
-            port=port,
             log_level=log_level.value,
             log_format=log_format.value,
             snapshot_every_s=snapshot_every_s,
-            log_url=log,
-            take_over=take_over,
             allow_locations=tuple(allow_location or ()),
             http_port=http_port,
             resp_port=resp_port,
@@ -200,9 +204,9 @@ def up(
             peer_port=peers,
             audit_tables=tuple(audit_table or ()),
             audit_days=audit_days,
-            streams_max=streams_max,
             heal_after_s=heal_after,
             first_user=_users(first_user, token_file, host, insecure=insecure).first,
+            **shared,
         )
         run_role(supervise(data, options, _tell_json if json else _tell_people))
         return
@@ -216,10 +220,6 @@ def up(
     where = (host, resp_port, resp_socket, resp_password)
     opening = SingleServer.open(
         data,
-        log_url=log,
-        take_over=take_over,
-        host=host,
-        port=port,
         snapshots=SnapshotPolicy(every_s=snapshot_every_s),
         allow_locations=allow_location or (),
         resp_endpoint=RespSettings(
@@ -229,7 +229,7 @@ def up(
         peer_port=peers,
         users=_users(first_user, token_file, host, insecure=insecure),
         audit=audit,
-        streams_max=streams_max,
+        **shared,
     )
     _run(opening, announce, http_port, certs)
 

@@ -33,6 +33,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.remote.service import LogService
 from log_tier.rpc.messages.stream_bound import STREAMS_MAX
+from log_tier.slow_calls.slow_call_log import SLOW_CALL_MS
 from router.admin.admin import Admin
 from router.admin.answers.node_client import ask_only
 from router.data.local_data import LocalData
@@ -93,11 +94,13 @@ class SingleServer:
         users: UserPolicy = NO_POLICY,
         audit: AuditSettings | None = None,
         streams_max: int = STREAMS_MAX,
+        slow_call_ms: int = SLOW_CALL_MS,
     ) -> SingleServer:
         """Open the data folder and listen. `log_url`: where the log is, if not there. `take_over`: see
         `open_local_data`. `allow_locations`: folders and buckets that callers may name. `certificates`: for TLS.
         `peer_port`: see `GrpcServer.listen`. `users`: who must be in the catalog before it answers. `audit`: what is
-        audited on top of the usual. `streams_max`: how many streams may be open at once.
+        audited on top of the usual. `streams_max`: how many streams may be open at once. `slow_call_ms`: from which
+        duration on the slow log has a call; 0: none.
 
         Raises `PortInUse`, and what `open_local_data` and `settle_users` raise.
         """
@@ -107,6 +110,7 @@ class SingleServer:
             shell = await GrpcServer.listen(
                 host, port, certificates=certificates, peer_port=peer_port, streams_max=streams_max
             )
+            shell.slow.set_threshold(slow_call_ms)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
                 sockets = RespSockets.take(resp_endpoint)
@@ -123,7 +127,8 @@ class SingleServer:
                 unless_opened.push_async_callback(database.data_plane.close)
                 first_user = await settle_users(database.data_plane.catalog, users)
                 unless_opened.pop_all()
-            opened.push_async_callback(database.data_plane.close)
+            data_plane = database.data_plane
+            opened.push_async_callback(data_plane.close)
             failed = failing(database.node.ended)
             access = await guard_shell(
                 opened, shell, database.data_plane.catalog, database.node.follower, failed=failed, audit=audit
@@ -135,15 +140,12 @@ class SingleServer:
 
             sight = node_sight("single", NODE_ID, shell, database.data_plane, database.node, certificates)
             opened.push_async_callback(
-                add_node_services(
-                    shell, database.data_plane, database.node, at_hand, role="single", log_url="", sight=sight
-                )
+                add_node_services(shell, data_plane, database.node, at_hand, role="single", log_url="", sight=sight)
             )
             kv = add_kv_service(opened, shell, here(database.data_plane), database.node.load)
             write_audit(opened, access, here(database.data_plane), server=NODE_ID, failed=failed)
             opened.push_async_callback(shell.close)
             log_pb2_grpc.add_LogServicer_to_server(LogService(database.data_plane.log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
-            data_plane = database.data_plane
             added = await open_resp_endpoint(
                 opened,
                 shell,

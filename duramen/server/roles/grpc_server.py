@@ -27,6 +27,7 @@ from log_tier.rpc.checked import CallGuard, CheckedHandler, Refusals
 from log_tier.rpc.messages.arriving_calls import ArrivingCalls
 from log_tier.rpc.messages.stream_bound import CALLS_OF_CONNECTION_MAX, OPEN_TO_ALL_MAX, STREAMS_MAX, StreamBound
 from log_tier.rpc.open_streams import OpenStreams
+from log_tier.slow_calls.slow_call_log import SlowCallLog
 
 __all__ = ["GrpcServer", "quick_switching"]
 
@@ -68,7 +69,9 @@ class GrpcServer:
         """The streams under way; every service of this shell shares them."""
         self.bound = StreamBound() if bound is None else bound
         """How many of them there may be, those of health and reflection included."""
-        self.registry: Any = _ByName(server, self.bound)
+        self.slow = SlowCallLog()
+        """The calls of every endpoint that took long. Its threshold is set before services are added."""
+        self.registry: Any = _ByName(server, self.bound, self.slow)
         """What generated code adds services to."""
         self._server = server
         self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
@@ -194,7 +197,8 @@ class _ByName:
     single get's time. A method that is looked up by its name costs one dict.
     """
 
-    def __init__(self, server: grpc.aio.Server, bound: StreamBound) -> None:
+    def __init__(self, server: grpc.aio.Server, bound: StreamBound, slow: SlowCallLog) -> None:
+        self._slow = slow
         self._server = server
         self._bound = bound
         self._refusals = Refusals()
@@ -209,7 +213,8 @@ class _ByName:
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
         self._added = True
         checked = [
-            CheckedHandler(handler, self._refusals, self._guard, self.arriving, self._bound) for handler in handlers
+            CheckedHandler(handler, self._refusals, self._guard, self.arriving, self._bound, self._slow)
+            for handler in handlers
         ]
         self._server.add_generic_rpc_handlers(checked)
 

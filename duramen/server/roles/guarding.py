@@ -32,6 +32,7 @@ from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import Failed
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.rpc.security import shown_certificate
+from log_tier.slow_calls.slow_call_log import SlowCallLog
 from router.admin.access_rules import ADMIN_RULES, USERS_RULES
 from router.admin.users.user_admin import UserAdmin
 from router.admin.users.users_service import UsersService
@@ -57,6 +58,7 @@ class Access(NamedTuple):
     authenticator: Authenticator
     audit: AuditTrail
     quotas: QuotaKeeper
+    slow: SlowCallLog
 
 
 async def guard_shell(
@@ -90,11 +92,12 @@ async def guard_shell(
     )
     opened.callback(guard.close)
     shell.guard_with(guard)
+    shell.slow.know(maps=lambda: catalog.map)
     if shell.is_secure and shell.is_reached and not gate.is_closed:  # without TLS, `check_exposure` has warned
         warn_without_users(shell.host)
     users = UsersService(UserAdmin(catalog, gate, takes_first=not cluster or shell.is_secure))
     users_pb2_grpc.add_UsersServicer_to_server(users, shell.registry)  # type: ignore[no-untyped-call]
-    return Access(gate, authenticator, trail, quotas)
+    return Access(gate, authenticator, trail, quotas, shell.slow)
 
 
 def _identify(context: grpc.aio.ServicerContext[Any, Any]) -> tuple[str, bool] | None:

@@ -25,13 +25,14 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.service import StatusService
 from log_tier.concurrency.tasks import end_tasks
-from log_tier.embedded import RecoveryReport
+from log_tier.embedded import EmbeddedLog, RecoveryReport
 from log_tier.model.errors import DuramenError
 from log_tier.model.log import Log
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2, log_pb2_grpc
 from log_tier.remote.service import LogService
 from log_tier.rpc.messages.stream_bound import LOG_STREAMS_MAX
+from log_tier.slow_calls.slow_call_log import SLOW_CALL_MS
 
 __all__ = ["LogRole", "log_sight"]
 
@@ -74,9 +75,11 @@ class LogRole:
         port: int,
         certificates: ServerCertificates | None = None,
         streams_max: int = LOG_STREAMS_MAX,
+        slow_call_ms: int = SLOW_CALL_MS,
     ) -> LogRole:
         """Open the log below `data` and listen. `certificates`: for TLS; then only servers of their CA may call it.
-        `streams_max`: how many streams may be open at once.
+        `streams_max`: how many streams may be open at once. `slow_call_ms`: from which duration on it logs a slow call;
+        0: none.
 
         Raises `PortInUse`, `FolderInUse`, and what opening a log raises.
         """
@@ -85,6 +88,7 @@ class LogRole:
             shell = await GrpcServer.listen(
                 host, port, certificates=certificates, require_client_certificate=secured, streams_max=streams_max
             )
+            shell.slow.set_threshold(slow_call_ms)
             if secured:
                 shell.guard_with(ServersOnly())
             async with AsyncExitStack() as unless_opened:
@@ -92,6 +96,8 @@ class LogRole:
                 log = await open_log(f"file://{quote(str(await asyncio.to_thread(data.absolute)))}")
                 unless_opened.pop_all()
             opened.push_async_callback(log.close)
+            if isinstance(log, EmbeddedLog):
+                shell.slow.know(commits=log.long_commits)
             opened.push_async_callback(shell.close)  # the first to close: the log ends when nobody asks it any more
             log_pb2_grpc.add_LogServicer_to_server(LogService(log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
             sight = log_sight(shell, log, data, certificates)

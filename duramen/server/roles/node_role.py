@@ -30,10 +30,12 @@ from log_tier.catalog.map_follower import Leave
 from log_tier.catalog.service import ClusterService, ServerRole
 from log_tier.concurrency.background import failing, run_forever
 from log_tier.concurrency.tasks import end_tasks
+from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import DuramenError, NodeIdTaken
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from log_tier.rpc.messages.stream_bound import STREAMS_MAX
+from log_tier.slow_calls.slow_call_log import SLOW_CALL_MS
 from router.admin.admin import OpenAdmin
 from router.admin.lazy import admin_on_demand
 from router.admin.service import AdminService
@@ -77,6 +79,8 @@ def add_node_services(
     """Put a node's endpoints on a shell; returns what closes them. `passing`: see `KeyValueService`. `sight`: what
     answers `Cluster/Status`.
     """
+    log = data_plane.log
+    shell.slow.know(requests=data_plane.long, commits=log.long_commits if isinstance(log, EmbeddedLog) else None)
     streams, registry = shell.streams, shell.registry
     kv = KeyValueService(data_plane, streams, node.load, passing)
     keyvalue_pb2_grpc.add_KeyValueServicer_to_server(kv, registry)  # type: ignore[no-untyped-call]
@@ -175,13 +179,15 @@ class NodeRole:
         users: UserPolicy = NO_POLICY,
         audit: AuditSettings | None = None,
         streams_max: int = STREAMS_MAX,
+        slow_call_ms: int = SLOW_CALL_MS,
     ) -> NodeRole:
         """Own the folder, register with the catalog, host what it says, listen.
 
         `advertise`: host:port at which others reach it, with port 0 for the one that it listens on; empty: `host`.
 
         `allow_locations`: the setting `allowed_locations`. `peer_port`: see `GrpcServer.listen`. `audit`: what is
-        audited on top of the usual. `streams_max`: how many streams may be open at once.
+        audited on top of the usual. `streams_max`: how many streams may be open at once. `slow_call_ms`: from which
+        duration on the slow log has a call; 0: none.
 
         Returns when it answers; replicas may still be on their way, and its health says so. Raises `NodeIdTaken`,
         `FolderInUse`, `ForeignFolder`, `PortInUse`, and `Disconnected` where the log does not answer.
@@ -193,6 +199,7 @@ class NodeRole:
             shell = await GrpcServer.listen(
                 host, port, certificates=certificates, peer_port=peer_port, streams_max=streams_max
             )
+            shell.slow.set_threshold(slow_call_ms)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
                 sockets = RespSockets.take(resp_endpoint)

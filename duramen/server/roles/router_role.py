@@ -32,6 +32,7 @@ from log_tier.model.log import Log
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2, log_pb2_grpc
 from log_tier.rpc.messages.stream_bound import STREAMS_MAX
+from log_tier.slow_calls.slow_call_log import SLOW_CALL_MS
 from router.admin.admin import Admin
 from router.admin.answers.node_client import ask_members
 from router.admin.healing.description import healing_answer
@@ -105,12 +106,13 @@ class RouterRole:
         audit: AuditSettings | None = None,
         streams_max: int = STREAMS_MAX,
         heal: HealBounds = NO_HEALING,
+        slow_call_ms: int = SLOW_CALL_MS,
     ) -> RouterRole:
         """Follow the catalog and the nodes, listen. `client_log_url`: the log's address for clients, if that is not
         `log_url`; empty: clients write through routers. `allow_locations`: the setting `allowed_locations`.
         `peer_port`: see `GrpcServer.listen`. `audit`: what is audited on top of the usual.
-        `streams_max`: how many streams may be open at once. `heal`: what it does by itself about lost nodes. Raises
-        `PortInUse`, `Disconnected`.
+        `streams_max`: how many streams may be open at once. `heal`: what it does by itself about lost nodes.
+        `slow_call_ms`: from which duration on the slow log has a call; 0: none. Raises `PortInUse`, `Disconnected`.
         """
         allowed = allowed_of(allow_locations, host=host)
         ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
@@ -118,6 +120,7 @@ class RouterRole:
             shell = await GrpcServer.listen(
                 host, port, certificates=certificates, peer_port=peer_port, streams_max=streams_max
             )
+            shell.slow.set_threshold(slow_call_ms)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
                 sockets = RespSockets.take(resp_endpoint)

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from log_tier.audit.audit_settings import AUDIT_DAYS
 from log_tier.rpc.messages.stream_bound import LOG_STREAMS_MAX, STREAMS_MAX
+from log_tier.slow_calls.slow_call_log import SLOW_CALL_MS
 from router.admin.planners.heal import HealBounds
 from router.endpoints.resp.wire.limits import CLIENTS_MEBIBYTES
 
@@ -65,6 +66,11 @@ _STREAMS: Final = (
     "How many streams of gRPC may be open at once: watches, maps, status, reads of logs. One connection has half at "
     "most. Each costs some 12 KiB; what is over is refused."
 )
+_SLOW: Final = (
+    "Milliseconds from which on a call is slow: the last ones are kept with where their time went, and logged at level "
+    "info; 0: none is."
+)
+_SLOW_LOG: Final = "Milliseconds from which on a call is slow: it is logged at level info, with its parts; 0: none is."
 _LOG_LEVEL: Final = "What the server logs on the standard error: debug, info, warning, error."
 _LOG_FORMAT: Final = "How each line looks: plain, for people; json, an object with the place of its message as fields."
 
@@ -81,6 +87,7 @@ class LogSettings(BaseSettings):
     certs: str = Field("", description=_CERTS)
     insecure: bool = Field(False, description=_INSECURE)
     streams_max: int = Field(LOG_STREAMS_MAX, ge=2, description=_STREAMS)
+    slow_call_ms: int = Field(SLOW_CALL_MS, ge=0, description=_SLOW_LOG)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
     log_format: LogFormatName = Field("plain", description=_LOG_FORMAT)
 
@@ -152,6 +159,7 @@ class NodeSettings(BaseSettings):
     first_user_token_file: str = Field("", description=_FIRST_USER_TOKEN_FILE)
     insecure: bool = Field(False, description=_INSECURE)
     streams_max: int = Field(STREAMS_MAX, ge=2, description=_STREAMS)
+    slow_call_ms: int = Field(SLOW_CALL_MS, ge=0, description=_SLOW)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
     log_format: LogFormatName = Field("plain", description=_LOG_FORMAT)
 
@@ -204,6 +212,7 @@ class RouterSettings(BaseSettings):
     first_user_token_file: str = Field("", description=_FIRST_USER_TOKEN_FILE)
     insecure: bool = Field(False, description=_INSECURE)
     streams_max: int = Field(STREAMS_MAX, ge=2, description=_STREAMS)
+    slow_call_ms: int = Field(SLOW_CALL_MS, ge=0, description=_SLOW)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
     log_format: LogFormatName = Field("plain", description=_LOG_FORMAT)
 

@@ -62,6 +62,8 @@ class ClusterOptions:
     """For how long a node is lost before the router places its replicas at others; 0: it never does."""
     streams_max: int = 8192
     """How many streams of gRPC a node, or the router, may have open at once."""
+    slow_call_ms: int = 100
+    """From which duration on its servers note a call; 0: none."""
     certs: Path | None = None
     """The folder of the certificate that all its servers share; None: plain TCP."""
     peer_port: int | None = None
@@ -187,6 +189,7 @@ async def _start_all(
     if url is None:
         log = Child("log", "log", [*common, "--data", str(data)], output=output / "log.err", tell=tell)
         log.http_port = _http_port_of_child(options)
+        log.environment = _slow("LOG", options)
         children.append(log)
         await log.start()
         url = f"grpc://{_reachable(options.host)}:{log.port}"
@@ -274,8 +277,12 @@ def _audit(role: str, options: ClusterOptions) -> dict[str, str]:
 
 
 def _streams(role: str, options: ClusterOptions) -> dict[str, str]:
-    """How many streams each child may have open."""
-    return {f"DURAMEN_{role}_STREAMS_MAX": str(options.streams_max)}
+    """How many streams each child may have open, and which calls it notes."""
+    return {f"DURAMEN_{role}_STREAMS_MAX": str(options.streams_max), **_slow(role, options)}
+
+
+def _slow(role: str, options: ClusterOptions) -> dict[str, str]:
+    return {f"DURAMEN_{role}_SLOW_CALL_MS": str(options.slow_call_ms)}
 
 
 def _store(data: Path) -> str:

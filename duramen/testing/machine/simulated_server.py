@@ -18,6 +18,7 @@ from duramen.testing.machine.simulated_network import NetConnection, Network
 from log_tier.concurrency.clocks import Clock
 from log_tier.rpc.checked import CallGuard, CheckedHandler, Refusals
 from log_tier.rpc.open_streams import OpenStreams
+from log_tier.slow_calls.slow_call_log import SlowCallLog
 
 __all__ = ["CallerEnd", "LateCopy", "ServedCall", "SimulatedServer", "calling_process"]
 
@@ -209,6 +210,7 @@ class SimulatedServer:
     is_exposed: bool = False
     is_reached: bool = False
     """Nobody outside of the simulation reaches it."""
+    slow: SlowCallLog = field(default_factory=lambda: SlowCallLog(0))
 
     def __post_init__(self) -> None:
         self.registry: Any = self

@@ -15,7 +15,7 @@ from log_tier.access.quotas.open_connections import OpenConnections
 from log_tier.access.quotas.token_bucket import TokenBucket
 from log_tier.concurrency.clocks import Clock
 from log_tier.model.errors import Overloaded
-from log_tier.rpc.checked import CallEnd
+from log_tier.rpc.messages.slow_call_sink import CallEnd
 from log_tier.trust.caller import Caller
 from log_tier.trust.quotas import NO_QUOTA, Quota
 from log_tier.trust.users import TrustState

@@ -1,9 +1,8 @@
 """Group commit: one thread writes for all partitions of a log.
 
-It takes everything that is queued, writes each partition's batches with one write, makes all of it stable with one sync
-(of the segment, or of the journal where several partitions are in it), and hands each event loop its results once.
-While it syncs, the next appends gather; there is no timer and no linger, so one caller alone pays for one sync and
-nothing else, and many callers share one.
+It takes everything that is queued, writes each partition's batches with one write, makes all of it stable with one
+sync (of the segment, or of the journal where several partitions are in it), and hands each event loop its results
+once. While it syncs, the next appends gather; there is no timer and no linger: a lone caller pays for one sync.
 
 Where a caller has gathered everything itself, or calls come one at a time (`lone_calls.py`), nothing waits, and the
 disk is quick (`QuickWork`), the commit is made in the caller's thread: two threads less are woken. Never two commits at
@@ -36,6 +35,7 @@ from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.staged import Staged
 from log_tier.embedded.storage.settings import ClockMs, EngineSettings
 from log_tier.measures.histogram import BYTES, SECONDS, Histogram
+from log_tier.measures.long_work import LongCommit, LongWork
 from log_tier.model.errors import DuramenError, LogStopped, Overloaded, ShuttingDown, WriteUnknown
 from log_tier.model.log import Appended
 
@@ -99,6 +99,7 @@ class Committer:
         self.commit_s = Histogram(SECONDS)
         """How long commits took until they were stable."""
         self.commit_bytes = Histogram(BYTES)
+        self.long_commits: LongWork[LongCommit] = LongWork()
         self._waiting_since_s = 0.0
         """When the oldest batch that waits came, by the stopwatch."""
 
@@ -246,7 +247,8 @@ class Committer:
                 outcomes[partition] = repeat(failure)
         took_s = stopwatch_s() - began_s
         self._disk.took(took_s)
-
+        if took_s >= self.long_commits.least_s:  # before its callers learn of it, who may ask what took so long
+            self.long_commits.note(LongCommit(began_s, began_s + took_s))
         settled: dict[asyncio.AbstractEventLoop, _Settled] = {}
         count = size = 0
         for append in appends:

@@ -1,0 +1,120 @@
+"""What a gRPC call is about, from its message: table, partitions, first key. Looked at only where a call was slow.
+
+The messages of the data services have few shapes: parts with a table's id and a partition; the same without parts; a
+table's name with a key, keys, or writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final
+
+from log_tier.catalog.cluster_map import ClusterMap, TableEntry
+from log_tier.model.batch import decode_batch
+from log_tier.model.errors import DuramenError, InvalidRequest
+from log_tier.model.identifiers import PartitionId, partition_id, table_id_from_bytes
+from log_tier.slow_calls.slow_call import KEY_BYTES_MAX, NO_SUBJECT, CallKind, CallSubject
+
+__all__ = ["CALL_KINDS", "subject_of"]
+
+CALL_KINDS: Final[dict[str, CallKind]] = {
+    "/duramen.v1.KeyValue/Read": "read",
+    "/duramen.v1.KeyValue/Write": "write",
+    "/duramen.v1.KeyValue/Outcomes": "write",
+    "/duramen.v1.KeyValue/Scan": "scan",
+    "/duramen.v1.KeyValue/Producer": "other",
+    "/duramen.v1.KV/Get": "read",
+    "/duramen.v1.KV/GetMany": "read",
+    "/duramen.v1.KV/Put": "write",
+    "/duramen.v1.KV/Delete": "write",
+    "/duramen.v1.KV/Update": "write",
+    "/duramen.v1.KV/Write": "write",
+    "/duramen.v1.KV/EndToken": "other",
+    "/duramen.v1.Log/Append": "write",
+    "/duramen.v1.Log/AppendMany": "write",
+    "/duramen.v1.Log/Bounds": "other",
+    "/duramen.v1.Log/AllBounds": "other",
+    "/duramen.v1.Tables/Create": "other",
+    "/duramen.v1.Tables/Find": "other",
+    "/duramen.v1.Tables/List": "other",
+    "/duramen.v1.Tables/Describe": "other",
+    "/duramen.v1.Tables/SetRetention": "other",
+    "/duramen.v1.Tables/Drop": "other",
+}
+"""The methods whose calls are measured, and what kind of request carries them."""
+
+# Of a request with more parts, or a larger batch: a few say what it was about, and it may have thousands.
+_PARTS_MAX: Final = 16
+_BATCH_BYTES_MAX: Final = 4096
+
+
+def subject_of(request: Any, cluster: ClusterMap | None) -> CallSubject:
+    """What a message is about. `cluster`: the map with its tables; None: no names are known. Raises nothing."""
+    fields = request.DESCRIPTOR.fields_by_name
+    if "table" in fields or "name" in fields:
+        return _by_name(request, cluster)
+    if "parts" in fields:
+        return _by_id(request.parts, cluster)
+    return _by_id((request,), cluster) if "table_id" in fields or "topic_id" in fields else NO_SUBJECT
+
+
+def _by_name(request: Any, cluster: ClusterMap | None) -> CallSubject:
+    fields = request.DESCRIPTOR.fields_by_name
+    entry = None if cluster is None else cluster.named(request.table if "table" in fields else request.name)
+    items: Any = ()
+    if "key" in fields:
+        items = (request.key,)
+    elif "keys" in fields:
+        items = request.keys
+    elif "writes" in fields:
+        items = request.writes
+    if entry is None:
+        return CallSubject(None, items=len(items))
+    keys = [item if isinstance(item, bytes) else item.key for item in islice(items, _PARTS_MAX)]
+    partition_of = entry.ref.partition_of
+    places = list(dict.fromkeys(entry.partition(partition_of(key)) for key in keys if key))
+    return CallSubject(entry.name, places, keys[0][:KEY_BYTES_MAX] if keys else None, len(items))
+
+
+def _by_id(parts: Any, cluster: ClusterMap | None) -> CallSubject:
+    """Of parts that name a table by its id. What is no table's is left out, its key with it."""
+    table, key, places = None, None, list[PartitionId]()
+    for part in islice(parts, _PARTS_MAX):
+        fields = part.DESCRIPTOR.fields_by_name
+        try:
+            table_id = table_id_from_bytes(part.table_id if "table_id" in fields else part.topic_id)
+        except InvalidRequest:
+            continue
+        entry = None if cluster is None else cluster.tables.get(table_id)
+        if entry is None and cluster is not None:
+            continue
+        if not places:
+            table, key = None if entry is None else entry.name, _key_of(part)
+        for number in _numbers(part, entry):
+            if entry is None or number < entry.partitions:
+                places.append(partition_id(table_id, number))
+    return CallSubject(table, places, key, len(parts))
+
+
+def _numbers(part: Any, entry: TableEntry | None) -> Sequence[int]:
+    """The first partitions of a part; all of the table's where it names none."""
+    fields = part.DESCRIPTOR.fields_by_name
+    if "partition" in fields:
+        return (part.partition,)
+    if "partitions" in fields and part.partitions:
+        return list(islice(part.partitions, _PARTS_MAX))
+    return range(0 if entry is None else min(_PARTS_MAX, entry.partitions))
+
+
+def _key_of(part: Any) -> bytes | None:
+    """The beginning of the first key of a part."""
+    fields = part.DESCRIPTOR.fields_by_name
+    keys: Any = ()
+    if "keys" in fields:
+        keys = part.keys
+    elif "batch" in fields and len(part.batch) <= _BATCH_BYTES_MAX:
+        with suppress(DuramenError):
+            keys = decode_batch(part.batch).columns.keys
+    return bytes(keys[0][:KEY_BYTES_MAX]) if len(keys) else None

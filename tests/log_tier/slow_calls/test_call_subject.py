@@ -1,0 +1,101 @@
+"""What a call is about, from its message, whatever a client has put in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.log.sample_batches import plain_batch
+
+from log_tier.catalog.cluster_map import ClusterMap, TableEntry
+from log_tier.model.identifiers import table_id_from_bytes
+from log_tier.proto import log_pb2
+from log_tier.slow_calls.call_subject import CALL_KINDS, subject_of
+from log_tier.slow_calls.slow_call import KEY_BYTES_MAX, NO_SUBJECT
+from router.proto import keyvalue_pb2, kv_pb2, tables_pb2
+
+RAW = b"0123456789abcdef"
+FLIGHTS = TableEntry(table_id_from_bytes(RAW), "flights", 4, 1, ((), (), (), ()))
+CLUSTER = ClusterMap().with_table(FLIGHTS)
+
+MESSAGES = {
+    "KeyValue": keyvalue_pb2,
+    "KV": kv_pb2,
+    "Log": log_pb2,
+    "Tables": tables_pb2,
+}
+
+
+def test_every_kind_is_of_a_single_call_that_there_is() -> None:
+    for method in CALL_KINDS:
+        _, service, name = method.replace("/duramen.v1.", "/").split("/")
+        found = MESSAGES[service].DESCRIPTOR.services_by_name[service].methods_by_name[name]
+        assert (found.client_streaming, found.server_streaming) == (False, False), method
+
+
+def test_by_name_and_key() -> None:
+    found = subject_of(kv_pb2.KVGetRequest(table="flights", key=b"k" * 100), CLUSTER)
+    assert (found.table, found.key, found.items) == ("flights", b"k" * KEY_BYTES_MAX, 1)
+    assert found.places == [FLIGHTS.partition(FLIGHTS.ref.partition_of(b"k" * 100))]
+    found = subject_of(kv_pb2.KVGetManyRequest(table="flights", keys=[b"%d" % n for n in range(500)]), CLUSTER)
+    assert (found.key, found.items, len(found.places)) == (b"0", 500, 4)
+    write = kv_pb2.KVWriteRequest(table="flights", writes=[kv_pb2.KVWrite(key=b"a"), kv_pb2.KVWrite(key=b"b")])
+    assert subject_of(write, CLUSTER)[2:] == (b"a", 2)
+    assert subject_of(tables_pb2.FindTableRequest(name="flights"), CLUSTER).table == "flights"
+
+
+def test_by_parts() -> None:
+    part = keyvalue_pb2.ReadPart(table_id=RAW, partition=2, keys=[b"one", b"two"])
+    found = subject_of(keyvalue_pb2.ReadRequest(parts=[part] * 3), CLUSTER)
+    assert (found.table, found.key, found.items) == ("flights", b"one", 3)
+    assert found.places[0] == FLIGHTS.partition(2)
+    batch = plain_batch("UA1545")
+    written = keyvalue_pb2.WriteRequest(parts=[keyvalue_pb2.WritePart(table_id=RAW, partition=1, batch=batch)])
+    assert subject_of(written, CLUSTER) == ("flights", [FLIGHTS.partition(1)], b"UA1545", 1)
+    appended = log_pb2.AppendRequest(topic_id=RAW, partition=1, batch=batch)
+    assert subject_of(appended, None) == (None, [FLIGHTS.partition(1)], b"UA1545", 1), "a log alone knows no names"
+    assert len(subject_of(keyvalue_pb2.ScanRequest(table_id=RAW), CLUSTER).places) == 4
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        kv_pb2.KVGetRequest(table="\x1b[2J<script>\n", key=b"k"),
+        kv_pb2.KVGetManyRequest(table="flights"),
+        keyvalue_pb2.ReadRequest(),
+        keyvalue_pb2.ReadRequest(parts=[keyvalue_pb2.ReadPart(table_id=b"short", keys=[b"k"])]),
+        keyvalue_pb2.ReadRequest(parts=[keyvalue_pb2.ReadPart(table_id=RAW, partition=4_000_000_000)]),
+        keyvalue_pb2.WriteRequest(parts=[keyvalue_pb2.WritePart(table_id=RAW, batch=b"no batch")]),
+        keyvalue_pb2.ReadRequest(parts=[keyvalue_pb2.ReadPart(table_id=b"f" * 16, keys=[b"secret"])]),
+        tables_pb2.ListTablesRequest(),
+    ],
+)
+def test_nothing_that_a_client_made_up_is_shown(message: Any) -> None:
+    found = subject_of(message, CLUSTER)
+    assert found.table in ("flights", None)
+    assert all(place.table == FLIGHTS.id and place.partition < 4 for place in found.places)
+    if found.table is None:
+        assert found.key is None
+    assert subject_of(tables_pb2.ListTablesRequest(), CLUSTER) == NO_SUBJECT
+
+
+def test_a_key_is_of_the_table_that_is_named() -> None:
+    """Who may read that table is shown the key: it must not be one of another table."""
+    gone = keyvalue_pb2.ReadPart(table_id=b"f" * 16, keys=[b"secret"])
+    part = keyvalue_pb2.ReadPart(table_id=RAW, partition=1, keys=[b"k"])
+    assert subject_of(keyvalue_pb2.ReadRequest(parts=[gone, part]), CLUSTER)[:3] == (
+        "flights",
+        [FLIGHTS.partition(1)],
+        b"k",
+    )
+
+
+@given(st.binary(max_size=200), st.integers(0, 2**32 - 1), st.binary(max_size=60))
+def test_no_message_makes_it_fail(table_id: bytes, partition: int, batch: bytes) -> None:
+    part = keyvalue_pb2.WritePart(table_id=table_id, partition=partition, batch=batch)
+    for cluster in (CLUSTER, None):
+        written = subject_of(keyvalue_pb2.WriteRequest(parts=[part]), cluster)
+        appended = subject_of(log_pb2.AppendRequest(topic_id=table_id, partition=partition, batch=batch), cluster)
+        assert written == appended
