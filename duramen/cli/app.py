@@ -16,7 +16,7 @@ from duramen.cli.certs import app as certs
 from duramen.cli.data import audit, load, records, streams, tables
 from duramen.cli.files import app as files
 from duramen.cli.servers import check, health, serve, up
-from duramen.cli.sight import status, top
+from duramen.cli.sight import slow, status, top
 from duramen.cli.spark import bulk, pipeline
 from duramen.cli.terminal.asked_commands import asked_commands
 from duramen.cli.terminal.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
@@ -87,6 +87,7 @@ app.command("check")(check.check)
 app.command("health")(health.health)
 app.command("status")(status.status)
 app.command("top")(top.top)
+app.command("slow")(slow.slow)
 app.add_typer(files.app, name="log")
 app.add_typer(certs.app, name="cert")
 app.add_typer(user.app, name="user")

@@ -1,6 +1,6 @@
 """The map over gRPC, server's side: `duramen.v1.Cluster`. A user gets the map of what is shown to it.
 
-The server's own status is made elsewhere, and passed through here.
+The server's own status and its slow calls are made elsewhere, and passed through here.
 """
 
 from __future__ import annotations
@@ -61,12 +61,17 @@ def everything_shown(cluster: ClusterMap) -> ShownMap:
 
 
 class StatusService(cluster_pb2_grpc.ClusterServicer):
-    """The one method that a server has that follows no map. `status`: its status document for the caller of the present
-    call, as JSON; None: it has none.
+    """The methods that a server has that follows no map. `status`: its status document for the caller of the present
+    call, as JSON; `slow_calls`: that of its newest slow calls, at most so many, 0: all. None: it has none.
     """
 
-    def __init__(self, status: Callable[[], Awaitable[bytes]] | None) -> None:
+    def __init__(
+        self,
+        status: Callable[[], Awaitable[bytes]] | None,
+        slow_calls: Callable[[int], Awaitable[bytes]] | None,
+    ) -> None:
         self._status = status
+        self._slow_calls = slow_calls
 
     async def Status(  # noqa: N802
         self, request: cluster_pb2.ServerStatusRequest, context: _Context
@@ -75,6 +80,16 @@ class StatusService(cluster_pb2_grpc.ClusterServicer):
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this server has no status document")
         try:
             return cluster_pb2.ServerStatus(status=await self._status())
+        except DuramenError as error:
+            await abort(context, error)
+
+    async def SlowCalls(  # noqa: N802
+        self, request: cluster_pb2.SlowCallsRequest, context: _Context
+    ) -> cluster_pb2.SlowCallsReply:
+        if self._slow_calls is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this server has no slow log")
+        try:
+            return cluster_pb2.SlowCallsReply(slow_calls=await self._slow_calls(request.count))
         except DuramenError as error:
             await abort(context, error)
 
@@ -94,8 +109,9 @@ class ClusterService(StatusService):
         passes_log: bool = False,
         shown: ShownToCaller = everything_shown,
         status: Callable[[], Awaitable[bytes]] | None = None,
+        slow_calls: Callable[[int], Awaitable[bytes]] | None = None,
     ) -> None:
-        super().__init__(status)
+        super().__init__(status, slow_calls)
         self._shown = shown
         self._maps = maps
         self._streams = streams

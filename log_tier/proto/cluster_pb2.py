@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1clog_tier/proto/cluster.proto\x12\nduramen.v1\"\x1d\n\rFollowRequest\x12\x0c\n\x04once\x18\x01 \x01(\x08\"^\n\x0b\x43lusterView\x12\x0f\n\x07version\x18\x01 \x01(\x12\x12\x0b\n\x03map\x18\x02 \x01(\x0c\x12\x0f\n\x07log_url\x18\x03 \x01(\t\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\x12\n\npasses_log\x18\x05 \x01(\x08\"\x15\n\x13ServerStatusRequest\"\x1e\n\x0cServerStatus\x12\x0e\n\x06status\x18\x01 \x01(\x0c\x32\x8e\x01\n\x07\x43luster\x12>\n\x06\x46ollow\x12\x19.duramen.v1.FollowRequest\x1a\x17.duramen.v1.ClusterView0\x01\x12\x43\n\x06Status\x12\x1f.duramen.v1.ServerStatusRequest\x1a\x18.duramen.v1.ServerStatusb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1clog_tier/proto/cluster.proto\x12\nduramen.v1\"\x1d\n\rFollowRequest\x12\x0c\n\x04once\x18\x01 \x01(\x08\"^\n\x0b\x43lusterView\x12\x0f\n\x07version\x18\x01 \x01(\x12\x12\x0b\n\x03map\x18\x02 \x01(\x0c\x12\x0f\n\x07log_url\x18\x03 \x01(\t\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\x12\n\npasses_log\x18\x05 \x01(\x08\"\x15\n\x13ServerStatusRequest\"\x1e\n\x0cServerStatus\x12\x0e\n\x06status\x18\x01 \x01(\x0c\"!\n\x10SlowCallsRequest\x12\r\n\x05\x63ount\x18\x01 \x01(\r\"$\n\x0eSlowCallsReply\x12\x12\n\nslow_calls\x18\x01 \x01(\x0c\x32\xd5\x01\n\x07\x43luster\x12>\n\x06\x46ollow\x12\x19.duramen.v1.FollowRequest\x1a\x17.duramen.v1.ClusterView0\x01\x12\x43\n\x06Status\x12\x1f.duramen.v1.ServerStatusRequest\x1a\x18.duramen.v1.ServerStatus\x12\x45\n\tSlowCalls\x12\x1c.duramen.v1.SlowCallsRequest\x1a\x1a.duramen.v1.SlowCallsReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,6 +39,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SERVERSTATUSREQUEST']._serialized_end=192
   _globals['_SERVERSTATUS']._serialized_start=194
   _globals['_SERVERSTATUS']._serialized_end=224
-  _globals['_CLUSTER']._serialized_start=227
-  _globals['_CLUSTER']._serialized_end=369
+  _globals['_SLOWCALLSREQUEST']._serialized_start=226
+  _globals['_SLOWCALLSREQUEST']._serialized_end=259
+  _globals['_SLOWCALLSREPLY']._serialized_start=261
+  _globals['_SLOWCALLSREPLY']._serialized_end=297
+  _globals['_CLUSTER']._serialized_start=300
+  _globals['_CLUSTER']._serialized_end=513
 # @@protoc_insertion_point(module_scope)

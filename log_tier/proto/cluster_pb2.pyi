@@ -108,3 +108,43 @@ class ServerStatus(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ServerStatus: _TypeAlias = ServerStatus  # noqa: Y015
+
+@_typing.final
+class SlowCallsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNT_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    """At most so many calls, the newest; 0: all that are kept."""
+    def __init__(
+        self,
+        *,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SlowCallsRequest: _TypeAlias = SlowCallsRequest  # noqa: Y015
+
+@_typing.final
+class SlowCallsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SLOW_CALLS_FIELD_NUMBER: _builtins.int
+    slow_calls: _builtins.bytes
+    """The document as one line of JSON (docs/FORMATS.md)."""
+    def __init__(
+        self,
+        *,
+        slow_calls: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["slow_calls", b"slow_calls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SlowCallsReply: _TypeAlias = SlowCallsReply  # noqa: Y015

@@ -44,6 +44,11 @@ class ClusterStub:
                 request_serializer=log__tier_dot_proto_dot_cluster__pb2.ServerStatusRequest.SerializeToString,
                 response_deserializer=log__tier_dot_proto_dot_cluster__pb2.ServerStatus.FromString,
                 _registered_method=True)
+        self.SlowCalls = channel.unary_unary(
+                '/duramen.v1.Cluster/SlowCalls',
+                request_serializer=log__tier_dot_proto_dot_cluster__pb2.SlowCallsRequest.SerializeToString,
+                response_deserializer=log__tier_dot_proto_dot_cluster__pb2.SlowCallsReply.FromString,
+                _registered_method=True)
 
 
 class ClusterServicer:
@@ -63,6 +68,13 @@ class ClusterServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SlowCalls(self, request, context):
+        """The last calls of the server that took long, and where their time went.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +87,11 @@ def add_ClusterServicer_to_server(servicer, server):
                     servicer.Status,
                     request_deserializer=log__tier_dot_proto_dot_cluster__pb2.ServerStatusRequest.FromString,
                     response_serializer=log__tier_dot_proto_dot_cluster__pb2.ServerStatus.SerializeToString,
+            ),
+            'SlowCalls': grpc.unary_unary_rpc_method_handler(
+                    servicer.SlowCalls,
+                    request_deserializer=log__tier_dot_proto_dot_cluster__pb2.SlowCallsRequest.FromString,
+                    response_serializer=log__tier_dot_proto_dot_cluster__pb2.SlowCallsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,6 +148,33 @@ class Cluster:
             '/duramen.v1.Cluster/Status',
             log__tier_dot_proto_dot_cluster__pb2.ServerStatusRequest.SerializeToString,
             log__tier_dot_proto_dot_cluster__pb2.ServerStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SlowCalls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Cluster/SlowCalls',
+            log__tier_dot_proto_dot_cluster__pb2.SlowCallsRequest.SerializeToString,
+            log__tier_dot_proto_dot_cluster__pb2.SlowCallsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -87,6 +87,12 @@ def test_a_replica_lags(cluster: ClusterProcess) -> None:
     )
 
 
+def test_calls_are_slow(cluster: ClusterProcess) -> None:
+    slow, lag = follow(cluster, "Calls are slow")
+    assert "100 ms or longer" in slow
+    assert "flights" in lag
+
+
 def test_a_snapshot_is_bad(cluster: ClusterProcess) -> None:
     cluster.run("admin", "snapshot", "flights")
     cluster.run("put", "flights", "UA1", "moved")
@@ -378,7 +384,7 @@ def test_every_recipe_has_its_four_parts() -> None:
 
 def test_every_recipe_has_a_test() -> None:
     source = "".join(each.read_text() for each in sorted(Path(__file__).parent.glob("test_runbook*.py")))
-    assert len(RECIPES) == 19
+    assert len(RECIPES) == 20
     for name, commands in RECIPES.items():
         assert commands, name
         assert f'follow(cluster, "{name}"' in source, f"no test follows the recipe {name!r}"

@@ -90,6 +90,7 @@ _FOR_EVERY_USER: Final = frozenset(
         "/duramen.v1.Tables/List",
         "/duramen.v1.Cluster/Follow",
         "/duramen.v1.Cluster/Status",
+        "/duramen.v1.Cluster/SlowCalls",
         *(f"/duramen.v1.Users/{method}" for method in ("SetPassword", "AddToken", "RevokeToken")),
     }
 )

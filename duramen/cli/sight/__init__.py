@@ -1,7 +1,9 @@
-"""Commands that show what a server knows about itself: `status`, once in three lines; `top`, again and again as a page.
+"""Commands that show what a server knows about itself: `status`, once in three lines; `top`, again and again as a page;
+`slow`, the calls that took long.
 
     Cluster/Status ──▶ StatusClient ──▶ one document ──▶ StatusHistory ──▶ night_page() ──▶ lines ──▶ terminal
                      (the seam: gRPC)                   (figures of two or more)  (pure)
+    Cluster/SlowCalls ──▶ StatusClient ──▶ one document ──▶ slow_page() ──▶ lines
 
 What holds:
 
@@ -16,5 +18,6 @@ What holds:
 
 What is not here: history beyond ten minutes, and facts that no server has.
 
-Reading order: `status_client.py`, `status.py`, `status_history.py`, `night_page.py`, `top.py`.
+Reading order: `status_client.py`, `status.py`, `status_history.py`, `night_page.py`, `top.py`, `slow_page.py`,
+`slow.py`.
 """

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from duramen.cli.admin.figures import duration, size
 from duramen.cli.sight.status_history import PartitionFigures, StatusHistory
-from duramen.cli.terminal.text import counted, shown_key
+from duramen.cli.terminal.text import counted, shown_line
 
 __all__ = ["PageLine", "Silence", "night_page"]
 
@@ -146,7 +146,7 @@ def _rate(per_s: float | None) -> str:
 def _row(cells: Sequence[str]) -> str:
     fields = []
     for column, width, cell in zip(_COLUMNS, _WIDTHS, cells, strict=True):
-        shown = _clean(cell)
+        shown = shown_line(cell)
         if width and len(shown) > width:
             shown = shown[: width - 1] + "…"
         fields.append(shown.ljust(width) if column in _LEFT else shown.rjust(width))
@@ -155,11 +155,5 @@ def _row(cells: Sequence[str]) -> str:
 
 def _fitted(text: str, columns: int) -> str:
     """On one line of the terminal."""
-    shown = _clean(text)
+    shown = shown_line(text)
     return shown if len(shown) <= columns else shown[: max(0, columns - 1)] + "…"
-
-
-def _clean(text: str) -> str:
-    """Without anything that a terminal obeys."""
-    plain = " ".join(text.split()) if not text.isprintable() else text
-    return plain if plain.isprintable() else shown_key(plain.encode("utf-8", "surrogateescape"))

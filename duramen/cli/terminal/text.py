@@ -19,7 +19,7 @@ from typing import Final
 from log_tier.model.errors import InvalidRequest
 from router.admin.answers.json_text import BASE64, encoded, json_text
 
-__all__ = ["BASE64", "bytes_of", "counted", "json_text", "shown_key", "shown_value"]
+__all__ = ["BASE64", "bytes_of", "counted", "json_text", "shown_key", "shown_line", "shown_value"]
 
 _LINE_BREAKS: Final = str.maketrans("", "", "\n\r\t")
 
@@ -33,6 +33,12 @@ def shown_key(data: bytes) -> str:
     """A key for people; also a value that must stay on one line."""
     text = json_text(data)
     return text if text.isprintable() else encoded(data)
+
+
+def shown_line(text: str) -> str:
+    """What a server sent, on one line and without anything that a terminal obeys."""
+    plain = " ".join(text.split()) if not text.isprintable() else text
+    return plain if plain.isprintable() else shown_key(plain.encode("utf-8", "surrogateescape"))
 
 
 def shown_value(data: bytes) -> str:

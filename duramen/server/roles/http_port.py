@@ -92,6 +92,7 @@ async def open_http(
                 access.gate,
                 access.authenticator,
                 access.audit,
+                shell.slow,
                 host=host,
                 port=number,
                 tls=tls_context(settings),

@@ -101,7 +101,8 @@ class LogRole:
             opened.push_async_callback(shell.close)  # the first to close: the log ends when nobody asks it any more
             log_pb2_grpc.add_LogServicer_to_server(LogService(log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
             sight = log_sight(shell, log, data, certificates)
-            cluster_pb2_grpc.add_ClusterServicer_to_server(StatusService(sight.status_json), shell.registry)  # type: ignore[no-untyped-call]
+            status = StatusService(sight.status_json, shell.slow.slow_json)
+            cluster_pb2_grpc.add_ClusterServicer_to_server(status, shell.registry)  # type: ignore[no-untyped-call]
             await shell.start(_SERVICES)
             return cls(shell, log, sight, opened.pop_all())
         raise AssertionError("not reached")
@@ -124,6 +125,7 @@ class LogRole:
             opened.push_async_callback(
                 await follower.follow(gate.follow, name="following users and grants", failed=self._lose_users)
             )
+            self.shell.slow.know(maps=lambda: catalog.map)
             access = HttpAccess(gate, Authenticator(gate))
             self.http_port = await open_http(opened, self.shell, self.sight, access, port, certificates, limits)
             self._http = opened.pop_all()

@@ -93,7 +93,13 @@ def add_node_services(
     node_pb2_grpc.add_NodeServicer_to_server(service, registry)  # type: ignore[no-untyped-call]
     status = None if sight is None else sight.status_json
     cluster = ClusterService(
-        data_plane.catalog, streams, role=role, log_url=log_url, shown=map_shown_to_caller, status=status
+        data_plane.catalog,
+        streams,
+        role=role,
+        log_url=log_url,
+        shown=map_shown_to_caller,
+        status=status,
+        slow_calls=shell.slow.slow_json,
     )
     cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, registry)  # type: ignore[no-untyped-call]
     admin_pb2_grpc.add_AdminServicer_to_server(AdminService(admin, streams), registry)  # type: ignore[no-untyped-call]

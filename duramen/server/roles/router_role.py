@@ -234,5 +234,6 @@ def _add_cluster(shell: GrpcServer, catalog: Catalog, log_url: str, passing: boo
         passes_log=passing,
         shown=map_shown_to_caller,
         status=sight.status_json,
+        slow_calls=shell.slow.slow_json,
     )
     cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, shell.registry)  # type: ignore[no-untyped-call]

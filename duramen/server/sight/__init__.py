@@ -7,6 +7,8 @@
                                            ├─▶ metrics_to_text() ──▶ GET /metrics
                           StatusDocument ──┘       (pure)
 
+    calls that took long ──▶ SlowCallLog (`log_tier.slow_calls`) ──▶ its document ──▶ Cluster/SlowCalls, GET /slow
+
 `Cluster/Status` and `GET /status` return the JSON; `duramen status` prints it, or says in three lines whether all is
 well and, if not, the one thing to do first.
 

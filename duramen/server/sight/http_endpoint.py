@@ -4,9 +4,10 @@
     GET /readyz    200 if the server answers everything that it should, else 503; the JSON says why
     GET /status    the status document
     GET /metrics   the same and what the server measures, for Prometheus
+    GET /slow      the last calls that took long, and where their time went
 
-Without users it answers the last two only by an address, `localhost`, or the name that it listens on: a web page whose
-name somebody lets point here could read it in its visitor's browser.
+Without users it answers the last three only by an address, `localhost`, or the name that it listens on: a web page
+whose name somebody lets point here could read it in its visitor's browser.
 
 With certificates it is HTTPS. Where the catalog has users, they need one (`Authorization: Bearer` or `Basic`), and
 show the tables that are shown to that user. The first two answer everybody, because probes have no user; they
@@ -38,6 +39,7 @@ from log_tier.access.gate import NOBODY, Gate
 from log_tier.concurrency.sized_work import run_sized
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, PortInUse, Unauthenticated
+from log_tier.slow_calls.slow_call_log import SlowCallLog
 from log_tier.trust.caller import Caller
 
 __all__ = ["HttpEndpoint"]
@@ -73,6 +75,7 @@ class HttpEndpoint:
         gate: Gate,
         authenticator: Authenticator,
         audit: CallAudit | None,
+        slow: SlowCallLog,
         *,
         host: str,
         limits: HttpLimits,
@@ -81,6 +84,7 @@ class HttpEndpoint:
         self._host = host.lower()
         self._sight = sight
         self._audit = audit
+        self._slow_calls = slow
         self._gate = gate
         self._authenticator = authenticator
         self._server: asyncio.Server | None = None
@@ -90,7 +94,9 @@ class HttpEndpoint:
             "/readyz": self._readyz,
             "/status": self._status,
             "/metrics": self._metrics,
+            "/slow": self._slow,
         }
+        self._open_to_all = (self._livez, self._readyz)
 
     @classmethod
     async def open(
@@ -99,6 +105,7 @@ class HttpEndpoint:
         gate: Gate,
         authenticator: Authenticator,
         audit: CallAudit | None,
+        slow: SlowCallLog,
         *,
         host: str,
         port: int,
@@ -108,7 +115,7 @@ class HttpEndpoint:
         """Listen. `port`: 0 for a free one. `tls`: speak HTTPS. `audit`: None where nothing writes it. Raises
         `PortInUse`.
         """
-        made = cls(sight, gate, authenticator, audit, host=host, limits=limits)
+        made = cls(sight, gate, authenticator, audit, slow, host=host, limits=limits)
         handshake_s = None if tls is None else limits.timeout_s
         try:
             made._server = await asyncio.start_server(
@@ -187,11 +194,7 @@ class HttpEndpoint:
         try:
             caller = await self._caller_of(request, peer)
             CALLER.set(caller)
-            if (
-                answer in (self._status, self._metrics)
-                and not self._gate.is_closed
-                and not self._is_own(_host_of(request))
-            ):
+            if answer not in self._open_to_all and not self._gate.is_closed and not self._is_own(_host_of(request)):
                 raise PermissionDenied(
                     "a server without users shows its status by an address, 'localhost', or the name that it listens "
                     "on: another name may be a web page's, and this its visitor's browser"
@@ -246,6 +249,10 @@ class HttpEndpoint:
     async def _status(self, caller: Caller, _: h11.Request) -> HttpReply:
         self._gate.decide(caller, ANY_USER)
         return HttpReply(200, await self._sight.status_json() + b"\n")
+
+    async def _slow(self, caller: Caller, _: h11.Request) -> HttpReply:
+        self._gate.decide(caller, ANY_USER)
+        return HttpReply(200, await self._slow_calls.slow_json() + b"\n")
 
     async def _metrics(self, caller: Caller, request: h11.Request) -> HttpReply:
         self._gate.decide(caller, ANY_USER)

@@ -100,6 +100,7 @@ ROWS: Final = [
     Row("Tables/Drop", "admin of table", lambda _: tables.FindTableRequest(name=TABLE)),
     Row("Cluster/Follow", "user", lambda _: cluster_pb2.FollowRequest(once=True)),
     Row("Cluster/Status", "user", lambda _: cluster_pb2.ServerStatusRequest()),
+    Row("Cluster/SlowCalls", "user", lambda _: cluster_pb2.SlowCallsRequest()),
     Row("Node/Status", "user", lambda _: node_pb2.StatusRequest(once=True)),
     Row("Node/Copy", "read of table", lambda id_: node_pb2.CopyRequest(table_id=id_)),
     Row("Node/Digest", "admin", lambda id_: node_pb2.DigestRequest(table_id=id_)),

@@ -20,14 +20,22 @@ from log_tier.access.tokens import mint_token
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.map_json import map_from_json
 from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.errors import DuramenError, PermissionDenied, TableNotFound
+from log_tier.model.errors import DuramenError, PermissionDenied, TableNotFound, Unauthenticated
 from log_tier.model.identifiers import AUDIT_TABLE, table_id_from_bytes, table_id_to_bytes
 from log_tier.model.table_spec import TableSpec
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2, log_pb2_grpc
 from log_tier.rpc.problems import error_of_call
 from log_tier.trust.trust_commands import AddToken, AddUser, GrantRights, RevokeRights
 from router.endpoints.resp.server.sockets import RespSettings
-from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
+from router.proto import (
+    admin_pb2,
+    admin_pb2_grpc,
+    keyvalue_pb2,
+    keyvalue_pb2_grpc,
+    kv_pb2,
+    tables_pb2,
+    tables_pb2_grpc,
+)
 from serving_tier.proto import node_pb2, node_pb2_grpc
 
 pytestmark = pytest.mark.embedded_log_only  # users in Kafka: test_users_service.py
@@ -89,6 +97,18 @@ class Shop:
         assert not any(b'"%s' % each in reply.status for each in hidden), "a table that is not shown is named"
         return {each["table"] for each in json.loads(reply.status)["partitions"]}
 
+    async def slow_of(self, name: str) -> set[str]:
+        """The tables of whose slow calls the server says something."""
+        reply = await self.cluster.SlowCalls(cluster_pb2.SlowCallsRequest(), metadata=self.of(name))
+        return {each["table"] for each in json.loads(reply.slow_calls)["calls"]}
+
+    def call_slowly(self) -> None:
+        """A call on each table has taken a second."""
+        slow = self.server.access.slow
+        for each in TABLES:
+            put = kv_pb2.KVPutRequest(table=each, key=b"eu:1")
+            slow.called("/duramen.v1.KV/Put", put, "ipv4:10.0.0.9:4000", slow.now_s() - 1, "done")
+
 
 async def failure(call: Any) -> DuramenError:
     """How a call fails. A stream's first reply is waited for."""
@@ -141,6 +161,26 @@ async def test_what_is_shown_follows_from_any_grant(shop: Shop, name: str) -> No
     assert len(cluster.nodes) == 1, "who may connect learns where the nodes are"
     assert await shop.status_of(name) == expected
     assert await shop.document_of(name) == expected
+    shop.call_slowly()
+    assert await shop.slow_of(name) == expected - {AUDIT_TABLE}
+
+
+async def test_slow_calls_of_two_users(shop: Shop) -> None:
+    await shop.add_user("reader", "read orders --key eu:")
+    await shop.add_user("writer", "write orders")
+    await shop.grant("writer", "read secret --key us:")
+    shop.call_slowly()
+
+    async def calls_of(name: str) -> list[tuple[Any, ...]]:
+        reply = await shop.cluster.SlowCalls(cluster_pb2.SlowCallsRequest(count=10), metadata=shop.of(name))
+        calls = json.loads(reply.slow_calls)["calls"]
+        return [(each["table"], each["key"], each["peer"]) for each in calls]
+
+    assert await calls_of("reader") == [("orders", "eu:1", None)]
+    assert set(await calls_of("writer")) == {("orders", None, None), ("secret", None, None)}
+    assert len(await calls_of("root")) == len(TABLES)
+    assert ("secret", "eu:1", "10.0.0.9:4000") in await calls_of("root")
+    assert isinstance(await failure(shop.cluster.SlowCalls(cluster_pb2.SlowCallsRequest())), Unauthenticated)
 
 
 async def test_without_users_everything_is_shown(tmp_path: Path) -> None:

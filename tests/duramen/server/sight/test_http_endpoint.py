@@ -28,6 +28,7 @@ from log_tier.access.authenticator import bearer_header
 from log_tier.access.tokens import mint_token
 from log_tier.model.errors import PortInUse
 from log_tier.trust.trust_commands import AddToken, AddUser
+from router.proto import kv_pb2
 
 
 @pytest.fixture
@@ -152,6 +153,14 @@ async def test_users(server: SingleServer) -> None:
     assert (code, b"secret" in body) == (200, False)
     assert "orders" in {each["table"] for each in json.loads(body)["partitions"]}
     assert (await http_get(server.http_port, "/livez"))[0] == 200
+    slow = server.access.slow
+    for name in ("orders", "secret"):
+        get = kv_pb2.KVGetRequest(table=name, key=b"k")
+        slow.called("/duramen.v1.KV/Get", get, "ipv4:127.0.0.1:4000", slow.now_s() - 1, "done")
+    assert (await http_get(server.http_port, "/slow"))[0] == 401
+    code, _, body = await http_get(server.http_port, "/slow", f"Authorization: {bearer_header(token.text)}")
+    (call,) = json.loads(body)["calls"]
+    assert (code, call["table"], call["key"]) == (200, "orders", "k")
     for replica in server.data_plane.node:
         replica.state = "behind"
 
