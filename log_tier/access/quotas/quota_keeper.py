@@ -9,6 +9,7 @@ user reached has counted the call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import ceil
 from typing import Final, Literal, NamedTuple, Protocol
 
 from log_tier.access.quotas.open_connections import OpenConnections
@@ -94,10 +95,9 @@ class QuotaKeeper:
         if not bounds:
             return None
         now = self._clock.monotonic_s()
-        for subject, quota, buckets in bounds:
-            for name, bucket in zip(_BOUNDS, buckets, strict=True):
-                if bucket is not None and (wait_s := bucket.wait_s(now)) > 0:
-                    raise _refusal(subject, f"{getattr(quota, name)} {_WORDS[name]}", wait_s)
+        if (refusal := _used_up(bounds, now)) is not None:
+            raise refusal
+        for subject, quota, _ in bounds:
             if stream is not None and 0 < (most := getattr(quota, stream)) <= self._open.get((subject, stream), 0):
                 raise _refusal(subject, f"{most} open {stream}", 0)
         for _, _, (calls, bytes_in, _) in bounds:
@@ -122,16 +122,15 @@ class QuotaKeeper:
         if quota == NO_QUOTA:
             return None
         now = self._clock.monotonic_s()
-        bounds = self._of(f"user:{caller.name}", quota)
-        for name, bucket in zip(_BOUNDS, bounds.buckets, strict=True):
-            if bucket is not None and (wait_s := bucket.wait_s(now)) > 0:
-                early = self._early.get(caller.name)
-                if early is None:
-                    early = self._early[caller.name] = TokenBucket(_REFUSALS_S, now)
-                if (kept_s := early.wait_s(now)) < _KEPT_S:  # beyond, its debt grows no more
-                    early.take(1, now)
-                return _refusal(bounds.subject, f"{getattr(quota, name)} {_WORDS[name]}", wait_s), kept_s
-        return None
+        refusal = _used_up((self._of(f"user:{caller.name}", quota),), now)
+        if refusal is None:
+            return None
+        early = self._early.get(caller.name)
+        if early is None:
+            early = self._early[caller.name] = TokenBucket(_REFUSALS_S, now)
+        if (kept_s := early.wait_s(now)) < _KEPT_S:  # beyond, its debt grows no more
+            early.take(1, now)
+        return refusal, kept_s
 
     def refused(self, caller: Caller, tables: Sequence[str]) -> float:
         """A call was refused, and its caller may send the next one without waiting. How many seconds its endpoint had
@@ -225,8 +224,22 @@ class QuotaHold:
         self._keeper.close_stream(self._opened)
 
 
+def _used_up(bounds: Sequence[_Bounds], now: float) -> Overloaded | None:
+    """The refusal by the bound that takes longest to give something again: after that, none of them refuses."""
+    longest: tuple[float, _Bounds, str] | None = None
+    for each in bounds:
+        for name, bucket in zip(_BOUNDS, each.buckets, strict=True):
+            if bucket is not None and (wait_s := bucket.wait_s(now)) > (0 if longest is None else longest[0]):
+                longest = wait_s, each, name
+    if longest is None:
+        return None
+    wait_s, (subject, quota, _), name = longest
+    return _refusal(subject, f"{getattr(quota, name)} {_WORDS[name]}", wait_s)
+
+
 def _refusal(subject: str, bound: str, wait_s: float) -> Overloaded:
-    wait = f" in {wait_s:.2f} s" if wait_s else " when one of them has ended"
+    """With a time that is long enough in the words as well: clients of the Redis protocol have nothing else."""
+    wait = f" in {ceil(wait_s * 100) / 100:.2f} s" if wait_s else " when one of them has ended"
     return Overloaded(
         f"{subject} has a quota of {bound} at this server: try again{wait}, or have an administrator raise it",
         wait_ms=int(wait_s * 1000) + 1,

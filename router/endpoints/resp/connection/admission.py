@@ -10,7 +10,7 @@ which the fast paths, the runs and the rounds take as many as they like: all tha
 - A3 What is in the queue and has not begun is judged again when users, roles or grants have changed, or the caller's
      token has expired.
 - A4 What has quotas is counted when it gets into the queue, once: what is taken back for A3 is a `CountedCommand`. What
-     is over is a `RefusedCommand`, too, so nothing waits.
+     is over is a `RefusedCommand`, too, so nothing waits; it takes nothing, nor does its reply.
 - A5 What reads or writes a table whose reads or writes are audited is noted when it has left the queue, so when it has
      begun, and once (`AccessNotes`). Where the settings choose no table, this costs one comparison.
 
@@ -45,7 +45,7 @@ from router.endpoints.resp.wire.limits import AT_ONCE_WORDS_MAX
 from router.endpoints.resp.wire.replies import Problem
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
 
-__all__ = ["Admission", "GuardedClient", "GuardedLone", "LonePath", "RefusedCommand", "is_judged_later"]
+__all__ = ["Admission", "GuardedClient", "GuardedLone", "LonePath", "OverQuota", "RefusedCommand", "is_judged_later"]
 
 _FIRST: Final = itemgetter(0)
 _SECOND: Final = itemgetter(1)
@@ -75,6 +75,10 @@ class RefusedCommand(list[bytes]):
         super().__init__((b"",))
         self.command = command
         self.problem = problem
+
+
+class OverQuota(RefusedCommand):
+    """One that was refused by a quota."""
 
 
 class CountedCommand(list[bytes]):
@@ -122,6 +126,8 @@ class Admission:
         audit = client.server.audit
         self.unheard_s = 0.0
         """How long the connection sits out for what it was refused by a quota. See `QuotaKeeper.refused`."""
+        self._free_bytes = 0
+        """Of what has not left yet, so much takes nothing of a quota of bytes."""
         self._counted_for = ""
         """The user of whose connections it is one."""
         self._has_ended = False
@@ -208,7 +214,7 @@ class Admission:
             self.notes.forget()
         counted = self._server.quotas.has_some
         for command in reversed(self._queue):
-            if type(command) is RefusedCommand:
+            if isinstance(command, RefusedCommand):
                 self.arrived.appendleft(command.command)
             else:
                 self.arrived.appendleft(CountedCommand(command) if counted else command)
@@ -222,7 +228,14 @@ class Admission:
 
     def _sent(self, size: int) -> None:
         """Replies leave. They count for the caller and the table of now."""
-        self._server.quotas.sent(self.caller, (self._client.table_name,), size)
+        free = min(size, self._free_bytes)
+        self._free_bytes -= free
+        self._server.quotas.sent(self.caller, (self._client.table_name,), size - free)
+
+    def leaves_free(self, size: int) -> None:
+        """Of what leaves next, so many bytes are no reply, or refuse by a quota."""
+        if self._server.quotas.has_some:
+            self._free_bytes += size
 
     def _over_quota(self, spec: CommandSpec, command: RespCommand) -> Problem | None:
         """Take what a command takes of its quotas; why it may not: nothing is taken then."""
@@ -301,8 +314,10 @@ class Admission:
         if spec is None or spec.refusal(command) is not None:
             return command
         problem = None if is_judged_later(spec, command) else self.refusal(spec, command)
-        problem = problem or self._over_quota(spec, command)
-        return command if problem is None else RefusedCommand(command, problem)
+        if problem is not None:
+            return RefusedCommand(command, problem)
+        problem = self._over_quota(spec, command)
+        return command if problem is None else OverQuota(command, problem)
 
     def refusal(self, spec: CommandSpec, command: RespCommand) -> Problem | None:
         """Why the caller may not run a command of as many words as it may have; None: it may."""
@@ -337,7 +352,7 @@ def is_judged_later(spec: CommandSpec, command: RespCommand) -> bool:
 
 def _noted_spec(spec: CommandSpec | None, judged: RespCommand) -> CommandSpec | None:
     """The command that is noted when it has begun; None: it was refused, fails by its words, or is judged later."""
-    if spec is None or type(judged) is RefusedCommand or spec.refusal(judged) is not None:
+    if spec is None or isinstance(judged, RefusedCommand) or spec.refusal(judged) is not None:
         return None
     return None if is_judged_later(spec, judged) else spec
 

@@ -25,9 +25,9 @@ from typing import Any, cast
 
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
-from router.endpoints.resp.commands.command_table import BY_WORD, find_command, unknown_command
+from router.endpoints.resp.commands.command_table import BY_WORD, find_command
 from router.endpoints.resp.commands.transactions import begin, enqueue
-from router.endpoints.resp.connection.admission import GuardedLone, LonePath, RefusedCommand
+from router.endpoints.resp.connection.admission import GuardedLone, LonePath
 from router.endpoints.resp.connection.command_runs import drop
 from router.endpoints.resp.connection.connection_context import ConnectionOwner
 from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, FastPath
@@ -291,9 +291,8 @@ class Client(GuardedSession, asyncio.Protocol):
         """Begin with the first command of the queue; False where it has to wait for those before it."""
         if self._is_upstream and name == self._fence_secret:
             return self._report_state(command)
-        spec = BY_WORD.get(name) or find_command(name)
-        if spec is None:
-            return self._refuse(self.refused(command) if type(command) is RefusedCommand else unknown_command(command))
+        if (spec := BY_WORD.get(name) or find_command(name)) is None:
+            return self._refuse(self.no_command(command))
         if (
             not self.plain
             or spec.subcommands is not None
@@ -365,7 +364,8 @@ class Client(GuardedSession, asyncio.Protocol):
         if len(command) > 1:
             self._fence_secret, self.origin = command[1], text_of(command[2])
         self.queue.popleft()
-        self.reply_queue.emit(encode_state(self._fence_secret, self.state()))
+        self.reply_queue.emit(fence := encode_state(self._fence_secret, self.state()))
+        self.leaves_free(fence)
         return not self.closing
 
     def _refuse(self, problem: Problem) -> bool:

@@ -15,9 +15,9 @@ from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.trust.caller import Caller
 from log_tier.trust.grants import Right
 from router.endpoints.resp.command_spec import CommandSpec
-from router.endpoints.resp.commands.command_table import find_command
+from router.endpoints.resp.commands.command_table import find_command, unknown_command
 from router.endpoints.resp.commands.users.command_audit import note_refused
-from router.endpoints.resp.connection.admission import Admission, GuardedClient, RefusedCommand
+from router.endpoints.resp.connection.admission import Admission, GuardedClient, OverQuota, RefusedCommand
 from router.endpoints.resp.connection.connection_context import ConnectionOwner
 from router.endpoints.resp.connection.resp_session import RespSession
 from router.endpoints.resp.connection.socket_input import SocketInput
@@ -176,12 +176,23 @@ class GuardedSession(RespSession, ABC):
             self._note(spec, command, problem)
         return problem
 
-    def refused(self, command: RefusedCommand) -> Problem:
-        """The reply to a command that was refused before it was in the queue; it is noted now, and once."""
+    def no_command(self, command: RespCommand) -> Problem:
+        """The reply to what has no command's name: nobody knows it, or it stands for a command that was refused before
+        it was in the queue, which is noted now, and once.
+        """
+        if not isinstance(command, RefusedCommand):
+            return unknown_command(command)
         spec = find_command(command.command[0])
         if spec is not None:
             self._note(spec, command.command, command.problem)
+        if isinstance(command, OverQuota):
+            self.leaves_free(encode(command.problem, self.protocol))
         return command.problem
+
+    def leaves_free(self, data: bytes) -> None:
+        """This is among what leaves next, and takes nothing of the quotas of bytes of replies."""
+        if self.admission is not None:
+            self.admission.leaves_free(len(data))
 
     def _noted(self, judged: _Judged, commands: Sequence[tuple[CommandSpec, RespCommand]]) -> Problem | None:
         """Note the refusal that was found, or that of a connection which has no proof (any more), or what is done."""

@@ -78,7 +78,7 @@ def test_calls_of_one_user() -> None:
     kept = Kept(user_alice=Quota(calls_s=10))
     assert [kept.call() for _ in range(10)] == [""] * 10
     assert kept.call() == (
-        "user:alice has a quota of 10 calls a second at this server: try again in 0.00 s, or have an "
+        "user:alice has a quota of 10 calls a second at this server: try again in 0.01 s, or have an "
         "administrator raise it"
     )
     assert kept.call("bob") == ""
@@ -87,6 +87,34 @@ def test_calls_of_one_user() -> None:
         kept.clock.seconds += 0.01
         passed += kept.call() == ""
     assert 99 <= passed <= 101, "ten seconds"
+
+
+@pytest.mark.parametrize("order", [("user_alice", "table_orders"), ("table_orders", "user_alice")])
+def test_the_wait_is_that_of_the_bound_that_takes_longest(order: tuple[str, str]) -> None:
+    """Whoever waits for the first bound alone is refused again by the next one."""
+    kept = Kept(**{order[0]: Quota(calls_s=2, bytes_in_s=100), order[1]: Quota(calls_s=1000)})
+    assert kept.call() == kept.call(size=400) == ""
+    alice = kept.gate.caller("alice", "token")
+    with pytest.raises(Overloaded, match="100 bytes of requests a second") as late:
+        kept.keeper.hold(alice, ("orders",), lambda: 1)
+    assert late.value.fields["wait_ms"] == 3011
+    if order[0] == "user_alice":
+        early = kept.keeper.early_refusal(alice)
+        assert early is not None
+        assert early[0].fields == late.value.fields
+    kept.clock.seconds += 3.011
+    assert kept.call() == ""
+
+
+@given(st.integers(1, 1000), st.integers(1, 10**5))
+def test_who_waits_as_long_as_the_words_say_is_let_in(rate: int, size: int) -> None:
+    """A client of the Redis protocol has nothing but the words."""
+    kept = Kept(user_alice=Quota(bytes_in_s=rate))
+    assert kept.call(size=rate + size) == ""
+    seconds = float(kept.call().partition("try again in ")[2].partition(" s")[0])
+    kept.clock.seconds += seconds
+    assert kept.call() == ""
+    assert seconds <= size / rate + 0.02, "and not much longer than it has to be"
 
 
 def test_tables_that_share_a_quota_and_one_with_its_own() -> None:

@@ -120,6 +120,21 @@ def test_bytes_are_counted_and_what_is_too_long_passes(
         assert f"user:{name} has a quota of 100 {words} a second" in reply.text
 
 
+def test_the_replies_that_refuse_take_nothing(guarded: ServerThread, name: str) -> None:
+    """A refusal has 150 bytes: a client that asks too often would pay for being refused, and never get through."""
+    guarded.add_user(name, GRANT)
+    guarded.submit(lambda seen: SetQuota(f"user:{name}", seen, bytes_out_s=200))
+    key = f"eu:{name}"
+    with guarded.connect_as("root") as root, guarded.connect_as(name) as raw:
+        assert root.call("SET", key, "v" * 5000) == OK
+        assert raw.call("GET", key) == b"v" * 5000
+        refused = pipelined(raw, [("GET", key)] * 40)
+        assert all(map(is_over, refused))
+        waits = [float(each.text.partition("try again in ")[2].partition(" s")[0]) for each in refused]
+        assert is_over(again := raw.call("GET", key))
+        assert float(again.text.partition("try again in ")[2].partition(" s")[0]) <= waits[0]
+
+
 def test_a_table_has_a_quota_that_its_users_share(guarded: ServerThread, name: str) -> None:
     for user in (name, f"{name}b"):
         guarded.add_user(user, "read orders", "read default")
