@@ -118,6 +118,14 @@ or refused as the text of the grants says, each for itself, whatever it shares a
 grant, a token and a user go under connections that are idle and connections that listen: 100 ms later every server has
 ended what listens, and refuses the next command (`cluster_resp_users.py`).
 
+**Quotas.** In half of the runs with users, others have quotas of calls and bytes, which an administrator sets, changes
+and removes at any server while they call, too fast and often without heeding a refusal; in the world `cluster-resp` by
+both protocols at once, of which a server has one count. Every try of every client is noted where it leaves, and every
+command of every pipeline. What was sent and heard within some stretch of time was decided in it, so where the server's
+own quotas have not changed meanwhile, no more may have been let through than they give; nobody is refused who has none;
+who waits as long as it was told is let through (`quota_ledger.py`). Each write has a key of its own: in the end none is
+there that a quota has refused. When all is level, quotas are used up over open connections, and removed under them.
+
 **A log that is put back.** In a tenth of the runs a first workload runs without faults, and the log's disk is copied
 meanwhile. Everything is stopped, the log gets the copy, the nodes keep their indexes, and other clients write on with
 all faults. Of what the first clients wrote, anything may be gone; what is read must be in the log as it is now. Where a
@@ -151,17 +159,19 @@ may end with a damaged index or snapshot.
 **What it does not do yet.** LMDB is real, and a commit of it is one step: an index is never found in the middle of one.
 In the worlds of one database an index is closed cleanly, or gone. A commit of the log is one step of the simulated
 thread: a reader never runs between its write and its sync. The disk of a node does not fail for reads, nor within a
-commit of LMDB, and loses nothing that was not synced.
+commit of LMDB, and loses nothing that was not synced. Quotas of tables, and of scans, watches and connections, nobody
+has.
 
 **Reading order**: the simulated machine is `duramen.testing.machine`. Here: `node_faults.py`, `plan.py`,
 `planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`,
 `database_world.py`, `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`,
-`kept_log.py`, `index_crashes.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`,
-`cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`,
-`cluster_tallies.py`, `cluster_put_back.py`, `trust_turns.py`, `cluster_callers.py`, `cluster_expiries.py`,
-`cluster_roles.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`,
-`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
-`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
-`planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`,
-`planted_resp_users.py`, `healing.py`, `planted_healing.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+`kept_log.py`, `index_crashes.py`, `quota_ledger.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`,
+`job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`, `cluster_versions.py`,
+`cluster_past.py`, `cluster_tallies.py`, `cluster_put_back.py`, `trust_turns.py`, `cluster_callers.py`,
+`cluster_expiries.py`, `cluster_roles.py`, `metered_calls.py`, `cluster_quotas.py`, `cluster_users.py`,
+`cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`, `cluster_resp.py`, `planted.py`,
+`planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`,
+`planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`,
+`planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`, `planted_resp_users.py`,
+`planted_quotas.py`, `healing.py`, `planted_healing.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

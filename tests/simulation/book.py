@@ -41,6 +41,10 @@ PROPERTIES = {
     "healing": "one healing at a time, and no partition has fewer members than its table wants",
     "healed": "a node that stays lost is replaced: all copies are there within a bounded time",
     "granted": "no call is refused for which there is a grant",
+    "metered": "no server lets through more of a user than its quota there gives, of all protocols together",
+    "unmetered": "no user is refused for the quota of another one, nor for one that it has no more",
+    "waited": "who was refused by a quota, and waited as long as it was told, is let through",
+    "untouched": "what a quota has refused has no effect, and whoever sent it knows that",
     "level": "everything is alive, and every replica has applied the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",
 }

@@ -13,6 +13,7 @@ from simulation.book import Broken
 from simulation.cluster_jobs import bugs, damages, finish_drops, maps_differ, under_way, unfinished, work
 from simulation.cluster_past import check_builds, check_pasts, restore_pasts
 from simulation.cluster_put_back import accept_loss
+from simulation.cluster_quotas import check_quotas, use_quotas
 from simulation.cluster_tallies import check_tallies
 from simulation.cluster_trims import change_logs, lose_indexes, secure_rollbacks
 from simulation.cluster_users import check_revocations, use_grants
@@ -28,7 +29,7 @@ __all__ = ["OPERATORS", "Operator", "disk_operator", "happen", "level"]
 Operator = Callable[[ClusterWorld, asyncio.Event], Coroutine[Any, Any, None]]
 """Works until the event is set."""
 
-OPERATORS: Final[tuple[Operator, ...]] = (work, change_versions, change_logs, restore_pasts, use_grants)
+OPERATORS: Final[tuple[Operator, ...]] = (work, change_versions, change_logs, restore_pasts, use_grants, use_quotas)
 _PACE: Final = 0.6
 """What the times of a plan are multiplied by."""
 _OPERATOR_S: Final = 1.0
@@ -85,6 +86,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
         await finish_drops(world)
     await level(world)
     await check_revocations(world)
+    await check_quotas(world)
     await check_tallies(world)
     await check_pasts(world)
     await check_builds(world)

@@ -15,6 +15,7 @@ from duramen import aio
 from simulation.book import Broken
 from simulation.cluster_callers import REFUSED, TABLE, one_call, prove, watch_of
 from simulation.cluster_expiries import DAVE, check_expiries, open_expiries, renew_tokens
+from simulation.cluster_quotas import open_quotas
 from simulation.cluster_roles import ROLE_WAYS, change_roles, give_by_role, open_roles, take_by_role
 from simulation.cluster_turns import ASK_S
 from simulation.cluster_world import ROOT, ClusterWorld
@@ -53,6 +54,7 @@ async def open_users(world: ClusterWorld) -> None:
         await database.create_table(TABLE, partitions=2)
     for catalog in world.catalogs.values():
         await catalog.wait_for(lambda cluster: cluster.named(TABLE) is not None)
+    await open_quotas(world)
 
 
 async def use_grants(world: ClusterWorld, stop: asyncio.Event) -> None:

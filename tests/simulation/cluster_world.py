@@ -6,14 +6,14 @@ import asyncio
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
+from duramen.server.roles.guarding import Access
 from duramen.server.roles.kv import nearest, others_on_demand
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
-from duramen.testing.cluster.guarded import GuardParts
 from duramen.testing.cluster.lives import open_log_server, open_node, open_router
 from duramen.testing.machine.node_disk.failing_calls import FailingCalls
 from duramen.testing.machine.node_disk.node_fault import FILL_INDEX, NodeFault
@@ -28,6 +28,7 @@ from duramen.verification.history import BuiltPart
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DuramenError
+from log_tier.trust.quotas import Quota
 from router.data.local_data import LocalData
 from router.data.seam import Connection
 from router.endpoints.resp.connection.client import Client
@@ -42,6 +43,7 @@ from simulation.index_crashes import copy_indexes, put_indexes_back
 from simulation.kept_log import KeepingLog, KeptRecords
 from simulation.plan import Plan
 from simulation.planned_machine import cannot_start, machine_of, undamaged_log
+from simulation.quota_ledger import QuotaLedger
 
 __all__ = ["LOG_URL", "NODES", "ROOT", "ClusterWorld", "Part"]
 
@@ -67,7 +69,7 @@ class ClusterWorld:
         `has_endpoints`: of the Redis protocol, at the nodes and the router.
         """
         self.plan, self.loop = plan, loop
-        self._has_endpoints = has_endpoints
+        self.has_endpoints = has_endpoints
         self.endpoints: dict[str, RespServer] = {}
         """Of the processes that live."""
         self._traffic, self._operator = traffic, operator
@@ -100,9 +102,12 @@ class ClusterWorld:
         """Called with each fault that a node's disk meets."""
         self.drops: set[str] = set()
         """Tables of which a drop was begun and not answered."""
-        self.has_users = plan.has_users("users of endpoints" if has_endpoints else "users")
+        users = "users of endpoints" if has_endpoints else "users"
+        self.has_users, self.has_quotas = plan.has_users(users), plan.has_quotas(users)
         self.tokens: dict[str, str] = {}
         """Of the users, by name."""
+        self.ledger = QuotaLedger(loop.time, self._life_of, self._quotas_at, self._break, self.story.met)
+        """Of the calls of users with quotas."""
         self.log: KeepingLog | None = None
         """The log of the server's last life."""
         self._snapshots, self._retention_round_s = ON_DEMAND, ROUND_S
@@ -154,8 +159,18 @@ class ClusterWorld:
 
     def broke(self, what: str, error: Exception) -> None:
         """A handler ended with an error that is none of ours."""
+        self._break(Broken("typed", f"{what} ended with {error!r}"))
+
+    def _break(self, broken: Broken) -> None:
         if not self.broken.done():
-            self.broken.set_exception(Broken("typed", f"{what} ended with {error!r}"))
+            self.broken.set_exception(broken)
+
+    def _life_of(self, name: str) -> int:
+        return self.processes[name].lives
+
+    def _quotas_at(self, name: str) -> Mapping[str, Quota] | None:
+        catalog = self.catalogs.get(name)
+        return None if catalog is None else catalog.map.trust.quotas
 
     def _log_died(self) -> None:
         self.processes["log"].end(politely=False)
@@ -223,7 +238,7 @@ class ClusterWorld:
         open_log_server(process, self.log).listen()
 
     async def _node_life(self, process: SimulatedProcess, opened: AsyncExitStack) -> None:
-        server, node, plane, catalog, memberships, guard = await open_node(
+        server, node, plane, catalog, memberships, access = await open_node(
             process,
             opened,
             self.machine,
@@ -232,11 +247,11 @@ class ClusterWorld:
             retention_round_s=self._retention_round_s,
             servers=self._servers(),
         )
-        if self._has_endpoints:
+        if self.has_endpoints:
             others = others_on_demand(plane, memberships)
             opened.push_async_callback(others.close)
             near = await nearest(plane, others)()
-            await self._open_endpoint(process, opened, near, node.follower, await memberships(), plane.node, guard)
+            await self._open_endpoint(process, opened, near, node.follower, await memberships(), plane.node, access)
         opened.callback(self._copy_if_killed, process.name)
         node.ended.add_done_callback(partial(self._node_ended, process))
         self.nodes[process.name] = node, plane
@@ -252,9 +267,9 @@ class ClusterWorld:
     async def _router_life(self, process: SimulatedProcess, opened: AsyncExitStack) -> None:
         clock = self.machine.clock_of(process.name)
         router = await open_router(process, opened, clock, log_url=LOG_URL, servers=self._servers())
-        if self._has_endpoints:
+        if self.has_endpoints:
             await self._open_endpoint(
-                process, opened, router.connection, router.follower, router.membership, None, router.guard
+                process, opened, router.connection, router.follower, router.membership, None, router.access
             )
         self.catalogs[process.name] = router.catalog
         router.server.listen()
@@ -273,7 +288,7 @@ class ClusterWorld:
         follower: MapFollower,
         membership: LiveMembership,
         node: Node | None,
-        guard: GuardParts | None,
+        access: Access | None,
     ) -> None:
         endpoint = await RespServer.open(
             connection,
@@ -283,8 +298,9 @@ class ClusterWorld:
             node=node,
             node_id=process.name,
             membership=membership,
-            gate=guard and guard.gate,
-            authenticator=guard and guard.authenticator,
+            gate=access and access.gate,
+            authenticator=access and access.authenticator,
+            quotas=access and access.quotas,
             clock=SlowTurnClock(self.loop.time, random.Random(f"turns {process.name} {self.plan.seed}")),
         )
         opened.push_async_callback(endpoint.close)

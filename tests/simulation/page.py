@@ -22,6 +22,7 @@ PROMISED: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("I1", "I2", "I3", "I4", "I5", "I6", "I7"), _API),
     "expired": ("cluster",),
     **dict.fromkeys(("revoked", "granted"), _CLUSTERS),
+    **dict.fromkeys(("metered", "unmetered", "waited", "untouched"), _CLUSTERS),
     "restored": _CLUSTERS,
     "tally": _CLUSTERS,
     "equal": ("cluster-resp",),

@@ -70,6 +70,7 @@ _LENGTH_S: Final = 12.0
 _UNEVEN_CHANCE: Final = 0.3
 _COPIES_CHANCE: Final = 0.3
 _USERS_CHANCE: Final = 0.3
+_QUOTAS_CHANCE: Final = 0.5
 _COPIERS: Final = ("clients", "clients", "router", *_NODES)
 _COPIED_TO: Final = ("log", "log", "router", *_NODES)
 _TRIMS_CHANCE: Final = 0.3
@@ -187,6 +188,10 @@ class Plan:
         """
         copied = any(each.kind == "copies" and each.one == "clients" for each in self.incidents)
         return not copied and self.copied_s is None and random.Random(f"{what} {self.seed}").random() < _USERS_CHANCE
+
+    def has_quotas(self, what: str = "users") -> bool:
+        """Have some of these users quotas? See `has_users`."""
+        return self.has_users(what) and random.Random(f"quotas {self.seed}").random() < _QUOTAS_CHANCE
 
     @property
     def copies_s(self) -> float:

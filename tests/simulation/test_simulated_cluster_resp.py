@@ -26,8 +26,11 @@ FOUND_FROM = {
     "a stretch of commands is judged by the first": 7,
     "a subscription is confirmed before its position is fixed": 13,
     "a subscription outlives the revocation of its grant": 7,
+    "a transaction goes on without what a quota has refused": 31,
     "an open connection keeps the rights of when it came in": 7,
+    "each protocol of a server counts for itself": 33,
     "notifications whose watch breaks go on at the log's end": 18,
+    "the reply that refuses is paid for": 31,
 }
 """Seeds to begin with, which save time: the others follow, for a change of the product moves what a seed comes to."""
 

@@ -26,6 +26,7 @@ from simulation.planted_data_sets import PLANTED_IN_DATA_SETS
 from simulation.planted_database import PLANTED_IN_DATABASE
 from simulation.planted_index import PLANTED_IN_INDEX
 from simulation.planted_node_disk import PLANTED_IN_NODE_DISK
+from simulation.planted_quotas import PLANTED_IN_QUOTAS, PLANTED_IN_RESP_QUOTAS
 from simulation.planted_resp import PLANTED_IN_RESP
 from simulation.planted_resp_users import PLANTED_IN_RESP_USERS
 from simulation.planted_syncs import PLANTED_SYNCS
@@ -88,7 +89,8 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_INDEX
     | PLANTED_IN_NODE_DISK
     | PLANTED_IN_USERS
+    | PLANTED_IN_QUOTAS
     | PLANTED_IN_TALLIES,
-    "cluster-resp": PLANTED_IN_CLUSTER_RESP | PLANTED_IN_RESP_USERS,
+    "cluster-resp": PLANTED_IN_CLUSTER_RESP | PLANTED_IN_RESP_USERS | PLANTED_IN_RESP_QUOTAS,
 }
 """Where each planted bug is found."""

@@ -8,7 +8,7 @@ catalog ──▶ Gate ◀── GrpcGuard (every gRPC method) · RESP endpoint 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
 from grpc_health.v1 import health
@@ -21,7 +21,7 @@ from duramen.server.settings.exposure import warn_without_users
 from duramen.server.wiring.audit_writer import AuditWriter
 from log_tier.access.authenticator import Authenticator
 from log_tier.access.gate import Gate
-from log_tier.access.guard import GrpcGuard
+from log_tier.access.guard import GrpcGuard, IdentifyPeer
 from log_tier.access.log_rules import LOG_RULES
 from log_tier.access.quotas.quota_keeper import QuotaKeeper
 from log_tier.access.rules import MethodRules
@@ -29,8 +29,10 @@ from log_tier.audit.audit_settings import AuditSettings
 from log_tier.audit.audit_trail import AuditTrail
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
-from log_tier.concurrency.background import Failed
-from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.concurrency.background import Failed, only_logged
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
+from log_tier.rpc.checked import CallGuard
+from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.security import shown_certificate
 from log_tier.slow_calls.slow_call_log import SlowCallLog
 from router.admin.access_rules import ADMIN_RULES, USERS_RULES
@@ -40,7 +42,16 @@ from router.endpoints.grpc.access_rules import DATA_RULES
 from router.proto import users_pb2, users_pb2_grpc
 from serving_tier.service.access_rules import NODE_RULES
 
-__all__ = ["ALL_RULES", "UNGUARDED_SERVICES", "USERS_SERVICES", "Access", "guard_shell", "write_audit"]
+__all__ = [
+    "ALL_RULES",
+    "UNGUARDED_SERVICES",
+    "USERS_SERVICES",
+    "Access",
+    "GuardedServer",
+    "guard_services",
+    "guard_shell",
+    "write_audit",
+]
 
 ALL_RULES: Final[MethodRules] = {**LOG_RULES, **NODE_RULES, **DATA_RULES, **ADMIN_RULES, **USERS_RULES}
 """What each method of every service of ours demands."""
@@ -61,6 +72,16 @@ class Access(NamedTuple):
     slow: SlowCallLog
 
 
+class GuardedServer(Protocol):
+    """Serves what is added to its registry. See `GrpcServer`."""
+
+    streams: OpenStreams
+    registry: Any
+    slow: SlowCallLog
+
+    def guard_with(self, guard: CallGuard) -> None: ...
+
+
 async def guard_shell(
     opened: AsyncExitStack,
     shell: GrpcServer,
@@ -75,29 +96,60 @@ async def guard_shell(
     is called where rights are followed no longer. `audit`: None for the usual settings; `write_audit` has to follow.
     `cluster`: this is one server of several, which call each other.
     """
-    trail = AuditTrail(audit)
-    gate = Gate(lambda: catalog.map)
-    authenticator = Authenticator(gate)
-    quotas = QuotaKeeper(gate, SYSTEM_CLOCK)
+    access = await guard_services(
+        opened,
+        shell,
+        catalog,
+        follower,
+        identify=None if shell.peer_port is None else _identify,
+        takes_first=not cluster or shell.is_secure,
+        failed=failed,
+        audit=audit,
+    )
+    if shell.is_secure and shell.is_reached and not access.gate.is_closed:  # without TLS, `check_exposure` has warned
+        warn_without_users(shell.host)
+    return access
+
+
+async def guard_services(
+    opened: AsyncExitStack,
+    server: GuardedServer,
+    catalog: Catalog,
+    follower: MapFollower,
+    *,
+    identify: IdentifyPeer | None,
+    takes_first: bool = True,
+    failed: Failed = only_logged,
+    audit: AuditSettings | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Access:
+    """Guard every service that is added to `server` from now on, and add `duramen.v1.Users`. Endpoints of other
+    protocols get what this returns, so that all of them decide alike, and count what a user takes together.
+
+    `takes_first`: see `UserAdmin`. The others as for `guard_shell` and `GrpcGuard`.
+    """
+    trail = AuditTrail(audit, clock=clock)
+    gate = Gate(lambda: catalog.map, clock=clock)
+    authenticator = Authenticator(gate, clock=clock)
+    quotas = QuotaKeeper(gate, clock)
     opened.push_async_callback(await follower.follow(gate.follow, name="following users and grants", failed=failed))
     guard = GrpcGuard(
         gate,
         authenticator,
         ALL_RULES,
-        shell.streams,
-        identify=None if shell.peer_port is None else _identify,
+        server.streams,
+        identify=identify,
         unguarded=UNGUARDED_SERVICES,
+        clock=clock,
         audit=trail,
         quotas=quotas,
     )
     opened.callback(guard.close)
-    shell.guard_with(guard)
-    shell.slow.know(maps=lambda: catalog.map)
-    if shell.is_secure and shell.is_reached and not gate.is_closed:  # without TLS, `check_exposure` has warned
-        warn_without_users(shell.host)
-    users = UsersService(UserAdmin(catalog, gate, takes_first=not cluster or shell.is_secure))
-    users_pb2_grpc.add_UsersServicer_to_server(users, shell.registry)  # type: ignore[no-untyped-call]
-    return Access(gate, authenticator, trail, quotas, shell.slow)
+    server.guard_with(guard)
+    server.slow.know(maps=lambda: catalog.map)
+    users = UsersService(UserAdmin(catalog, gate, takes_first=takes_first, clock=clock))
+    users_pb2_grpc.add_UsersServicer_to_server(users, server.registry)  # type: ignore[no-untyped-call]
+    return Access(gate, authenticator, trail, quotas, server.slow)
 
 
 def _identify(context: grpc.aio.ServicerContext[Any, Any]) -> tuple[str, bool] | None:

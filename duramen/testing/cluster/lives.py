@@ -10,10 +10,11 @@ from collections.abc import Collection
 from contextlib import AsyncExitStack
 from typing import Any, NamedTuple
 
+from duramen.server.roles.guarding import Access
 from duramen.server.roles.node_role import add_node_services
 from duramen.server.wiring.register import register_node
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
-from duramen.testing.cluster.guarded import GuardParts, guard_server
+from duramen.testing.cluster.guarded import guard_server
 from duramen.testing.machine.simulated_machine import SimulatedMachine
 from duramen.testing.machine.simulated_process import SimulatedProcess
 from duramen.testing.machine.simulated_server import SimulatedServer
@@ -47,7 +48,7 @@ class NodeParts(NamedTuple):
     catalog: Catalog
     memberships: Any
     """Opens what it knows of the other nodes, when somebody asks."""
-    guard: GuardParts | None
+    access: Access | None
     """None: everybody may do everything."""
 
 
@@ -59,7 +60,7 @@ class RouterParts(NamedTuple):
     catalog: Catalog
     follower: MapFollower
     membership: LiveMembership
-    guard: GuardParts | None
+    access: Access | None
     """As of a node."""
 
 
@@ -108,11 +109,11 @@ async def open_node(
     admin = admin_on_demand(catalog, log, memberships)
     opened.push_async_callback(admin.close)
     server: Any = process.new_server()
-    guard = None
+    access = None
     if servers:
-        guard = await guard_server(opened, server, catalog, node.follower, servers=servers, clock=clock)
+        access = await guard_server(opened, server, catalog, node.follower, servers=servers, clock=clock)
     opened.push_async_callback(add_node_services(server, plane, node, admin, role="node", log_url=log_url))
-    return NodeParts(server, node, plane, catalog, memberships, guard)
+    return NodeParts(server, node, plane, catalog, memberships, access)
 
 
 async def open_router(
@@ -129,11 +130,11 @@ async def open_router(
     connection = RoutedConnection.for_router(log, catalog, membership)
     opened.push_async_callback(connection.close)
     server = process.new_server()
-    guard = None
+    access = None
     if servers:
-        guard = await guard_server(opened, server, catalog, follower, servers=servers, clock=clock)
+        access = await guard_server(opened, server, catalog, follower, servers=servers, clock=clock)
     keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, server.streams), server.registry)  # type: ignore[no-untyped-call]
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), server.registry)  # type: ignore[no-untyped-call]
     maps = ClusterService(catalog, server.streams, role="router", log_url=log_url)
     cluster_pb2_grpc.add_ClusterServicer_to_server(maps, server.registry)  # type: ignore[no-untyped-call]
-    return RouterParts(server, connection, catalog, follower, membership, guard)
+    return RouterParts(server, connection, catalog, follower, membership, access)

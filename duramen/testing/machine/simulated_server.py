@@ -16,8 +16,10 @@ import grpc
 
 from duramen.testing.machine.simulated_network import NetConnection, Network
 from log_tier.concurrency.clocks import Clock
+from log_tier.model.errors import DuramenError
 from log_tier.rpc.checked import CallGuard, CheckedHandler, Refusals
 from log_tier.rpc.open_streams import OpenStreams
+from log_tier.rpc.problems import abort
 from log_tier.slow_calls.slow_call_log import SlowCallLog
 
 __all__ = ["CallerEnd", "LateCopy", "ServedCall", "SimulatedServer", "calling_process"]
@@ -112,6 +114,8 @@ class ServedCall:
                 status = (grpc.StatusCode.UNIMPLEMENTED, "Method not found!", ())
                 return
             self._serialize = handler.response_serializer
+            if not handler.response_streaming:
+                await server.wait_early(self._call.method, self)
             request = handler.request_deserializer(self._call.request)
             if handler.response_streaming:
                 found = handler.unary_stream(request, self)
@@ -238,6 +242,17 @@ class SimulatedServer:
             found = next((known for each in self._handlers if (known := each.service(details)) is not None), None)
             self._by_method[method] = found
         return found
+
+    async def wait_early(self, method: str, context: Any) -> None:
+        """What a single call waits for, or is refused by, before its message is read. See `waiting_handler`."""
+        guard = self._guard
+        wait = guard.early(method, context.invocation_metadata()) if guard is not None and guard.is_closed else None
+        if wait is None:
+            return
+        try:
+            await wait()
+        except DuramenError as error:
+            await abort(context, error)
 
     def listen(self) -> None:
         """Answer from now on."""
