@@ -43,11 +43,11 @@ def _charged_to_another() -> Patches:
 def _done_before_it_is_counted() -> Patches:
     inner = checked._single
 
-    def single(method: str, answer: Any, parse: Any, refusals: Any, guard: Any) -> Any:
+    def single(method: str, answer: Any, parse: Any, refusals: Any, guard: Any, slow: Any) -> Any:
         if guard is None or not method.endswith("KeyValue/Write"):
-            return inner(method, answer, parse, refusals, guard)
+            return inner(method, answer, parse, refusals, guard, slow)
         admit = checked._admitting(guard, method, is_stream=False)
-        done = inner(method, answer, parse, refusals, None)
+        done = inner(method, answer, parse, refusals, None, slow)
 
         async def answered(request: Any, context: Any) -> Any:
             reply = await done(request, context)
