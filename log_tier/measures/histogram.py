@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-__all__ = ["BYTES", "LONG_SECONDS", "SECONDS", "Histogram", "HistogramCounts"]
+__all__ = ["BYTES", "LONG_SECONDS", "SECONDS", "Histogram", "HistogramCounts", "quantile_between"]
 
 SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Bounds for what a caller waits for: from a read in memory to a call that has run out of time."""
@@ -51,3 +51,20 @@ class Histogram:
     def read(self) -> HistogramCounts:
         """What was counted so far. O(bounds)."""
         return HistogramCounts(self.bounds, tuple(accumulate(self.counts)), self.total)
+
+
+def quantile_between(earlier: HistogramCounts, later: HistogramCounts, share: float) -> float | None:
+    """What `share` (0.99) of the values that were counted between two readings did not exceed; None: there were none.
+
+    Values of one bucket count as spread evenly over it. Beyond the last bound: that bound. O(bounds).
+    """
+    counts = [new - old for new, old in zip(later.counts, earlier.counts, strict=True)]
+    wanted = share * counts[-1]
+    if not counts[-1]:
+        return None
+    below, low = 0, 0.0
+    for bound, count in zip(later.bounds, counts[:-1], strict=True):
+        if count >= wanted:
+            return low + (bound - low) * (wanted - below) / (count - below)
+        below, low = count, bound
+    return low

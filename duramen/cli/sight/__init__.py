@@ -16,8 +16,9 @@ What holds:
   still shown.
 - Names and reasons stay text: a control character in one never reaches the terminal.
 
+`StatusHistory` is the server's, which shows the same figures in its console (`duramen.server.sight`).
+
 What is not here: history beyond ten minutes, and facts that no server has.
 
-Reading order: `status_client.py`, `status.py`, `status_history.py`, `night_page.py`, `top.py`, `slow_page.py`,
-`slow.py`.
+Reading order: `status_client.py`, `status.py`, `night_page.py`, `top.py`, `slow_page.py`, `slow.py`.
 """

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from duramen.cli.admin.figures import duration, size
-from duramen.cli.sight.status_history import PartitionFigures, StatusHistory
 from duramen.cli.terminal.text import counted, shown_line
+from duramen.server.sight.status_history import PartitionFigures, StatusHistory
 
 __all__ = ["PageLine", "Silence", "night_page"]
 

@@ -81,9 +81,13 @@ async def open_http(
 ) -> int:
     """Listen for HTTP until `opened` is closed; the port. `port`: see `ServesHttp`. Raises `PortInUse`."""
     # Here, because a server without it need not load the libraries.
+    from duramen.server.console.console import Console
     from duramen.server.sight.http_endpoint import HttpEndpoint
 
+    limits = HttpLimits() if limits is None else limits
     settings = with_certificate(NO_RESP_ENDPOINT, None if certificates is None else certificates.files)
+    console = Console.open(sight, access.gate, limits)
+    opened.push_async_callback(console.close)
     taken: PortInUse | None = None
     for host, number in _places(shell.host, port):
         try:
@@ -96,7 +100,8 @@ async def open_http(
                 host=host,
                 port=number,
                 tls=tls_context(settings),
-                limits=HttpLimits() if limits is None else limits,
+                limits=limits,
+                routes=console.routes(),
             )
         except PortInUse as error:
             taken = error

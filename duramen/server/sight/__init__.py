@@ -27,8 +27,11 @@ What holds:
 - S7 A partition and a node have at most ten series of metrics; nothing has a series for each key, connection or user.
      A counter never falls while the server runs.
 
-What is not here: the cluster as a whole (`duramen admin` asks for it), and history.
+`status_history.py` compares documents: rates and trends of a few minutes, for `duramen top` and the console.
 
-Reading order: `observed.py`, `troubles.py`, `status_document.py`, `measures.py`, `metrics.py`, `server_sight.py`,
-`http_limits.py`, `http_endpoint.py`.
+What is not here: the cluster as a whole (`duramen admin` asks for it), and the history of an hour and a week, which is
+the console's.
+
+Reading order: `observed.py`, `troubles.py`, `status_document.py`, `status_history.py`, `measures.py`, `metrics.py`,
+`server_sight.py`, `http_limits.py`, `http_messages.py`, `http_endpoint.py`.
 """

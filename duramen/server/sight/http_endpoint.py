@@ -21,14 +21,26 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Final
 
 import h11
 
 from duramen.server.sight.http_limits import HttpLimits
+from duramen.server.sight.http_messages import (
+    HttpReply,
+    HttpRoute,
+    header_of,
+    host_of,
+    peer_of,
+    problem,
+    read_request,
+    send_reply,
+    send_stream,
+)
 from duramen.server.sight.metrics import metrics_to_text
 from duramen.server.sight.server_sight import ServerSight
 from log_tier.access.authenticator import Authenticator
@@ -38,32 +50,20 @@ from log_tier.access.demands import ANY_USER
 from log_tier.access.gate import NOBODY, Gate
 from log_tier.concurrency.sized_work import run_sized
 from log_tier.concurrency.tasks import end_tasks
-from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, PortInUse, Unauthenticated
+from log_tier.model.errors import DuramenError, InvalidRequest, Overloaded, PermissionDenied, PortInUse, Unauthenticated
 from log_tier.slow_calls.slow_call_log import SlowCallLog
 from log_tier.trust.caller import Caller
 
 __all__ = ["HttpEndpoint"]
 
-_JSON: Final = "application/json; charset=utf-8"
-
 # The lines of one partition cost as much as so many keys of a read, and those of the server itself.
 _PARTITION_ITEMS: Final = 20
 _SERVER_ITEMS: Final = 300
 
-_ALWAYS: Final = (("cache-control", "no-store"), ("x-content-type-options", "nosniff"))
 _CHALLENGE: Final = ("www-authenticate", 'Bearer realm="duramen", Basic realm="duramen"')
 
 
 _LIMITS: Final = HttpLimits()
-
-
-class HttpReply(NamedTuple):
-    """What a request is answered with."""
-
-    status: int
-    body: bytes
-    headers: tuple[tuple[str, str], ...] = ()
-    content_type: str = _JSON
 
 
 class HttpEndpoint:
@@ -79,6 +79,7 @@ class HttpEndpoint:
         *,
         host: str,
         limits: HttpLimits,
+        routes: Mapping[str, HttpRoute],
     ) -> None:
         self._limits = limits
         self._host = host.lower()
@@ -89,14 +90,14 @@ class HttpEndpoint:
         self._authenticator = authenticator
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
-        self._answers: dict[str, Callable[[Caller, h11.Request], Awaitable[HttpReply]]] = {
-            "/livez": self._livez,
-            "/readyz": self._readyz,
-            "/status": self._status,
-            "/metrics": self._metrics,
-            "/slow": self._slow,
+        self._routes = {
+            "/livez": HttpRoute(self._livez, shows_status=False),
+            "/readyz": HttpRoute(self._readyz, shows_status=False),
+            "/status": HttpRoute(self._status, shows_status=True),
+            "/metrics": HttpRoute(self._metrics, shows_status=True),
+            "/slow": HttpRoute(self._slow, shows_status=True),
+            **routes,
         }
-        self._open_to_all = (self._livez, self._readyz)
 
     @classmethod
     async def open(
@@ -111,11 +112,12 @@ class HttpEndpoint:
         port: int,
         tls: ssl.SSLContext | None = None,
         limits: HttpLimits = _LIMITS,
+        routes: Mapping[str, HttpRoute] = MappingProxyType({}),
     ) -> HttpEndpoint:
-        """Listen. `port`: 0 for a free one. `tls`: speak HTTPS. `audit`: None where nothing writes it. Raises
-        `PortInUse`.
+        """Listen. `port`: 0 for a free one. `tls`: speak HTTPS. `audit`: None where nothing writes it. `routes`: what
+        it answers on top of its own. Raises `PortInUse`.
         """
-        made = cls(sight, gate, authenticator, audit, slow, host=host, limits=limits)
+        made = cls(sight, gate, authenticator, audit, slow, host=host, limits=limits, routes=routes)
         handshake_s = None if tls is None else limits.timeout_s
         try:
             made._server = await asyncio.start_server(
@@ -168,16 +170,19 @@ class HttpEndpoint:
         while True:
             try:
                 async with asyncio.timeout(self._limits.timeout_s):
-                    request = await _request(connection, reader, self._limits.head_bytes_max)
+                    request = await read_request(connection, reader, self._limits.head_bytes_max)
             except h11.RemoteProtocolError as error:
-                reply = _problem(error.error_status_hint, "this is no request of HTTP/1.1 that is answered here")
-                await _send(connection, writer, reply, close=True)
+                reply = problem(error.error_status_hint, "this is no request of HTTP/1.1 that is answered here")
+                await send_reply(connection, writer, reply, close=True)
                 return
             if request is None:
                 return
-            reply = await self._answer(request, _peer_of(writer))
+            reply, is_head = await self._answer(request, peer_of(writer)), request.method == b"HEAD"
+            if reply.stream is not None:
+                await send_stream(connection, writer, reply, timeout_s=self._limits.stream_timeout_s, is_head=is_head)
+                return
             async with asyncio.timeout(self._limits.timeout_s):
-                await _send(connection, writer, reply, is_head=request.method == b"HEAD")
+                await send_reply(connection, writer, reply, is_head=is_head)
             if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
                 return
             connection.start_next_cycle()
@@ -187,27 +192,31 @@ class HttpEndpoint:
 
     async def _answer(self, request: h11.Request, peer: str) -> HttpReply:
         if request.method not in (b"GET", b"HEAD"):
-            return _problem(405, "only GET and HEAD are answered here", (("allow", "GET, HEAD"),))
-        answer = self._answers.get(request.target.partition(b"?")[0].decode("ascii", "replace"))
-        if answer is None:
-            return _problem(404, f"there are {', '.join(self._answers)}")
+            return problem(405, "only GET and HEAD are answered here", (("allow", "GET, HEAD"),))
+        route = self._routes.get(request.target.partition(b"?")[0].decode("ascii", "replace"))
+        if route is None:
+            return problem(404, f"there are {', '.join(self._routes)}")
         try:
             caller = await self._caller_of(request, peer)
             CALLER.set(caller)
-            if answer not in self._open_to_all and not self._gate.is_closed and not self._is_own(_host_of(request)):
+            if route.shows_status:
+                self._gate.decide(caller, ANY_USER)
+            if route.shows_status and not self._gate.is_closed and not self._is_own(host_of(request)):
                 raise PermissionDenied(
                     "a server without users shows its status by an address, 'localhost', or the name that it listens "
                     "on: another name may be a web page's, and this its visitor's browser"
                 )
-            return await answer(caller, request)
+            return await route.answer(caller, request)
         except Unauthenticated as error:
-            return _problem(401, error.message, (_CHALLENGE,))
+            return problem(401, error.message, (_CHALLENGE,))
         except PermissionDenied as error:
-            return _problem(403, error.message)
+            return problem(403, error.message)
         except Overloaded as error:
-            return _problem(429, error.message)
+            return problem(429, error.message)
+        except InvalidRequest as error:
+            return problem(400, error.message)
         except DuramenError as error:
-            return _problem(503, error.message)
+            return problem(503, error.message)
 
     def _is_own(self, name: str) -> bool:
         """Is it a name that no web page can have?"""
@@ -246,81 +255,15 @@ class HttpEndpoint:
         body = json.dumps({"ready": found["ready"], "troubles": troubles}, ensure_ascii=False).encode()
         return HttpReply(200 if found["ready"] else 503, body + b"\n")
 
-    async def _status(self, caller: Caller, _: h11.Request) -> HttpReply:
-        self._gate.decide(caller, ANY_USER)
+    async def _status(self, _: Caller, __: h11.Request) -> HttpReply:
         return HttpReply(200, await self._sight.status_json() + b"\n")
 
-    async def _slow(self, caller: Caller, _: h11.Request) -> HttpReply:
-        self._gate.decide(caller, ANY_USER)
+    async def _slow(self, _: Caller, __: h11.Request) -> HttpReply:
         return HttpReply(200, await self._slow_calls.slow_json() + b"\n")
 
-    async def _metrics(self, caller: Caller, request: h11.Request) -> HttpReply:
-        self._gate.decide(caller, ANY_USER)
+    async def _metrics(self, _: Caller, request: h11.Request) -> HttpReply:
         status = await self._sight.status(lately=True)
-        measures, accepted = self._sight.measures(), _header_of(request, b"accept")
+        measures, accepted = self._sight.measures(), header_of(request, b"accept")
         items = _SERVER_ITEMS + _PARTITION_ITEMS * len(status.observed.partitions)
         text = await run_sized(items, lambda: metrics_to_text(status, measures, accepted))
         return HttpReply(200, text.body, content_type=text.content_type)
-
-
-async def _request(connection: h11.Connection, reader: asyncio.StreamReader, bytes_max: int) -> h11.Request | None:
-    """The next request, without a body; None where the client has closed. Raises `h11.RemoteProtocolError`."""
-    request: h11.Request | None = None
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            connection.receive_data(await reader.read(bytes_max))
-        elif isinstance(event, h11.Request):
-            request = event
-        elif isinstance(event, h11.Data):
-            raise h11.RemoteProtocolError("a body", error_status_hint=413)
-        elif isinstance(event, h11.EndOfMessage):
-            return request
-        else:
-            return None
-
-
-async def _send(
-    connection: h11.Connection,
-    writer: asyncio.StreamWriter,
-    reply: HttpReply,
-    *,
-    is_head: bool = False,
-    close: bool = False,
-) -> None:
-    headers = [
-        ("content-type", reply.content_type),
-        ("content-length", str(len(reply.body))),
-        *_ALWAYS,
-        *reply.headers,
-        *([("connection", "close")] if close else []),
-    ]
-    if connection.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-        return
-    head = connection.send(h11.Response(status_code=reply.status, headers=headers))
-    body = None if is_head else connection.send(h11.Data(data=reply.body))
-    parts = (head, body, connection.send(h11.EndOfMessage()))
-    writer.write(b"".join(part for part in parts if part))
-    await writer.drain()
-
-
-def _problem(status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> HttpReply:
-    return HttpReply(status, json.dumps({"error": message}, ensure_ascii=False).encode() + b"\n", headers)
-
-
-def _host_of(request: h11.Request) -> str:
-    """The name by which the server is called, without its port."""
-    header = _header_of(request, b"host").lower()
-    name, bracket, _ = header.partition("]")
-    return name.removeprefix("[") if bracket else header.rpartition(":")[0] or header
-
-
-def _header_of(request: h11.Request, name: bytes) -> str:
-    """The first header of that name; empty: there is none."""
-    return next((value for each, value in request.headers if each == name), b"").decode("latin-1")
-
-
-def _peer_of(writer: asyncio.StreamWriter) -> str:
-    """host:port of the client."""
-    found = writer.get_extra_info("peername")
-    return f"{found[0]}:{found[1]}" if found else ""

@@ -16,3 +16,7 @@ class HttpLimits(NamedTuple):
     """For a whole request to arrive, be it the first or a later one of a connection, and for its reply to leave."""
     connections_max: int = 128
     """Ten scrapers and a few probes and people, several times over; each holds a descriptor and some 30 KiB."""
+    streams_max: int = 64
+    """Of the connections, streams of `/events`: the others are left to probes and scrapers."""
+    stream_timeout_s: float = 5.0
+    """For a piece of a stream to leave: a second brings one."""

@@ -102,11 +102,23 @@ class ServerSight:
 
     async def status(self, *, lately: bool = False) -> StatusDocument:
         """The document as a value. `lately`: as `status_json`."""
-        observed = await (self._observed_lately() if lately else self.observe())
+        observed = await (self.observed_lately() if lately else self.observe())
+        shows = self.shows()
+        return await run_sized(len(observed.partitions), lambda: status_of_server(observed, shows))
+
+    def shows(self) -> Callable[[str], bool] | None:
+        """Which tables are shown to the caller of the present task's call, by the grants of now; None: all."""
         maps = self._sources.maps
         rights = None if maps is None else shown_rights(maps.map.trust, CALLER.get())
-        shows = None if rights is None else rights.sees
-        return await run_sized(len(observed.partitions), lambda: status_of_server(observed, shows))
+        return None if rights is None else rights.sees
+
+    def uptime_s(self) -> float:
+        """Seconds since the server began, on a clock that never goes back."""
+        return self._clock.monotonic_s() - self._started_s
+
+    def now_ms(self) -> int:
+        """The server's wall clock, milliseconds since 1970."""
+        return self._clock.wall_ms()
 
     def measures(self) -> Measures:
         """What the parts of this server have measured so far. Some 20 µs."""
@@ -124,7 +136,7 @@ class ServerSight:
             snapshots=None if sources.snapshots is None else sources.snapshots.read(),
         )
 
-    async def _observed_lately(self) -> Observed:
+    async def observed_lately(self) -> Observed:
         """What was seen less than `_FRESH_S` ago: to be asked more often than that costs nothing but the answers."""
         async with self._observing:
             if self._recent is None or self._clock.monotonic_s() - self._observed_s >= _FRESH_S:
@@ -143,7 +155,7 @@ class ServerSight:
             version=_release(),
             pid=os.getpid(),
             now_ms=self._clock.wall_ms(),
-            uptime_s=self._clock.monotonic_s() - self._started_s,
+            uptime_s=self.uptime_s(),
             catalog_version=None if sources.maps is None else sources.maps.map.version,
             partitions=tuple(partitions),
             nodes=tuple(_nodes(sources.membership)),

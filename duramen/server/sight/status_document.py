@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from duramen.server.sight.observed import Observed, PartitionStatus
 from duramen.server.sight.troubles import Trouble, hidden_trouble, troubles_of
 
-__all__ = ["STATUS_FORMAT", "StatusDocument", "status_of_server", "status_to_json"]
+__all__ = ["STATUS_FORMAT", "StatusDocument", "status_of_server", "status_to_dict", "status_to_json"]
 
 STATUS_FORMAT: Final = 1
 
@@ -49,6 +49,11 @@ def status_of_server(observed: Observed, shows: Callable[[str], bool] | None = N
 
 def status_to_json(status: StatusDocument) -> bytes:
     """The document as one line of JSON, with its format number. O(partitions), some 3 µs each."""
+    return json.dumps(status_to_dict(status), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def status_to_dict(status: StatusDocument) -> dict[str, Any]:
+    """What the JSON holds. O(partitions), some 1 µs each."""
     observed = status.observed
     facts = {
         "name": observed.name,
@@ -66,7 +71,7 @@ def status_to_json(status: StatusDocument) -> bytes:
         "nodes": [asdict(each) for each in observed.nodes],
         "partitions": _partitions(observed.partitions),
     }
-    document = {
+    return {
         "format": STATUS_FORMAT,
         "ready": status.ready,
         "well": not status.troubles,
@@ -74,7 +79,6 @@ def status_to_json(status: StatusDocument) -> bytes:
         "troubles": [asdict(each) for each in status.troubles],
         **facts,
     }
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _partitions(partitions: Sequence[PartitionStatus]) -> list[dict[str, object]]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kit.client.status_documents import disk, document, log, partition
 
 from duramen.cli.sight.night_page import PageLine, Silence, night_page
-from duramen.cli.sight.status_history import StatusHistory
+from duramen.server.sight.status_history import StatusHistory
 
 
 def trouble(what: str, *, blocks: bool = True) -> dict[str, Any]:

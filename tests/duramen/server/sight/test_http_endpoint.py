@@ -228,4 +228,4 @@ async def test_who_asks_without_end_costs_one_look_in_a_while(
     began_s = time.monotonic()
     answers = await asyncio.gather(*(http_get(server.http_port, "/readyz") for _ in range(50)))
     assert {code for code, _, _ in answers} == {200}
-    assert 1 <= looks <= 1 + 2 * (time.monotonic() - began_s)
+    assert looks <= 1 + 2 * (time.monotonic() - began_s)

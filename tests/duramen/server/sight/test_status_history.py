@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.client.status_documents import disk, document, log, partition
 
-from duramen.cli.sight.status_history import DISK_WINDOW_S, WINDOW_S, LogRates, StatusHistory
+from duramen.server.sight.status_history import DISK_WINDOW_S, WINDOW_S, LogRates, StatusHistory
 
 
 def test_one_document_has_no_rates() -> None:

@@ -1,0 +1,27 @@
+"""A server's last hour and week, and its changes as they happen, for who looks at it in a browser.
+
+    ServerSight ──▶ HistoryKeeper ──▶ ServerHistory: an hour, a week ──▶ history_to_json() ──▶ GET /history
+      (sight)      (looks, by time)      (values, pure)                       (pure)
+                         │
+                         └──▶ Look ──▶ night_document() ──▶ StatusEvents ──▶ GET /events
+                                       (pure)              (one for all streams)
+
+What holds:
+
+- C1 One look at the server is for everybody: fifty pages that are open cost one look a second. While there is none, at
+     most 200 partitions are looked at in a second.
+- C2 Memory is bounded by `GRAINS`, whatever the number of partitions: the more there are, the longer are the steps.
+     Up to 200 partitions it is an hour at one second and a week at one minute.
+- C3 What was not observed is a gap: `null`, never a zero, and no rate spans it.
+- C4 Times inside are seconds since the server began. A wall clock that is set moves the whole history, and breaks none
+     of it.
+- C5 A stream ends when its caller may not see it any more: in the turn in which the map of the change comes, or when
+     the token expires. What it shows are the tables that are shown to its caller at that time.
+- C6 A stream holds no more for a slow client than one document and 64 KiB, and for a few seconds.
+
+What is not here: history that outlives the process, and that of the cluster as a whole. A router's history is of what
+the nodes report to it.
+
+Reading order: `history_ring.py`, `history.py`, `sync_times.py`, `history_answer.py`, `look.py`,
+`history_keeper.py`, `night_document.py`, `status_events.py`, `console.py`.
+"""

@@ -1,0 +1,68 @@
+"""The console of one server: what its HTTP endpoint answers on top of health, status and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import h11
+
+from duramen.server.console.history_answer import history_to_json, look_back, parse_history_query
+from duramen.server.console.history_keeper import HistoryKeeper
+from duramen.server.console.status_events import StatusEvents
+from duramen.server.sight.http_limits import HttpLimits
+from duramen.server.sight.http_messages import HttpReply, HttpRoute, problem
+from duramen.server.sight.server_sight import ServerSight
+from log_tier.access.gate import Gate
+from log_tier.concurrency.sized_work import run_sized
+from log_tier.model.errors import Overloaded
+from log_tier.trust.caller import Caller
+
+__all__ = ["Console"]
+
+_AGAIN_S: Final = 5
+"""When to ask again for a stream: a browser that is closed leaves its place within a second or two."""
+
+
+class Console:
+    """Keeps a server's history and answers for it. `open()` makes one, `close()` ends it."""
+
+    def __init__(self, sight: ServerSight, gate: Gate, limits: HttpLimits) -> None:
+        self._sight = sight
+        self.keeper = HistoryKeeper(sight)
+        self.events = StatusEvents(self.keeper, gate, streams_max=limits.streams_max)
+
+    @classmethod
+    def open(cls, sight: ServerSight, gate: Gate, limits: HttpLimits) -> Console:
+        """Begin to keep the history."""
+        made = cls(sight, gate, limits)
+        made.keeper.start()
+        return made
+
+    async def close(self) -> None:
+        """Keep it no longer; it is forgotten. Idempotent."""
+        self.events.close()
+        await self.keeper.close()
+
+    def routes(self) -> dict[str, HttpRoute]:
+        """What answers each path."""
+        return {
+            "/history": HttpRoute(self._history, shows_status=True),
+            "/events": HttpRoute(self._events, shows_status=True),
+        }
+
+    async def _history(self, _: Caller, request: h11.Request) -> HttpReply:
+        query = parse_history_query(request.target.partition(b"?")[2].decode("ascii", "replace"))
+        history = self.keeper.history
+        view = look_back(history, query, self._sight.uptime_s(), self._sight.now_ms())
+        shows: Callable[[str], bool] | None = self._sight.shows()
+        items = len(view.points) * (1 + history.partitions // 10)
+        return HttpReply(200, await run_sized(items, lambda: history_to_json(view, query, shows)) + b"\n")
+
+    async def _events(self, caller: Caller, _: h11.Request) -> HttpReply:
+        stream = self.events.stream(caller, self._sight.shows)
+        try:
+            first = await anext(stream)
+        except Overloaded as error:
+            return problem(503, error.message, (("retry-after", str(_AGAIN_S)),))
+        return HttpReply(200, first, (("x-accel-buffering", "no"),), "text/event-stream", stream)
