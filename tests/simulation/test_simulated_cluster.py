@@ -39,7 +39,7 @@ FOUND_FROM = {
     "a repeated batch takes effect twice": 29,
     "a replica whose disk was full does not go on when there is room": 27,
     "a quota that was removed stays": 8,
-    "a refusal names the time of the first bound that is used up": 25,
+    "a refusal names the time of the first bound that is used up": 102,
     "a session forgets what it has seen at another node": 1,
     "a restore to a point in time holds a record more": 28,
     "a snapshot of before a swap and its rollback covers the log": 114,
