@@ -51,6 +51,8 @@ class BatchProgress:
     knows (W3)."""
     reason: DuramenError | None = None
     """Why it was not written so far."""
+    is_over: bool = False
+    """Its callers were told that nothing was written: it must not leave, so no call may join it any more."""
 
     def answered(self, result: WriteResult | DuramenError, *, asked: bool) -> Fate:
         """Take an answer to one try. `asked`: the try asked for verdicts."""
@@ -79,6 +81,7 @@ class BatchProgress:
         """The error for callers whose time is over. `last_caller`: no other caller waits for this batch."""
         # While another caller waits for the batch, it goes on, and may still be written.
         if last_caller and not self.unknown and not self.under_way:
+            self.is_over = True
             return self.reason or DeadlineExceeded("the write could not be sent in time; nothing was written")
         if isinstance(self.reason, WriteUnknown):
             return self.reason

@@ -28,6 +28,7 @@ from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 from log_tier.model.batch import BATCH_RECORDS_MAX
 from log_tier.model.errors import DuramenError, LimitExceeded, Overloaded
 from log_tier.model.identifiers import PartitionId
+from router.data.gather.batch_progress import BatchProgress
 
 __all__ = ["PENDING_BYTES_MAX", "BatchRounds", "GatheredBatch", "Rules"]
 
@@ -75,6 +76,7 @@ class GatheredBatch(Protocol):
     calls: int
     data: bytes
     """Its encoded bytes; empty as long as it takes more records."""
+    progress: BatchProgress
 
     @property
     def place(self) -> PartitionId:
@@ -162,6 +164,7 @@ class BatchRounds(Generic[T, B]):
         if (
             queue is None
             or (batch := queue[-1]).data
+            or batch.progress.is_over
             or batch.content_bytes + size > self._rules.batch_content_max
             or batch.records + records > BATCH_RECORDS_MAX
         ):

@@ -200,6 +200,22 @@ async def test_records_that_fit_in_no_batch_are_refused_at_once_and_disturb_nobo
     assert sum(read_header(part.batch).records for part in log.parts) == 2
 
 
+async def test_no_call_joins_a_batch_whose_callers_were_told_that_nothing_was_written() -> None:
+    """It waits behind the partition's batch under way. Who comes later would have it leave, with what was given up."""
+    log = OneLog()
+    log.held = asyncio.Event()
+    async with within(20), GatheringClient(log) as writing:
+        first = writing.call(b"first")
+        await until(lambda: len(log.parts) == 1)
+        with pytest.raises(DeadlineExceeded, match="nothing was written"):
+            await writing.call(b"given up", seconds=0.01)
+        last = writing.call(b"last")
+        log.held.set()
+        assert [bounds(await each) for each in (first, last)] == [(40, 40), (41, 41)]
+        await until(lambda: not writing.coalescer.gatherer.rounds.pending_bytes)
+    assert [decode_batch(part.batch).columns.keys for part in log.parts] == [(b"first",), (b"last",)]
+
+
 async def test_what_is_late_before_it_is_sent_is_not_sent() -> None:
     log = OneLog()
     async with within(20), GatheringClient(log) as writing:
