@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,18 +14,21 @@ from typing import Any
 
 import grpc
 import pytest
-from kit.deadlines import until, until_true, within
+from kit.deadlines import patience_s, until, until_true, within
 from kit.log.held_log import HeldLog
 from kit.log.held_step import HeldStep
 
 from duramen import aio
 from duramen.server.log_lines.json_lines import JsonLines
 from duramen.server.roles.all_in_one import SingleServer
+from duramen.server.roles.log_role import LogRole
+from duramen.server.roles.node_role import NodeRole
 from duramen.server.wiring.single_machine import MachineParts
 from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EmbeddedLog
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.log import Log
+from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from log_tier.slow_calls.slow_call import SlowCall
 from log_tier.slow_calls.slow_lines import LINES_MAX_PER_S
 from log_tier.slow_calls.slow_ring import NOTED_MAX_PER_S
@@ -57,6 +61,10 @@ async def log_on(disk: MemoryDisk) -> EmbeddedLog:
 async def held_for(seconds: float) -> None:
     began_s = time.monotonic()
     await until(lambda: time.monotonic() - began_s > seconds)
+
+
+def check_let_go(may_go: threading.Event) -> None:
+    assert may_go.wait(patience_s(30)), "the test waits for what this thread keeps from it"
 
 
 def newest(server: SingleServer) -> SlowCall:
@@ -204,3 +212,37 @@ async def test_a_storm_of_slow_calls_stays_bounded(tmp_path: Path, caplog: pytes
         assert ring.left_out > 0
     seconds = {int(each.created) for each in caplog.records}
     assert 0 < len(caplog.records) <= LINES_MAX_PER_S * (len(seconds) + 1)
+
+
+async def test_each_server_of_a_cluster_knows_its_own_part(tmp_path: Path) -> None:
+    """A write stands in the queue of the log: the node does not know why it took long, the log does."""
+    log = await LogRole.open(tmp_path / "log", host="127.0.0.1", port=0, slow_call_ms=THRESHOLD_MS)
+    url, inner = f"grpc://127.0.0.1:{log.port}", log.log
+    assert isinstance(inner, EmbeddedLog)
+    node = await NodeRole.open(
+        tmp_path / "n1", node_id="n1", log_url=url, host="127.0.0.1", port=0, slow_call_ms=THRESHOLD_MS
+    )
+    try:
+        async with await aio.connect(f"127.0.0.1:{node.port}") as db:
+            await db.create_table("flights", partitions=1, replicas=1)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{node.port}") as channel:
+            stub: Any = kv_pb2_grpc.KVStub(channel)  # type: ignore[no-untyped-call]
+            committer, may_go = inner._committer, threading.Event()
+            holding = asyncio.create_task(asyncio.to_thread(committer.run, lambda: check_let_go(may_go)))
+            putting = asyncio.ensure_future(stub.Put(kv_pb2.KVPutRequest(table="flights", key=b"k", value=b"v")))
+            await until(lambda: inner.statistics().queued > 0)
+            await held_for(HELD_S)
+            may_go.set()
+            await asyncio.gather(holding, putting)
+        by_call = {call.what: call for call in node.access.slow.ring.newest()}
+        assert by_call["KV/Put"].parts == {"queued": None, "synced": None}
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{log.port}") as channel:
+            cluster: Any = cluster_pb2_grpc.ClusterStub(channel)  # type: ignore[no-untyped-call]
+            reply = await cluster.SlowCalls(cluster_pb2.SlowCallsRequest(count=1))
+    finally:
+        await node.close()
+        await log.close()
+    (call,) = json.loads(reply.slow_calls)["calls"]
+    assert call["call"] in ("Log/Append", "Log/AppendMany")
+    assert (call["table"], call["partition"], call["key"]) == (None, 0, "k")
+    assert call["duration_ms"] >= HELD_S * 1000
