@@ -1,10 +1,10 @@
-"""A server's last hour and week, and its changes as they happen, for who looks at it in a browser.
+"""The console: a server's last hour and week, its changes as they happen, and the page that shows both in a browser.
 
     ServerSight ──▶ HistoryKeeper ──▶ ServerHistory: an hour, a week ──▶ history_to_json() ──▶ GET /history
       (sight)      (looks, by time)      (values, pure)                       (pure)
                          │
-                         └──▶ Look ──▶ night_document() ──▶ StatusEvents ──▶ GET /events
-                                       (pure)              (one for all streams)
+                         └──▶ Look ──▶ night_document() ──▶ StatusEvents ──▶ GET /events ──▶ the page: GET /
+                                       (pure)              (one for all streams)           (files/, in the browser)
 
 What holds:
 
@@ -18,10 +18,14 @@ What holds:
 - C5 A stream ends when its caller may not see it any more: in the turn in which the map of the change comes, or when
      the token expires. What it shows are the tables that are shown to its caller at that time.
 - C6 A stream holds no more for a slow client than one document and 64 KiB, and for a few seconds.
+- C7 The page is files of this package: nothing is loaded from elsewhere, no text becomes HTML, and a browser is asked
+     to see to both (`PAGE_HEADERS`).
+- C8 The page never shows a number that it does not know, and says since when the server has not answered.
 
 What is not here: history that outlives the process, and that of the cluster as a whole. A router's history is of what
 the nodes report to it.
 
-Reading order: `history_ring.py`, `history.py`, `sync_times.py`, `history_answer.py`, `look.py`,
-`history_keeper.py`, `night_document.py`, `status_events.py`, `console.py`.
+Reading order: `history_ring.py`, `history.py`, `sync_times.py`, `history_answer.py`, `look.py`, `history_keeper.py`,
+`night_document.py`, `status_events.py`, `console_files.py`, `console.py`; then `files/index.html` and, from `main.js`
+on, what that imports.
 """

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import h11
 
+from duramen.server.console.console_files import PAGE_HEADERS, ConsoleFile, read_console_files
 from duramen.server.console.history_answer import history_to_json, look_back, parse_history_query
 from duramen.server.console.history_keeper import HistoryKeeper
 from duramen.server.console.status_events import StatusEvents
@@ -27,15 +30,16 @@ _AGAIN_S: Final = 5
 class Console:
     """Keeps a server's history and answers for it. `open()` makes one, `close()` ends it."""
 
-    def __init__(self, sight: ServerSight, gate: Gate, limits: HttpLimits) -> None:
+    def __init__(self, sight: ServerSight, gate: Gate, limits: HttpLimits, files: Mapping[str, ConsoleFile]) -> None:
         self._sight = sight
+        self._files = files
         self.keeper = HistoryKeeper(sight)
         self.events = StatusEvents(self.keeper, gate, streams_max=limits.streams_max)
 
     @classmethod
-    def open(cls, sight: ServerSight, gate: Gate, limits: HttpLimits) -> Console:
+    async def open(cls, sight: ServerSight, gate: Gate, limits: HttpLimits) -> Console:
         """Begin to keep the history."""
-        made = cls(sight, gate, limits)
+        made = cls(sight, gate, limits, await asyncio.to_thread(read_console_files))
         made.keeper.start()
         return made
 
@@ -46,7 +50,9 @@ class Console:
 
     def routes(self) -> dict[str, HttpRoute]:
         """What answers each path."""
+        pages = {path: HttpRoute(partial(_file, file), shows_status=False) for path, file in self._files.items()}
         return {
+            **pages,
             "/history": HttpRoute(self._history, shows_status=True),
             "/events": HttpRoute(self._events, shows_status=True),
         }
@@ -66,3 +72,7 @@ class Console:
         except Overloaded as error:
             return problem(503, error.message, (("retry-after", str(_AGAIN_S)),))
         return HttpReply(200, first, (("x-accel-buffering", "no"),), "text/event-stream", stream)
+
+
+async def _file(file: ConsoleFile, _: Caller, __: h11.Request) -> HttpReply:
+    return HttpReply(200, file.body, PAGE_HEADERS, file.content_type)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from operator import sub
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs
@@ -86,7 +87,7 @@ def history_to_json(view: HistoryView, query: HistoryQuery, shows: Callable[[str
     server, shown = ServerSample(), _Shown(shows)
     samples: list[ServerSample] = []
     totals: list[_Totals] = []
-    for before, rows in zip(view.points, view.points[1:], strict=False):
+    for before, rows in pairwise(view.points):
         server = ServerSample()
         for row in rows:
             server = server.worst(row.server)
@@ -106,7 +107,7 @@ def history_to_json(view: HistoryView, query: HistoryQuery, shows: Callable[[str
         },
         "all": {name: [getattr(each, name) for each in totals] for name in _Totals._fields},
         "states": STATES,
-        "of": [_single(view.points[1:], each) for each in query.of if shows is None or shows(each[0])],
+        "of": [_single(view.points, each) for each in query.of if shows is None or shows(each[0])],
     }
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -169,24 +170,43 @@ def _grown(old: HistoryRow, row: HistoryRow, shown: _Shown) -> tuple[Iterator[in
 
 
 def _single(points: Sequence[Sequence[HistoryRow]], name: tuple[str, int]) -> dict[str, Any]:
-    """One partition at each step."""
-    last: list[int | None] = []
-    applied: list[int | None] = []
-    states: list[int | None] = []
-    names: PartitionNames | None = None
-    place = -1
-    for rows in points:
-        worst = -1
+    """One partition at each step but the first."""
+    found = [_Place.at(rows, name) for rows in points]
+    return {
+        "table": name[0],
+        "partition": name[1],
+        "last": [None if each is None else each.last for each in found[1:]],
+        "applied": [None if each is None else each.applied for each in found[1:]],
+        "written_per_s": [_written(before, each) for before, each in pairwise(found)],
+        "state": [None if each is None else each.worst for each in found[1:]],
+    }
+
+
+class _Place(NamedTuple):
+    """One partition in one step."""
+
+    at_s: float
+    last: int
+    applied: int
+    worst: int
+    """Its worst state, as a place in `STATES`."""
+
+    @classmethod
+    def at(cls, rows: Sequence[HistoryRow], name: tuple[str, int]) -> _Place | None:
+        """None: it was not observed in this step. O(rows)."""
+        worst, place, names = 0, -1, None
         for row in rows:
             if row.names is not names:
                 names, place = row.names, row.names.index(name) if name in row.names else -1
             if place >= 0:
                 worst = max(worst, row.states[place])
-        there = bool(rows) and place >= 0
-        last.append(rows[-1].last[place] if there else None)
-        applied.append(rows[-1].applied[place] if there else None)
-        states.append(worst if there else None)
-    return {"table": name[0], "partition": name[1], "last": last, "applied": applied, "state": states}
+        return None if place < 0 else cls(rows[-1].at_s, rows[-1].last[place], rows[-1].applied[place], worst)
+
+
+def _written(before: _Place | None, each: _Place | None) -> float | None:
+    if before is None or each is None or each.last < before.last:  # another table of this name
+        return None
+    return round((each.last - before.last) / (each.at_s - before.at_s), 1)
 
 
 def _one(fields: dict[str, list[str]], name: str, usual: str) -> str:

@@ -86,7 +86,7 @@ async def open_http(
 
     limits = HttpLimits() if limits is None else limits
     settings = with_certificate(NO_RESP_ENDPOINT, None if certificates is None else certificates.files)
-    console = Console.open(sight, access.gate, limits)
+    console = await Console.open(sight, access.gate, limits)
     opened.push_async_callback(console.close)
     taken: PortInUse | None = None
     for host, number in _places(shell.host, port):

@@ -55,6 +55,7 @@ def test_seconds_as_they_were() -> None:
     assert (orders["table"], orders["partition"]) == ("orders", 0)
     assert orders["last"] == [None, 0, 100, 200, 300, None, None, 600, 700, 800, 900]
     assert orders["applied"][-1] == 895
+    assert orders["written_per_s"] == [None, None, 100, 100, 100, None, None, None, 100, 100, 100]
     assert {found["states"][each] for each in orders["state"] if each is not None} == {"ready"}
 
 

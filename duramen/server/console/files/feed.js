@@ -1,0 +1,128 @@
+// The stream of /events, opened again for as long as the page is there. By fetch and not by EventSource, which cannot
+// send the header with the token.
+
+const AGAIN_MS = 1000;
+const SILENT_MS = 1700; // an event comes each second; the page says within two that none comes
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+// The token is this tab's alone, and is gone with it.
+export const token = {
+  get: () => sessionStorage.getItem("duramen-token") ?? "",
+  set: (text) => sessionStorage.setItem("duramen-token", text),
+  clear: () => sessionStorage.removeItem("duramen-token"),
+};
+
+export async function ask(path, signal) {
+  const headers = token.get() ? { Authorization: `Bearer ${token.get()}` } : {};
+  return fetch(path, { headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
+}
+
+export class Feed {
+  // onEvent(kind, data): one event. onState(state, why): "live", "lost", "full", "refused", or "login".
+  constructor(onEvent, onState) {
+    this.onEvent = onEvent;
+    this.onState = onState;
+    this.heardAt = null; // when the last event came, ms since 1970; null: none ever came
+    this.state = "waiting";
+    this.#heard = performance.now();
+    this.#wake = () => {};
+    setInterval(() => this.#listen(), 250);
+  }
+
+  #heard;
+  #wake;
+
+  async run() {
+    for (;;) {
+      const again = await this.#once();
+      if (again) await pause(again);
+      else await new Promise((resolve) => (this.#wake = resolve)); // until somebody has given a token
+    }
+  }
+
+  // Go on after a refusal.
+  retry() {
+    this.#say("waiting", "connecting");
+    this.#wake();
+  }
+
+  // Read one stream to its end; in how many ms to ask again, 0: when `retry` is called.
+  async #once() {
+    const ending = new AbortController();
+    try {
+      const reply = await ask("/events", ending.signal);
+      if (reply.status === 401) {
+        const why = token.get() ? await reason(reply) : "This server answers users: it wants a token.";
+        token.clear();
+        this.#say("login", why);
+        return 0;
+      }
+      if (reply.status === 503 || reply.status === 429) {
+        this.#say("full", await reason(reply));
+        return 1000 * (Number(reply.headers.get("Retry-After")) || 5);
+      }
+      if (!reply.ok) {
+        this.#say("refused", await reason(reply));
+        return 5 * AGAIN_MS;
+      }
+      const end = await this.#read(reply.body.getReader());
+      if (end !== null) {
+        token.clear();
+        this.#say("login", end);
+        return 0;
+      }
+      this.#say("lost", "the server ended the stream");
+    } catch (error) {
+      this.#say("lost", error instanceof Error ? error.message : String(error));
+    } finally {
+      ending.abort();
+    }
+    return AGAIN_MS;
+  }
+
+  // Why the server ended the stream; null: it is only over.
+  async #read(reader) {
+    const decoder = new TextDecoder();
+    let text = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return null;
+      text += decoder.decode(value, { stream: true });
+      const events = text.split("\n\n");
+      text = events.pop();
+      for (const event of events) {
+        const { kind, data } = parsed(event);
+        if (kind === "end") return data.error;
+        this.#heard = performance.now();
+        this.heardAt = Date.now();
+        this.onEvent(kind, data);
+        this.#say("live", "");
+      }
+    }
+  }
+
+  #listen() {
+    if (this.state === "live" && performance.now() - this.#heard > SILENT_MS) {
+      this.#say("lost", "nothing comes from the server");
+    }
+  }
+
+  #say(state, why) {
+    this.state = state;
+    this.onState(state, why);
+  }
+}
+
+function parsed(event) {
+  const fields = Object.fromEntries(event.split("\n").map((line) => line.split(/: (.*)/s, 2)));
+  return { kind: fields.event, data: JSON.parse(fields.data) };
+}
+
+async function reason(reply) {
+  try {
+    return String((await reply.json()).error);
+  } catch {
+    return `the server answers ${reply.status}`;
+  }
+}

@@ -1,0 +1,230 @@
+// What stands above the partitions: does the server answer, is all well, what to do first, and the server in numbers.
+// Everything is set as text: nothing that a server says becomes HTML.
+
+import { Plot } from "./plot.js";
+import { UNKNOWN, clock, count, duration, plural, rate, size } from "./words.js";
+
+const TROUBLES_MAX = 8;
+
+export const byId = (id) => document.getElementById(id);
+
+// A node with a class and what it holds: texts and nodes.
+export function made(name, className = "", ...inside) {
+  const node = document.createElement(name);
+  if (className) node.className = className;
+  node.append(...inside);
+  return node;
+}
+
+// A text whose commands, in backquotes, are set as such.
+function withCommands(text) {
+  return text.split("`").map((part, at) => (at % 2 ? made("code", "", part) : part));
+}
+
+function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+// The tiles: what each is called, its value of now, a line below it, and what of the history it shows.
+const TILES = [
+  {
+    name: "written",
+    value: (view, sums) => `${rate(sums.written)} /s`,
+    note: (view, sums) => `applied ${rate(sums.applied)} /s`,
+    past: (answer) => answer.all.written_per_s,
+    shown: (value) => `${rate(value)} /s`,
+  },
+  {
+    name: "lag in records",
+    value: (view, sums) => count(sums.lag),
+    note: (view, sums) => trend(view, sums),
+    past: (answer) => answer.all.lag_records,
+    shown: count,
+  },
+  {
+    name: "sync p99",
+    value: (view) => (view.facts.log === null ? UNKNOWN : quiet(view.facts.sync_p99_s)),
+    note: (view) => {
+      const rates = view.facts.log_rates;
+      return view.facts.log === null ? "the log is in another process" : rates === null ? "" : `${rate(rates.syncs)} syncs /s`;
+    },
+    past: (answer) => answer.server.sync_p99_s,
+    shown: duration,
+  },
+  {
+    name: "queue age",
+    value: (view) => (view.facts.log === null ? UNKNOWN : duration(view.facts.log.queue_age_s)),
+    note: (view) =>
+      view.facts.log === null
+        ? "the log is in another process"
+        : `${count(view.facts.log.queued_batches)} waiting, ${size(view.facts.log.queued_bytes)}`,
+    past: (answer) => answer.server.queue_age_s,
+    shown: duration,
+  },
+  {
+    name: "disk free",
+    value: (view) => (view.facts.disk === null ? UNKNOWN : size(view.facts.disk.free_bytes)),
+    note: (view) => (view.facts.disk === null ? "this server has no data folder" : disk(view.facts)),
+    past: (answer) => answer.server.disk_free_bytes,
+    shown: size,
+    most: (view) => view.facts?.disk?.full_bytes ?? 0,
+  },
+  {
+    name: "memory",
+    value: (view) => size(view.facts.memory_bytes),
+    note: (view) => {
+      const open = view.facts.connections;
+      if (open === null) return "";
+      const requests = open.requests === null ? "" : `, ${plural(open.requests, "request")}`;
+      return `${count(open.streams)} of ${count(open.streams_max)} streams${requests}`;
+    },
+  },
+];
+
+// A time of commits; none in the last seconds is not the same as not to know.
+function quiet(seconds) {
+  return seconds === null ? "no commits" : duration(seconds);
+}
+
+function trend(view, sums) {
+  if (!sums.all) return "";
+  if (!sums.lag) return "all are level";
+  const rates = [...view.partitions.values()].map((each) => each.lag_per_s).filter((value) => value !== null);
+  if (!rates.length) return "rising or falling: not known yet";
+  const sum = rates.reduce((total, value) => total + value, 0);
+  if (Math.abs(sum) < 0.05) return "steady";
+  return sum > 0 ? `rising ${rate(sum)} /s` : `falling ${rate(-sum)} /s, level in ${duration(sums.lag / -sum)}`;
+}
+
+function disk(facts) {
+  const share = `${((100 * facts.disk.free_bytes) / Math.max(1, facts.disk.full_bytes)).toFixed(0)} % of ${size(facts.disk.full_bytes)}`;
+  const full = facts.disk_full_in_s;
+  if (full !== null) return `${share}, full in ${duration(full)} at this rate`;
+  return facts.uptime_s < 60 ? `${share}, days left: not known yet` : `${share}, not filling up`;
+}
+
+export class NightPage {
+  constructor() {
+    this.tiles = TILES.map((tile) => new Tile(tile));
+    byId("tiles").append(...this.tiles.map((tile) => tile.node));
+  }
+
+  // How the page is connected. `since`: ms since 1970 of the last event; null: there was none.
+  link(state, why, since) {
+    const node = byId("link");
+    node.dataset.state = state;
+    document.body.dataset.link = state;
+    const words = {
+      waiting: () => "connecting",
+      live: () => "live",
+      lost: () =>
+        since === null
+          ? "NO ANSWER: not since this page was opened"
+          : `NO ANSWER since ${clock(since)}, for ${duration(Math.max(0, Math.round((Date.now() - since) / 1000)))}`,
+      full: () => "no room for another page: asking again",
+      refused: () => "refused",
+      login: () => "who are you?",
+    };
+    setText(node, words[state]());
+    node.title = why;
+    if (state === "refused" || state === "full") this.#verdict("bad", "the server does not answer this page", why, []);
+    if (state === "lost" && since === null) this.#verdict("bad", "the server does not answer", why, []);
+    if (state === "login") this.#verdict("waiting", "not known: nobody has said who asks", "", []);
+    this.#title(state);
+  }
+
+  show(view) {
+    const { facts } = view;
+    const sums = view.counts();
+    const who = facts.name === facts.role ? facts.role : `${facts.role} ${facts.name}`;
+    setText(byId("server"), `${who} · ${facts.version} · up ${duration(facts.uptime_s)} · ${clock(facts.now_ms)}`);
+    const [worst, ...others] = facts.troubles;
+    if (worst === undefined) this.#verdict("good", "All is well", "", []);
+    else this.#verdict(facts.ready ? "warn" : "bad", facts.ready ? "Not all is well" : "NOT READY", worst, others);
+    this.word = worst === undefined ? "all is well" : facts.ready ? "not all is well" : "NOT READY";
+    this.who = who;
+    this.#title(document.body.dataset.link);
+    for (const tile of this.tiles) tile.show(view, sums);
+    this.#nodes(facts.nodes);
+    return sums;
+  }
+
+  past(answer, view) {
+    for (const tile of this.tiles) tile.past(answer, view);
+  }
+
+  #title(state) {
+    if (!this.who) return;
+    document.title = state === "live" ? `${this.word} · ${this.who}` : `NO ANSWER · ${this.who}`;
+  }
+
+  #verdict(state, word, worst, others) {
+    byId("verdict").dataset.state = state;
+    const what = typeof worst === "string" ? worst : worst.what;
+    setText(byId("word"), what ? `${word}: ${what}` : word);
+    const first = typeof worst === "string" ? "" : `Do first: ${worst.do}`;
+    if (byId("first").dataset.text !== first) byId("first").replaceChildren(...withCommands(first));
+    byId("first").dataset.text = first;
+    const shown = others.slice(0, TROUBLES_MAX).map((each) => {
+      const item = made("li", each.blocks ? "bad" : "warn", each.what);
+      item.append(made("span", "dim", " — ", ...withCommands(each.do)));
+      return item;
+    });
+    if (others.length > TROUBLES_MAX) shown.push(made("li", "dim", `and ${others.length - TROUBLES_MAX} more`));
+    byId("troubles").replaceChildren(...shown);
+  }
+
+  #nodes(nodes) {
+    const section = byId("nodes");
+    section.hidden = !nodes.length;
+    section.replaceChildren(
+      ...nodes.map((each) => {
+        const node = made("span", each.alive ? "node good" : "node bad", `${each.node} ${each.alive ? "answers" : "does not answer"}`);
+        node.title = each.alive ? each.address : `${each.address}: ${each.reason}`;
+        return node;
+      }),
+    );
+  }
+}
+
+class Tile {
+  constructor(tile) {
+    this.tile = tile;
+    this.number = made("strong", "value", UNKNOWN);
+    this.note = made("span", "note");
+    this.node = made("article", "tile", made("h3", "", tile.name), this.number, this.note);
+    if (!tile.past) return;
+    this.plot = new Plot(40, `${tile.name}, the last hour`);
+    this.hint = made("span", "hint");
+    this.node.append(this.plot.node, this.hint);
+    this.plot.node.addEventListener("pointermove", (event) => this.#point(event));
+    this.plot.node.addEventListener("pointerleave", () => setText(this.hint, this.usual ?? ""));
+  }
+
+  show(view, sums) {
+    const value = this.tile.value(view, sums);
+    setText(this.number, value);
+    this.number.classList.toggle("unknown", value.startsWith(UNKNOWN));
+    setText(this.note, this.tile.note(view, sums));
+  }
+
+  past(answer, view) {
+    if (!this.plot) return;
+    this.answer = answer;
+    const values = this.tile.past(answer);
+    this.plot.show(values, this.tile.most?.(view) ?? 0);
+    const known = values.filter((value) => value !== null);
+    this.usual = known.length ? `most: ${this.tile.shown(Math.max(...known))}` : `the last hour: ${UNKNOWN}`;
+    setText(this.hint, this.usual);
+  }
+
+  #point(event) {
+    if (!this.answer) return;
+    const box = this.plot.node.getBoundingClientRect();
+    const at = this.plot.at((event.clientX - box.left) / Math.max(1, box.width));
+    const value = this.plot.values[at];
+    const when = clock(this.answer.begin_ms + at * this.answer.step_s * 1000);
+    setText(this.hint, `${when}  ${value === null || value === undefined ? UNKNOWN : this.tile.shown(value)}`);
+  }
+}
+
