@@ -76,7 +76,8 @@ class Announcer:
             say(f"  redis     redis-cli {tls}-p {server.resp_port}, or any client of Redis")
         if server.http_port:
             scheme = "http" if self._certs is None else "https"
-            say(f"  http      {scheme}://{at.rpartition(':')[0]}:{server.http_port}/status, /metrics, /readyz, /livez")
+            console = f"{scheme}://{at.rpartition(':')[0]}:{server.http_port}/"
+            say(f"  console   {console}, and /status, /metrics, /readyz, /livez")
         if server.shell.peer_port is not None:
             say(f"  peers     port {server.shell.peer_port}, with a certificate")
         say("  stop      Ctrl-C, or SIGTERM")

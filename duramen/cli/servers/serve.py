@@ -371,7 +371,7 @@ class _Announcer:
         if getattr(running, "resp_port", 0):
             say(f"  redis     redis-cli -p {running.resp_port}")
         if getattr(running, "http_port", 0):
-            say(f"  http      port {running.http_port}: /status, /metrics, /readyz, /livez")
+            say(f"  console   port {running.http_port}, and /status, /metrics, /readyz, /livez")
         if peer_port is not None:
             say(f"  peers     port {peer_port}, with a certificate")
         for key, value in self._fields.items():

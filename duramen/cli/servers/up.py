@@ -318,7 +318,7 @@ def _tell_people(event: dict[str, Any]) -> None:
             say(f"  users     {'the first one was made' if first == 'made' else '--first-user did nothing'}")
         if event.get("http_port"):
             scheme = "https" if "certs" in event else "http"
-            say(f"  http      {scheme}://localhost:{event['http_port']}/status, /metrics, /readyz, /livez")
+            say(f"  console   {scheme}://localhost:{event['http_port']}/, and /status, /metrics, /readyz, /livez")
         if event.get("resp_port"):
             say(f"  redis     redis-cli -p {event['resp_port']}, or any client of Redis")
         say("  stop      Ctrl-C, or SIGTERM")

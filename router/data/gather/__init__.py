@@ -21,7 +21,7 @@ What holds for writes:
      offset is given the one of the copy that counts, which is the key's version (decision 23). Only callers who need no
      offset, but stable storage alone, are answered before.
 - W4 Every call ends: with its offset, with an error that says that nothing was written, or with `WriteUnknown`. A batch
-     whose callers were told that nothing was written never leaves: who comes later begins another one.
+     whose callers have been answered that nothing was written never leaves: who comes later begins another one.
 
 A batch that must be sent again, because its server is away or its queue full, waits for that outside of the requests
 under way, and holds up nobody but its own partition. A batch that is in the log, but whose verdicts no replica has

@@ -200,7 +200,7 @@ async def test_records_that_fit_in_no_batch_are_refused_at_once_and_disturb_nobo
     assert sum(read_header(part.batch).records for part in log.parts) == 2
 
 
-async def test_no_call_joins_a_batch_whose_callers_were_told_that_nothing_was_written() -> None:
+async def test_no_call_joins_a_batch_whose_callers_got_that_nothing_was_written() -> None:
     """It waits behind the partition's batch under way. Who comes later would have it leave, with what was given up."""
     log = OneLog()
     log.held = asyncio.Event()
