@@ -52,7 +52,7 @@ class BatchProgress:
     reason: DuramenError | None = None
     """Why it was not written so far."""
     is_over: bool = False
-    """Its callers were told that nothing was written: it must not leave, so no call may join it any more."""
+    """Its callers have been answered that nothing was written: it must not leave, so no call may join it any more."""
 
     def answered(self, result: WriteResult | DuramenError, *, asked: bool) -> Fate:
         """Take an answer to one try. `asked`: the try asked for verdicts."""
