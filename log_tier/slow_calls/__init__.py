@@ -4,10 +4,10 @@
                                                     │    ▲                       (pure, by rights)
     LongWork of the data plane and of the log ──────┘    └── time_spent(): which part took how long (pure)
 
-An endpoint measures each call with two looks at the clock, and compares; a call below the threshold costs nothing more,
-and leaves nothing. The parts of a server measure their requests and commits anyway (`log_tier.measures`); what took at
-least a tenth of the threshold they keep as `LongWork`. When a call was slow, the request that carried it is found there
-by its kind, its partition and its time. So nothing is handed along with each call.
+An endpoint (gRPC, the Redis protocol) measures each call with two looks at the clock, and compares; a call below the
+threshold costs nothing more, and leaves nothing. The parts of a server measure their requests and commits anyway
+(`log_tier.measures`); what took at least a tenth of the threshold they keep as `LongWork`. When a call was slow, the
+request that carried it is found there by its kind, its partition and its time. Nothing is handed along with each call.
 
 What holds:
 

@@ -11,9 +11,10 @@ from log_tier.access.shown_tables import shown_rights
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.measures.long_work import LongCommit, LongRequest, LongWork
+from log_tier.model.identifiers import PartitionId
 from log_tier.rpc.messages.slow_call_sink import CallEnd
 from log_tier.slow_calls.call_subject import CALL_KINDS, subject_of
-from log_tier.slow_calls.slow_call import CallKind, CallSubject, SlowCall
+from log_tier.slow_calls.slow_call import NO_SUBJECT, CallKind, CallSubject, SlowCall
 from log_tier.slow_calls.slow_document import slow_document
 from log_tier.slow_calls.slow_lines import SlowLines
 from log_tier.slow_calls.slow_ring import SlowRing
@@ -73,6 +74,34 @@ class SlowCallLog:
     def measures(self, method: str) -> bool:
         """Are the calls of a gRPC method measured? By its full name."""
         return method in CALL_KINDS
+
+    def subject_at(self, place: PartitionId, key: bytes | None) -> CallSubject:
+        """What a call is about that names a partition itself. `key`: the beginning of its first one."""
+        entry = None if self._maps is None else self._maps().tables.get(place.table)
+        if entry is None or not 0 <= place.partition < entry.partitions:
+            return NO_SUBJECT
+        return CallSubject(entry.name, [place], key)
+
+    def ran(
+        self,
+        what: str,
+        kind: CallKind,
+        subject: Callable[[], CallSubject],
+        began_s: float,
+        outcome: CallEnd,
+        *,
+        user: str,
+        peer: str,
+        client: str,
+    ) -> None:
+        """A command of the Redis protocol has been answered just now that was slow. `subject`: what it is about, called
+        at once where there is room for it. `client`: the name that it gave itself.
+        """
+        ended_s = self.now_s()
+        if not self.ring.admits(ended_s):
+            self._lines.skip()
+            return
+        self._note("resp", what, kind, subject(), began_s, ended_s, outcome, user=user, peer=peer, client=client)
 
     def called(self, method: str, request: Any, peer: str, began_s: float, outcome: CallEnd) -> None:
         """A gRPC call has ended just now that was slow. Called in its task. O(1), some 30 µs."""

@@ -11,7 +11,7 @@ from log_tier.slow_calls.slow_ring import SlowRing
 from log_tier.trust.grants import Right, key_prefix_text
 from log_tier.trust.rights import Rights
 
-__all__ = ["SLOW_FORMAT", "parts_in_ms", "shown_calls", "slow_document"]
+__all__ = ["SLOW_FORMAT", "is_own_call", "may_read_key", "parts_in_ms", "shown_calls", "slow_document"]
 
 SLOW_FORMAT: Final = 1
 
@@ -22,6 +22,17 @@ def shown_calls(ring: SlowRing, rights: Rights | None, user: str) -> Iterator[Sl
         table = call.subject.table
         if rights is None or (_is_own(call, user) if table is None else rights.sees(table)):
             yield call
+
+
+def is_own_call(call: SlowCall, rights: Rights | None, user: str) -> bool:
+    """May a user be shown who made a call: itself, or it administers the cluster?"""
+    return rights is None or _is_own(call, user)
+
+
+def may_read_key(call: SlowCall, rights: Rights | None) -> bool:
+    """May somebody with these rights be shown a call's key?"""
+    table, key = call.subject.table, call.subject.key
+    return rights is None or (table is not None and key is not None and rights.may(Right.READ, table, key))
 
 
 def _is_own(call: SlowCall, user: str) -> bool:
@@ -50,8 +61,7 @@ def slow_document(
 def _call(call: SlowCall, rights: Rights | None, user: str) -> dict[str, Any]:
     subject = call.subject
     key, table = subject.key, subject.table
-    is_own = rights is None or _is_own(call, user)
-    may_read = rights is None or (table is not None and key is not None and rights.may(Right.READ, table, key))
+    is_own = is_own_call(call, rights, user)
     return {
         "number": call.number,
         "ended_ms": call.ended_ms,
@@ -61,7 +71,7 @@ def _call(call: SlowCall, rights: Rights | None, user: str) -> dict[str, Any]:
         "outcome": call.outcome,
         "table": table,
         "partition": call.partition,
-        "key": key_prefix_text(key) if key is not None and may_read else None,
+        "key": key_prefix_text(key) if key is not None and may_read_key(call, rights) else None,
         "items": subject.items,
         "offset": call.offset,
         "user": call.user if is_own else None,

@@ -61,6 +61,7 @@ async def open_resp_endpoint(
         authenticator=access.authenticator,
         audit=access.audit,
         quotas=access.quotas,
+        slow=access.slow,
     )
     opened.push_async_callback(resp_server.close)
     if settings.readers:

@@ -159,6 +159,29 @@ DESCRIPTIONS: Final[Mapping[str, Description]] = {
     "client|no-evict": Description(
         "admin loading noscript stale", "admin connection dangerous slow", "7.0.0", "connection"
     ),
+    "slowlog": Description("", "slow", "2.2.12", "server"),
+    "slowlog|get": Description(
+        "admin loading stale",
+        "admin dangerous slow",
+        "2.2.12",
+        "server",
+        tips="request_policy:all_nodes nondeterministic_output",
+    ),
+    "slowlog|len": Description(
+        "admin loading stale",
+        "admin dangerous slow",
+        "2.2.12",
+        "server",
+        tips="request_policy:all_nodes response_policy:agg_sum nondeterministic_output",
+    ),
+    "slowlog|reset": Description(
+        "admin loading stale",
+        "admin dangerous slow",
+        "2.2.12",
+        "server",
+        tips="request_policy:all_nodes response_policy:all_succeeded",
+    ),
+    "slowlog|help": Description("loading stale", "slow", "6.2.0", "server"),
     "acl": Description("", "slow", "6.0.0", "server"),
     "acl|whoami": Description("loading noscript stale", "slow", "6.0.0", "server"),
     "acl|cat": Description("loading noscript stale", "slow", "6.0.0", "server"),

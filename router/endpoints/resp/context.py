@@ -17,6 +17,7 @@ from log_tier.audit.audit_trail import AuditTrail
 from log_tier.concurrency.clocks import Clock
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.tokens import Token
+from log_tier.slow_calls.slow_call_log import SlowCallLog
 from log_tier.trust.caller import Caller
 from router.admin.admin import OpenAdmin
 from router.data.freshness import Freshness, FreshnessLevel
@@ -67,6 +68,7 @@ class ServerContext(Protocol):
     authenticator: Authenticator
     audit: AuditTrail | None
     quotas: QuotaKeeper
+    slow: SlowCallLog
     trust_changes: int
     connections_taken: int
     connections_refused: int

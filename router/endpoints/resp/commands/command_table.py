@@ -15,6 +15,7 @@ from router.endpoints.resp.commands import (
     native,
     scans,
     server,
+    slowlog,
     strings,
     subscriptions,
     transactions,
@@ -28,7 +29,7 @@ __all__ = ["BY_WORD", "COMMANDS", "find_command", "unknown_command"]
 
 _MODULES: Final = (
     *(strings, keys, counters, connection, server, flushdb, scans, transactions, subscriptions, cluster),
-    *(duramen, native, acl),
+    *(slowlog, duramen, native, acl),
 )
 
 COMMANDS: Final[dict[str, CommandSpec]] = {spec.name: spec for module in _MODULES for spec in module.SPECS}

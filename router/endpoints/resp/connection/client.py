@@ -26,6 +26,7 @@ from typing import Any, cast
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import BY_WORD, find_command
+from router.endpoints.resp.commands.slowlog import note_slow
 from router.endpoints.resp.commands.transactions import begin, enqueue
 from router.endpoints.resp.connection.admission import GuardedLone, LonePath
 from router.endpoints.resp.connection.command_runs import drop
@@ -47,6 +48,7 @@ from router.endpoints.resp.wire.framing import RequestStream, lone_command, lone
 from router.endpoints.resp.wire.limits import AT_ONCE_WORDS_MAX, OUTPUT_BYTES_MAX, OUTPUT_PAUSE_BYTES, UNANSWERED_MAX
 from router.endpoints.resp.wire.replies import Problem, encode, is_large
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
+from router.endpoints.resp.wire.slow_replies import SlowReplies
 
 __all__ = ["Client"]
 
@@ -93,6 +95,7 @@ class Client(GuardedSession, asyncio.Protocol):
             encode_error=lambda error: encode(self.report(error), self.protocol),
             drop=self.drop,
             stall_s=math.inf if self._is_upstream else self.server.stall_s,
+            slow=SlowReplies(self.server.slow.now_s, self.server.slow.least_s, partial(note_slow, self)),
         )
         self.pipeline = Pipeline(self)
         if not self.server.admit(self):
@@ -293,11 +296,8 @@ class Client(GuardedSession, asyncio.Protocol):
             return self._report_state(command)
         if (spec := BY_WORD.get(name) or find_command(name)) is None:
             return self._refuse(self.no_command(command))
-        if (
-            not self.plain
-            or spec.subcommands is not None
-            or (len(command) != spec.arity and not spec.fits(len(command)))
-        ):
+        unusual = not self.plain or spec.subcommands is not None
+        if unusual or (len(command) != spec.arity and not spec.fits(len(command))):
             refusal = self.refusal(spec, command)
             if refusal is not None:
                 return self._refuse(refusal)
@@ -319,10 +319,11 @@ class Client(GuardedSession, asyncio.Protocol):
 
     def _begin(self, work: Awaitable[Any], count: int = 1) -> bool:
         """Run the first commands of the queue in a task of their own; those behind them wait: False."""
+        command = self.queue[0]
         drop(self.queue, count)
         self.commands += count
         self.reply_queue.flush()
-        self.task = self.server.start(self._perform(work))
+        self.task = self.server.start(self._perform(work, command))
         return False
 
     def _at_once(self, spec: CommandSpec, command: RespCommand) -> bool | None:
@@ -373,14 +374,13 @@ class Client(GuardedSession, asyncio.Protocol):
             self.aborted = True
         return self._answer(problem)
 
-    async def _perform(self, work: Awaitable[Any]) -> None:
+    async def _perform(self, work: Awaitable[Any], command: RespCommand) -> None:
         """Run a command by itself, and go on with the next."""
+        slow, began_s = self.reply_queue.slow, self._now_s()
         try:
             reply = await work
-        except Problem as problem:
-            reply = problem
-        except DuramenError as error:
-            reply = self.report(error)
+        except (Problem, DuramenError) as error:
+            reply = error if isinstance(error, Problem) else self.report(error)
         except Exception:
             # A bug of ours, of whatever type: it is raised on. The client must not wait for a reply that never comes.
             logger.exception("client %s: %s failed", self.id, self.last_command)
@@ -392,8 +392,9 @@ class Client(GuardedSession, asyncio.Protocol):
         try:
             pieces = await encoded(reply, self.protocol)
         except OverflowError as error:
-            # Of a transaction, usually: what it did is done.
             self.drop(f"the reply to {self.last_command} has {error} bytes, more than {OUTPUT_BYTES_MAX}")
         self.task = None
+        if self._now_s() - began_s >= slow.least_s:
+            slow.ran(command, began_s, isinstance(reply, Problem))
         self.reply_queue.emit_pieces(pieces)
         self._run()

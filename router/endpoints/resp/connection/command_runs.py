@@ -25,6 +25,7 @@ from router.endpoints.resp.data.rounds.command_run import Commands
 from router.endpoints.resp.data.rounds.queued_commands import Receiver
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.replies import encode, encode_many
+from router.endpoints.resp.wire.slow_replies import WaitedCommand
 
 __all__ = ["READS_ALONE", "GatheredCommands", "RunReplies", "drop", "gather"]
 
@@ -178,7 +179,10 @@ class RunReplies:
     `answered` is called when the last of them is there; `encode_error` makes the reply of an error.
     """
 
-    __slots__ = ("_answered", "_encode_error", "_left", "_parts", "_protocol", "reply")
+    __slots__ = ("_answered", "_encode_error", "_left", "_parts", "_protocol", "began_s", "command", "reply")
+
+    began_s: float
+    command: WaitedCommand
 
     def __init__(
         self,

@@ -27,6 +27,7 @@ from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import UNANSWERED_MAX
 from router.endpoints.resp.wire.replies import OK
+from router.endpoints.resp.wire.slow_replies import WaitedCommand
 
 __all__ = ["GET_WORDS", "SET_WORDS", "FastPath"]
 
@@ -83,7 +84,7 @@ class FastPath:
             return False
         waiter.reply = None
         client.commands += 1
-        client.reply_queue.reserve(waiter, 1)
+        client.reply_queue.reserve(waiter, 1, key)
         return True
 
     def get(self, command: RespCommand) -> bool:
@@ -180,7 +181,10 @@ def _got(queue: deque[RespCommand], most: int) -> list[bytes]:
 class _LoneSet:
     """The place of the reply to a SET that was alone; the same one again and again, as there is but one at a time."""
 
-    __slots__ = ("_client", "reply")
+    __slots__ = ("_client", "began_s", "command", "reply")
+
+    began_s: float
+    command: WaitedCommand
 
     def __init__(self, client: ConnectionContext) -> None:
         self._client = client
@@ -195,5 +199,8 @@ class _LoneSet:
         if len(reply_queue.waits) == 1 and client.idle:
             reply_queue.waits.clear()
             reply_queue.push(reply)
+            slow = reply_queue.slow
+            if slow.now_s() - self.began_s >= slow.least_s:
+                slow.ran(self.command, self.began_s, error is not None)
         else:
             reply_queue.filled()

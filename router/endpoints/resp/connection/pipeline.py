@@ -37,6 +37,7 @@ from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, OUTPUT_BYTES_MAX, RUNNING_BYTES_MAX, RUNNING_MAX
 from router.endpoints.resp.wire.replies import encode, encode_large, is_large
 from router.endpoints.resp.wire.reply_queue import PendingReply
+from router.endpoints.resp.wire.slow_replies import WaitedCommand
 
 __all__ = ["Pipeline", "runs_in_a_round"]
 
@@ -46,7 +47,10 @@ _ZERO: Final = Partition(0)
 class _Place:
     """The place of one command's reply. A `Receiver`, and `PendingReply`."""
 
-    __slots__ = ("_encoding", "_pipeline", "_protocol", "_size", "reply")
+    __slots__ = ("_encoding", "_pipeline", "_protocol", "_size", "began_s", "command", "reply")
+
+    began_s: float
+    command: WaitedCommand
 
     def __init__(self, pipeline: Pipeline, protocol: int, size: int) -> None:
         self.reply: bytes | None = None
@@ -225,6 +229,7 @@ class Pipeline:
         self.running += commands
         self._size += size
         queue = self._reply_queue
+        place.began_s, place.command = queue.slow.now_s(), self._client.queue[0]
         queue.waits.append(place)
         queue.unanswered += commands
 

@@ -173,7 +173,7 @@ def write_plain(client: ConnectionContext, table: ServedTable, keys: list[bytes]
     if any(not table.claims[partition].isdisjoint(mine) for partition, (mine, _) in groups.items()):
         return False  # a round of commands is between reading and writing some of them: this comes after it
     slot = Slot(client.reply_queue, places, len(groups))
-    client.reply_queue.reserve(slot, len(keys))
+    client.reply_queue.reserve(slot, len(keys), client.queue[0])
     for number, (partition, (mine, theirs)) in enumerate(groups.items()):
         waiter = slot if len(groups) == 1 else slot.part(number)
         try:
@@ -231,7 +231,7 @@ def write_blind(client: ConnectionContext, spec: CommandSpec, command: RespComma
         return False
     # One reply for all parts: it reports the first error.
     slot = Slot(client.reply_queue, (0,), len(groups))
-    client.reply_queue.reserve(slot, 1)
+    client.reply_queue.reserve(slot, 1, command)
     for partition, group in groups.items():
         part = slot.part(0)
         try:

@@ -22,6 +22,7 @@ from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import slot_of
+from log_tier.slow_calls.slow_call_log import SlowCallLog
 from router.admin.admin import OpenAdmin
 from router.data.seam import Connection
 from router.endpoints.resp.bounds.connections_memory import ConnectionsMemory
@@ -87,17 +88,18 @@ class RespServer:
         authenticator: Authenticator,
         audit: AuditTrail | None,
         quotas: QuotaKeeper,
+        slow: SlowCallLog,
         clock: Clock,
     ) -> None:
         self.gate, self.authenticator, self.audit, self.quotas = gate, authenticator, audit, quotas
+        self.slow = slow
         self.trust_changes = 0
         """How often users, roles or grants have changed since it was opened."""
         self._ignore_trust = self.gate.on_change(self._trust_changed)
         self.connection = connection
         self.maps = maps
         self.membership = membership
-        self.node = node
-        self.node_id = node_id
+        self.node, self.node_id = node, node_id
         self.peers = peers
         self.admin = admin
         self.secret = settings.password.encode()
@@ -116,10 +118,8 @@ class RespServer:
         """Connections that got their last reply."""
         self.stall_s, self._handshake_s = settings.stall_s, settings.handshake_s
         self.closing = False
-        self.connections_taken = 0
-        self.connections_refused = 0
+        self.connections_taken = self.connections_refused = self.connections_dropped = 0
         self._connections_share = descriptor_shares().resp_connections
-        self.connections_dropped = 0
         self.commands_done = 0
         """By connections that are gone."""
         self.pages = FreshnessPages(settings.readers) if settings.readers else None
@@ -165,6 +165,7 @@ class RespServer:
         authenticator: Authenticator | None = None,
         audit: AuditTrail | None = None,
         quotas: QuotaKeeper | None = None,
+        slow: SlowCallLog | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> RespServer:
         """Let clients in. `sockets`: the bound sockets for `settings`; the endpoint closes them.
@@ -173,7 +174,7 @@ class RespServer:
         `membership`: what WAIT asks. `peers`: with them it is a node of a cluster, which names the other nodes to its
         clients. `admin`: what FLUSHDB needs. `gate`: decides who may do what, and `authenticator` who calls, by
         the same users; without them everybody may do everything. `audit`: takes what users do, once there are some.
-        `quotas`: what it shares with gRPC.
+        `quotas`, `slow`: what it shares with gRPC; without `slow` no command is slow.
         """
         gate = gate or Gate()
         server = cls(
@@ -190,6 +191,7 @@ class RespServer:
             authenticator=authenticator or Authenticator(gate),
             audit=audit,
             quotas=quotas or QuotaKeeper(gate, clock),
+            slow=slow or SlowCallLog(0),
             clock=clock,
         )
         client = partial(Client, server)

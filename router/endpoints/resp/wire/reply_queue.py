@@ -17,6 +17,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset
 from router.endpoints.resp.wire.limits import OUTPUT_BYTES_MAX, OUTPUT_PAUSE_BYTES, OUTPUT_STALL_S
 from router.endpoints.resp.wire.replies import OK
+from router.endpoints.resp.wire.slow_replies import NOT_MEASURED, SlowReplies, WaitedCommand
 
 __all__ = ["PendingReply", "ReplyQueue", "Slot"]
 
@@ -27,6 +28,11 @@ _LONG: Final = 64 * 1024
 class PendingReply(Protocol):
     """The place of replies that are not there yet."""
 
+    began_s: float
+    """When the first command came whose reply it is, by the clock of `SlowReplies`."""
+    command: WaitedCommand
+    """That command."""
+
     @property
     def reply(self) -> bytes | None:
         """All of them, when they are there."""
@@ -36,7 +42,10 @@ class PendingReply(Protocol):
 class Slot:
     """The place of the replies to writes of several partitions. `part(n)` waits for the n-th of them."""
 
-    __slots__ = ("_errors", "_left", "_places", "_reply_queue", "reply")
+    __slots__ = ("_errors", "_left", "_places", "_reply_queue", "began_s", "command", "reply")
+
+    began_s: float
+    command: WaitedCommand
 
     def __init__(self, reply_queue: ReplyQueue, places: Sequence[int], parts: int = 1) -> None:
         """`places`: for each command, which part it is in."""
@@ -104,6 +113,7 @@ class ReplyQueue:
         "encode_error",
         "filled",
         "gathered_bytes",
+        "slow",
         "stalled",
         "unanswered",
         "waits",
@@ -118,8 +128,10 @@ class ReplyQueue:
         encode_error: Callable[[DuramenError], bytes],
         drop: Callable[[str], None],
         stall_s: float = OUTPUT_STALL_S,
+        slow: SlowReplies = NOT_MEASURED,
     ) -> None:
-        """`stall_s`: infinite where a reader process sees to a client that stalls."""
+        """`stall_s`: infinite where a reader process sees to a client that stalls. `slow`: measures what waits."""
+        self.slow = slow
         self._transport = transport
         self._write: Callable[[bytes], None] = transport.write
         self._meter: Callable[[int], None] | None = None
@@ -181,20 +193,28 @@ class ReplyQueue:
             self._replies += pieces
         self.gathered_bytes += sum(map(len, pieces))
 
-    def reserve(self, slot: PendingReply, commands: int) -> None:
-        """The next replies, which a slot will have."""
+    def reserve(self, slot: PendingReply, commands: int, command: WaitedCommand) -> None:
+        """The next replies, which a slot will have. `command`: the first of those that are answered."""
+        slot.began_s, slot.command = self.slow.now_s(), command
         self.waits.append(slot)
         self.unanswered += commands
 
     def flush(self) -> None:
         """Send what is complete."""
         slots, replies = self.waits, self._replies
+        now_s, slow = 0.0, self.slow
         while slots:
             head = slots[0]
-            reply = head if isinstance(head, bytes) else head.reply
-            if reply is None:
-                break
-            replies.append(reply)
+            if isinstance(head, bytes):
+                replies.append(head)
+            else:
+                reply = head.reply
+                if reply is None:
+                    break
+                replies.append(reply)
+                now_s = now_s or slow.now_s()
+                if now_s - head.began_s >= slow.least_s:
+                    slow.ran(head.command, head.began_s, reply.startswith(b"-"))
             slots.popleft()
         if replies:
             self._replies = []

@@ -172,6 +172,9 @@ OTHER_RULES: Final[Mapping[str, CommandRule]] = {
     **_each(_any_user, "acl|whoami", "acl|cat", "acl|help"),
     "acl|getuser": _acl_of_user,
     **_each(_cluster_admin, "acl|list", "acl|users", "acl|setuser", "acl|deluser", "acl|load", "acl|save"),
+    # Each caller is shown the calls on its tables.
+    **_each(_any_user, "slowlog|get", "slowlog|len", "slowlog|help"),
+    "slowlog|reset": _cluster_admin,
     # The tables that it counts are those that the caller may read: see there.
     "info": _any_user,
     "select": _select,
