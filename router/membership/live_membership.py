@@ -145,6 +145,10 @@ class LiveMembership:
         reply: node_pb2.TallyReply = await self._member(node).ask_node("Tally", request, timeout=timeout)
         return reply
 
+    async def status(self, node: str, *, timeout: float) -> bytes:
+        """The status document of a node, as JSON. Raises what the node says, and `InvalidRequest` where it is none."""
+        return await self._member(node).ask_status(timeout=timeout)
+
     def _member(self, node: str) -> Member:
         member = self.members.get(node)
         if member is None:

@@ -17,6 +17,7 @@ from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.tasks import TaskSet, end_tasks
 from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError
+from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from log_tier.rpc.wire import Wire
 from router.data.seam import DataPlane
 from router.membership.status_views import renewed
@@ -197,10 +198,18 @@ class Member:
 
     async def ask_node(self, method: str, request: Any, *, timeout: float) -> Any:
         """Call a method of `duramen.v1.Node`. Raises what the node says."""
+        return await self._ask_stub(node_pb2_grpc.NodeStub, method, request, timeout)
+
+    async def ask_status(self, *, timeout: float) -> bytes:
+        """The node's status document, as JSON. Raises what the node says."""
+        request = cluster_pb2.ServerStatusRequest()
+        reply: cluster_pb2.ServerStatus = await self._ask_stub(cluster_pb2_grpc.ClusterStub, "Status", request, timeout)
+        return reply.status
+
+    async def _ask_stub(self, stub_of: Callable[[Any], Any], method: str, request: Any, timeout: float) -> Any:
         wire = self._wire
-        stub = node_pb2_grpc.NodeStub(wire.channel)  # type: ignore[no-untyped-call]
         try:
-            return await wire.ask(getattr(stub, method), request, timeout=timeout)
+            return await wire.ask(getattr(stub_of(wire.channel), method), request, timeout=timeout)
         except (DatabaseClosed, Disconnected) as error:
             raise self._reason(error, given_up=wire is not self._wire) from error
 

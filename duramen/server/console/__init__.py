@@ -21,11 +21,13 @@ What holds:
 - C7 The page is files of this package: nothing is loaded from elsewhere, no text becomes HTML, and a browser is asked
      to see to both (`PAGE_HEADERS`).
 - C8 The page never shows a number that it does not know, and says since when the server has not answered.
+- C9 A router's page shows what each node says of itself. Nodes are asked while somebody watches, each with a deadline;
+     one that does not answer is named, with the age of what it said last. Nothing of tables is in it.
 
 What is not here: history that outlives the process, and that of the cluster as a whole. A router's history is of what
 the nodes report to it.
 
-Reading order: `history_ring.py`, `history.py`, `sync_times.py`, `history_answer.py`, `look.py`, `history_keeper.py`,
-`night_document.py`, `status_events.py`, `console_files.py`, `console.py`; then `files/index.html` and, from `main.js`
-on, what that imports.
+Reading order: `history_ring.py`, `history.py`, `sync_times.py`, `history_answer.py`, `node_facts.py`, `node_watch.py`,
+`look.py`, `history_keeper.py`, `night_document.py`, `status_events.py`, `console_files.py`, `console.py`; then
+`files/index.html` and, from `main.js` on, what that imports.
 """

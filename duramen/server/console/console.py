@@ -12,6 +12,7 @@ import h11
 from duramen.server.console.console_files import PAGE_HEADERS, ConsoleFile, read_console_files
 from duramen.server.console.history_answer import history_to_json, look_back, parse_history_query
 from duramen.server.console.history_keeper import HistoryKeeper
+from duramen.server.console.node_watch import AskStatus
 from duramen.server.console.status_events import StatusEvents
 from duramen.server.sight.http_limits import HttpLimits
 from duramen.server.sight.http_messages import HttpReply, HttpRoute, problem
@@ -30,16 +31,23 @@ _AGAIN_S: Final = 5
 class Console:
     """Keeps a server's history and answers for it. `open()` makes one, `close()` ends it."""
 
-    def __init__(self, sight: ServerSight, gate: Gate, limits: HttpLimits, files: Mapping[str, ConsoleFile]) -> None:
+    def __init__(
+        self,
+        sight: ServerSight,
+        gate: Gate,
+        limits: HttpLimits,
+        files: Mapping[str, ConsoleFile],
+        ask: AskStatus | None,
+    ) -> None:
         self._sight = sight
         self._files = files
-        self.keeper = HistoryKeeper(sight)
+        self.keeper = HistoryKeeper(sight, ask)
         self.events = StatusEvents(self.keeper, gate, streams_max=limits.streams_max)
 
     @classmethod
-    async def open(cls, sight: ServerSight, gate: Gate, limits: HttpLimits) -> Console:
-        """Begin to keep the history."""
-        made = cls(sight, gate, limits, await asyncio.to_thread(read_console_files))
+    async def open(cls, sight: ServerSight, gate: Gate, limits: HttpLimits, ask: AskStatus | None = None) -> Console:
+        """Begin to keep the history. `ask`: asks a node of the cluster for its status, at a router."""
+        made = cls(sight, gate, limits, await asyncio.to_thread(read_console_files), ask)
         made.keeper.start()
         return made
 

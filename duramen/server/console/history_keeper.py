@@ -15,6 +15,8 @@ from typing import Final, Protocol
 from duramen.server.console.history import LOOKS_PER_S, ServerHistory
 from duramen.server.console.history_ring import ServerSample
 from duramen.server.console.look import Look, Trends
+from duramen.server.console.node_facts import NodeFacts
+from duramen.server.console.node_watch import AskStatus, NodeWatch
 from duramen.server.console.sync_times import SyncTimes
 from duramen.server.sight.measures import Measures
 from duramen.server.sight.observed import Observed
@@ -62,8 +64,10 @@ def next_look_s(now_s: float, step_s: int) -> float:
 class HistoryKeeper:
     """Looks at one server. Belongs to its event loop; `start()` begins, `close()` ends it."""
 
-    def __init__(self, sight: Sees) -> None:
+    def __init__(self, sight: Sees, ask: AskStatus | None = None) -> None:
+        """`ask`: asks a node for its status; None: this server knows no others."""
         self._sight = sight
+        self._nodes = None if ask is None else NodeWatch(ask, sight.uptime_s)
         self._sync_times = SyncTimes()
         self._watching: list[Callable[[], None]] = []
         self._hurry = asyncio.Event()
@@ -81,6 +85,8 @@ class HistoryKeeper:
     async def close(self) -> None:
         """Look no longer. Idempotent."""
         await end_tasks(self._task)
+        if self._nodes is not None:
+            await self._nodes.close()
 
     @property
     def is_watched(self) -> bool:
@@ -141,7 +147,11 @@ class HistoryKeeper:
             ready=ready,
         )
         self.history.record(observed.uptime_s, observed.partitions, sample)
-        self.newest = Look(1 if self.newest is None else self.newest.number + 1, observed, sync_p99_s, trends)
+        nodes: dict[str, NodeFacts] = {}
+        if self._nodes is not None:
+            self._nodes.look(observed.nodes, watched=self.is_watched)
+            nodes = self._nodes.facts()
+        self.newest = Look(1 if self.newest is None else self.newest.number + 1, observed, sync_p99_s, trends, nodes)
         wake_some(tuple(self._watching), lambda wake: wake())
 
     def _compare(self, observed: Observed, *, trends_wanted: bool) -> tuple[bool, Trends | None]:

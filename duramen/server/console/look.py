@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from duramen.server.console.node_facts import NodeFacts
 from duramen.server.sight.observed import Observed
 from duramen.server.sight.status_history import LogRates, PartitionFigures
 
@@ -29,3 +30,5 @@ class Look(NamedTuple):
     sync_p99_s: float | None
     trends: Trends | None
     """What it says together with earlier ones; None: nobody watched."""
+    nodes: Mapping[str, NodeFacts]
+    """What the nodes have said of themselves; empty where there are none."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from duramen.server.console.look import Look, Trends
+from duramen.server.console.node_facts import NodeFacts
 from duramen.server.sight.observed import PartitionStatus
 from duramen.server.sight.status_document import status_of_server, status_to_dict
 
@@ -51,6 +52,7 @@ def night_document(look: Look, since: StateSince, shows: Callable[[str], bool] |
     facts = status_to_dict(status)
     del facts["partitions"]
     facts |= {
+        "nodes": [each | _node(look.nodes.get(each["node"])) for each in facts["nodes"]],
         "sync_p99_s": look.sync_p99_s,
         "disk_full_in_s": _rounded(trends.disk_full_in_s),
         "log_rates": None
@@ -105,6 +107,12 @@ def _row(each: PartitionStatus, trends: Trends, since: StateSince) -> Row:
         _rounded(figures.level_in_s) if each.lag_records else None,
         _rounded(since_s),
     )
+
+
+def _node(facts: NodeFacts | None) -> dict[str, Any]:
+    """What a node said of itself; everything is None where nobody asks nodes, or it never answered."""
+    known = (NodeFacts() if facts is None else facts)._asdict()
+    return known | {name: _rounded(known[name]) for name in ("alive_since_s", "answered_s")}
 
 
 def _rounded(value: float | None) -> float | int | None:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Iterator
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from duramen.server.console.node_watch import AskStatus
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import Access
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT
@@ -78,15 +79,18 @@ async def open_http(
     port: int | None,
     certificates: ServerCertificates | None,
     limits: HttpLimits | None,
+    ask: AskStatus | None = None,
 ) -> int:
-    """Listen for HTTP until `opened` is closed; the port. `port`: see `ServesHttp`. Raises `PortInUse`."""
+    """Listen for HTTP until `opened` is closed; the port. `port`: see `ServesHttp`. `ask`: asks a node of the cluster for
+    its status. Raises `PortInUse`.
+    """
     # Here, because a server without it need not load the libraries.
     from duramen.server.console.console import Console
     from duramen.server.sight.http_endpoint import HttpEndpoint
 
     limits = HttpLimits() if limits is None else limits
     settings = with_certificate(NO_RESP_ENDPOINT, None if certificates is None else certificates.files)
-    console = await Console.open(sight, access.gate, limits)
+    console = await Console.open(sight, access.gate, limits, ask)
     opened.push_async_callback(console.close)
     taken: PortInUse | None = None
     for host, number in _places(shell.host, port):

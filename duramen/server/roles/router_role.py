@@ -71,6 +71,7 @@ class RouterRole:
         connection: RoutedConnection,
         access: Access,
         sight: ServerSight,
+        membership: LiveMembership,
         ended: asyncio.Future[DuramenError],
         opened: AsyncExitStack,
     ) -> None:
@@ -80,6 +81,7 @@ class RouterRole:
         self.access = access
         self.sight = sight
         """What it knows of itself and of the nodes."""
+        self._membership = membership
         self.http_port = 0
         """The port of health and status over HTTP; 0 if there is none."""
         self.resp_port = 0
@@ -169,7 +171,7 @@ class RouterRole:
             )
             passed = _pass_log(shell, log, access.gate) if passing else ()
             await shell.start((*_SERVICES, *passed, *kv, *added))
-            made = cls(shell, catalog, connection, access, sight, ended, opened.pop_all())
+            made = cls(shell, catalog, connection, access, sight, membership, ended, opened.pop_all())
             made.resp_port, made.first_user = sockets.port, first_user
             return made
         raise AssertionError("not reached")
@@ -178,8 +180,8 @@ class RouterRole:
         self, port: int | None, certificates: ServerCertificates | None = None, limits: HttpLimits | None = None
     ) -> None:
         """Answer health, status and metrics over HTTP as well: `ServesHttp`."""
-        access = HttpAccess.of(self.access)
-        self.http_port = await open_http(self._opened, self.shell, self.sight, access, port, certificates, limits)
+        access, ask = HttpAccess.of(self.access), self._membership.status
+        self.http_port = await open_http(self._opened, self.shell, self.sight, access, port, certificates, limits, ask)
 
     @property
     def port(self) -> int:

@@ -145,7 +145,7 @@ export class NightPage {
     this.who = who;
     this.#title(document.body.dataset.link);
     for (const tile of this.tiles) tile.show(view, sums);
-    this.#nodes(facts.nodes);
+    this.#nodes(facts);
     return sums;
   }
 
@@ -174,17 +174,34 @@ export class NightPage {
     byId("troubles").replaceChildren(...shown);
   }
 
-  #nodes(nodes) {
+  #nodes(facts) {
     const section = byId("nodes");
-    section.hidden = !nodes.length;
-    section.replaceChildren(
-      ...nodes.map((each) => {
-        const node = made("span", each.alive ? "node good" : "node bad", `${each.node} ${each.alive ? "answers" : "does not answer"}`);
-        node.title = each.alive ? each.address : `${each.address}: ${each.reason}`;
-        return node;
-      }),
-    );
+    section.hidden = !facts.nodes.length;
+    section.replaceChildren(...facts.nodes.map((each) => nodeCard(each, facts.uptime_s)));
   }
+}
+
+// One node of the cluster: whether it answers, and what it said of itself, with the age of that.
+function nodeCard(each, uptime) {
+  const since = each.alive_since_s === null ? `≥ ${duration(uptime)}` : duration(uptime - each.alive_since_s);
+  const card = made("article", each.alive ? "node" : "node lost");
+  card.title = each.address;
+  const state = each.alive ? "answers" : `does not answer, for ${since}`;
+  card.append(made("h3", "", each.node), made("strong", each.alive ? "good" : "bad", state));
+  if (!each.alive && each.reason) card.append(made("span", "note", each.reason));
+  if (each.answered_s === null) {
+    card.append(made("span", "note unknown", each.error ? `its status: ${UNKNOWN}: ${each.error}` : `its status: ${UNKNOWN} yet`));
+    return card;
+  }
+  const ready = each.ready ? "ready" : "NOT READY";
+  const troubles = each.troubles.length ? `: ${each.troubles.join(", ").replaceAll("_", " ")}` : "";
+  card.append(made("span", each.ready ? "note" : "note bad", ready + troubles));
+  const unready = each.partitions_unready ? `, ${count(each.partitions_unready)} not ready` : "";
+  card.append(made("span", "note", plural(each.partitions, "partition") + unready));
+  const free = each.disk_free_bytes === null ? UNKNOWN : `${size(each.disk_free_bytes)} of ${size(each.disk_full_bytes)}`;
+  card.append(made("span", "note", `disk free ${free}, memory ${size(each.memory_bytes)}`));
+  if (each.error) card.append(made("span", "note warn", `as of ${duration(uptime - each.answered_s)} ago: ${each.error}`));
+  return card;
 }
 
 class Tile {

@@ -12,6 +12,7 @@ import pytest
 from kit.browser import Browser, chromium
 from kit.client.server_process import ServerProcess
 from kit.client.with_users import WithUsers
+from kit.cluster.cluster_process import ClusterProcess
 from kit.event_stream import event_stream
 from kit.held_port import HeldPort
 from kit.http import http_get
@@ -304,3 +305,28 @@ async def test_a_telephone(browser: Browser, server: SingleServer, monkeypatch: 
             browser.resize(1280, 900)
 
     await in_thread(looked)
+
+
+def test_a_cluster_one_of_whose_nodes_is_gone(browser: Browser, tmp_path: Path) -> None:
+    """At the router's page: each node with what it says of itself, and the one that does not answer."""
+    cluster = ClusterProcess(tmp_path / "data", nodes=3, arguments=["--http-port", "0"])
+    cards = "[...document.querySelectorAll('.node')].map((each) => each.innerText)"
+    try:
+        assert cluster.started is not None
+        with cluster.connect() as db:
+            db.create_table("flights", partitions=3, replicas=2)
+        browser.open(f"http://127.0.0.1:{cluster.started['http_port']}/")
+        browser.wait(f"{cards}.length === 3 && {cards}.every((each) => each.includes('answers'))")
+        browser.wait(f"{cards}.every((each) => each.includes('2 partitions') && each.includes('disk free'))")
+        browser.wait("document.querySelector('#word').innerText === 'All is well'")
+        cluster.pause("n2")
+        browser.wait("document.querySelector('.node.lost h3')?.innerText === 'n2'")
+        assert "does not answer, for" in browser.text(".node.lost")
+        assert "disk free" in browser.text(".node.lost"), "what it said before, with its age"
+        browser.wait("document.querySelector('.node.lost').innerText.includes('ago')")
+        browser.wait("document.querySelector('#verdict').innerText.includes('1 of 3 nodes do not answer: n2')")
+        assert browser.script("return document.body.dataset.link") == "live", "the router answers"
+        cluster.go_on("n2")
+        browser.wait(f"{cards}.every((each) => each.includes('answers'))")
+    finally:
+        cluster.close()

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from kit.cluster.cluster_process import ClusterProcess
-from kit.deadlines import until_true, wait_until
+from kit.deadlines import until_true, wait_until, within
+from kit.event_stream import event_stream
 from kit.http import http_get
 from kit.storage.lost_end import lose_the_end
 from prometheus_client.parser import text_string_to_metric_families
@@ -70,6 +71,11 @@ async def test_a_node_and_a_router_answer_for_themselves(tmp_path: Path) -> None
         return b'duramen_node_up{node="n1"} 1.0' in (await http_get(router.http_port, "/metrics"))[2]
 
     await until_true(sees_the_node, seconds=30)
+    async with within(60), event_stream(router.http_port) as events:
+        found = (await events.next()).data["facts"]["nodes"]
+        while found[0]["answered_s"] is None:
+            found = (await events.next()).data["facts"].get("nodes", found)
+        assert (found[0]["node"], found[0]["ready"], found[0]["partitions"]) == ("n1", True, 0)
     ports = node.http_port, router.http_port
     for opened in (router, node, log):
         await opened.close()
