@@ -81,8 +81,8 @@ async def open_http(
     limits: HttpLimits | None,
     ask: AskStatus | None = None,
 ) -> int:
-    """Listen for HTTP until `opened` is closed; the port. `port`: see `ServesHttp`. `ask`: asks a node of the cluster for
-    its status. Raises `PortInUse`.
+    """Listen for HTTP until `opened` is closed; the port. `port`: see `ServesHttp`. `ask`: asks a node of the cluster
+    for its status. Raises `PortInUse`.
     """
     # Here, because a server without it need not load the libraries.
     from duramen.server.console.console import Console
