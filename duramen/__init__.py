@@ -21,9 +21,9 @@ What holds:
 The layers below are `log_tier` (the log), `serving_tier` (the indexes) and `router` (the data plane); each is
 described in its `__init__`. In this package `client/` is the library; `aio.py` is its interface for event loops,
 `blocking.py` for threads. `server/` is what `duramen up` runs, `cli/` the command line, `loading/` loads files,
-`verification/` is `duramen check`, `certificates/` makes and reads certificates, and `testing/` is for tests that
-choose what fails (`pytest_plugin.py` has its fixtures). Importing `duramen` imports neither gRPC nor LMDB: that waits
-until something is opened.
+`verification/` is `duramen check`, `certificates/` makes and reads certificates, `tracing/` is OpenTelemetry for who
+asks for it, and `testing/` is for tests that choose what fails (`pytest_plugin.py` has its fixtures). Importing
+`duramen` imports neither gRPC nor LMDB: that waits until something is opened.
 """
 
 from __future__ import annotations
@@ -168,6 +168,7 @@ def connect(
     token_file: str | os.PathLike[str] | None = None,
     user: str | None = None,
     password: str | None = None,
+    traces: bool = False,
 ) -> Database:
     """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
 
@@ -184,9 +185,12 @@ def connect(
     DURAMEN_PASSWORD of the environment. `duramens://alice@host:port` names the user too. A secret goes to other
     machines by TLS only.
 
+    `traces`: make each call of a table an operation of OpenTelemetry, by the program's own providers: a span, which the
+    servers continue, and its duration in `db.client.operation.duration`. It needs the extra `otel`.
+
     Raises `Disconnected` if no server answers; `HandshakeFailed`, which is one of these, if TLS fails;
     `CertificateInvalid` for files that cannot be used; `Unauthenticated` if the proof is none; `InvalidRequest` for a
-    secret that cannot be used or sent.
+    secret that cannot be used or sent, and for `traces` without OpenTelemetry.
     """
     from functools import partial
 
@@ -194,7 +198,7 @@ def connect(
 
     asked = partial(aio.connect, target, timeout=timeout, compress=compress, direct=direct)
     secured = partial(asked, ca=ca, certificate=certificate, key=key)
-    proving = partial(secured, token=token, token_file=token_file, user=user, password=password)
+    proving = partial(secured, token=token, token_file=token_file, user=user, password=password, traces=traces)
     return blocking.start(proving, isolated=False)
 
 
@@ -206,12 +210,13 @@ def open(  # noqa: A001
     timeout: float = 10.0,
     compress: bool = False,
     snapshot_every_s: float = 0.0,
+    traces: bool = False,
 ) -> Database:
     """Open the database in the folder `path` inside this process, without a server; create it if it is missing.
 
     `log`: the URL of an external log (`kafka://host:port`); the folder then holds indexes only, and may be lost.
     `take_over`: the folder that was used with that log before is lost for good, and this one takes its place.
-    `timeout` and `compress` as for `connect`.
+    `timeout`, `compress` and `traces` as for `connect`.
 
     `snapshot_every_s`: seconds between two snapshots of a partition that changed, into the folder's `snapshots`; 0:
     none. A table's retention removes only what a snapshot holds: without snapshots it removes nothing.
@@ -224,7 +229,13 @@ def open(  # noqa: A001
 
     return blocking.start(
         lambda: aio.open(
-            path, log=log, take_over=take_over, timeout=timeout, compress=compress, snapshot_every_s=snapshot_every_s
+            path,
+            log=log,
+            take_over=take_over,
+            timeout=timeout,
+            compress=compress,
+            snapshot_every_s=snapshot_every_s,
+            traces=traces,
         ),
         isolated=log is None or not log.startswith("grpc:"),
     )

@@ -12,6 +12,7 @@ from duramen.client.context import TIMEOUT_DEFAULT_S, Address, check_timeout
 from duramen.client.database import Database
 from duramen.client.model.session import Session
 from duramen.client.table import Table
+from duramen.tracing.asked_for import client_operations
 from log_tier.access.client.client_credentials import client_credentials
 from log_tier.access.client.client_target import parse_target
 from log_tier.model.errors import InvalidRequest
@@ -35,6 +36,7 @@ async def connect(
     token_file: str | os.PathLike[str] | None = None,
     user: str | None = None,
     password: str | None = None,
+    traces: bool = False,
 ) -> Database:
     """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
 
@@ -50,9 +52,12 @@ async def connect(
     DURAMEN_PASSWORD of the environment. `duramens://alice@host:port` names the user too. A secret goes to other
     machines by TLS only.
 
+    `traces`: make each call of a table an operation of OpenTelemetry, by the program's own providers: a span, which the
+    servers continue, and its duration in `db.client.operation.duration`. It needs the extra `otel`.
+
     Raises `Disconnected` if no server answers; `HandshakeFailed`, which is one of these, if TLS fails;
     `CertificateInvalid` for files that cannot be used; `Unauthenticated` if the proof is none; `InvalidRequest` for a
-    secret that cannot be used or sent.
+    secret that cannot be used or sent, and for `traces` without OpenTelemetry.
     """
     from duramen.client.transport.connect import connect_to
 
@@ -71,9 +76,11 @@ async def connect(
         security = channel_files(*(None if each is None else Path(each) for each in (ca, certificate, key)))
     elif ca is not None or certificate is not None or key is not None:
         raise InvalidRequest(f"certificates are for servers with TLS: call {', '.join(servers)} with duramens://")
+    address = Address(servers, timeout, compress, direct, security=security, credentials=credentials, traces=traces)
+    if traces:
+        client_operations(servers)  # the error for a missing package comes before any connection
     with secured(security), proving(credentials):
         connection = await connect_to(servers, timeout=timeout, direct=direct)
-    address = Address(servers, timeout, compress, direct, security=security, credentials=credentials)
     return Database(connection, timeout=timeout, compress=compress, address=address)
 
 
@@ -85,6 +92,7 @@ async def open(  # noqa: A001
     timeout: float = TIMEOUT_DEFAULT_S,
     compress: bool = False,
     snapshot_every_s: float = 0.0,
+    traces: bool = False,
 ) -> Database:
     """Open the database in the folder `path` inside this process, and make it where it is missing. No server.
 
@@ -94,7 +102,7 @@ async def open(  # noqa: A001
     that that one is lost for good.
 
     `snapshot_every_s`: seconds between two snapshots of a partition that changed, into the folder's `snapshots`; 0:
-    none, and then no table's retention removes anything.
+    none, and then no table's retention removes anything. `traces` as for `connect`.
     """
     from duramen.server.wiring.serving_node import SnapshotPolicy
     from duramen.server.wiring.single_machine import open_local_data
@@ -103,8 +111,10 @@ async def open(  # noqa: A001
     if not 0 <= snapshot_every_s < math.inf:
         raise InvalidRequest(f"snapshot_every_s is {snapshot_every_s}: give seconds, or 0 for no snapshots")
     policy = SnapshotPolicy(every_s=snapshot_every_s)
+    operations = client_operations(()) if traces else None
     data_plane = await open_local_data(Path(path), log_url=log, take_over=take_over, snapshots=policy)
-    return Database(data_plane, timeout=timeout, compress=compress, direct=partial(_direct_reads, data_plane))
+    direct = partial(_direct_reads, data_plane)
+    return Database(data_plane, timeout=timeout, compress=compress, direct=direct, operations=operations)
 
 
 def _direct_reads(data_plane: LocalTables, name: str, session: Session) -> DirectReads:

@@ -23,12 +23,15 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from duramen.client import atomic, database, table, table_writer
 from duramen.client.model.results import Change, Done
+from duramen.client.observed_table import ObservedTable, count_records, count_values
 from duramen.client.table import Level
 from duramen.client.transport.loop_thread import LoopThread
 from duramen.client.transport.resp_fast_path import FastPathTable
+from duramen.tracing.operations import observed_blocking, observed_pages
 from log_tier.model.errors import DatabaseClosed
 from log_tier.model.partitioner import Partitioner
 from log_tier.model.tokens import Token
+from log_tier.tracing.span import TRACED
 from router.data.direct_reads import NOT_FRESH, DirectReads
 
 __all__ = ["AtomicBatch", "Database", "Table", "TableWriter", "start"]
@@ -133,7 +136,7 @@ class Table:
         timeout: float | None = None,
     ) -> bytes | None:
         direct = self._direct
-        if direct is not None and after is None and level == "session" and timeout is None:
+        if direct is not None and after is None and level == "session" and timeout is None and not TRACED.get():
             value = direct.get(key)
             if value is not NOT_FRESH:
                 return value  # type: ignore[return-value]
@@ -158,7 +161,7 @@ class Table:
     ) -> Done:
         fast_path = self._fast_path
         plain = ttl is None and not (keep_ttl or if_absent or if_present) and if_version is None and timeout is None
-        if fast_path is not None and plain:
+        if fast_path is not None and plain and not TRACED.get():
             done = fast_path.put(key, value)
             if isinstance(done, Done):
                 return done
@@ -233,6 +236,45 @@ class Table:
         return TableWriter(self._inner.writer(producer), self._loop)
 
 
+class ObservedBlockingBatch(AtomicBatch):
+    """An atomic batch whose commit is an operation."""
+
+    def __init__(self, inner: atomic.AtomicBatch, loop: LoopThread, table: ObservedBlockingTable) -> None:
+        super().__init__(inner, loop)
+        self.operations, self.name = table.operations, table.name
+
+    commit = observed_blocking("batch", AtomicBatch.commit)
+
+
+class ObservedBlockingTable(Table):
+    """A table whose calls are operations (`duramen.tracing`). They begin in the thread of their caller."""
+
+    def __init__(self, inner: ObservedTable, loop: LoopThread, owner: Database) -> None:
+        super().__init__(inner.unobserved(), loop, owner)
+        self.operations = inner.operations
+
+    get = observed_blocking("get", Table.get)
+    get_entry = observed_blocking("get_entry", Table.get_entry)
+    get_many = observed_blocking("get_many", Table.get_many, count_values)
+    put = observed_blocking("put", Table.put)
+    delete = observed_blocking("delete", Table.delete)
+    update = observed_blocking("update", Table.update)
+    put_many = observed_blocking("put_many", Table.put_many, count_records)
+
+    def scan(self, **asked: Any) -> Generator[tuple[bytes, bytes], None, None]:
+        operation = self.operations.begin("scan", self.name)
+        yield from self._loop.iterate(observed_pages(operation, self._inner.scan_pages(**asked)))
+
+    scan.__doc__ = Table.scan.__doc__
+
+    def batch(self) -> AtomicBatch:
+        return ObservedBlockingBatch(self._inner.batch(), self._loop, self)
+
+
+def _table(inner: table.Table, loop: LoopThread, owner: Database) -> Table:
+    return ObservedBlockingTable(inner, loop, owner) if isinstance(inner, ObservedTable) else Table(inner, loop, owner)
+
+
 class Database:
     """A connection to a cluster, or an embedded database. Close it, or use it with `with`."""
 
@@ -278,13 +320,13 @@ class Database:
                 timeout=timeout,
             )
         )
-        return Table(inner, self._loop, self)
+        return _table(inner, self._loop, self)
 
     create_table.__doc__ = database.Database.create_table.__doc__
 
     def table(self, name: str) -> Table:
         """An existing table, without a request: the first call on it raises `TableNotFound` if there is none."""
-        return Table(self._inner.table(name), self._loop, self)
+        return _table(self._inner.table(name), self._loop, self)
 
     tables = _wrap(database.Database.tables)
     describe_table = _wrap(database.Database.describe_table)

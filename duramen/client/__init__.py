@@ -15,6 +15,7 @@ Below them:
 - `transport/connect.py` finds the shortest way from an address to the data: one server, or the nodes and the log
   themselves.
 - `observer.py` is the seam at which a test sees every call.
+- `observed_table.py` is a table whose calls are operations of OpenTelemetry (`traces=True`); without, nothing has it.
 - `model/consistency.py` says what a read must have seen, `many_keys.py` cuts many keys into what a request carries,
   `retry.py` asks again where that is harmless.
 
@@ -29,5 +30,6 @@ Invariants:
 What is not here: choosing among replicas (`router.routing` does that, also in this process), and caching of values.
 
 Reading order, which is also the layers from below: `model/`, `retry.py`, `observer.py`, `transport/`, `context.py`,
-`lookup.py`, then `atomic.py`, `many_keys.py`, `scan.py`, `watch.py`, `table_writer.py`, and `table.py`, `database.py`.
+`lookup.py`, then `atomic.py`, `many_keys.py`, `scan.py`, `watch.py`, `table_writer.py`, and `table.py`,
+`observed_table.py`, `database.py`.
 """

@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 from duramen.client.model.session import Session
 from duramen.client.observer import CLIENT_OBSERVER, ClientWays, SubmitsReads, SubmitsWrites
 from duramen.client.transport.resp_fast_path import RespFastPath
+from duramen.tracing.asked_for import client_operations
+from duramen.tracing.operations import Operations
 from log_tier.concurrency.forking import keep_for_ever, on_fork
 from log_tier.model.errors import DatabaseClosed, DatabaseForked, InvalidRequest
 from log_tier.model.tokens import Token
@@ -51,6 +53,8 @@ class Address(NamedTuple):
     """How its channels are secured; None: plain."""
     credentials: CallCredentials | None = None
     """How its calls prove who makes them; None: they do not."""
+    traces: bool = False
+    """Are its calls operations of OpenTelemetry?"""
 
 
 class _Links(NamedTuple):
@@ -85,6 +89,10 @@ class ClientContext:
         self.compress = compress
         """Whether batches are compressed with zstd where that makes them smaller."""
         self.session = Session()
+        self.operations: Operations | None = None
+        """What sees each call as an operation, if anything does."""
+        if address is not None and address.traces:
+            self.operations = client_operations(address.targets)
         on_fork(self)
 
     @classmethod

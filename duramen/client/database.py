@@ -8,8 +8,10 @@ from typing import Final
 from duramen.client.context import TIMEOUT_DEFAULT_S, Address, ClientContext, DirectFactory
 from duramen.client.lookup import TableLookup
 from duramen.client.model.results import TableInfo
+from duramen.client.observed_table import ObservedTable
 from duramen.client.retry import ask_until
 from duramen.client.table import Table
+from duramen.tracing.operations import Operations
 from log_tier.model.errors import InvalidRequest, TableExists
 from log_tier.model.identifiers import check_adopted_name, check_name
 from log_tier.model.partitioner import Partitioner, check_partitioner
@@ -44,9 +46,11 @@ class Database:
         compress: bool = False,
         direct: DirectFactory | None = None,
         address: Address | None = None,
+        operations: Operations | None = None,
     ) -> None:
-        """`address`: how to connect again; None where that cannot be."""
+        """`address`: how to connect again; None where that cannot be. `operations`: of a client without an address."""
         self.context = ClientContext(address, timeout=timeout, compress=compress, direct=direct)
+        self.context.operations = self.context.operations or operations
         """What its tables share."""
         self.context.link(connection)
 
@@ -124,14 +128,14 @@ class Database:
             if not if_missing:
                 raise
             ref = await ask_until(deadline, lambda remaining: self.connection.find_table(name, timeout=remaining))
-        return Table(self.context, name, ref)
+        return (Table if self.context.operations is None else ObservedTable)(self.context, name, ref)
 
     def table(self, name: str) -> Table:
         """An existing table, without a request: the first call on it raises `TableNotFound` if there is none.
 
         Raises `InvalidName`.
         """
-        return Table(self.context, name)
+        return (Table if self.context.operations is None else ObservedTable)(self.context, name)
 
     async def tables(self, *, timeout: float | None = None) -> list[TableInfo]:
         """All tables, sorted by name. One request."""

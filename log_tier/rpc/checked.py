@@ -34,6 +34,8 @@ from log_tier.rpc.messages.message_fields import count_fields
 from log_tier.rpc.messages.slow_call_sink import CallEnd, SlowCallSink
 from log_tier.rpc.messages.stream_bound import StreamBound
 from log_tier.rpc.problems import abort
+from log_tier.tracing.serving import traced_answer
+from log_tier.tracing.span import Tracing
 
 __all__ = ["FIELDS_MAX", "Admit", "CallGuard", "CheckedHandler", "HeldCall", "Refusals"]
 
@@ -149,11 +151,14 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         arriving: ArrivingCalls | None = None,
         bound: StreamBound | None = None,
         slow: SlowCallSink | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """`arriving`: for a server of gRPC's own, which has calls whose message never comes. `bound`: of its streams;
-        None: as many as come. `slow`: learns of single calls that took long.
+        None: as many as come. `slow`: learns of single calls that took long. `tracing`: of its single calls; None: they
+        are not traced, and cost nothing more.
         """
         self._slow = slow
+        self._tracing = tracing
         self._bound = bound
         self._arriving = arriving
         self._inner = inner
@@ -177,7 +182,7 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             handler = self._inner.service(handler_call_details)
             if handler is None:
                 return None
-            checked = _checked(method, handler, self._refusals, self._guard, self._arriving, self._slow)
+            checked = _checked(method, handler, self._refusals, self._guard, self._arriving, self._slow, self._tracing)
             found = self._methods[method] = (
                 checked if self._bound is None else bounded(method, checked, self._bound, abort)
             )
@@ -195,6 +200,7 @@ def _checked(
     guard: CallGuard | None,
     arriving: ArrivingCalls | None,
     slow: SlowCallSink | None,
+    tracing: Tracing | None,
 ) -> Any:
     methods: dict[Any, str] = {} if arriving is None else arriving.methods
     parse = handler.request_deserializer
@@ -209,7 +215,8 @@ def _checked(
         answer = _streaming(method, handler.unary_stream, parse, refusals, guard)
         return grpc.unary_stream_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
     measured = slow if slow is not None and slow.measures(method) else None
-    answer = _single(method, handler.unary_unary, parse, refusals, guard, measured)
+    single = handler.unary_unary if tracing is None else traced_answer(method, handler.unary_unary, tracing)
+    answer = _single(method, single, parse, refusals, guard, measured)
     return grpc.unary_unary_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
 
 

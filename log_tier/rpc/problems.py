@@ -23,6 +23,7 @@ from log_tier.model.errors import (
 from log_tier.proto.problem_pb2 import Problem
 from log_tier.rpc.security import handshake_failure
 from log_tier.rpc.status_codes import STATUS_KEY, status_details, status_of
+from log_tier.tracing.span import TRACED
 
 __all__ = ["PROBLEM_KEY", "abort", "error_of", "error_of_call", "may_have_happened", "problem_of"]
 
@@ -83,6 +84,8 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: DuramenError
 
     Where the client is gone already, the call ends as cancelled, without a word on the server's screen.
     """
+    for caller in TRACED.get():
+        caller.fail(error.code)
     problem = problem_of(error)
     details = _cut(error.message, _TEXT_LENGTH_MAX)  # for clients without our protos; ours read the problem
     trailing = ((PROBLEM_KEY, problem.SerializeToString()), (STATUS_KEY, status_details(error, details)))

@@ -13,6 +13,8 @@ from log_tier.rpc.credentials import AUTHORIZATION, CREDENTIALS, check_kept
 from log_tier.rpc.problems import error_of_call
 from log_tier.rpc.renewed_channel import RenewedChannel
 from log_tier.rpc.security import SECURITY
+from log_tier.tracing.passing import begin_shared
+from log_tier.tracing.span import TRACED, Span
 
 __all__ = ["Wire"]
 
@@ -46,7 +48,10 @@ class Wire:
         self._check_open()
         if self._renewed.is_secured:
             self._renewed.look()
-        open_calls, call = self._renewed.calls, method(request, timeout=timeout, **self._proof())
+        proof, span = self._proof(), None
+        if callers := TRACED.get():
+            proof, span = self._traced(callers, request, proof)
+        open_calls, call = self._renewed.calls, method(request, timeout=timeout, **proof)
         open_calls.under_way.add(call)
         try:
             if open_calls.are_grpcs:
@@ -56,12 +61,17 @@ class Wire:
                 await over
             return await call
         except self._failure as failure:
-            raise self._error_of(failure) from failure
+            error = self._error_of(failure)
+            if span is not None:
+                span.fail(error.code)
+            raise error from failure
         except asyncio.CancelledError:
             open_calls.leave(call)
             self._check_cancelled()
             raise
         finally:
+            if span is not None:
+                span.end()
             open_calls.under_way.discard(call)
             if self._renewed.is_secured:
                 self._renewed.ended(open_calls)
@@ -101,6 +111,20 @@ class Wire:
         if self._is_plain:
             check_kept(self.target, credentials)
         return {"metadata": ((AUTHORIZATION, credentials.header()),)}
+
+    def _traced(
+        self, callers: tuple[Span, ...], request: Any, proof: dict[str, Any]
+    ) -> tuple[dict[str, Any], Span | None]:
+        """The arguments of a call that is traced, and its span; None if its callers have gone."""
+        asked = f"ask {type(request).__name__.removesuffix('Request')}"
+        span = begin_shared(callers, asked, kind="client")
+        if span is None:
+            return proof, None
+        host, _, port = self.target.rpartition(":")
+        span.set("server.address", host.strip("[]"))
+        if port.isdigit():
+            span.set("server.port", int(port))
+        return {"metadata": (*proof.get("metadata", ()), *span.headers)}, span
 
     def _check_open(self) -> None:
         if self._closed:

@@ -39,6 +39,8 @@ from log_tier.model.log import Appended, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
+from log_tier.tracing.indexes import trace_read, trace_wait
+from log_tier.tracing.span import TRACED
 from router.data.catalog_tables import CatalogTables, without_absent
 from router.data.describe import describe_table
 from router.data.fresh_replicas import FreshReplicas, answers_now
@@ -55,6 +57,7 @@ from router.data.requests import (
     WatchEvent,
     WritePart,
     WriteResult,
+    check_parts,
 )
 from router.data.scan import check_scan, scan_replicas
 from router.data.watch import watch_replicas
@@ -62,13 +65,10 @@ from serving_tier.index.lmdb.index_file import OPENING_ITEMS
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.hosting import Hosting
 
-__all__ = ["PARTS_MAX", "READ_KEYS_MAX", "LocalData"]
+__all__ = ["READ_KEYS_MAX", "LocalData"]
 
 # A reply is held whole by both ends, and a thread that reads this many keys takes some 20 ms for it.
 READ_KEYS_MAX: Final = 10_000
-
-# A client joins its calls by partition, and a table has a thousand of those: ten tables in one request are plenty.
-PARTS_MAX: Final = 10_000
 
 # A part costs as much as so many keys: its replica is looked up, and it has a transaction of its own.
 _PART_ITEMS: Final = 10
@@ -109,7 +109,7 @@ class LocalData:
                 limit=READ_KEYS_MAX,
                 size=keys,
             )
-        _check_parts(parts)
+        check_parts(parts)
         time = asyncio.get_running_loop().time
         began_s = time()
         budget = ReplyBudget()
@@ -153,6 +153,11 @@ class LocalData:
         if took_s >= self.long.least_s:
             after = waiting[0][1].after if waiting else None
             self.long.note(LongRequest("read", began_s, began_s + took_s, places_of(parts), waits_s, after))
+        if callers := TRACED.get():
+            if waiting:
+                trace_wait(callers, waits_s, (waiting[0][1].partition.partition, waiting[0][1].after))
+            read = [(part.partition.partition, each) for part, each in zip(parts, results, strict=True)]
+            trace_read(callers, took_s, [(at, each.applied) for at, each in read if isinstance(each, ReadResult)])
         return results
 
     async def _read_when_fresh(
@@ -176,7 +181,7 @@ class LocalData:
         time = asyncio.get_running_loop().time
         began_s = time()
         ends_s = began_s + timeout
-        _check_parts(parts)
+        check_parts(parts)
         if self.node.refusals and (lost := behind_their_index(parts, self.node.refusals)):
             others = [part for part in parts if part.partition not in lost]
             done = iter(await self.write(others, timeout=timeout, patience=patience) if others else ())
@@ -218,6 +223,9 @@ class LocalData:
             if patience:
                 ends_s = min(ends_s, asked_s + patience)
             verdicts = await self._judge_all(list(asked.values()), ends_s, acknowledged=True)
+            if callers := TRACED.get():
+                question = next(iter(asked.values()))
+                trace_wait(callers, time() - asked_s, (question.partition.partition, question.after))
             for (number, question), verdict in zip(asked.items(), verdicts, strict=True):
                 if isinstance(verdict, (WriteResult, WriteUnknown)):
                     results[number] = verdict
@@ -236,7 +244,7 @@ class LocalData:
 
         A part whose outcomes are not known here fails with the reason: it is in the log all the same.
         """
-        _check_parts(parts)
+        check_parts(parts)
         time = asyncio.get_running_loop().time
         began_s = time()
         verdicts = await self._judge_all(parts, began_s + timeout)
@@ -389,12 +397,3 @@ def _judged_in(index: LmdbIndex, part: OutcomesPart) -> WriteResult | DuramenErr
 
 def _every(table: TableEntry) -> list[Partition]:
     return [Partition(number) for number in range(table.partitions)]
-
-
-def _check_parts(parts: Sequence[ReadPart] | Sequence[WritePart] | Sequence[OutcomesPart]) -> None:
-    if len(parts) > PARTS_MAX:
-        raise LimitExceeded(
-            f"a request has at most {PARTS_MAX} parts, this one {len(parts)}: split it",
-            limit=PARTS_MAX,
-            size=len(parts),
-        )

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from log_tier.model.errors import Rejected
+from log_tier.model.errors import LimitExceeded, Rejected
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.retention import FOREVER, Retention
 from log_tier.model.table_ref import TableRef
 
 __all__ = [
     "PAGE_BYTES_MAX",
+    "PARTS_MAX",
     "READ_REPLY_BYTES_MAX",
     "SCAN_PAGE_FIRST",
     "SCAN_PAGE_MAX",
@@ -34,7 +35,11 @@ __all__ = [
     "WriteOutcome",
     "WritePart",
     "WriteResult",
+    "check_parts",
 ]
+
+PARTS_MAX: Final = 10_000
+"""A client joins its calls by partition, and a table has a thousand of those: ten tables in one request are plenty."""
 
 READ_REPLY_BYTES_MAX: Final = 32 * 1024 * 1024
 """What one reply may carry; both endpoints and their clients hold it whole. The largest value fits eight times."""
@@ -232,3 +237,13 @@ class TableDescription:
     partitions: Sequence[PartitionDescription]
     retention: Retention = FOREVER
     """How much of each partition's log stays: `ms` and `bytes`, 0 for no such bound."""
+
+
+def check_parts(parts: Sequence[object]) -> None:
+    """Raise `LimitExceeded` for a request with more than `PARTS_MAX` parts."""
+    if len(parts) > PARTS_MAX:
+        raise LimitExceeded(
+            f"a request has at most {PARTS_MAX} parts, this one {len(parts)}: split it",
+            limit=PARTS_MAX,
+            size=len(parts),
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,6 +76,10 @@ _Allowed = Annotated[
     list[str] | None,
     typer.Option("--allow-location", metavar="URL", help="A folder or bucket that callers may name; repeatable."),
 ]
+_Traces = Annotated[
+    str | None,
+    typer.Option("--traces", metavar="TO", help="otlp: send spans of calls to a collector."),
+]
 _LogLevel = Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")]
 _LogFormat = Annotated[str | None, typer.Option("--log-format", help="plain, for people; json, for programs.")]
 
@@ -92,6 +97,7 @@ def log(
     http_port: _HttpPort = None,
     certs: _Certs = None,
     insecure: _Insecure = None,
+    traces: _Traces = None,
     log_level: _LogLevel = None,
     log_format: _LogFormat = None,
     json: Json = False,
@@ -104,7 +110,6 @@ def log(
     """
     from duramen.server.roles.http_port import http_port_of, opened_with_http
     from duramen.server.roles.log_role import LogRole
-    from duramen.server.roles.run import run_role, run_until_signal
     from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import LogSettings
@@ -120,11 +125,12 @@ def log(
             http_port=http_port,
             certs=certs,
             insecure=insecure,
+            traces=traces,
             log_level=log_level,
             log_format=log_format,
         ),
     )
-    _begin(settings.log_level, settings.log_format)
+    end_traces = _begin(settings.log_level, settings.log_format, settings.traces, "log")
     check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
     announce = _Announcer("log", "log", settings.host, json, data=str(settings.data.absolute()))
@@ -137,8 +143,7 @@ def log(
         slow_call_ms=settings.slow_call_ms,
     )
     serving = opened_with_http(opening, http_port_of(settings.http_port), certificates)
-    run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
-    announce.stopped()
+    _run(serving, announce, end_traces)
 
 
 @app.command()
@@ -171,6 +176,7 @@ def node(
     certs: _Certs = None,
     peer_port: _PeerPort = None,
     insecure: _Insecure = None,
+    traces: _Traces = None,
     log_level: _LogLevel = None,
     log_format: _LogFormat = None,
     json: Json = False,
@@ -183,7 +189,6 @@ def node(
     """
     from duramen.server.roles.http_port import http_port_of, opened_with_http
     from duramen.server.roles.node_role import NodeRole
-    from duramen.server.roles.run import run_role, run_until_signal
     from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import NodeSettings
@@ -210,11 +215,12 @@ def node(
         certs=certs,
         peer_port=peer_port,
         insecure=insecure,
+        traces=traces,
         log_level=log_level,
         log_format=log_format,
     )
     settings = load_settings(NodeSettings, config, flags)
-    _begin(settings.log_level, settings.log_format)
+    end_traces = _begin(settings.log_level, settings.log_format, settings.traces, "node")
     check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
     announce = _Announcer("node", settings.id, settings.host, json, data=str(settings.data.absolute()))
@@ -237,8 +243,7 @@ def node(
         slow_call_ms=settings.slow_call_ms,
     )
     serving = opened_with_http(opening, http_port_of(settings.http_port), certificates)
-    run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
-    announce.stopped()
+    _run(serving, announce, end_traces)
 
 
 @app.command()
@@ -255,6 +260,7 @@ def router(
     peer_port: _PeerPort = None,
     insecure: _Insecure = None,
     heal_after: _HealAfter = None,
+    traces: _Traces = None,
     log_level: _LogLevel = None,
     log_format: _LogFormat = None,
     json: Json = False,
@@ -267,7 +273,6 @@ def router(
     """
     from duramen.server.roles.http_port import http_port_of, opened_with_http
     from duramen.server.roles.router_role import RouterRole
-    from duramen.server.roles.run import run_role, run_until_signal
     from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import RouterSettings
@@ -289,6 +294,7 @@ def router(
         peer_port=peer_port,
         insecure=insecure,
         heal_after_s=heal_after,
+        traces=traces,
         log_level=log_level,
         log_format=log_format,
     )
@@ -298,7 +304,7 @@ def router(
             f"client_log, {mask_url(settings.client_log)}, holds a secret, and every client can read it: give the "
             "secret to Spark's driver and executors by their environment"
         )
-    _begin(settings.log_level, settings.log_format)
+    end_traces = _begin(settings.log_level, settings.log_format, settings.traces, "router")
     check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
     announce = _Announcer("router", "router", settings.host, json)
@@ -318,8 +324,7 @@ def router(
         heal=HealBounds(settings.heal_after_s, settings.heal_copies, settings.heal_mebibytes_s << 20),
     )
     serving = opened_with_http(opening, http_port_of(settings.http_port), certificates)
-    run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
-    announce.stopped()
+    _run(serving, announce, end_traces)
 
 
 def _users(name: str, token_file: str) -> Any:
@@ -331,13 +336,25 @@ def _users(name: str, token_file: str) -> Any:
     return UserPolicy(FirstUser(name, Path(token_file)) if name else handed_first_user())
 
 
-def _begin(level: str, form: str) -> None:
+def _begin(level: str, form: str, traces: str, role: str) -> Callable[[], None]:
+    """Set up the process of a role; what sends its last spans."""
     from duramen.server.roles.run import check_assertions
+    from duramen.tracing.asked_for import begin_traces
 
     check_assertions()
     end_with_parent()
     set_up_logging(level, form)
     warn_of_secret_arguments(sys.argv)
+    return begin_traces(traces, role)
+
+
+def _run(serving: Awaitable[Any], announce: _Announcer, end_traces: Callable[[], None]) -> None:
+    """Run the role until a signal."""
+    from duramen.server.roles.run import run_role, run_until_signal
+
+    run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
+    end_traces()
+    announce.stopped()
 
 
 class _Announcer:

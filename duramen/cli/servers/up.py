@@ -19,6 +19,11 @@ from log_tier.model.errors import InvalidRequest
 __all__ = ["up"]
 
 
+class _TracesTo(StrEnum):
+    NOWHERE = "none"
+    OTLP = "otlp"
+
+
 class _LogLevel(StrEnum):
     DEBUG = "debug"
     INFO = "info"
@@ -150,6 +155,14 @@ def up(
             min=0,
         ),
     ] = 600.0,
+    traces: Annotated[
+        _TracesTo,
+        typer.Option(
+            "--traces",
+            help="otlp: send spans of calls to a collector, as OpenTelemetry's environment variables say; needs the "
+            "extra `otel`.",
+        ),
+    ] = _TracesTo.NOWHERE,
     log_level: Annotated[
         _LogLevel, typer.Option("--log-level", help="What the server logs on the standard error.")
     ] = _LogLevel.WARNING,
@@ -192,6 +205,7 @@ def up(
             nodes=nodes,
             log_level=log_level.value,
             log_format=log_format.value,
+            traces=_kind(traces),
             snapshot_every_s=snapshot_every_s,
             allow_locations=tuple(allow_location or ()),
             http_port=http_port,
@@ -216,7 +230,6 @@ def up(
     from duramen.server.wiring.serving_node import SnapshotPolicy
     from router.endpoints.resp.server.sockets import RespSettings
 
-    announce = Announcer(data, log, host, json, certs)
     where = (host, resp_port, resp_socket, resp_password)
     opening = SingleServer.open(
         data,
@@ -231,17 +244,28 @@ def up(
         audit=audit,
         **shared,
     )
-    _run(opening, announce, http_port, certs)
+    _run(opening, Announcer(data, log, host, json, certs), http_port, certs, _kind(traces))
 
 
-def _run(opening: Any, announce: Any, http_port: int | None, certs: Path | None) -> None:
-    """Run the server until a signal. `http_port`: see `ServesHttp`; -1: none."""
+def _kind(traces: _TracesTo) -> str:
+    return "" if traces is _TracesTo.NOWHERE else traces.value
+
+
+def _run(opening: Any, announce: Any, http_port: int | None, certs: Path | None, traces: str) -> None:
+    """Run the server until a signal. `http_port`: see `ServesHttp`; -1: none. `traces`: where spans go."""
     from duramen.server.roles.http_port import opened_with_http
     from duramen.server.roles.run import run_role, run_until_signal
     from duramen.server.wiring.server_certificates import ServerCertificates
+    from duramen.tracing.asked_for import begin_traces
 
+    try:
+        end_traces = begin_traces(traces, "single")
+    except InvalidRequest:
+        opening.close()
+        raise
     serving = opened_with_http(opening, http_port, None if certs is None else ServerCertificates.open(certs))
     run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
+    end_traces()
     announce.stopped()
 
 

@@ -28,6 +28,7 @@ from log_tier.rpc.messages.arriving_calls import ArrivingCalls
 from log_tier.rpc.messages.stream_bound import CALLS_OF_CONNECTION_MAX, OPEN_TO_ALL_MAX, STREAMS_MAX, StreamBound
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.slow_calls.slow_call_log import SlowCallLog
+from log_tier.tracing.span import TRACING
 
 __all__ = ["GrpcServer", "quick_switching"]
 
@@ -204,6 +205,7 @@ class _ByName:
         self._refusals = Refusals()
         self.arriving = ArrivingCalls()
         self._guard: CallGuard | None = None
+        self._tracing = TRACING.get()
         self._added = False
 
     def guard_with(self, guard: CallGuard) -> None:
@@ -213,7 +215,7 @@ class _ByName:
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
         self._added = True
         checked = [
-            CheckedHandler(handler, self._refusals, self._guard, self.arriving, self._bound, self._slow)
+            CheckedHandler(handler, self._refusals, self._guard, self.arriving, self._bound, self._slow, self._tracing)
             for handler in handlers
         ]
         self._server.add_generic_rpc_handlers(checked)

@@ -40,6 +40,8 @@ class ClusterOptions:
     log_level: str
     log_format: str
     snapshot_every_s: float
+    traces: str = ""
+    """Where spans of calls go; empty: nowhere."""
     log_url: str | None = field(default=None, repr=False)
     """Where the log is; None: a process of the cluster, with its data below the data folder."""
     take_over: bool = False
@@ -265,7 +267,8 @@ def _certs(options: ClusterOptions) -> list[str]:
 
 
 def _logging(options: ClusterOptions) -> list[str]:
-    return ["--log-level", options.log_level, "--log-format", options.log_format]
+    traces = ["--traces", options.traces] if options.traces else []
+    return ["--log-level", options.log_level, "--log-format", options.log_format, *traces]
 
 
 def _audit(role: str, options: ClusterOptions) -> dict[str, str]:

@@ -22,15 +22,17 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
 from log_tier.concurrency.sized_work import wake_some
 from log_tier.concurrency.workers import Consumer, QuickWork
+from log_tier.embedded.commit.appends import Append, CheckedBatch, Results
 from log_tier.embedded.commit.commit_errors import own_copy, write_failed, write_unknown
 from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.lone_calls import LoneCalls
 from log_tier.embedded.commit.room import SHARED_OUT, CommitRoom
+from log_tier.embedded.commit.traced_commit import CommitTimes, trace_commit
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.staged import Staged
 from log_tier.embedded.storage.settings import ClockMs, EngineSettings
@@ -38,27 +40,14 @@ from log_tier.measures.histogram import BYTES, SECONDS, Histogram
 from log_tier.measures.long_work import LongCommit, LongWork
 from log_tier.model.errors import DuramenError, LogStopped, Overloaded, ShuttingDown, WriteUnknown
 from log_tier.model.log import Appended
+from log_tier.tracing.span import TRACED
 
 __all__ = ["Committer", "tell"]
 
 _logger = logging.getLogger(__name__)
 
-_Batch = tuple[PartitionLog, bytes, int]
-"""A checked batch: its partition, its bytes, its span."""
-_Results = list[Appended | DuramenError]
-"""The outcomes of the batches of one call, in their order."""
-
-
-class _Append(NamedTuple):
-    """The batches of one call. All of them are in one commit."""
-
-    batches: Sequence[_Batch]
-    size: int
-    future: asyncio.Future[_Results]
-
-
 _Errand = tuple[Callable[[], None], "Future[None]"]
-_Work = _Append | _Errand | None
+_Work = Append | _Errand | None
 """An item of the writer thread's queue; None ends the thread."""
 _Settled = list[tuple["asyncio.Future[Any]", object]]
 
@@ -96,10 +85,11 @@ class Committer:
         """Commits that were made in a caller's thread."""
         self.syncs = 0
         self.bytes = 0
-        self.commit_s = Histogram(SECONDS)
-        """How long commits took until they were stable."""
+        self.commit_s = Histogram(SECONDS)  # how long commits took until they were stable
         self.commit_bytes = Histogram(BYTES)
         self.long_commits: LongWork[LongCommit] = LongWork()
+        self._is_traced = False
+        """Has a call ever come from a caller that is traced?"""
         self._waiting_since_s = 0.0
         """When the oldest batch that waits came, by the stopwatch."""
 
@@ -113,7 +103,7 @@ class Committer:
         """Start the thread."""
         self._writer.start()
 
-    def submit(self, batches: Sequence[_Batch], *, gathered: bool = False) -> asyncio.Future[_Results]:
+    def submit(self, batches: Sequence[CheckedBatch], *, gathered: bool = False) -> asyncio.Future[Results]:
         """Queue checked batches of the running loop; they share a commit. With `gathered`, or where calls come one at a
         time, the commit may be made here, and the future is done. Its result has one outcome for each batch; it raises
         nothing.
@@ -152,14 +142,17 @@ class Committer:
                 self._waiting_since_s = settings.stopwatch_s()
             self.queued += len(batches)
             self.queued_bytes += size
-            append = _Append(batches, size, loop.create_future())
+            append = Append(batches, size, loop.create_future())
+            if callers := TRACED.get():
+                append = append._replace(callers=callers, came_s=settings.stopwatch_s())
+                self._is_traced = True
             if not at_once:
                 self._writer.put(append)
         if at_once:
             self._commit_here(append, loop)
         return append.future
 
-    def _commit_here(self, append: _Append, loop: asyncio.AbstractEventLoop) -> None:
+    def _commit_here(self, append: Append, loop: asyncio.AbstractEventLoop) -> None:
         """Commit in this thread, which has the turn."""
         try:
             self._commit([append], here=loop)
@@ -200,11 +193,11 @@ class Committer:
         """Commit and run errands; whether to go on."""
         going = True
         errands: list[_Errand] = []
-        appends: list[_Append] = []
+        appends: list[Append] = []
         for item in work:
             if item is None:
                 going = False
-            elif isinstance(item, _Append):
+            elif isinstance(item, Append):
                 appends.append(item)
             else:
                 errands.append(item)
@@ -223,25 +216,27 @@ class Committer:
         stopped = self._stop(LogStopped(f"the log's writer ended with {error!r}: restart, and report this as a bug"))
         unknown = write_unknown(stopped)
         for answer, item in (*((unknown, item) for item in under_way), *((stopped, item) for item in queued)):
-            if isinstance(item, _Append):
+            if isinstance(item, Append):
                 tell(item.future.get_loop(), [(item.future, [own_copy(answer) for _ in item.batches])])
             elif item is not None and not item[1].done():
                 item[1].set_exception(stopped)
 
-    def _commit(self, appends: Sequence[_Append], *, here: asyncio.AbstractEventLoop | None = None) -> None:
+    def _commit(self, appends: Sequence[Append], *, here: asyncio.AbstractEventLoop | None = None) -> None:
         """Commit, and settle the callers' futures in their loops. `here`: the current thread's loop, if it has one."""
         stopwatch_s = self._settings.stopwatch_s
         began_s = stopwatch_s()
         groups = _by_partition(appends)
         staged: list[tuple[PartitionLog, Staged]] = []
         outcomes: dict[PartitionLog, Iterator[Appended | DuramenError]] = {}
-        alone = len(groups) == 1
+        traced = self._is_traced and any(append.callers for append in appends)
+        alone = len(groups) == 1 and not traced  # else its write and its sync have a time each
         failed = self._room.make(groups) if len(groups) >= SHARED_OUT and self.stopped is None else {}
         for partition, group in groups.items():
             results, part = self._stage(partition, group, failed.get(partition), alone=alone)
             outcomes[partition] = iter(results)
             if part is not None:
                 staged.append((partition, part))
+        written_s = stopwatch_s() if traced else 0.0
         if staged:
             for partition, failure in self._make_stable(staged).items():
                 outcomes[partition] = repeat(failure)
@@ -251,8 +246,9 @@ class Committer:
             self.long_commits.note(LongCommit(began_s, began_s + took_s))
         settled: dict[asyncio.AbstractEventLoop, _Settled] = {}
         count = size = 0
+        placed: list[tuple[Append, Results]] | None = [] if traced else None
         for append in appends:
-            found: _Results = []
+            found: Results = []
             for partition, batch, _ in append.batches:
                 outcome = next(outcomes[partition])
                 if isinstance(outcome, Appended):
@@ -264,6 +260,8 @@ class Committer:
             settled.setdefault(append.future.get_loop(), []).append((append.future, found))
             count += len(append.batches)
             size += append.size
+            if placed is not None and append.callers:
+                placed.append((append, found))
         for partition in groups:
             for waiter in partition.woken:
                 settled.setdefault(waiter.get_loop(), []).append((waiter, None))
@@ -281,6 +279,8 @@ class Committer:
                 _settle(outcomes_of_loop)
             else:
                 tell(loop, outcomes_of_loop)
+        if placed:
+            trace_commit(placed, CommitTimes(began_s, written_s, began_s + took_s, stopwatch_s()), count, size)
 
     def _stage(
         self, partition: PartitionLog, group: list[tuple[bytes, int]], failed: Exception | None, *, alone: bool
@@ -363,7 +363,7 @@ class Committer:
         return error
 
 
-def _by_partition(appends: Sequence[_Append]) -> dict[PartitionLog, list[tuple[bytes, int]]]:
+def _by_partition(appends: Sequence[Append]) -> dict[PartitionLog, list[tuple[bytes, int]]]:
     """The bytes and spans of all batches, each partition's in their order."""
     found: dict[PartitionLog, list[tuple[bytes, int]]] = {}
     for append in appends:

@@ -7,6 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.tracing.span import Span
 from router.data.gather.batch_progress import BatchProgress
 from router.data.gather.columns_builder import ColumnsBuilder
 from router.data.requests import OutcomesPart, WriteResult
@@ -63,6 +64,8 @@ class BatchBuilder(Generic[C]):
     calls: int = 0
     data: bytes = b""
     """Its bytes; empty until it is first sent."""
+    traced: tuple[Span, ...] = ()
+    """Those of its callers that are traced."""
 
     def question(self, result: WriteResult) -> OutcomesPart:
         """The batch is in the log: the question what became of its records, whose answer its callers now wait for."""

@@ -15,10 +15,11 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.table_ref import TableRef
+from log_tier.tracing.span import Span
 from router.data.gather.seen_offsets import SeenOffsets
 from router.data.requests import WriteOutcome, WriteResult
 
-__all__ = ["CallOutcome", "FutureCalls", "PendingCalls"]
+__all__ = ["CallOutcome", "FutureCalls", "PendingCalls", "place_when_done"]
 
 # Event loops' clocks tick in milliseconds: a call that is due within two is due.
 _TICK_S: Final = 0.002
@@ -197,3 +198,17 @@ def _answer_with_outcomes(
         places.append(outcome.original if outcome.original > NOTHING else Offset(base + record))
         results.append(outcome.result)
     future.set_result(CallOutcome(places[0], places[-1], results))
+
+
+def place_when_done(
+    callers: Sequence[Span], partition: PartitionId, written: asyncio.Future[CallOutcome]
+) -> asyncio.Future[CallOutcome]:
+    """Once a call's records are written, the spans of its callers have their partition and the first one's offset."""
+
+    def place(done: asyncio.Future[CallOutcome]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            for caller in callers:
+                caller.place(partition.partition, done.result().offset)
+
+    written.add_done_callback(place)
+    return written

@@ -27,6 +27,8 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.table_ref import TableRef
+from log_tier.tracing.passing import joined
+from log_tier.tracing.span import TRACED, Span
 from router.data.gather.pending_calls import PendingCalls
 from router.data.gather.read_rounds import NextStep, ReadRounds, ReadRules, ReadTerms, next_step
 from router.data.gather.seen_offsets import SeenOffsets
@@ -54,7 +56,7 @@ _Call = tuple[asyncio.Future[ReadResult], float, Sequence[bytes]]
 class _Group:
     """Calls for one partition that may share a part."""
 
-    __slots__ = ("after", "callers", "count", "lag_max_ms", "partition", "reason", "seen", "strong", "table")
+    __slots__ = ("after", "callers", "count", "lag_max_ms", "partition", "reason", "seen", "strong", "table", "traced")
 
     def __init__(self, table: TableRef, wanted: ReadTerms, *, strong: bool, loop: asyncio.AbstractEventLoop) -> None:
         self.table = table
@@ -65,6 +67,8 @@ class _Group:
         """Keys."""
         self.reason: DuramenError | None = None
         """Why it was not answered so far."""
+        self.traced: tuple[Span, ...] = ()
+        """Those of its callers that are traced."""
 
     def part(self, session: SeenOffsets) -> ReadPart:
         calls = self.callers.calls
@@ -80,6 +84,7 @@ class _Group:
         """A group like this one, for other calls."""
         wanted = (self.partition, self.after, self.lag_max_ms, self.seen)
         piece = _Group(self.table, wanted, strong=self.strong, loop=loop)
+        piece.traced = self.traced
         for future, deadline, keys in calls:
             piece.callers.add(future, deadline, keys)
             piece.count += len(keys)
@@ -123,9 +128,13 @@ class ReadCoalescer:
             group = _Group(table, wanted, strong=strong, loop=self._loop)
             group.count = len(keys)
             group.callers.add(future, deadline, keys)
+            group.traced = TRACED.get()
             self._start([group], patience=0.0).add_done_callback(lambda _: self._rounds.ended(len(keys)))
         else:
-            self._rounds.group_for(wanted, table, len(keys)).callers.add(future, deadline, keys)
+            group = self._rounds.group_for(wanted, table, len(keys))
+            group.callers.add(future, deadline, keys)
+            if traced := TRACED.get():
+                group.traced = joined(group.traced, traced)
         return future
 
     def _new_group(self, wanted: ReadTerms, table: TableRef) -> _Group:
@@ -160,6 +169,12 @@ class ReadCoalescer:
                 return
             remaining = max(last for _, last in wanted) - self._loop.time()
             groups = [group for group, _ in wanted]
+            traced: tuple[Span, ...] = ()
+            for group in groups:
+                if group.traced:
+                    traced = joined(traced, group.traced)
+            if traced or TRACED.get():  # else this task's own, inherited from who began it
+                TRACED.set(traced)
             results: Sequence[ReadResult | DuramenError]
             try:
                 parts = [group.part(self._session) for group in groups]
@@ -198,6 +213,8 @@ class ReadCoalescer:
     def _answer(self, group: _Group, result: ReadResult) -> None:
         if group.seen:
             self._session.saw(group.table, group.partition.partition, result.applied)
+        for caller in group.traced:
+            caller.place(group.partition.partition, result.applied)
         group.callers.settle()
         calls = group.callers.calls
         if len(calls) == 1:

@@ -9,10 +9,12 @@ from log_tier.model.batch import Columns
 from log_tier.model.errors import DatabaseClosed
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.table_ref import TableRef
+from log_tier.tracing.passing import joined
+from log_tier.tracing.span import TRACED
 from router.data.gather.batch_builder import BatchBuilder
 from router.data.gather.batch_progress import BatchProgress
 from router.data.gather.columns_builder import ColumnsBuilder
-from router.data.gather.pending_calls import CallOutcome, FutureCalls
+from router.data.gather.pending_calls import CallOutcome, FutureCalls, place_when_done
 from router.data.gather.rounds import Rules
 from router.data.gather.seen_offsets import SeenOffsets
 from router.data.gather.write_gatherer import WriteGatherer
@@ -57,7 +59,10 @@ class WriteCoalescer:
         self.gatherer.rounds.check_size(count, size)
         batch = self.gatherer.rounds.batch_for(partition, table, size, count)
         start = batch.columns.add(records)
-        return batch.callers.add(start, count, outcomes=outcomes, deadline=deadline)
+        if not (traced := TRACED.get()):
+            return batch.callers.add(start, count, outcomes=outcomes, deadline=deadline)
+        batch.traced = joined(batch.traced, traced)
+        return place_when_done(traced, partition, batch.callers.add(start, count, outcomes=outcomes, deadline=deadline))
 
     def repeat(
         self, table: TableRef, partition: PartitionId, records: Columns, data: bytes, *, deadline: float

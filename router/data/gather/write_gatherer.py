@@ -16,6 +16,8 @@ from log_tier.concurrency.sized_work import Turn
 from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.errors import DeadlineExceeded, DuramenError, WriteUnknown
 from log_tier.model.identifiers import PartitionId
+from log_tier.tracing.passing import joined
+from log_tier.tracing.span import TRACED, Span
 from router.data.gather.batch_builder import BatchBuilder, C
 from router.data.gather.batch_progress import Fate, place_in
 from router.data.gather.rounds import BatchRounds, Rules, T
@@ -139,6 +141,12 @@ class WriteGatherer(Generic[T, C]):
         sent, parts, last_s = self._parts(batches, now_s, gathered=not others)
         if not sent:
             return [], []
+        traced: tuple[Span, ...] = ()
+        for batch in sent:
+            if batch.traced:
+                traced = joined(traced, batch.traced)
+        if traced or TRACED.get():  # else this task's own, inherited from who began it
+            TRACED.set(traced)
         results: Sequence[WriteResult | DuramenError]
         try:
             left_s = max(_LEFT_MIN_S, last_s - now_s)

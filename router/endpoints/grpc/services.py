@@ -21,6 +21,8 @@ from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
 from log_tier.rpc.stream_budget import HeldPage
 from log_tier.rpc.time_left import time_left_s
+from log_tier.tracing.indexes import place_all
+from log_tier.tracing.span import TRACED
 from router.data.catalog_tables import REF_ITEMS
 from router.data.requests import ReadResult, WriteResult
 from router.data.seam import DataPlane, TableAdmin
@@ -69,6 +71,9 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
                 patience_s = request.patience_ms / 1000
                 plane = await self._reaching_all() if request.pass_on else self._inner
                 results = list(await plane.read(parts, timeout=time_left_s(context), patience=patience_s))
+            if callers := TRACED.get():
+                read = [(part.partition.partition, each) for part, each in zip(parts, results, strict=True)]
+                place_all(callers, [(at, each.applied) for at, each in read if isinstance(each, ReadResult)])
             return messages.read_reply(results) if small else await asyncio.to_thread(_read_reply, results)
         except DuramenError as error:
             await abort(context, error)
@@ -80,7 +85,11 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
             parts = decode(request) if small else await asyncio.to_thread(decode, request)
             timeout, patience_s = time_left_s(context), request.patience_ms / 1000
             plane = await self._reaching_all() if request.pass_on else self._inner
-            return await _write_reply(await plane.write(parts, timeout=timeout, patience=patience_s))
+            written = await plane.write(parts, timeout=timeout, patience=patience_s)
+            if callers := TRACED.get():
+                done = [(part.partition.partition, each) for part, each in zip(parts, written, strict=True)]
+                place_all(callers, [(at, each.base_offset) for at, each in done if isinstance(each, WriteResult)])
+            return await _write_reply(written)
         except DuramenError as error:
             await abort(context, error)
 

@@ -1,0 +1,70 @@
+"""A table whose calls are operations: `duramen.tracing`. Without traces there is none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+from duramen.client.atomic import AtomicBatch
+from duramen.client.context import ClientContext
+from duramen.client.model.results import ManyDone
+from duramen.client.table import Table
+from duramen.tracing.operations import ClientOperation, Operations, observed, observed_pages
+from log_tier.model.table_ref import TableRef
+
+__all__ = ["ObservedBatch", "ObservedTable", "count_records", "count_values"]
+
+
+def count_values(operation: ClientOperation, found: Sequence[object]) -> None:
+    """How many keys were asked for."""
+    operation.counted(len(found))
+
+
+def count_records(operation: ClientOperation, done: ManyDone) -> None:
+    """How many records were written."""
+    operation.counted(done.records)
+
+
+class ObservedBatch(AtomicBatch):
+    """An atomic batch whose commit is an operation."""
+
+    def __init__(self, table: ObservedTable) -> None:
+        super().__init__(table.lookup)
+        self.operations = table.operations
+        self.name = table.name
+
+    commit = observed("batch", AtomicBatch.commit)
+
+
+class ObservedTable(Table):
+    """The same calls. A watch, and the stream of a writer, last for long and are none of the operations."""
+
+    def __init__(self, context: ClientContext, name: str, ref: TableRef | None = None) -> None:
+        super().__init__(context, name, ref)
+        assert context.operations is not None, "a table of a client without operations is a Table"
+        self.operations: Operations = context.operations
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ObservedTable, (self._context, self.name)
+
+    def unobserved(self) -> Table:
+        """The same table, for the blocking interface, whose operations begin in the threads of its callers."""
+        plain = Table(self._context, self.name)
+        plain.lookup = self.lookup
+        return plain
+
+    get = observed("get", Table.get)
+    get_entry = observed("get_entry", Table.get_entry)
+    get_many = observed("get_many", Table.get_many, count_values)
+    put = observed("put", Table.put)
+    delete = observed("delete", Table.delete)
+    update = observed("update", Table.update)
+    put_many = observed("put_many", Table.put_many, count_records)
+
+    async def scan_pages(self, **asked: Any) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
+        operation = self.operations.begin("scan", self.name)
+        async for page in observed_pages(operation, super().scan_pages(**asked)):
+            yield page
+
+    def batch(self) -> AtomicBatch:
+        return ObservedBatch(self)

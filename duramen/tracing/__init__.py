@@ -1,0 +1,27 @@
+"""Traces and durations by OpenTelemetry: the library behind the seam `log_tier.tracing`.
+
+    client     connect(…, traces=True)    the program's own tracer and meter     client_operations.py
+    server     --traces otlp              a provider of its own, to a collector  export.py
+
+A client with `traces=True` makes each call of a table a span `put flights` of the kind CLIENT, if the program's sampler
+takes it, and counts its duration in the histogram `db.client.operation.duration`. Names and attributes are those of
+OpenTelemetry's conventions for clients of databases. The operation begins in the thread and the context of the
+program's call; what the client then sends carries the trace.
+
+A server with `--traces otlp` continues the traces that arrive, and begins one for each call of a client that arrives
+without one, as its sampler says. OpenTelemetry's own environment variables say where spans go and which calls are
+traced (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`, `OTEL_SERVICE_NAME`, …).
+
+- O1 Without being asked for, nothing here imports OpenTelemetry; asked for without the extra, the error says what to
+     install.
+- O2 A call that is not sampled goes the way that it goes without tracing, the fast paths included.
+- O3 No call waits for a collector, or fails because of one. Spans that it does not take are lost, and the log says so
+     once.
+- O4 What arrives in a header is a trace's identity or it is ignored. No more than 512 characters of it are looked at.
+
+What is not here: a trace of what comes by the Redis protocol, which carries no context; spans of watches, of streaming
+writers and of the table administration of a client; and baggage.
+
+Reading order: `operations.py` (the client's seam), `asked_for.py` (who imports what), `otel_spans.py`,
+`client_operations.py`, `export.py`.
+"""

@@ -1,0 +1,45 @@
+"""OpenTelemetry is imported only here, when somebody asks for traces; without it, errors say what to install."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from duramen.tracing.operations import Operations
+from log_tier.model.errors import InvalidRequest
+from log_tier.tracing.span import TRACING
+
+__all__ = ["begin_traces", "client_operations"]
+
+_MISSING = "traces need the extra `otel`: pip install 'duramen[otel]' ({})"
+
+
+def client_operations(targets: Sequence[str]) -> Operations:
+    """The operations of a client of these servers (none: an embedded database), by the program's own providers of
+    traces and metrics. Raises `InvalidRequest` if OpenTelemetry is not installed.
+    """
+    try:
+        from duramen.tracing.client_operations import OtelOperations
+    except ImportError as error:
+        raise InvalidRequest(_MISSING.format(error)) from error
+    return OtelOperations(targets)
+
+
+def begin_traces(kind: str, role: str) -> Callable[[], None]:
+    """Trace the calls of the servers that are made in this context from now on. `kind`: where spans go, `otlp`; empty:
+    no traces. Returns what sends the last spans, when the servers have stopped.
+
+    Raises `InvalidRequest` if OpenTelemetry is not installed, or its environment asks for what is not here.
+    """
+    if not kind:
+        return _nothing
+    try:
+        from duramen.tracing.export import ServerTraces
+    except ImportError as error:
+        raise InvalidRequest(_MISSING.format(error)) from error
+    traces = ServerTraces(role)
+    TRACING.set(traces.tracing)
+    return traces.close
+
+
+def _nothing() -> None:
+    """There are no spans to be sent."""

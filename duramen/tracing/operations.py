@@ -1,0 +1,105 @@
+"""The seam of the client: its operations, each one call of a program."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+__all__ = ["ClientOperation", "Operations", "observed", "observed_blocking", "observed_pages"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ClientOperation(Protocol):
+    """One call of a program. `with` covers one that is done at once; one in steps has `inside` and `finish`."""
+
+    def __enter__(self) -> ClientOperation: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object, /) -> None: ...
+
+    def counted(self, records: int) -> None:
+        """The operation was about so many keys."""
+        ...
+
+    def inside(self) -> AbstractContextManager[None]:
+        """Requests that begin inside are this operation's."""
+        ...
+
+    def finish(self, error: BaseException | None) -> None:
+        """The operation is over; `error`: why it failed."""
+        ...
+
+
+class Operations(Protocol):
+    """The operations of one client."""
+
+    def begin(self, name: str, table: str) -> ClientOperation:
+        """An operation of that name on a table."""
+        ...
+
+
+def _nothing(_operation: ClientOperation, _result: Any) -> None:
+    """What most results say of their operation."""
+
+
+def observed(
+    name: str,
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+    note: Callable[[ClientOperation, T], None] = _nothing,
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """The same method of an object with `operations` and a `name`, as an operation. `note`: what its result says."""
+
+    @wraps(method)
+    async def operation_of(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.operations.begin(name, self.name) as operation:
+            result = await method(self, *args, **kwargs)
+            note(operation, result)
+            return result
+
+    return operation_of
+
+
+def observed_blocking(
+    name: str, method: Callable[Concatenate[Any, P], T], note: Callable[[ClientOperation, T], None] = _nothing
+) -> Callable[Concatenate[Any, P], T]:
+    """`observed` for a method that blocks."""
+
+    @wraps(method)
+    def operation_of(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.operations.begin(name, self.name) as operation:
+            result = method(self, *args, **kwargs)
+            note(operation, result)
+            return result
+
+    return operation_of
+
+
+async def observed_pages(
+    operation: ClientOperation, pages: AsyncGenerator[list[T], None]
+) -> AsyncGenerator[list[T], None]:
+    """The pages of a scan, which is one operation from its first page to its end.
+
+    Between two pages the program runs in the same context, and what it does then is no part of the scan.
+    """
+    records = 0
+    failure: BaseException | None = None
+    try:
+        while True:
+            with operation.inside():
+                page = await anext(pages, None)
+            if page is None:
+                return
+            records += len(page)
+            yield page
+    except GeneratorExit:
+        raise  # the program has seen enough
+    except BaseException as error:
+        failure = error
+        raise
+    finally:
+        operation.counted(records)
+        operation.finish(failure)
+        await pages.aclose()

@@ -1,0 +1,126 @@
+"""Spans of `log_tier.tracing` by OpenTelemetry's API, and the spans of calls that come to a server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
+from log_tier.tracing import span as seam
+
+__all__ = ["TRACER_NAME", "OtelSpan", "OtelTracing"]
+
+TRACER_NAME: Final = "duramen"
+
+_KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
+
+_CARRIED: Final = ("traceparent", "tracestate")
+
+# What the W3C says that a `tracestate` needs at most; a `traceparent` has 55 characters.
+_HEADER_CHARS_MAX: Final = 512
+
+# What clients call. The other services are called by servers all the time: they continue traces, and begin none.
+_BEGINNING: Final = ("/duramen.v1.KeyValue/", "/duramen.v1.KV/", "/duramen.v1.Tables/")
+
+_FORMAT: Final = TraceContextTextMapPropagator()
+
+
+class OtelSpan:
+    """A recorded span."""
+
+    __slots__ = ("_clock", "_failed", "_parts", "_span", "_tracer")
+
+    def __init__(self, span: trace.Span, tracer: Tracer, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._span = span
+        self._tracer = tracer
+        self._clock = clock
+        self._failed = False
+        self._parts = 0
+
+    @property
+    def context(self) -> trace.SpanContext:
+        """What links name it by."""
+        return self._span.get_span_context()
+
+    @property
+    def is_open(self) -> bool:
+        return self._span.is_recording()
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        carrier: dict[str, str] = {}
+        _FORMAT.inject(carrier, trace.set_span_in_context(self._span, Context()))
+        return tuple(carrier.items())
+
+    def _at(self, ago_s: float) -> int:
+        return self._clock.wall_us() * 1000 - int(ago_s * 1e9)
+
+    def child(
+        self, name: str, *, kind: seam.SpanKind = "internal", links: Sequence[seam.Span] = (), ago_s: float = 0.0
+    ) -> seam.Span:
+        made = self._tracer.start_span(
+            name,
+            trace.set_span_in_context(self._span, Context()),
+            kind=_KINDS[kind],
+            links=[Link(other.context) for other in links if isinstance(other, OtelSpan)],
+            start_time=self._at(ago_s),
+        )
+        return OtelSpan(made, self._tracer, self._clock)
+
+    def link(self, other: seam.Span) -> None:
+        if isinstance(other, OtelSpan):
+            self._span.add_link(other.context)
+
+    def set(self, name: str, value: seam.SpanValue) -> None:
+        self._span.set_attribute(name, value)
+
+    def place(self, partition: int, offset: int) -> None:
+        place = {seam.PARTITION: partition, seam.OFFSET: offset}
+        if not self._parts:
+            self._span.set_attributes(place)
+        elif self._parts < seam.PARTS_MAX:
+            self._span.add_event("part", place)
+        self._parts += 1
+
+    def fail(self, kind: str) -> None:
+        if self._failed:
+            return
+        self._failed = True
+        self._span.set_attribute("error.type", kind)
+        self._span.set_status(Status(StatusCode.ERROR))
+
+    def end(self, *, ago_s: float = 0.0) -> None:
+        self._span.end(self._at(ago_s))
+
+
+class OtelTracing:
+    """The spans of calls that come to a server."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def serve(self, method: str, metadata: Any) -> seam.Span | None:
+        carrier: dict[str, str] = {}
+        for name, value in metadata or ():
+            if name in _CARRIED and type(value) is str and len(value) <= _HEADER_CHARS_MAX:
+                if name in carrier:  # two parents are none
+                    carrier.clear()
+                    break
+                carrier[name] = value
+        parent = _FORMAT.extract(carrier, Context()) if carrier else Context()
+        continued = trace.get_current_span(parent).get_span_context().is_valid
+        if not continued and not method.startswith(_BEGINNING):
+            return None
+        service, _, name = method[1:].rpartition("/")
+        made = self._tracer.start_span(
+            f"{service}/{name}",
+            parent,
+            kind=SpanKind.SERVER,
+            attributes={"rpc.system": "grpc", "rpc.service": service, "rpc.method": name},
+        )
+        return OtelSpan(made, self._tracer) if made.is_recording() else None

@@ -1,0 +1,31 @@
+"""The span of a call that a server answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from log_tier.tracing.span import TRACED, Tracing
+
+__all__ = ["traced_answer"]
+
+CallAnswer = Callable[[Any, Any], Awaitable[Any]]
+
+
+def traced_answer(method: str, answer: CallAnswer, tracing: Tracing) -> CallAnswer:
+    """`answer` of a method, each of whose calls has its own task. One without a trace costs one look at metadata."""
+
+    async def answered(request: Any, context: Any) -> Any:
+        span = tracing.serve(method, context.invocation_metadata())
+        if span is None:
+            return await answer(request, context)
+        TRACED.set((span,))
+        try:
+            return await answer(request, context)
+        except BaseException as error:
+            span.fail(type(error).__name__)  # what our own errors have said already stays
+            raise
+        finally:
+            span.end()
+
+    return answered

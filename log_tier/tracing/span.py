@@ -1,0 +1,99 @@
+"""The seam: a span that is recorded, and the spans of the callers of the present task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any, Final, Literal, Protocol
+
+__all__ = [
+    "CALLERS_MAX",
+    "OFFSET",
+    "PARTITION",
+    "PARTS_MAX",
+    "TRACED",
+    "TRACING",
+    "WAITED_FOR",
+    "Span",
+    "SpanKind",
+    "SpanValue",
+    "Tracing",
+]
+
+SpanKind = Literal["internal", "client"]
+SpanValue = str | int | float | bool | Sequence[int]
+
+CALLERS_MAX: Final = 64
+"""Callers that one batch, request or commit follows. Where every call is traced, a commit has hundreds; OpenTelemetry
+keeps 128 links of a span."""
+
+
+PARTITION: Final = "duramen.partition"
+"""The number of a partition of the table."""
+OFFSET: Final = "duramen.offset"
+"""Where a record was written, or up to where a read has seen the log."""
+WAITED_FOR: Final = "duramen.waited_for_offset"
+"""The offset that an index had not applied yet, and for which the call waited."""
+PARTS_MAX: Final = 32
+"""Parts of one request that a span lists."""
+
+
+class Span(Protocol):
+    """A span that is recorded. Safe from any thread. What is not sampled has none.
+
+    Times are given as what lies between them and now, in seconds: a part knows its own clock, and no other.
+    """
+
+    @property
+    def is_open(self) -> bool:
+        """Has it not ended?"""
+        ...
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """What a call to another process carries, so that its spans go below this one."""
+        ...
+
+    def child(self, name: str, *, kind: SpanKind = "internal", links: Sequence[Span] = (), ago_s: float = 0.0) -> Span:
+        """A span below this one, which began `ago_s` before now. Also of one that has ended."""
+        ...
+
+    def link(self, other: Span) -> None:
+        """This work is connected with `other`, maybe of another trace."""
+        ...
+
+    def set(self, name: str, value: SpanValue) -> None:
+        """An attribute."""
+        ...
+
+    def place(self, partition: int, offset: int) -> None:
+        """A part of the work is done: written at this offset, or read at it. Attributes of the first part, an event of
+        each further one, up to `PARTS_MAX`.
+        """
+        ...
+
+    def fail(self, kind: str) -> None:
+        """The work failed. `kind`: a code of few values. The first one stays."""
+        ...
+
+    def end(self, *, ago_s: float = 0.0) -> None:
+        """It ended `ago_s` before now."""
+        ...
+
+
+class Tracing(Protocol):
+    """Begins the spans of a server."""
+
+    def serve(self, method: str, metadata: Any) -> Span | None:
+        """The span of a call that has come, by its full name and its metadata; None: it is not traced.
+
+        Raises nothing, whatever the metadata holds.
+        """
+        ...
+
+
+TRACED: Final[ContextVar[tuple[Span, ...]]] = ContextVar("traced", default=())
+"""The callers of what the present task does, as far as they are traced."""
+
+TRACING: Final[ContextVar[Tracing | None]] = ContextVar("tracing", default=None)
+"""What traces the calls of the servers that are made in the present context; None: nothing does."""

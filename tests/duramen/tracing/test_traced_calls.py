@@ -1,0 +1,232 @@
+"""One trace from the call of a program over a real server's parts to its reply: a collector on loopback sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kit.client.server_process import ServerProcess
+from kit.traces.collector import Collector, ReceivedSpan, tree_of
+from kit.traces.program import durations, sampling, sending_to
+from opentelemetry import trace
+
+import duramen
+from duramen import aio
+
+pytestmark = pytest.mark.embedded_log_only
+
+QUICK = {"OTEL_BSP_SCHEDULE_DELAY": "50", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Collector]:
+    with Collector() as listening:
+        yield listening
+
+
+@pytest.fixture(scope="module")
+def server(collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    folder = tmp_path_factory.mktemp("traced")
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in {**QUICK, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.endpoint}.items():
+            patched.setenv(name, value)
+        patched.setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
+        started = ServerProcess(folder / "data", log=folder / "log", arguments=["--traces", "otlp", "--resp-port", "0"])
+    yield started
+    started.close()
+
+
+@pytest.fixture(autouse=True)
+def sent(collector: Collector) -> Iterator[None]:
+    collector.received.clear()
+    with sending_to(collector):
+        yield
+
+
+def one(collector: Collector, name: str) -> ReceivedSpan:
+    (span,) = collector.wait_for(name)
+    return span
+
+
+def begin_again(server: ServerProcess, collector: Collector) -> None:
+    """What earlier calls left is there, and forgotten: spans are sent in the order in which they end."""
+    with duramen.connect(server.target, traces=True) as db:
+        done = db.create_table("mark", partitions=1, if_missing=True).put(b"k", b"v")
+    put = {span.attributes["duramen.offset"]: span for span in collector.wait_for("put mark")}[done.offset]
+    collector.wait_for_part(put, "duramen.v1.KeyValue/Write")
+    collector.wait_for_part(put, "log append")
+    collector.received.clear()
+
+
+def test_a_put_is_one_trace_to_the_log_and_back(server: ServerProcess, collector: Collector) -> None:
+    with duramen.connect(server.target, traces=True) as db:
+        table = db.create_table("flights", partitions=4)
+        done = table.put(b"secret key", b"secret value")
+    put = one(collector, "put flights")
+    collector.wait_for("log commit")
+    assert tree_of(collector.received, put.trace) == [
+        "program: put flights",
+        "program: put flights > ask Write",
+        *(
+            f"single: put flights > ask Write > duramen.v1.KeyValue/Write{part}"
+            for part in (
+                "",
+                " > log append",
+                " > log append > log commit",
+                " > log append > log queue",
+                " > log append > log sync",
+                " > log append > log write",
+            )
+        ),
+    ]
+    place = {"duramen.partition": done.partition, "duramen.offset": done.offset}
+    for name in ("put flights", "duramen.v1.KeyValue/Write", "log append"):
+        assert place.items() <= one(collector, name).attributes.items(), name
+    host, _, port = server.target.rpartition(":")
+    assert put.attributes == {
+        "db.system.name": "duramen",
+        "db.collection.name": "flights",
+        "db.operation.name": "put",
+        "server.address": host,
+        "server.port": int(port),
+        **place,
+    }
+    assert (put.kind, put.failed, put.parent) == ("CLIENT", False, b"")
+    answered = one(collector, "duramen.v1.KeyValue/Write")
+    assert (answered.kind, answered.service) == ("SERVER", "duramen")
+    assert answered.attributes["rpc.method"] == "Write"
+    parts = [one(collector, f"log {part}") for part in ("queue", "write", "sync")]
+    assert [part.ended_ns for part in parts[:2]] == pytest.approx([part.began_ns for part in parts[1:]], abs=2e6)
+    assert all(part.ended_ns >= part.began_ns for part in parts)
+    assert b"secret" not in repr(collector.received).encode()
+
+
+def test_a_get_waits_for_the_index_in_its_trace(server: ServerProcess, collector: Collector) -> None:
+    with duramen.connect(server.target, traces=True) as db:
+        table = db.create_table("gets", partitions=1)
+        done = table.put(b"k", b"v")
+        assert table.get(b"k", after=done.token) == b"v"
+        assert table.get(b"k", level="strong") == b"v"
+    gets = collector.wait_for("get gets", 2)
+    for get in gets:
+        collector.wait_for_part(get, "duramen.v1.KeyValue/Read")
+        assert get.attributes["duramen.partition"] == 0
+        assert get.attributes["duramen.offset"] >= done.offset
+        tree = tree_of(collector.received, get.trace)
+        assert "single: get gets > ask Read > duramen.v1.KeyValue/Read > index read" in tree
+    waits = [span for span in collector.named("index wait") if span.trace == gets[1].trace]
+    assert [span.attributes["duramen.waited_for_offset"] for span in waits] == [done.offset]
+
+
+def test_the_span_of_the_program_is_the_parent(server: ServerProcess, collector: Collector) -> None:
+    tracer = trace.get_tracer("program")
+    with duramen.connect(server.target, traces=True) as db:
+        table = db.create_table("parents", partitions=1)
+        with tracer.start_as_current_span("request of a user"):
+            table.put(b"k", b"v")
+    request = one(collector, "request of a user")
+    put = one(collector, "put parents")
+    assert (put.trace, put.parent) == (request.trace, request.id)
+
+
+async def test_two_callers_in_one_request_each_have_their_trace(server: ServerProcess, collector: Collector) -> None:
+    import asyncio
+
+    async with await aio.connect(server.target, traces=True) as db:
+        table = await db.create_table("pairs", partitions=1)
+        await table.get(b"warm")
+        collector.received.clear()
+        first, second = await asyncio.gather(table.put(b"a", b"1"), table.put(b"b", b"2"))
+    puts = await asyncio.to_thread(collector.wait_for, "put pairs", 2)
+    (asked,) = await asyncio.to_thread(collector.wait_for, "ask Write")
+    by_offset = {span.attributes["duramen.offset"]: span for span in puts}
+    assert by_offset.keys() == {first.offset, second.offset}
+    leading, other = by_offset[first.offset], by_offset[second.offset]
+    assert leading.trace != other.trace
+    assert (asked.trace, asked.parent) == (leading.trace, leading.id)
+    assert asked.links == [(other.trace, other.id)]
+    assert other.links == [(asked.trace, asked.id)]
+
+
+def test_an_error_has_its_code_and_no_words(server: ServerProcess, collector: Collector) -> None:
+    with duramen.connect(server.target, traces=True) as db:
+        table = db.create_table("errors", partitions=1)
+        table.put(b"k", b"v")
+        with pytest.raises(duramen.ConditionFailed):
+            table.put(b"k", b"w", if_absent=True)
+        with pytest.raises(duramen.TableNotFound):
+            db.table("nowhere").get(b"k")
+    collector.wait_for("put errors", 2)
+    (failed,) = (span for span in collector.named("put errors") if span.failed)
+    assert failed.attributes["error.type"] == "condition_failed"
+    lookup = one(collector, "get nowhere")
+    assert lookup.attributes["error.type"] == "table_not_found"
+    (found,) = (span for span in collector.wait_for("duramen.v1.Tables/Find") if span.trace == lookup.trace)
+    assert (found.failed, found.attributes["error.type"]) == (True, "table_not_found")
+    kinds = {(point.attributes or {}).get("error.type") for point in durations("errors")}
+    assert kinds == {None, "condition_failed"}
+
+
+def test_a_call_that_is_not_sampled_has_no_span_and_a_duration(server: ServerProcess, collector: Collector) -> None:
+    begin_again(server, collector)
+    with sampling(False), duramen.connect(server.target, traces=True) as db:
+        table = db.create_table("unsampled", partitions=1)
+        done = table.put(b"k", b"v")
+        assert table.get(b"k", after=done.token) == b"v"
+        assert table.get_many([b"k", b"l"]) == [b"v", None]
+        assert list(table.scan()) == [(b"k", b"v")]
+    with duramen.connect(server.target, traces=True) as db:
+        db.table("unsampled").delete(b"k")
+    collector.wait_for("log commit")
+    assert {span.trace for span in collector.received} == {one(collector, "delete unsampled").trace}
+    points = {(point.attributes or {})["db.operation.name"]: point for point in durations("unsampled")}
+    assert {name: point.count for name, point in points.items()} == {
+        "put": 1,
+        "get": 1,
+        "get_many": 1,
+        "scan": 1,
+        "delete": 1,
+    }
+    assert tuple(points["put"].explicit_bounds) == (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
+
+
+def test_many_keys_are_counted(server: ServerProcess, collector: Collector) -> None:
+    with duramen.connect(server.target, traces=True) as db:
+        table = db.create_table("many", partitions=4)
+        table.put_many({b"k%d" % number: b"v" for number in range(9)})
+        assert len(table.get_many([b"k1", b"k2", b"k3"])) == 3
+        assert len(list(table.scan(limit=5))) == 5
+        table.batch().put(b"{a}1", b"v").put(b"{a}2", b"v").commit()
+    sizes = {name: one(collector, f"{name} many") for name in ("put_many", "get_many", "scan")}
+    assert {name: span.attributes["db.operation.batch.size"] for name, span in sizes.items()} == {
+        "put_many": 9,
+        "get_many": 3,
+        "scan": 5,
+    }
+    assert not one(collector, "batch many").failed
+
+
+def test_a_table_without_traces_is_the_plain_one(server: ServerProcess, collector: Collector) -> None:
+    begin_again(server, collector)
+    with duramen.connect(server.target) as db:
+        table = db.create_table("plain", partitions=1)
+        assert type(table) is duramen.blocking.Table
+        table.put(b"k", b"v")
+    with duramen.connect(server.target, traces=True) as db:
+        db.table("plain").delete(b"k")
+    collector.wait_for("log commit")
+    assert {span.trace for span in collector.received} == {one(collector, "delete plain").trace}
+
+
+def test_an_embedded_database_has_the_whole_trace(tmp_path: Path, collector: Collector) -> None:
+    with duramen.open(tmp_path / "data", traces=True) as db:
+        table = db.create_table("here", partitions=1)
+        done = table.put(b"k", b"v")
+        assert table.get(b"k") == b"v"
+    put = one(collector, "put here")
+    assert put.attributes["duramen.offset"] == done.offset
+    assert "server.address" not in put.attributes
+    assert "program: put here > log append > log sync" in tree_of(collector.received, put.trace)
+    get = one(collector, "get here")
+    assert "program: get here > index read" in tree_of(collector.received, get.trace)
