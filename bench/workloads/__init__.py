@@ -22,6 +22,7 @@ from bench.workloads.resp_readers import RESP_READERS
 from bench.workloads.restart import RESTART
 from bench.workloads.secured import SECURED
 from bench.workloads.served import SERVED
+from bench.workloads.sight import SIGHT
 from bench.workloads.snapshot_restore import SNAPSHOT_RESTORE
 from bench.workloads.spark_build import SPARK_BUILD
 from bench.workloads.spark_source import SPARK_SOURCE
@@ -55,5 +56,6 @@ WORKLOADS: Final[dict[str, Workload]] = {
         *SPARK_BUILD,
         *SECURED,
         *FAIRNESS,
+        *SIGHT,
     )
 }

@@ -28,7 +28,6 @@ from log_tier.model.errors import (
     DeadlineExceeded,
     DuramenError,
     InvalidRequest,
-    LimitExceeded,
     ReplicaBehind,
     TableNotFound,
     VersionMissing,
@@ -48,6 +47,8 @@ from router.data.in_time import end_waiting, in_time, time_left
 from router.data.outcomes import behind_their_index, judged, outcome_forgotten, outcome_unknown, unanswered
 from router.data.reply_budget import ReplyBudget, read_keys, read_many_keys
 from router.data.requests import (
+    PARTS_MAX,
+    READ_KEYS_MAX,
     OutcomesPart,
     ReadPart,
     ReadResult,
@@ -57,7 +58,8 @@ from router.data.requests import (
     WatchEvent,
     WritePart,
     WriteResult,
-    check_parts,
+    too_many_keys,
+    too_many_parts,
 )
 from router.data.scan import check_scan, scan_replicas
 from router.data.watch import watch_replicas
@@ -65,10 +67,7 @@ from serving_tier.index.lmdb.index_file import OPENING_ITEMS
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.hosting import Hosting
 
-__all__ = ["READ_KEYS_MAX", "LocalData"]
-
-# A reply is held whole by both ends, and a thread that reads this many keys takes some 20 ms for it.
-READ_KEYS_MAX: Final = 10_000
+__all__ = ["LocalData"]
 
 # A part costs as much as so many keys: its replica is looked up, and it has a transaction of its own.
 _PART_ITEMS: Final = 10
@@ -104,12 +103,9 @@ class LocalData:
         """Read keys; each part is answered, or fails, by itself. About 2 µs a key where nothing has to wait."""
         keys = sum(len(part.keys) for part in parts)
         if keys > READ_KEYS_MAX:
-            raise LimitExceeded(
-                f"a read asks for at most {READ_KEYS_MAX} keys, this one for {keys}: split it",
-                limit=READ_KEYS_MAX,
-                size=keys,
-            )
-        check_parts(parts)
+            raise too_many_keys(keys)
+        if len(parts) > PARTS_MAX:
+            raise too_many_parts(parts)
         time = asyncio.get_running_loop().time
         began_s = time()
         budget = ReplyBudget()
@@ -181,7 +177,8 @@ class LocalData:
         time = asyncio.get_running_loop().time
         began_s = time()
         ends_s = began_s + timeout
-        check_parts(parts)
+        if len(parts) > PARTS_MAX:
+            raise too_many_parts(parts)
         if self.node.refusals and (lost := behind_their_index(parts, self.node.refusals)):
             others = [part for part in parts if part.partition not in lost]
             done = iter(await self.write(others, timeout=timeout, patience=patience) if others else ())
@@ -220,9 +217,8 @@ class LocalData:
                 await turn.end()
         if asked:
             asked_s = time()
-            if patience:
-                ends_s = min(ends_s, asked_s + patience)
-            verdicts = await self._judge_all(list(asked.values()), ends_s, acknowledged=True)
+            until_s = min(ends_s, asked_s + patience) if patience else ends_s
+            verdicts = await self._judge_all(list(asked.values()), until_s, acknowledged=True)
             if callers := TRACED.get():
                 question = next(iter(asked.values()))
                 trace_wait(callers, time() - asked_s, (question.partition.partition, question.after))
@@ -244,7 +240,8 @@ class LocalData:
 
         A part whose outcomes are not known here fails with the reason: it is in the log all the same.
         """
-        check_parts(parts)
+        if len(parts) > PARTS_MAX:
+            raise too_many_parts(parts)
         time = asyncio.get_running_loop().time
         began_s = time()
         verdicts = await self._judge_all(parts, began_s + timeout)

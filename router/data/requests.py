@@ -20,6 +20,7 @@ from log_tier.model.table_ref import TableRef
 __all__ = [
     "PAGE_BYTES_MAX",
     "PARTS_MAX",
+    "READ_KEYS_MAX",
     "READ_REPLY_BYTES_MAX",
     "SCAN_PAGE_FIRST",
     "SCAN_PAGE_MAX",
@@ -35,11 +36,15 @@ __all__ = [
     "WriteOutcome",
     "WritePart",
     "WriteResult",
-    "check_parts",
+    "too_many_keys",
+    "too_many_parts",
 ]
 
 PARTS_MAX: Final = 10_000
 """A client joins its calls by partition, and a table has a thousand of those: ten tables in one request are plenty."""
+
+READ_KEYS_MAX: Final = 10_000
+"""A reply is held whole by both ends, and a thread that reads this many keys takes some 20 ms for it."""
 
 READ_REPLY_BYTES_MAX: Final = 32 * 1024 * 1024
 """What one reply may carry; both endpoints and their clients hold it whole. The largest value fits eight times."""
@@ -239,11 +244,15 @@ class TableDescription:
     """How much of each partition's log stays: `ms` and `bytes`, 0 for no such bound."""
 
 
-def check_parts(parts: Sequence[object]) -> None:
-    """Raise `LimitExceeded` for a request with more than `PARTS_MAX` parts."""
-    if len(parts) > PARTS_MAX:
-        raise LimitExceeded(
-            f"a request has at most {PARTS_MAX} parts, this one {len(parts)}: split it",
-            limit=PARTS_MAX,
-            size=len(parts),
-        )
+def too_many_keys(keys: int) -> LimitExceeded:
+    """The error for a read of more than `READ_KEYS_MAX` keys."""
+    return LimitExceeded(
+        f"a read asks for at most {READ_KEYS_MAX} keys, this one for {keys}: split it", limit=READ_KEYS_MAX, size=keys
+    )
+
+
+def too_many_parts(parts: Sequence[object]) -> LimitExceeded:
+    """The error for a request with more than `PARTS_MAX` parts."""
+    return LimitExceeded(
+        f"a request has at most {PARTS_MAX} parts, this one {len(parts)}: split it", limit=PARTS_MAX, size=len(parts)
+    )

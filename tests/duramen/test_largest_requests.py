@@ -17,8 +17,7 @@ from log_tier.model.record import GROUP_RECORDS_MAX
 from log_tier.proto import cluster_pb2, log_pb2
 from log_tier.rpc.checked import FIELDS_MAX
 from log_tier.rpc.messages.message_fields import count_fields
-from router.data.local_data import READ_KEYS_MAX
-from router.data.requests import PARTS_MAX
+from router.data.requests import PARTS_MAX, READ_KEYS_MAX
 from router.endpoints.grpc.kv.service import GET_MANY_KEYS_MAX
 from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, resp_endpoint_pb2, tables_pb2
 from serving_tier.proto import node_pb2

@@ -108,28 +108,15 @@ def log(
       duramen serve log --config /etc/duramen/log.toml
       duramen serve log --data /var/lib/duramen/log --port 7071
     """
-    from duramen.server.roles.http_port import http_port_of, opened_with_http
     from duramen.server.roles.log_role import LogRole
     from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import LogSettings
     from duramen.server.wiring.server_certificates import ServerCertificates
 
-    settings = load_settings(
-        LogSettings,
-        config,
-        _given(
-            data=data,
-            host=host,
-            port=port,
-            http_port=http_port,
-            certs=certs,
-            insecure=insecure,
-            traces=traces,
-            log_level=log_level,
-            log_format=log_format,
-        ),
-    )
+    where = _given(data=data, host=host, port=port, http_port=http_port, certs=certs, insecure=insecure)
+    logs = _given(traces=traces, log_level=log_level, log_format=log_format)
+    settings = load_settings(LogSettings, config, {**where, **logs})
     end_traces = _begin(settings.log_level, settings.log_format, settings.traces, "log")
     check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
@@ -142,8 +129,7 @@ def log(
         streams_max=settings.streams_max,
         slow_call_ms=settings.slow_call_ms,
     )
-    serving = opened_with_http(opening, http_port_of(settings.http_port), certificates)
-    _run(serving, announce, end_traces)
+    _run(opening, settings.http_port, certificates, announce, end_traces)
 
 
 @app.command()
@@ -187,7 +173,6 @@ def node(
       duramen serve node --config /etc/duramen/node.toml
       duramen serve node --id n2 --data /var/lib/duramen/n2 --log grpc://log:7071 --port 7073
     """
-    from duramen.server.roles.http_port import http_port_of, opened_with_http
     from duramen.server.roles.node_role import NodeRole
     from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
@@ -242,8 +227,7 @@ def node(
         streams_max=settings.streams_max,
         slow_call_ms=settings.slow_call_ms,
     )
-    serving = opened_with_http(opening, http_port_of(settings.http_port), certificates)
-    _run(serving, announce, end_traces)
+    _run(opening, settings.http_port, certificates, announce, end_traces)
 
 
 @app.command()
@@ -271,7 +255,6 @@ def router(
       duramen serve router --config /etc/duramen/router.toml
       duramen serve router --log grpc://log:7071 --port 7070
     """
-    from duramen.server.roles.http_port import http_port_of, opened_with_http
     from duramen.server.roles.router_role import RouterRole
     from duramen.server.settings.exposure import check_exposure
     from duramen.server.settings.loading import load_settings
@@ -323,8 +306,7 @@ def router(
         slow_call_ms=settings.slow_call_ms,
         heal=HealBounds(settings.heal_after_s, settings.heal_copies, settings.heal_mebibytes_s << 20),
     )
-    serving = opened_with_http(opening, http_port_of(settings.http_port), certificates)
-    _run(serving, announce, end_traces)
+    _run(opening, settings.http_port, certificates, announce, end_traces)
 
 
 def _users(name: str, token_file: str) -> Any:
@@ -348,10 +330,14 @@ def _begin(level: str, form: str, traces: str, role: str) -> Callable[[], None]:
     return begin_traces(traces, role)
 
 
-def _run(serving: Awaitable[Any], announce: _Announcer, end_traces: Callable[[], None]) -> None:
-    """Run the role until a signal."""
+def _run(
+    opening: Awaitable[Any], http_port: Any, certificates: Any, announce: _Announcer, end_traces: Callable[[], None]
+) -> None:
+    """Run the role that is `opening`, with its HTTP port, until a signal."""
+    from duramen.server.roles.http_port import http_port_of, opened_with_http
     from duramen.server.roles.run import run_role, run_until_signal
 
+    serving = opened_with_http(opening, http_port_of(http_port), certificates)
     run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
     end_traces()
     announce.stopped()

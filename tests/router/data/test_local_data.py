@@ -41,8 +41,8 @@ from log_tier.model.partitioner import partition_of
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
-from router.data.local_data import READ_KEYS_MAX, LocalData
-from router.data.requests import PARTS_MAX, ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
+from router.data.local_data import LocalData
+from router.data.requests import PARTS_MAX, READ_KEYS_MAX, ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
 
 MIB = 1 << 20
 
