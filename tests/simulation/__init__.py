@@ -126,6 +126,11 @@ own quotas have not changed meanwhile, no more may have been let through than th
 who waits as long as it was told is let through (`quota_ledger.py`). Each write has a key of its own: in the end none is
 there that a quota has refused. When all is level, quotas are used up over open connections, and removed under them.
 
+**Audit.** In half of the runs of the world `cluster` with users, nodes and router write their audit. The network says
+how each call has ended at its server, whoever hears that. When all is level, the sum of the counts of the audit's rows
+must be what each server refused each user, by action; where a server has had another life, no more than that
+(`refusal_ledger.py`).
+
 **A log that is put back.** In a tenth of the runs a first workload runs without faults, and the log's disk is copied
 meanwhile. Everything is stopped, the log gets the copy, the nodes keep their indexes, and other clients write on with
 all faults. Of what the first clients wrote, anything may be gone; what is read must be in the log as it is now. Where a
@@ -165,13 +170,14 @@ has.
 **Reading order**: the simulated machine is `duramen.testing.machine`. Here: `node_faults.py`, `plan.py`,
 `planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`,
 `database_world.py`, `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`,
-`kept_log.py`, `index_crashes.py`, `quota_ledger.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`,
-`job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`, `cluster_versions.py`,
-`cluster_past.py`, `cluster_tallies.py`, `cluster_put_back.py`, `trust_turns.py`, `cluster_callers.py`,
-`cluster_expiries.py`, `cluster_roles.py`, `metered_calls.py`, `cluster_quotas.py`, `cluster_users.py`,
-`cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`, `cluster_resp.py`, `planted.py`,
-`planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`,
-`planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`,
-`planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`, `planted_resp_users.py`,
-`planted_quotas.py`, `healing.py`, `planted_healing.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+`kept_log.py`, `index_crashes.py`, `quota_ledger.py`, `refusal_ledger.py`, `cluster_world.py`, `cluster_turns.py`,
+`cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`,
+`cluster_versions.py`, `cluster_past.py`, `cluster_tallies.py`, `cluster_put_back.py`, `trust_turns.py`,
+`cluster_callers.py`, `cluster_expiries.py`, `cluster_roles.py`, `metered_calls.py`, `cluster_quotas.py`,
+`cluster_audit.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`,
+`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
+`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
+`planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`,
+`planted_resp_users.py`, `planted_quotas.py`, `planted_audit.py`, `healing.py`, `planted_healing.py`, `worlds.py`,
+`run.py`, `page.py`, `__main__.py`.
 """

@@ -45,6 +45,7 @@ PROPERTIES = {
     "unmetered": "no user is refused for the quota of another one, nor for one that it has no more",
     "waited": "who was refused by a quota, and waited as long as it was told, is let through",
     "untouched": "what a quota has refused has no effect, and whoever sent it knows that",
+    "audited": "the audit of a server has each call that it refused, once; where it was killed, it may lack some",
     "level": "everything is alive, and every replica has applied the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",
 }

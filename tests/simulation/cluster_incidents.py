@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from duramen.testing.cluster.levelling import behind
 from simulation.book import Broken
+from simulation.cluster_audit import check_audit
 from simulation.cluster_jobs import bugs, damages, finish_drops, maps_differ, under_way, unfinished, work
 from simulation.cluster_past import check_builds, check_pasts, restore_pasts
 from simulation.cluster_put_back import accept_loss
@@ -87,6 +88,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
     await level(world)
     await check_revocations(world)
     await check_quotas(world)
+    await check_audit(world)
     await check_tallies(world)
     await check_pasts(world)
     await check_builds(world)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from duramen import aio
+from log_tier.model.identifiers import AUDIT_TABLE
 from simulation.book import Broken
 from simulation.cluster_callers import REFUSED, TABLE, one_call, prove, watch_of
 from simulation.cluster_expiries import DAVE, check_expiries, open_expiries, renew_tokens
@@ -41,7 +42,8 @@ async def open_users(world: ClusterWorld) -> None:
     if not world.has_users:
         return
     async with administration("router") as users:
-        first = await users.add_user(ROOT, grants=["read,write,admin *"], with_token=True)
+        grants = ["read,write,admin *", *([f"read {AUDIT_TABLE}"] if world.has_audit else [])]
+        first = await users.add_user(ROOT, grants=grants, with_token=True)
     world.tokens[ROOT] = first.token
     prove(world, first.token)
     async with administration("router") as users:

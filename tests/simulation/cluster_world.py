@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
-from duramen.server.roles.guarding import Access
-from duramen.server.roles.kv import nearest, others_on_demand
+from duramen.server.roles.guarding import Access, write_audit
+from duramen.server.roles.kv import OpenConnection, here, nearest, others_on_demand
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
 from duramen.testing.cluster.lives import open_log_server, open_node, open_router
 from duramen.testing.machine.node_disk.failing_calls import FailingCalls
@@ -44,6 +44,7 @@ from simulation.kept_log import KeepingLog, KeptRecords
 from simulation.plan import Plan
 from simulation.planned_machine import cannot_start, machine_of, undamaged_log
 from simulation.quota_ledger import QuotaLedger
+from simulation.refusal_ledger import RefusalLedger
 
 __all__ = ["LOG_URL", "NODES", "ROOT", "ClusterWorld", "Part"]
 
@@ -104,6 +105,11 @@ class ClusterWorld:
         """Tables of which a drop was begun and not answered."""
         users = "users of endpoints" if has_endpoints else "users"
         self.has_users, self.has_quotas = plan.has_users(users), plan.has_quotas(users)
+        self.has_audit = not has_endpoints and plan.has_audit()
+        self.refusals = RefusalLedger()
+        """What servers have refused, where their audit is written."""
+        if self.has_audit:
+            self.network.on_answer = self.refusals.answered
         self.tokens: dict[str, str] = {}
         """Of the users, by name."""
         self.ledger = QuotaLedger(loop.time, self._life_of, self._quotas_at, self._break, self.story.met)
@@ -247,11 +253,15 @@ class ClusterWorld:
             retention_round_s=self._retention_round_s,
             servers=self._servers(),
         )
-        if self.has_endpoints:
+        if self.has_endpoints or self.has_audit:
             others = others_on_demand(plane, memberships)
             opened.push_async_callback(others.close)
-            near = await nearest(plane, others)()
-            await self._open_endpoint(process, opened, near, node.follower, await memberships(), plane.node, access)
+            near = nearest(plane, others)
+            self._write_audit(opened, access, near, process.name)
+        if self.has_endpoints:
+            await self._open_endpoint(
+                process, opened, await near(), node.follower, await memberships(), plane.node, access
+            )
         opened.callback(self._copy_if_killed, process.name)
         node.ended.add_done_callback(partial(self._node_ended, process))
         self.nodes[process.name] = node, plane
@@ -267,12 +277,17 @@ class ClusterWorld:
     async def _router_life(self, process: SimulatedProcess, opened: AsyncExitStack) -> None:
         clock = self.machine.clock_of(process.name)
         router = await open_router(process, opened, clock, log_url=LOG_URL, servers=self._servers())
+        self._write_audit(opened, router.access, here(router.connection), process.name)
         if self.has_endpoints:
             await self._open_endpoint(
                 process, opened, router.connection, router.follower, router.membership, None, router.access
             )
         self.catalogs[process.name] = router.catalog
         router.server.listen()
+
+    def _write_audit(self, opened: AsyncExitStack, access: Access | None, connect: OpenConnection, name: str) -> None:
+        if self.has_audit and access is not None:
+            write_audit(opened, access, connect, server=name, failed=partial(self.broke, f"the audit of {name}"))
 
     def _servers(self) -> tuple[str, ...]:
         """The processes that users are kept apart from, where there are users."""

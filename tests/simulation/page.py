@@ -23,6 +23,7 @@ PROMISED: Final[Mapping[str, tuple[str, ...]]] = {
     "expired": ("cluster",),
     **dict.fromkeys(("revoked", "granted"), _CLUSTERS),
     **dict.fromkeys(("metered", "unmetered", "waited", "untouched"), _CLUSTERS),
+    "audited": ("cluster",),
     "restored": _CLUSTERS,
     "tally": _CLUSTERS,
     "equal": ("cluster-resp",),

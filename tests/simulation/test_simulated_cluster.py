@@ -19,6 +19,7 @@ from simulation.cluster_versions import has_versions
 from simulation.job_steps import ACTIONS, KINDS, never_met, steps_met
 from simulation.plan import Plan, plan_of
 from simulation.planted import plant
+from simulation.planted_audit import PLANTED_IN_AUDIT
 from simulation.planted_quotas import PLANTED_IN_QUOTAS
 from simulation.run import run_seed
 from simulation.worlds import BUGS
@@ -40,6 +41,7 @@ FOUND_FROM = {
     "a replica whose disk was full does not go on when there is room": 27,
     "a quota that was removed stays": 8,
     "a refusal names the time of the first bound that is used up": 102,
+    "a row of the audit that is written again is another one": 45,
     "a session forgets what it has seen at another node": 1,
     "a restore to a point in time holds a record more": 28,
     "a snapshot of before a swap and its rollback covers the log": 114,
@@ -49,6 +51,7 @@ FOUND_FROM = {
     "a trim goes past the verified snapshot": 3,
     "a write is done before a quota refuses it": 20,
     "a write whose reply is lost is reported as refused": 4,
+    "of equal refusals the audit counts one": 45,
     "the bytes of replies are not counted": 8,
     "what a read must show is not on the wire": 1,
 }
@@ -66,6 +69,7 @@ FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
     "compiled rights are kept when grants change": lambda plan: plan.has_users(),
     "rights are compiled anew only when a user's own grants change": lambda plan: plan.has_users(),
     "rights are not compiled anew when a role changes": lambda plan: plan.has_users(),
+    **dict.fromkeys(PLANTED_IN_AUDIT, lambda plan: plan.has_audit()),
     **dict.fromkeys(PLANTED_IN_QUOTAS, lambda plan: plan.has_quotas()),
     "a build is put on top of what the table holds": has_versions,
     "a standby takes the live version's count for its own": has_versions,

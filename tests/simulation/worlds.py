@@ -18,6 +18,7 @@ from simulation.database_world import DatabaseWorld
 from simulation.log_world import LogWorld
 from simulation.plan import Plan
 from simulation.planted import PLANTED, Patches
+from simulation.planted_audit import PLANTED_IN_AUDIT
 from simulation.planted_clocks import CLOCKS_IN_DATABASE, CLOCKS_IN_LOG
 from simulation.planted_cluster import PLANTED_IN_CLUSTER
 from simulation.planted_cluster_resp import PLANTED_IN_CLUSTER_RESP
@@ -90,6 +91,7 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_NODE_DISK
     | PLANTED_IN_USERS
     | PLANTED_IN_QUOTAS
+    | PLANTED_IN_AUDIT
     | PLANTED_IN_TALLIES,
     "cluster-resp": PLANTED_IN_CLUSTER_RESP | PLANTED_IN_RESP_USERS | PLANTED_IN_RESP_QUOTAS,
 }

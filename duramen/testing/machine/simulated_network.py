@@ -13,12 +13,12 @@ import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from duramen.testing.machine.story import RunStory
 from log_tier.rpc.channel import CUT_NOTICED_S
 
-__all__ = ["Connecting", "Direction", "Link", "NetConnection", "Network"]
+__all__ = ["CallAnswer", "Connecting", "Direction", "Link", "NetConnection", "Network"]
 
 _LATENCY_S: Final = 0.0002
 _COPIED: Final = 0.3
@@ -132,6 +132,17 @@ class Connecting(ConnectionError):
     """No connection could be made."""
 
 
+class CallAnswer(NamedTuple):
+    """How a server has ended a call; whether anybody hears it is another matter."""
+
+    server: str
+    method: str
+    is_stream: bool
+    metadata: tuple[tuple[str, str], ...]
+    code: Any
+    """Of gRPC."""
+
+
 class Network:
     """All links, listeners and connections. A process is known by its name, its address is NAME:7070."""
 
@@ -145,6 +156,8 @@ class Network:
         """Processes that were killed and hold on to something yet: nothing of them gets out."""
         self.calls = 0
         """So many were made; each has a number."""
+        self.on_answer: Callable[[CallAnswer], None] = lambda answer: None
+        """Called with what a server answers to each call."""
 
     @property
     def links(self) -> Mapping[tuple[str, str], Link]:

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 
-from duramen.testing.machine.simulated_network import NetConnection, Network
+from duramen.testing.machine.simulated_network import CallAnswer, NetConnection, Network
 from log_tier.concurrency.clocks import Clock
 from log_tier.model.errors import DuramenError
 from log_tier.rpc.checked import CallGuard, CheckedHandler, Refusals
@@ -108,16 +108,17 @@ class ServedCall:
     async def _run(self, server: SimulatedServer) -> None:
         status: tuple[Any, str, Any] = (grpc.StatusCode.UNKNOWN, "the handler broke", ())
         reply: bytes | None = None
+        is_stream = False
         try:
             handler = server.handler_of(self._call.method)
             if handler is None:
                 status = (grpc.StatusCode.UNIMPLEMENTED, "Method not found!", ())
                 return
-            self._serialize = handler.response_serializer
-            if not handler.response_streaming:
+            self._serialize, is_stream = handler.response_serializer, bool(handler.response_streaming)
+            if not is_stream:
                 await server.wait_early(self._call.method, self)
             request = handler.request_deserializer(self._call.request)
-            if handler.response_streaming:
+            if is_stream:
                 found = handler.unary_stream(request, self)
                 if hasattr(found, "__aiter__"):
                     async for reply in found:
@@ -136,6 +137,8 @@ class ServedCall:
         except Exception as error:  # noqa: BLE001 - the world raises it
             server.broken(self._call.method, error)
         finally:
+            call = self._call
+            server.network.on_answer(CallAnswer(server.process, call.method, is_stream, call.metadata, status[0]))
             self._answer(reply, *status)
 
     def _answer(self, reply: bytes | None, code: Any, details: str, trailing: Any) -> None:
