@@ -48,6 +48,7 @@ class SlowCallLog:
         self._maps: Callable[[], ClusterMap] | None = None
         self._requests: LongWork[LongRequest] | None = None
         self._commits: LongWork[LongCommit] | None = None
+        self._is_alone = False
 
     def set_threshold(self, threshold_ms: int) -> None:
         """From which duration on a call is slow; 0: none is. To be called before anything is measured."""
@@ -60,10 +61,12 @@ class SlowCallLog:
         maps: Callable[[], ClusterMap] | None = None,
         requests: LongWork[LongRequest] | None = None,
         commits: LongWork[LongCommit] | None = None,
+        is_alone: bool = False,
     ) -> None:
         """Use the catalog for names, and what the data plane and the log of this process note, which they do from now
-        on. What is not given stays as it is.
+        on. What is not given stays as it is. `is_alone`: no other server carries requests.
         """
+        self._is_alone |= is_alone
         self._maps = maps or self._maps
         self._requests = requests or self._requests
         self._commits = commits or self._commits
@@ -139,7 +142,7 @@ class SlowCallLog:
         since_s = began_s - TICK_S
         commits = None if self._commits is None else self._commits.since(since_s)
         requests = [] if self._requests is None else self._requests.since(since_s)
-        spent = time_spent(kind, subject.places, began_s, ended_s, requests, commits)
+        spent = time_spent(kind, subject.places, began_s, ended_s, requests, commits, is_alone=self._is_alone)
         call = SlowCall(
             number=self.ring.next_number,
             ended_ms=self._clock.wall_ms(),

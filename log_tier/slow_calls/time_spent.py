@@ -51,8 +51,12 @@ def time_spent(
     ended_s: float,
     requests: Sequence[LongRequest],
     commits: Sequence[LongCommit] | None,
+    *,
+    is_alone: bool = False,
 ) -> TimeSpent:
-    """Divide a call. `requests`, `commits`: those that have ended since the call began; None: the log is elsewhere."""
+    """Divide a call. `requests`, `commits`: those that have ended since the call began; None: the log is elsewhere.
+    `is_alone`: no other server carries requests, so one that is not among them was not long.
+    """
     mine = [
         request for request in requests if request.began_s >= began_s - TICK_S and request.ended_s <= ended_s + TICK_S
     ]
@@ -62,7 +66,8 @@ def time_spent(
         own = LongRequest("write", began_s, ended_s, places, 0.0 if judged is None else judged.waited_s)
         judged = None
     if own is None and judged is None:
-        return TimeSpent(dict.fromkeys(_UNKNOWN[kind]))
+        alone: dict[PartName, float | None] = {"rest": ended_s - began_s}
+        return TimeSpent(alone if is_alone and kind != "other" else dict.fromkeys(_UNKNOWN[kind]))
     parts: dict[PartName, float | None] = {}
     waited_s = 0.0 if judged is None else judged.waited_s
     if own is not None:

@@ -80,7 +80,8 @@ def add_node_services(
     answers `Cluster/Status`.
     """
     log = data_plane.log
-    shell.slow.know(requests=data_plane.long, commits=log.long_commits if isinstance(log, EmbeddedLog) else None)
+    commits = log.long_commits if isinstance(log, EmbeddedLog) else None
+    shell.slow.know(requests=data_plane.long, commits=commits, is_alone=role == "single")
     streams, registry = shell.streams, shell.registry
     kv = KeyValueService(data_plane, streams, node.load, passing)
     keyvalue_pb2_grpc.add_KeyValueServicer_to_server(kv, registry)  # type: ignore[no-untyped-call]

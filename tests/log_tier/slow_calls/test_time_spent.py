@@ -11,6 +11,7 @@ from log_tier.model.identifiers import Offset, PartitionId, TableId, partition_i
 from log_tier.slow_calls.slow_call import CallKind, PartName
 from log_tier.slow_calls.time_spent import time_spent
 
+READING: tuple[CallKind, ...] = ("read", "scan")
 HERE = partition_id(TableId("flights"), 0)
 ELSEWHERE = partition_id(TableId("flights"), 1)
 
@@ -100,6 +101,13 @@ def test_what_is_not_known_is_null_and_so_is_no_rest(kind: Literal["write", "rea
     assert parts(kind, 10.0, 11.0, [other], None) == unknown, "another partition's request explains nothing"
     late = request(kind, 10.0, 11.5)
     assert parts(kind, 10.0, 11.0, [late], None) == unknown, "nor does one that ended later"
+
+
+def test_where_no_other_server_carries_requests_a_short_one_explains_nothing() -> None:
+    for kind in READING:
+        spent = time_spent(kind, [HERE], 10.0, 11.0, [], [], is_alone=True)
+        assert spent.parts == {"rest": 1.0}
+    assert time_spent("other", [HERE], 10.0, 11.0, [], [], is_alone=True).parts == {}
 
 
 def test_a_log_elsewhere_hides_its_parts() -> None:

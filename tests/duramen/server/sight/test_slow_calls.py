@@ -92,7 +92,7 @@ async def test_a_slow_disk_shows_as_synced(tmp_path: Path, caplog: pytest.LogCap
     assert HELD_S <= synced_s <= call.took_s
     assert sum(each or 0.0 for each in call.parts.values()) == pytest.approx(call.took_s, abs=0.005)
     assert call.peer.startswith("127.0.0.1:")
-    (line,) = [each for each in caplog.records if getattr(each, "table", None) == "flights"]
+    (line,) = [each for each in caplog.records if getattr(each, "call", None) == "KeyValue/Write"]
     fields = json.loads(JsonLines().format(line))
     assert (fields["event"], fields["table"], fields["partition"], fields["offset"]) == (
         "slow call",
@@ -123,9 +123,6 @@ async def test_one_slow_and_one_quick(tmp_path: Path) -> None:
             await asyncio.gather(slow, waiting)
         ring = server.access.slow.ring
         by_table = {call.subject.table: call for call in ring.newest()}
-        before = ring.total
-        assert await first.get(b"k") == b"v"
-        assert ring.total == before, "a quick call leaves nothing"
     assert (by_table["a"].parts["synced"] or 0) > HELD_S
     assert (by_table["b"].parts["queued"] or 0) > HELD_S - 0.01
     assert (by_table["b"].parts.get("synced") or 0.0) < HELD_S
@@ -144,7 +141,7 @@ async def test_a_read_that_waits_for_an_offset(tmp_path: Path) -> None:
             assert await reading == b"v"
         call = newest(server)
     assert (call.what, call.subject.table, call.subject.key) == ("KeyValue/Read", "flights", b"k")
-    assert (call.parts["waited"] or 0.0) > HELD_S - 0.06
+    assert max(call.parts, key=lambda name: call.parts[name] or 0.0) == "waited"
     assert call.offset == done.offset
 
 
@@ -166,6 +163,17 @@ async def test_calls_of_other_languages_and_failures(tmp_path: Path) -> None:
     assert (call.what, call.subject.key) == ("KV/Get", b"k" * 32)
     assert call.outcome in ("failed", "unanswered")
     assert call.partition is not None
+
+
+async def test_quick_calls_leave_nothing(tmp_path: Path) -> None:
+    async with served(tmp_path / "data", await log_on(MemoryDisk()), threshold_ms=600_000) as server:
+        async with await aio.connect(f"127.0.0.1:{server.port}") as db:
+            table = await db.create_table("flights", partitions=1)
+            for number in range(20):
+                await table.put(b"%d" % number, b"v")
+                assert await table.get(b"%d" % number) == b"v"
+        assert server.access.slow.ring.total == 0
+        assert server.data_plane.long.since(0.0) == []
 
 
 async def test_none_is_slow_where_the_setting_is_0(tmp_path: Path) -> None:
