@@ -1,17 +1,12 @@
 // The stream of /events, opened again for as long as the page is there. By fetch and not by EventSource, which cannot
 // send the header with the token.
 
+import { token } from "./kept.js";
+
 const AGAIN_MS = 1000;
 const SILENT_MS = 1700; // an event comes each second; the page says within two that none comes
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
-// The token is this tab's alone, and is gone with it.
-export const token = {
-  get: () => sessionStorage.getItem("duramen-token") ?? "",
-  set: (text) => sessionStorage.setItem("duramen-token", text),
-  clear: () => sessionStorage.removeItem("duramen-token"),
-};
 
 export async function ask(path, signal) {
   const headers = token.get() ? { Authorization: `Bearer ${token.get()}` } : {};
@@ -54,7 +49,7 @@ export class Feed {
       const reply = await ask("/events", ending.signal);
       if (reply.status === 401) {
         const why = token.get() ? await reason(reply) : "This server answers users: it wants a token.";
-        token.clear();
+        token.set("");
         this.#say("login", why);
         return 0;
       }
@@ -68,7 +63,7 @@ export class Feed {
       }
       const end = await this.#read(reply.body.getReader());
       if (end !== null) {
-        token.clear();
+        token.set("");
         this.#say("login", end);
         return 0;
       }

@@ -1,6 +1,7 @@
 // The console's page: it wires the stream, the history, what is drawn, the keys and the theme.
 
-import { Feed, token } from "./feed.js";
+import { Feed } from "./feed.js";
+import { theme, token } from "./kept.js";
 import { NightPage, byId } from "./night_page.js";
 import { PartitionTable } from "./partition_table.js";
 import { Past } from "./past.js";
@@ -56,7 +57,12 @@ function login(why) {
 
 byId("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  token.set(byId("token").value.trim());
+  const text = byId("token").value.trim();
+  if (!/^[\x21-\x7e]+$/.test(text)) {
+    byId("token-why").textContent = "A token has letters, digits and signs of ASCII, and no blanks.";
+    return;
+  }
+  token.set(text);
   byId("token").value = "";
   byId("login").close();
   feed.retry();
@@ -64,18 +70,18 @@ byId("token-form").addEventListener("submit", (event) => {
 
 // --- the theme
 
-function theme(name) {
+function wear(name) {
   document.documentElement.dataset.theme = name;
   byId("theme").textContent = name;
 }
 
 function nextTheme() {
   const name = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length];
-  localStorage.setItem("duramen-theme", name);
-  theme(name);
+  theme.set(name);
+  wear(name);
 }
 
-theme(THEMES.includes(localStorage.getItem("duramen-theme")) ? localStorage.getItem("duramen-theme") : "auto");
+wear(THEMES.includes(theme.get()) ? theme.get() : "auto");
 byId("theme").addEventListener("click", nextTheme);
 
 // --- the keys

@@ -121,15 +121,19 @@ export class NightPage {
         since === null
           ? "NO ANSWER: not since this page was opened"
           : `NO ANSWER since ${clock(since)}, for ${duration(Math.max(0, Math.round((Date.now() - since) / 1000)))}`,
-      full: () => "no room for another page: asking again",
+      full: () => "asked to wait: asking again",
       refused: () => "refused",
       login: () => "who are you?",
     };
     setText(node, words[state]());
     node.title = why;
-    if (state === "refused" || state === "full") this.#verdict("bad", "the server does not answer this page", why, []);
-    if (state === "lost" && since === null) this.#verdict("bad", "the server does not answer", why, []);
-    if (state === "login") this.#verdict("waiting", "not known: nobody has said who asks", "", []);
+    if (state === "refused" || state === "full") this.#verdict("bad", "The server does not answer this page", why, []);
+    if (state === "lost" && since === null) this.#verdict("bad", "The server does not answer", why, []);
+    if (state === "lost" && since !== null) {
+      const what = `The server has not answered since ${clock(since)}: what follows is as old`;
+      this.#verdict("bad", what, { what: why, do: "look whether its process is there, and start it again if not" }, []);
+    }
+    if (state === "login") this.#verdict("waiting", "Not known: nobody has said who asks", "", []);
     this.#title(state);
   }
 

@@ -96,6 +96,7 @@ def test_a_real_server_and_its_end(browser: Browser, tmp_path: Path) -> None:
             server.kill9()
             browser.wait("document.querySelector('#link').innerText.startsWith('NO ANSWER since ')")
             assert browser.script("return document.title").startswith("NO ANSWER")
+            assert browser.text("#word").startswith("The server has not answered since "), "and not that all is well"
             browser.wait("!document.querySelector('#link').innerText.endsWith('for 0 s')")
             server.restart()
             browser.wait("document.body.dataset.link === 'live'")
@@ -237,6 +238,10 @@ async def test_users_give_a_token(browser: Browser, server: SingleServer) -> Non
         browser.open(f"http://127.0.0.1:{server.http_port}/")
         browser.wait("document.querySelector('#login').open")
         assert "token" in browser.text("#token-why")
+        gave("kein Schlüssel ☂")  # what no header can carry
+        browser.wait("document.querySelector('#token-why').innerText.includes('no blanks')")
+        assert browser.script("return document.querySelector('#login').open")
+        browser.script("document.querySelector('#token').value = ''")
         gave("drm_nonsense")
         browser.wait("document.querySelector('#login').open")
         browser.wait("document.querySelector('#token-why').innerText.includes('none of this cluster')")
@@ -330,3 +335,21 @@ def test_a_cluster_one_of_whose_nodes_is_gone(browser: Browser, tmp_path: Path) 
         browser.wait(f"{cards}.every((each) => each.includes('answers'))")
     finally:
         cluster.close()
+
+
+async def test_a_browser_that_keeps_nothing_shows_it_all_the_same(browser: Browser, server: SingleServer) -> None:
+    """Storage may be forbidden; then a theme and a token last as long as the page."""
+    forbid = "Object.defineProperty(window, arguments[0], {get() { throw new DOMException('no', 'SecurityError') }})"
+    source = "".join(forbid.replace("arguments[0]", f"'{each}Storage'") + ";" for each in ("local", "session"))
+
+    def looked() -> None:
+        made = browser.protocol("Page.addScriptToEvaluateOnNewDocument", source=source)
+        try:
+            browser.open(f"http://127.0.0.1:{server.http_port}/")
+            browser.wait("document.body.dataset.link === 'live'")
+            browser.press("t")
+            browser.wait("document.documentElement.dataset.theme === 'dark'")
+        finally:
+            browser.protocol("Page.removeScriptToEvaluateOnNewDocument", identifier=made["identifier"])
+
+    await in_thread(looked)
