@@ -12,8 +12,8 @@ FILES: Final = {
     **{
         f"/console/{name}": name
         for name in (
-            "console.css", "icon.svg", "main.js", "kept.js", "feed.js", "server_view.js", "night_page.js", "partition_table.js",
-            "past.js", "plot.js", "words.js",
+            "console.css", "icon.svg", "main.js", "kept.js", "feed.js", "server_view.js", "night_page.js",
+            "partition_table.js", "past.js", "plot.js", "words.js",
         )
     },
 }  # fmt: skip

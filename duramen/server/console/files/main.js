@@ -84,6 +84,17 @@ function nextTheme() {
 wear(THEMES.includes(theme.get()) ? theme.get() : "auto");
 byId("theme").addEventListener("click", nextTheme);
 
+// --- the span of the graphs
+
+function turn() {
+  past.turn();
+  byId("span").textContent = past.words;
+  past.refresh();
+  draw();
+}
+
+byId("span").addEventListener("click", turn);
+
 // --- the keys
 
 const KEYS = {
@@ -92,6 +103,7 @@ const KEYS = {
   ArrowDown: () => table.move(1),
   ArrowUp: () => table.move(-1),
   t: nextTheme,
+  w: turn,
   "?": () => byId("help").showModal(),
   "/": () => byId("find").focus(),
   Escape: () => table.select(""),

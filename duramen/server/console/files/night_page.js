@@ -2,7 +2,7 @@
 // Everything is set as text: nothing that a server says becomes HTML.
 
 import { Plot } from "./plot.js";
-import { UNKNOWN, clock, count, duration, plural, rate, size } from "./words.js";
+import { UNKNOWN, clock, count, date, duration, plural, rate, size } from "./words.js";
 
 const TROUBLES_MAX = 8;
 
@@ -215,7 +215,7 @@ class Tile {
     this.note = made("span", "note");
     this.node = made("article", "tile", made("h3", "", tile.name), this.number, this.note);
     if (!tile.past) return;
-    this.plot = new Plot(40, `${tile.name}, the last hour`);
+    this.plot = new Plot(40, tile.name);
     this.hint = made("span", "hint");
     this.node.append(this.plot.node, this.hint);
     this.plot.node.addEventListener("pointermove", (event) => this.#point(event));
@@ -235,7 +235,7 @@ class Tile {
     const values = this.tile.past(answer);
     this.plot.show(values, this.tile.most?.(view) ?? 0);
     const known = values.filter((value) => value !== null);
-    this.usual = known.length ? `most: ${this.tile.shown(Math.max(...known))}` : `the last hour: ${UNKNOWN}`;
+    this.usual = known.length ? `most: ${this.tile.shown(Math.max(...known))}` : `earlier: ${UNKNOWN}`;
     setText(this.hint, this.usual);
   }
 
@@ -244,7 +244,8 @@ class Tile {
     const box = this.plot.node.getBoundingClientRect();
     const at = this.plot.at((event.clientX - box.left) / Math.max(1, box.width));
     const value = this.plot.values[at];
-    const when = clock(this.answer.begin_ms + at * this.answer.step_s * 1000);
+    const ms = this.answer.begin_ms + at * this.answer.step_s * 1000;
+    const when = this.answer.step_s < 600 ? clock(ms) : date(ms);
     setText(this.hint, `${when}  ${value === null || value === undefined ? UNKNOWN : this.tile.shown(value)}`);
   }
 }

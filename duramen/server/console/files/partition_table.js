@@ -19,7 +19,7 @@ const COLUMNS = [
   { name: "lagging for", of: (each) => (each.lag ? duration(each.lag_s) : "–"), number: true },
   { name: "trend", of: (each) => trend(each) },
   { name: "level in", of: (each) => level(each) },
-  { name: "last hour", of: () => "" },
+  { name: "graph", of: () => "" },
 ];
 
 function since(each, view) {
@@ -161,11 +161,11 @@ export class PartitionTable {
     const plots = [];
     if (graphs !== undefined) {
       for (const [name, values] of [["written /s", graphs.written], ["lag", graphs.lag]]) {
-        const plot = new Plot(48, `${name} of ${each.name}, the last hour`);
+        const plot = new Plot(48, `${name} of ${each.name}, the ${this.past.words}`);
         plot.show(values);
         const known = values.filter((value) => value !== null);
         const most = known.length ? `most ${count(Math.max(...known))}` : UNKNOWN;
-        plots.push(made("figure", name === "lag" ? "lag" : "", made("figcaption", "", `${name}, the last hour: ${most}`), plot.node));
+        plots.push(made("figure", name === "lag" ? "lag" : "", made("figcaption", "", `${name}, the ${this.past.words}: ${most}`), plot.node));
       }
     }
     node.replaceChildren(made("h2", style(each), each.name), list, made("div", "figures", ...plots));
@@ -176,7 +176,7 @@ class TableRow {
   constructor(name) {
     this.node = made("tr", "", ...COLUMNS.map((each) => made("td", each.number ? "number" : "")));
     this.node.dataset.name = name;
-    this.plot = new Plot(24, `${name}, the last hour`);
+    this.plot = new Plot(24, name);
     this.node.lastChild.append(this.plot.node);
   }
 
@@ -196,6 +196,6 @@ class TableRow {
     const lagged = lag.some((value) => value > 0);
     this.node.lastChild.className = lagged ? "lag" : "";
     this.plot.show(lagged ? lag : written);
-    this.plot.node.setAttribute("aria-label", lagged ? "lag, the last hour" : "written, the last hour");
+    this.plot.node.setAttribute("aria-label", lagged ? "lag" : "written");
   }
 }

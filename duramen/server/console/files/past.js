@@ -1,11 +1,14 @@
-// The last hour, asked for again from time to time: of the server, and of the partitions that are on the screen. It holds
-// one answer of each, however long the page is open.
+// The last hour or week, asked for again from time to time: of the server, and of the partitions that are on the screen.
+// It holds one answer of each, however long the page is open.
 
 import { ask } from "./feed.js";
 
 const SERVER_EACH_MS = 10_000;
 const YOUNG_MS = 2_000; // of a server that has a few points only
 const PARTITION_EACH_MS = 60_000;
+const HOUR_S = 3600;
+const WEEK_S = 7 * 24 * HOUR_S;
+const POINTS = 60; // of a partition's graph
 const AT_ONCE = 32; // partitions of one question
 const KEPT = 400; // graphs of partitions
 
@@ -16,6 +19,7 @@ export class Past {
     this.onPartition = onPartition;
     this.partitions = new Map(); // name → {at, lag, written}, the one that was needed longest ago first
     this.wanted = new Set();
+    this.span = HOUR_S;
     this.asking = false;
     this.serverAt = -Infinity;
     this.serverEach = 0;
@@ -29,8 +33,9 @@ export class Past {
       const now = performance.now();
       if (now - this.serverAt > this.serverEach) {
         this.serverAt = now;
-        const answer = await asked("since=-3600");
-        if (answer !== null) {
+        const span = this.span;
+        const answer = await asked(`since=-${span}`);
+        if (answer !== null && span === this.span) {
           const known = answer.server.ready.filter((value) => value !== null).length;
           this.serverEach = known < 12 ? YOUNG_MS : SERVER_EACH_MS;
           this.onServer(answer);
@@ -41,6 +46,17 @@ export class Past {
     } finally {
       this.asking = false;
     }
+  }
+
+  // What the graphs are of, in words.
+  get words() {
+    return this.span === HOUR_S ? "last hour" : "last week";
+  }
+
+  // The week in place of the hour, and back.
+  turn() {
+    this.span = this.span === HOUR_S ? WEEK_S : HOUR_S;
+    this.forget();
   }
 
   // After another look at the server: what was asked for before may be another server's.
@@ -56,8 +72,9 @@ export class Past {
 
   async #askFor(names, now) {
     const query = names.map((name) => `of=${encodeURIComponent(name)}`).join("&");
-    const answer = await asked(`since=-3600&step=60&${query}`);
-    if (answer === null) return;
+    const span = this.span;
+    const answer = await asked(`since=-${span}&step=${span / POINTS}&${query}`);
+    if (answer === null || span !== this.span) return;
     for (const name of names) this.partitions.set(name, { at: now, lag: [], written: [] });
     for (const each of answer.of) {
       const name = `${each.table}/${each.partition}`;

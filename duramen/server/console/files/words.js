@@ -47,6 +47,10 @@ export function clock(ms) {
   return new Date(ms).toLocaleTimeString("en-GB");
 }
 
+export function date(ms) {
+  return new Date(ms).toLocaleString("en-GB", { weekday: "short", hour: "2-digit", minute: "2-digit" });
+}
+
 export function plural(number, word) {
   return `${counted.format(number)} ${word}${number === 1 ? "" : "s"}`;
 }

@@ -279,6 +279,13 @@ async def test_keys_and_themes(browser: Browser, server: SingleServer, monkeypat
         browser.wait("document.querySelector('#help').open")
         browser.press("\ue00c")
         browser.wait("!document.querySelector('#help').open")
+        browser.wait("document.querySelectorAll('#partitions .line[d]').length === 3")
+        browser.press("w")
+        browser.wait("document.querySelector('#span').innerText === 'last week'")
+        asked = "performance.getEntriesByType('resource').some((each) => each.name.includes(arguments[0]))"
+        browser.wait(asked, "/history?since=-604800&step=10080&of=orders%2F0")
+        browser.press("w")
+        browser.wait("document.querySelector('#span').innerText === 'last hour'")
         seen = {}
         for scheme in ("dark", "light"):
             browser.protocol("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
