@@ -219,9 +219,6 @@ class LocalData:
             asked_s = time()
             until_s = min(ends_s, asked_s + patience) if patience else ends_s
             verdicts = await self._judge_all(list(asked.values()), until_s, acknowledged=True)
-            if callers := TRACED.get():
-                question = next(iter(asked.values()))
-                trace_wait(callers, time() - asked_s, (question.partition.partition, question.after))
             for (number, question), verdict in zip(asked.items(), verdicts, strict=True):
                 if isinstance(verdict, (WriteResult, WriteUnknown)):
                     results[number] = verdict
@@ -252,9 +249,16 @@ class LocalData:
     async def _judge_all(
         self, parts: Sequence[OutcomesPart], ends_s: float, *, acknowledged: bool = False
     ) -> list[WriteResult | DuramenError]:
+        callers = TRACED.get()
+        began_s = asyncio.get_running_loop().time() if callers else 0.0
         if len(parts) == 1:
-            return [await self._judge(parts[0], ends_s, acknowledged)]  # a lone write pays for nothing else
-        return await gather_some(parts, lambda part: self._judge(part, ends_s, acknowledged))
+            verdicts = [await self._judge(parts[0], ends_s, acknowledged)]  # a lone write pays for nothing else
+        else:
+            verdicts = await gather_some(parts, lambda part: self._judge(part, ends_s, acknowledged))
+        if callers:
+            first, waited_s = parts[0], asyncio.get_running_loop().time() - began_s
+            trace_wait(callers, waited_s, (first.partition.partition, first.after))
+        return verdicts
 
     async def _judge(self, part: OutcomesPart, ends_s: float, acknowledged: bool) -> WriteResult | DuramenError:
         """Wait until a batch is applied, at most until `ends_s` of the loop's time, and return what became of its

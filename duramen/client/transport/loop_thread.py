@@ -8,14 +8,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from log_tier.concurrency.background_loop import BackgroundLoop, background_loop
 from log_tier.concurrency.blocking_wait import result_of
 from log_tier.concurrency.forking import keep_for_ever, on_fork
 from log_tier.model.errors import DatabaseClosed, DatabaseForked
-from log_tier.tracing.span import TRACED, Span
 
 __all__ = ["LoopThread"]
 
@@ -60,11 +58,10 @@ class LoopThread:
     def run(self, call: Callable[[], Awaitable[T]]) -> T:
         """Await what `call` makes, on the loop; return or raise what it does. An interrupt in this thread cancels it.
 
-        `call` is called on the loop, so that an interrupt at whatever line leaves no coroutine that nobody awaits.
+        `call` is called on the loop, so that an interrupt at whatever line leaves no coroutine that nobody awaits. It
+        has the context (`contextvars`) of this thread, and with it the trace of the call.
         Raises `DatabaseClosed` after `stop`, also for what was under way then.
         """
-        if callers := TRACED.get():
-            call = partial(_in_trace, callers, call)
         future = self._hand_over(call)
         try:
             return result_of(future)
@@ -155,12 +152,6 @@ class LoopThread:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._close_iterators()
-
-
-async def _in_trace(callers: tuple[Span, ...], call: Callable[[], Awaitable[T]]) -> T:
-    """The task of a call has the callers of the thread that made it."""
-    TRACED.set(callers)
-    return await call()
 
 
 class _Steps(Generic[T]):

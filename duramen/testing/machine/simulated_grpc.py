@@ -67,8 +67,9 @@ class _Channel:
         self.closed = False
 
     def unary_unary(self, method: str, request_serializer: Any, response_deserializer: Any, **_: Any) -> Any:
-        def start(request: Any, *, timeout: float | None = None) -> Any:
+        def start(request: Any, *, timeout: float | None = None, metadata: Any = ()) -> Any:
             call = _Call(self, method, request_serializer(request), response_deserializer, timeout, copied=True)
+            call.metadata += metadata
             return call.single()
 
         return start

@@ -9,14 +9,13 @@ import pytest
 from kit.client.server_process import ServerProcess
 from kit.traces.collector import Collector, ReceivedSpan, tree_of
 from kit.traces.program import durations, sampling, sending_to
+from kit.traces.servers import environment_of_traces
 from opentelemetry import trace
 
 import duramen
 from duramen import aio
 
 pytestmark = pytest.mark.embedded_log_only
-
-QUICK = {"OTEL_BSP_SCHEDULE_DELAY": "50", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +27,7 @@ def collector() -> Iterator[Collector]:
 @pytest.fixture(scope="module")
 def server(collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("traced")
-    with pytest.MonkeyPatch.context() as patched:
-        for name, value in {**QUICK, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.endpoint}.items():
-            patched.setenv(name, value)
-        patched.setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
+    with environment_of_traces(collector.endpoint):
         started = ServerProcess(folder / "data", log=folder / "log", arguments=["--traces", "otlp", "--resp-port", "0"])
     yield started
     started.close()
@@ -204,6 +200,8 @@ def test_many_keys_are_counted(server: ServerProcess, collector: Collector) -> N
         "get_many": 3,
         "scan": 5,
     }
+    for name, request in (("put_many", "Write"), ("get_many", "Read"), ("scan", "Scan")):
+        collector.wait_for_part(sizes[name], f"duramen.v1.KeyValue/{request}")
     assert not one(collector, "batch many").failed
 
 

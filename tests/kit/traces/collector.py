@@ -49,7 +49,7 @@ def _attributes(pairs: Any) -> dict[str, Any]:
 class Collector:
     """`with Collector() as collector`: listens, and keeps what it is sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.received: list[ReceivedSpan] = []
         self.requests = 0
         collector = self
@@ -72,7 +72,7 @@ class Collector:
             def log_message(self, *_: Any) -> None:
                 """Nothing on the standard error."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 

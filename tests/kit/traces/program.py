@@ -14,13 +14,14 @@ from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricR
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, SamplingResult
 from opentelemetry.trace import Link, SpanKind, TraceState
 from opentelemetry.util.types import AnyValue
 
 from kit.traces.collector import Collector
 
-__all__ = ["durations", "sampling", "sending_to"]
+__all__ = ["durations", "kept", "sampling", "sending_to"]
 
 
 class _Switch(SpanProcessor, Sampler):
@@ -71,6 +72,18 @@ def sending_to(collector: Collector) -> Iterator[None]:
     switch.target = SimpleSpanProcessor(exporter)
     try:
         yield
+    finally:
+        switch.target = None
+
+
+@contextmanager
+def kept() -> Iterator[InMemorySpanExporter]:
+    """Spans of this process stay in it, for a simulation, in which nothing is sent."""
+    switch = _switch()
+    exporter = InMemorySpanExporter()
+    switch.target = SimpleSpanProcessor(exporter)
+    try:
+        yield exporter
     finally:
         switch.target = None
 

@@ -1,0 +1,186 @@
+"""What servers trace of calls that come to them: many callers in one commit, hostile headers, a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.client.server_process import ServerProcess
+from kit.clients.kv_servers import DEADLINE_S, KVClient
+from kit.cluster.cluster_process import ClusterProcess
+from kit.traces.collector import Collector, tree_of
+from kit.traces.program import sending_to
+from kit.traces.servers import environment_of_traces
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import duramen
+from duramen.tracing.otel_spans import OtelTracing
+from router.proto import kv_pb2 as kv
+
+pytestmark = pytest.mark.embedded_log_only
+
+CALLERS = 24
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Collector]:
+    with Collector() as listening:
+        yield listening
+
+
+@pytest.fixture(scope="module")
+def server(collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    folder = tmp_path_factory.mktemp("traced")
+    with environment_of_traces(collector.endpoint):
+        started = ServerProcess(folder / "data", log=folder / "log", arguments=["--traces", "otlp"])
+    yield started
+    started.close()
+
+
+@pytest.fixture
+async def client(server: ServerProcess) -> AsyncIterator[KVClient]:
+    made = KVClient(int(server.announcement["port"]))
+    yield made
+    await made.channel.close(None)
+
+
+def parent(number: int, *, flags: str = "01") -> tuple[tuple[str, str], ...]:
+    return (("traceparent", f"00-{number:032x}-{number:016x}-{flags}"),)
+
+
+async def put(client: KVClient, key: bytes, metadata: Any) -> int:
+    request = kv.KVPutRequest(table=client.table, key=key, value=b"v")
+    return int((await client.stub.Put(request, timeout=DEADLINE_S, metadata=metadata)).version)
+
+
+async def test_callers_in_one_commit_have_their_own_times_and_links_to_it(
+    client: KVClient, collector: Collector
+) -> None:
+    await client.create(partitions=1)
+    await put(client, b"warm", ())
+    collector.received.clear()
+    offsets = await asyncio.gather(*(put(client, b"k%d" % number, parent(number + 1)) for number in range(CALLERS)))
+    await asyncio.to_thread(collector.wait_for, "duramen.v1.KV/Put", CALLERS)
+    appends = await asyncio.to_thread(collector.wait_for, "log append", CALLERS)
+    for number, offset in enumerate(offsets):
+        trace = (number + 1).to_bytes(16)
+        answered = next(span for span in collector.named("duramen.v1.KV/Put") if span.trace == trace)
+        assert answered.parent == (number + 1).to_bytes(8)
+        assert answered.attributes["duramen.offset"] == offset
+        tree = tree_of(collector.received, trace)
+        for part in ("queue", "write", "sync"):
+            assert f"single: duramen.v1.KV/Put > log append > log {part}" in tree
+    commits = collector.named("log commit")
+    shared = [commit for commit in commits if commit.links]
+    assert shared, f"{CALLERS} calls at once had {len(commits)} commits"
+    by_id = {(append.trace, append.id): append for append in appends}
+    for commit in commits:
+        of_all = [(commit.trace, commit.parent), *commit.links]
+        assert len({trace for trace, _ in of_all}) == len(of_all), "each caller is there once"
+        for link in commit.links:
+            assert by_id[link].links == [(commit.trace, commit.id)]
+    assert sum(1 + len(commit.links) for commit in commits) == CALLERS
+
+
+HOSTILE: dict[str, tuple[tuple[str, str], ...]] = {
+    "garbage": (("traceparent", "<script>alert(1)</script>"),),
+    "long": (("traceparent", "00-" + "a" * 7000),),
+    "a valid one, and 7 KB behind it": (("traceparent", parent(0xBAD)[0][1] + "-" + "f" * 7000),),
+    "a wrong version": (("traceparent", f"ff-{0xBAD:032x}-{0xBAD:016x}-01"),),
+    "no trace": (("traceparent", f"00-{0:032x}-{0xBAD:016x}-01"),),
+    "no span": (("traceparent", f"00-{0xBAD:032x}-{0:016x}-01"),),
+    "upper case": (("traceparent", f"00-{0xBAD:032X}-{0xBAD:016X}-01"),),
+    "not sampled": parent(0xBAD, flags="00"),
+    "not a number": (("traceparent", f"00-{0xBAD:032x}-{0xBAD:016x}-zz"),),
+}
+
+
+@pytest.mark.parametrize("header", HOSTILE.values(), ids=HOSTILE)
+async def test_a_hostile_header_is_ignored(
+    client: KVClient, collector: Collector, header: tuple[tuple[str, str], ...]
+) -> None:
+    client.table = f"hostile{list(HOSTILE.values()).index(header)}"
+    await client.create(partitions=1)
+    collector.received.clear()
+    hostile = await put(client, b"k", header)
+    assert await put(client, b"k", parent(0x600D)) == hostile + 1
+    await asyncio.to_thread(collector.wait_for, "log append")
+    assert {span.trace for span in collector.received} == {(0x600D).to_bytes(16)}
+
+
+def test_a_long_tracestate_is_left_out(collector: Collector) -> None:
+    spans = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    tracing = OtelTracing(provider.get_tracer("duramen"))
+    for state in ("vendor=1", ",".join(f"vendor{number}={'x' * 200}" for number in range(30))):
+        span = tracing.serve("/duramen.v1.KV/Get", [*parent(5), ("tracestate", state)])
+        assert span is not None
+        span.end()
+    kept, dropped = spans.get_finished_spans()
+    assert (dict(kept.context.trace_state), dict(dropped.context.trace_state)) == ({"vendor": "1"}, {})
+    assert (kept.context.trace_id, dropped.context.trace_id) == (5, 5)
+
+
+def test_servers_begin_no_traces_of_each_other() -> None:
+    tracing = OtelTracing(TracerProvider(shutdown_on_exit=False).get_tracer("duramen"))
+    for method in ("/duramen.v1.Log/AppendMany", "/duramen.v1.Node/Status", "/grpc.health.v1.Health/Check"):
+        assert tracing.serve(method, ()) is None
+        assert tracing.serve(method, parent(7)) is not None
+        assert tracing.serve(method, (*parent(7), *parent(8))) is None, "two parents are none"
+    assert tracing.serve("/duramen.v1.KV/Get", None) is not None
+
+
+def test_a_cluster_has_one_trace_from_router_to_log_and_node(collector: Collector, tmp_path: Path) -> None:
+    collector.received.clear()
+    with environment_of_traces(collector.endpoint):
+        cluster = ClusterProcess(tmp_path / "data", nodes=1, arguments=["--traces", "otlp"])
+    try:
+        with sending_to(collector), duramen.connect(cluster.at, traces=True, direct=False) as db:
+            table = db.create_table("flights", partitions=1)
+            done = table.put(b"k", b"v", if_absent=True)
+            assert table.get(b"k", after=done.token) == b"v"
+        (put_span,) = collector.wait_for("put flights")
+        (get_span,) = collector.wait_for("get flights")
+        collector.wait_for_part(put_span, "log append")
+        collector.wait_for_part(get_span, "index read")
+        collector.wait_for_part(put_span, "index wait")
+        collector.wait_for_part(get_span, "ask Read")
+        for span in (put_span, get_span):
+            wait_for_roots(collector, span.trace)
+        written, read = (tree_of(collector.received, span.trace) for span in (put_span, get_span))
+        at_router = "put flights > ask Write > duramen.v1.KeyValue/Write"
+        assert {
+            f"router: {at_router}",
+            f"router: {at_router} > ask AppendMany",
+            f"log: {at_router} > ask AppendMany > duramen.v1.Log/AppendMany",
+            f"log: {at_router} > ask AppendMany > duramen.v1.Log/AppendMany > log append > log sync",
+            f"node: {at_router} > ask Outcomes > duramen.v1.KeyValue/Outcomes",
+        } <= set(written)
+        at_router = "get flights > ask Read > duramen.v1.KeyValue/Read"
+        assert {
+            f"router: {at_router} > ask Read",
+            f"node: {at_router} > ask Read > duramen.v1.KeyValue/Read > index read",
+        } <= set(read)
+        appended = collector.wait_for_part(put_span, "log append")
+        for span in (put_span, appended):
+            assert (span.attributes["duramen.partition"], span.attributes["duramen.offset"]) == (0, done.offset)
+    finally:
+        cluster.close()
+
+
+def wait_for_roots(collector: Collector, trace: bytes) -> None:
+    """Every span of the trace has its parent here."""
+
+    def whole() -> bool:
+        mine = {span.id: span for span in collector.received if span.trace == trace}
+        return sum(span.parent not in mine for span in mine.values()) == 1
+
+    from kit.deadlines import wait_until
+
+    wait_until(whole, "the trace has one root")
