@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from kit.deadlines import within
+from kit.deadlines import until, within
 from kit.log.sample_batches import plain_batch
 
 from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError, ShuttingDown, WriteUnknown
@@ -33,7 +33,8 @@ class Scripted(log_pb2_grpc.LogServicer):
     def __init__(self) -> None:
         self.begun = asyncio.Event()
         self.streams = OpenStreams()
-        self.sending = asyncio.Event()
+        self.sent = 0
+        """Messages that were begun."""
 
     async def Topics(self, request: Any, context: Any) -> log_pb2.TopicsReply:  # noqa: N802
         self.begun.set()
@@ -58,7 +59,7 @@ class Scripted(log_pb2_grpc.LogServicer):
         try:
             async with self.streams.served(context):
                 while True:
-                    self.sending.set()
+                    self.sent += 1
                     await context.write(log_pb2.LogReadReply(data=LARGE))
         except DuramenError as error:
             await abort(context, error)
@@ -166,9 +167,8 @@ async def test_a_shutdown_while_a_message_is_being_sent(server: tuple[Scripted, 
     messages = aiter(stub_of(wire).Read(log_pb2.LogReadRequest()))
     for _ in range(messages_before):
         assert (await anext(messages)).data == LARGE
-        scripted.sending.clear()
+    await until(lambda: scripted.sent > messages_before)
     async with within(DEADLINE_S):
-        await scripted.sending.wait()
         scripted.streams.end()
         with pytest.raises(ShuttingDown):
             await read_all(messages, target)
