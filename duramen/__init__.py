@@ -168,7 +168,7 @@ def connect(
     token_file: str | os.PathLike[str] | None = None,
     user: str | None = None,
     password: str | None = None,
-    traces: bool = False,
+    traces: bool | float = False,
 ) -> Database:
     """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
 
@@ -186,7 +186,9 @@ def connect(
     machines by TLS only.
 
     `traces`: make each call of a table an operation of OpenTelemetry, by the program's own providers: a span, which the
-    servers continue, and its duration in `db.client.operation.duration`. It needs the extra `otel`.
+    servers continue, and its duration in `db.client.operation.duration`, where a meter provider is set before. A number
+    up to 1 is the share of the calls outside of the program's spans that are traced; the others cost nothing. It needs
+    the extra `otel`.
 
     Raises `Disconnected` if no server answers; `HandshakeFailed`, which is one of these, if TLS fails;
     `CertificateInvalid` for files that cannot be used; `Unauthenticated` if the proof is none; `InvalidRequest` for a
@@ -210,7 +212,7 @@ def open(  # noqa: A001
     timeout: float = 10.0,
     compress: bool = False,
     snapshot_every_s: float = 0.0,
-    traces: bool = False,
+    traces: bool | float = False,
 ) -> Database:
     """Open the database in the folder `path` inside this process, without a server; create it if it is missing.
 

@@ -36,7 +36,7 @@ async def connect(
     token_file: str | os.PathLike[str] | None = None,
     user: str | None = None,
     password: str | None = None,
-    traces: bool = False,
+    traces: bool | float = False,
 ) -> Database:
     """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
 
@@ -53,7 +53,9 @@ async def connect(
     machines by TLS only.
 
     `traces`: make each call of a table an operation of OpenTelemetry, by the program's own providers: a span, which the
-    servers continue, and its duration in `db.client.operation.duration`. It needs the extra `otel`.
+    servers continue, and its duration in `db.client.operation.duration`, where a meter provider is set before. A number
+    up to 1 is the share of the calls outside of the program's spans that are traced; the others cost nothing. It needs
+    the extra `otel`.
 
     Raises `Disconnected` if no server answers; `HandshakeFailed`, which is one of these, if TLS fails;
     `CertificateInvalid` for files that cannot be used; `Unauthenticated` if the proof is none; `InvalidRequest` for a
@@ -78,7 +80,7 @@ async def connect(
         raise InvalidRequest(f"certificates are for servers with TLS: call {', '.join(servers)} with duramens://")
     address = Address(servers, timeout, compress, direct, security=security, credentials=credentials, traces=traces)
     if traces:
-        client_operations(servers)  # the error for a missing package comes before any connection
+        client_operations(servers, traces)  # the error for a missing package comes before any connection
     with secured(security), proving(credentials):
         connection = await connect_to(servers, timeout=timeout, direct=direct)
     return Database(connection, timeout=timeout, compress=compress, address=address)
@@ -92,7 +94,7 @@ async def open(  # noqa: A001
     timeout: float = TIMEOUT_DEFAULT_S,
     compress: bool = False,
     snapshot_every_s: float = 0.0,
-    traces: bool = False,
+    traces: bool | float = False,
 ) -> Database:
     """Open the database in the folder `path` inside this process, and make it where it is missing. No server.
 
@@ -111,7 +113,7 @@ async def open(  # noqa: A001
     if not 0 <= snapshot_every_s < math.inf:
         raise InvalidRequest(f"snapshot_every_s is {snapshot_every_s}: give seconds, or 0 for no snapshots")
     policy = SnapshotPolicy(every_s=snapshot_every_s)
-    operations = client_operations(()) if traces else None
+    operations = client_operations((), traces) if traces else None
     data_plane = await open_local_data(Path(path), log_url=log, take_over=take_over, snapshots=policy)
     direct = partial(_direct_reads, data_plane)
     return Database(data_plane, timeout=timeout, compress=compress, direct=direct, operations=operations)

@@ -20,7 +20,7 @@ __all__ = ["DuramenTraced", "DuramenUnseen", "DuramenWatched", "RespUnseen", "Re
 
 _UNSEEN: Final = ("--http-port", "-1", "--slow-call-ms", "0")
 _WATCHED: Final = "; scraped each second, and a console open at it"
-_SHARE: Final = "0.01"
+_SHARE: Final = 0.01
 """Of the calls: those that are traced."""
 
 
@@ -115,8 +115,7 @@ class DuramenTraced(DuramenUnseen):
         self._provider: Any = None
         os.environ |= {
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{int(self._collector.line())}",
-            "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
-            "OTEL_TRACES_SAMPLER_ARG": _SHARE,
+            "OTEL_TRACES_SAMPLER": "parentbased_always_off",
         }
 
     def _options(self, folder: Path) -> Sequence[str]:
@@ -126,10 +125,11 @@ class DuramenTraced(DuramenUnseen):
         sdk = importlib.import_module("opentelemetry.sdk.trace")
         export = importlib.import_module("opentelemetry.sdk.trace.export")
         otlp = importlib.import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-        self._provider = sdk.TracerProvider()
+        sampling = importlib.import_module("opentelemetry.sdk.trace.sampling")
+        self._provider = sdk.TracerProvider(sampler=sampling.ALWAYS_ON)
         self._provider.add_span_processor(export.BatchSpanProcessor(otlp.OTLPSpanExporter()))
         importlib.import_module("opentelemetry.trace").set_tracer_provider(self._provider)
-        database = await importlib.import_module("duramen.aio").connect(self.address, traces=True)
+        database = await importlib.import_module("duramen.aio").connect(self.address, traces=_SHARE)
         with suppress(importlib.import_module("duramen").TableExists):  # in the folder already
             await database.create_table(TABLE, partitions=PARTITIONS)
         return database

@@ -53,8 +53,8 @@ class Address(NamedTuple):
     """How its channels are secured; None: plain."""
     credentials: CallCredentials | None = None
     """How its calls prove who makes them; None: they do not."""
-    traces: bool = False
-    """Are its calls operations of OpenTelemetry?"""
+    traces: bool | float = False
+    """Are its calls operations of OpenTelemetry, or what share of them?"""
 
 
 class _Links(NamedTuple):
@@ -92,7 +92,7 @@ class ClientContext:
         self.operations: Operations | None = None
         """What sees each call as an operation, if anything does."""
         if address is not None and address.traces:
-            self.operations = client_operations(address.targets)
+            self.operations = client_operations(address.targets, address.traces)
         on_fork(self)
 
     @classmethod

@@ -13,15 +13,20 @@ __all__ = ["begin_traces", "client_operations"]
 _MISSING = "traces need the extra `otel`: pip install 'duramen[otel]' ({})"
 
 
-def client_operations(targets: Sequence[str]) -> Operations:
+def client_operations(targets: Sequence[str], traces: bool | float) -> Operations:
     """The operations of a client of these servers (none: an embedded database), by the program's own providers of
-    traces and metrics. Raises `InvalidRequest` if OpenTelemetry is not installed.
+    traces and metrics. `traces`: True, or the share of the calls that may be traced. Raises `InvalidRequest` for
+    another share, and if OpenTelemetry is not installed.
     """
+    if not 0 < traces <= 1:
+        raise InvalidRequest(
+            f"traces are True, or the share of the calls to trace, above 0 and up to 1: not {traces!r}"
+        )
     try:
         from duramen.tracing.client_operations import OtelOperations
     except ImportError as error:
         raise InvalidRequest(_MISSING.format(error)) from error
-    return OtelOperations(targets)
+    return OtelOperations(targets, float(traces))
 
 
 def begin_traces(kind: str, role: str) -> Callable[[], None]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import Token
+from random import random
 from typing import Final
 
 from opentelemetry import metrics, trace
-from opentelemetry.trace import SpanKind
+from opentelemetry.metrics._internal import _ProxyMeterProvider
+from opentelemetry.trace import INVALID_SPAN, SpanKind
 
 from duramen.tracing.otel_spans import TRACER_NAME, OtelSpan
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
@@ -33,8 +35,13 @@ _BATCH_MIN: Final = 2
 class OtelOperations:
     """The operations of one client."""
 
-    def __init__(self, targets: Sequence[str]) -> None:
-        """`targets`: host:port of its servers; none for an embedded database."""
+    def __init__(self, targets: Sequence[str], share: float = 1.0) -> None:
+        """`targets`: host:port of its servers; none for an embedded database. `share`: of the calls that are part of no
+        span, so many are offered to the tracer; the others cost a random number, where no durations are counted.
+        """
+        self._share = share
+        self._counts = not isinstance(metrics.get_meter_provider(), (metrics.NoOpMeterProvider, _ProxyMeterProvider))
+        """Has the program set up what durations are counted for? To count one takes 6 µs."""
         self._tracer = trace.get_tracer(TRACER_NAME)
         self._durations = metrics.get_meter(TRACER_NAME).create_histogram(
             DURATION,
@@ -47,28 +54,50 @@ class OtelOperations:
             host, _, port = targets[0].rpartition(":")
             self._of_all |= {"server.address": host.strip("[]"), "server.port": int(port)}
 
-    def begin(self, name: str, table: str) -> OtelOperation:
-        """Begin an operation; its span, if it is sampled, is below the one that is current here."""
+    def begin(self, name: str, table: str) -> OtelOperation | None:
+        """An operation; its span, if it is sampled, is below the one that is current where it is entered."""
+        tracer = self._tracer if self._is_offered() else None
+        if tracer is None and not self._counts:
+            return None
         attributes = {**self._of_all, "db.collection.name": table, "db.operation.name": name}
-        span = self._tracer.start_span(f"{name} {table}", kind=SpanKind.CLIENT, attributes=attributes)
-        traced = OtelSpan(span, self._tracer) if span.is_recording() else None
-        return OtelOperation(self._durations, attributes, traced)
+        return OtelOperation(self._durations if self._counts else None, attributes, tracer)
+
+    def _is_offered(self) -> bool:
+        """May this call have a span? What is part of a span that is not recorded has none."""
+        current = trace.get_current_span()
+        if current is INVALID_SPAN:
+            return self._share >= 1.0 or random() < self._share
+        return current.is_recording() or self._share >= 1.0
 
 
 class OtelOperation:
     """One call."""
 
-    __slots__ = ("_attributes", "_began_s", "_callers", "_durations", "_span", "_token")
+    __slots__ = ("_attributes", "_began_s", "_callers", "_durations", "_span", "_token", "_tracer")
 
-    def __init__(self, durations: metrics.Histogram, attributes: dict[str, str | int], span: Span | None) -> None:
+    def __init__(
+        self, durations: metrics.Histogram | None, attributes: dict[str, str | int], tracer: trace.Tracer | None
+    ) -> None:
+        """`tracer`: it decides whether there is a span; None: there is none. `durations`: None: not counted."""
         self._durations = durations
         self._attributes = attributes
-        self._span = span
-        self._callers: tuple[Span, ...] = () if span is None else (span,)
+        self._tracer = tracer
+        self._span: Span | None = None
+        self._callers: tuple[Span, ...] = ()
         self._token: Token[tuple[Span, ...]] | None = None
+        self._began_s: float | None = None
+
+    def _begin(self) -> None:
         self._began_s = SYSTEM_CLOCK.monotonic_s()
+        if self._tracer is not None:
+            name = f"{self._attributes['db.operation.name']} {self._attributes['db.collection.name']}"
+            span = self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=self._attributes)
+            if span.is_recording():
+                self._span = OtelSpan(span, self._tracer)
+                self._callers = (self._span,)
 
     def __enter__(self) -> OtelOperation:
+        self._begin()
         self._token = TRACED.set(self._callers)
         return self
 
@@ -81,6 +110,8 @@ class OtelOperation:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """Requests that begin inside are this operation's."""
+        if self._began_s is None:
+            self._begin()
         before = TRACED.set(self._callers)
         try:
             yield
@@ -94,13 +125,13 @@ class OtelOperation:
 
     def finish(self, error: BaseException | None) -> None:
         """Count its duration and end its span."""
-        took_s = SYSTEM_CLOCK.monotonic_s() - self._began_s
-        if error is None:
-            self._durations.record(took_s, self._attributes)
-        else:
+        attributes = self._attributes
+        if error is not None:
             kind = error.code if isinstance(error, DuramenError) else type(error).__qualname__
-            self._durations.record(took_s, {**self._attributes, "error.type": kind})
+            attributes = {**attributes, "error.type": kind}
             if self._span is not None:
                 self._span.fail(kind)
+        if self._durations is not None and self._began_s is not None:
+            self._durations.record(SYSTEM_CLOCK.monotonic_s() - self._began_s, attributes)
         if self._span is not None:
             self._span.end()

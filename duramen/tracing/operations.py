@@ -36,8 +36,10 @@ class ClientOperation(Protocol):
 class Operations(Protocol):
     """The operations of one client."""
 
-    def begin(self, name: str, table: str) -> ClientOperation:
-        """An operation of that name on a table."""
+    def begin(self, name: str, table: str) -> ClientOperation | None:
+        """An operation of that name on a table, which begins when it is entered; None: this call is none, as most are
+        where a share of the calls is traced.
+        """
         ...
 
 
@@ -52,12 +54,17 @@ def observed(
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """The same method of an object with `operations` and a `name`, as an operation. `note`: what its result says."""
 
-    @wraps(method)
-    async def operation_of(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self.operations.begin(name, self.name) as operation:
-            result = await method(self, *args, **kwargs)
+    async def as_operation(operation: ClientOperation, call: Coroutine[Any, Any, T]) -> T:
+        with operation:
+            result = await call
             note(operation, result)
             return result
+
+    @wraps(method)
+    def operation_of(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        operation: ClientOperation | None = self.operations.begin(name, self.name)
+        call = method(self, *args, **kwargs)
+        return call if operation is None else as_operation(operation, call)
 
     return operation_of
 
@@ -69,7 +76,10 @@ def observed_blocking(
 
     @wraps(method)
     def operation_of(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self.operations.begin(name, self.name) as operation:
+        begun: ClientOperation | None = self.operations.begin(name, self.name)
+        if begun is None:
+            return method(self, *args, **kwargs)
+        with begun as operation:
             result = method(self, *args, **kwargs)
             note(operation, result)
             return result
@@ -77,7 +87,14 @@ def observed_blocking(
     return operation_of
 
 
-async def observed_pages(
+def observed_pages(
+    operation: ClientOperation | None, pages: AsyncGenerator[list[T], None]
+) -> AsyncGenerator[list[T], None]:
+    """The pages of a scan; as one operation, where there is one."""
+    return pages if operation is None else _observed_pages(operation, pages)
+
+
+async def _observed_pages(
     operation: ClientOperation, pages: AsyncGenerator[list[T], None]
 ) -> AsyncGenerator[list[T], None]:
     """The pages of a scan, which is one operation from its first page to its end.

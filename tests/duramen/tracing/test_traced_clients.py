@@ -210,3 +210,27 @@ def test_a_program_with_traces_runs_in_a_simulated_cluster() -> None:
     (put,) = (span for span in finished if span.name == "put simulated")
     assert (put.attributes or {})["duramen.offset"] == offsets[0]
     assert "ask AppendMany" in {span.name for span in finished if span.context.trace_id == put.context.trace_id}
+
+
+async def test_a_share_of_the_calls_is_traced_and_what_is_part_of_a_trace_always(
+    server: ServerProcess, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = iter([0.2, 0.3, 0.24, 0.9])
+    monkeypatch.setattr("duramen.tracing.client_operations.random", lambda: next(drawn))
+    async with await aio.connect(server.target, traces=0.25) as db:
+        table = await db.create_table("shares", partitions=1)
+        for number in range(4):
+            await table.put(b"k%d" % number, b"v")
+        with trace.get_tracer("program").start_as_current_span("the program's"):
+            assert await table.get(b"k0") == b"v"
+        with unsampled():
+            assert await table.get(b"k0") == b"v"
+    names = [span.name for span in collector.received if span.name.endswith("shares")]
+    assert sorted(names) == ["get shares", "put shares", "put shares"]
+    assert next(drawn, None) is None
+
+
+@pytest.mark.parametrize("share", [-1, 1.5, float("nan"), 2])
+async def test_a_share_that_is_none_is_refused(server: ServerProcess, share: float) -> None:
+    with pytest.raises(duramen.InvalidRequest, match=r"the share of the calls to trace, above 0 and up to 1"):
+        await aio.connect(server.target, traces=share)
