@@ -2,7 +2,7 @@
 // Everything is set as text: nothing that a server says becomes HTML.
 
 import { Plot } from "./plot.js";
-import { UNKNOWN, clock, count, date, duration, plural, rate, size } from "./words.js";
+import { UNKNOWN, clock, count, date, duration, perSecond, plural, rate, size } from "./words.js";
 
 const TROUBLES_MAX = 8;
 
@@ -29,10 +29,10 @@ function setText(node, text) {
 const TILES = [
   {
     name: "written",
-    value: (view, sums) => `${rate(sums.written)} /s`,
-    note: (view, sums) => `applied ${rate(sums.applied)} /s`,
+    value: (view, sums) => perSecond(sums.written),
+    note: (view, sums) => `applied: ${perSecond(sums.applied)}`,
     past: (answer) => answer.all.written_per_s,
-    shown: (value) => `${rate(value)} /s`,
+    shown: perSecond,
   },
   {
     name: "lag in records",
@@ -187,16 +187,22 @@ export class NightPage {
 
 // One node of the cluster: whether it answers, and what it said of itself, with the age of that.
 function nodeCard(each, uptime) {
-  const since = each.alive_since_s === null ? `≥ ${duration(uptime)}` : duration(uptime - each.alive_since_s);
+  const since = each.alive_since_s === null ? `≥ ${duration(uptime)}` : duration(Math.max(0, Math.round(uptime - each.alive_since_s)));
   const card = made("article", each.alive ? "node" : "node lost");
   card.title = each.address;
   const state = each.alive ? "answers" : `does not answer, for ${since}`;
   card.append(made("h3", "", each.node), made("strong", each.alive ? "good" : "bad", state));
-  if (!each.alive && each.reason) card.append(made("span", "note", each.reason));
+  const why = each.alive ? each.error : each.reason;
+  if (why) {
+    const line = made("span", "note why", why);
+    line.title = why;
+    card.append(line);
+  }
   if (each.answered_s === null) {
-    card.append(made("span", "note unknown", each.error ? `its status: ${UNKNOWN}: ${each.error}` : `its status: ${UNKNOWN} yet`));
+    card.append(made("span", "note unknown", `its status: ${UNKNOWN}`));
     return card;
   }
+  if (each.error || !each.alive) card.append(made("span", "note warn", `what it said ${duration(Math.max(0, Math.round(uptime - each.answered_s)))} ago:`));
   const ready = each.ready ? "ready" : "NOT READY";
   const troubles = each.troubles.length ? `: ${each.troubles.join(", ").replaceAll("_", " ")}` : "";
   card.append(made("span", each.ready ? "note" : "note bad", ready + troubles));
@@ -204,7 +210,6 @@ function nodeCard(each, uptime) {
   card.append(made("span", "note", plural(each.partitions, "partition") + unready));
   const free = each.disk_free_bytes === null ? UNKNOWN : `${size(each.disk_free_bytes)} of ${size(each.disk_full_bytes)}`;
   card.append(made("span", "note", `disk free ${free}, memory ${size(each.memory_bytes)}`));
-  if (each.error) card.append(made("span", "note warn", `as of ${duration(uptime - each.answered_s)} ago: ${each.error}`));
   return card;
 }
 

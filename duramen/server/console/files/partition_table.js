@@ -3,7 +3,7 @@
 
 import { byId, made } from "./night_page.js";
 import { Plot } from "./plot.js";
-import { UNKNOWN, brief, count, duration, plural, rate } from "./words.js";
+import { UNKNOWN, brief, count, duration, perSecond, plural, rate } from "./words.js";
 
 const AROUND = 8; // rows above and below the screen
 const ROW_PX = 36; // until a row has been measured
@@ -151,8 +151,8 @@ export class PartitionTable {
     const facts = [
       ["state", `${each.state}, for ${since(each, this.view)}`],
       ["why", each.reason || (each.state === "ready" ? "it is well" : UNKNOWN)],
-      ["written", `${count(each.last + 1)} records, ${rate(each.written_per_s)} /s`],
-      ["applied up to", `${count(each.applied)} of ${count(each.last)}, ${rate(each.applied_per_s)} /s`],
+      ["written", `${count(each.last + 1)} records, ${perSecond(each.written_per_s)}`],
+      ["applied up to", `${count(each.applied)} of ${count(each.last)}, ${perSecond(each.applied_per_s)}`],
       ["lag", each.lag ? `${count(each.lag)} records for ${duration(each.lag_s)}, ${trend(each)}, level in: ${level(each)}` : "level"],
       ["copies", `${each.ready} ready of ${each.wanted}`],
     ];

@@ -21,6 +21,10 @@ export function rate(value) {
   return value !== 0 && Math.abs(value) < 10 ? value.toFixed(1) : brief(value);
 }
 
+export function perSecond(value) {
+  return value === null || value === undefined ? UNKNOWN : `${rate(value)} /s`;
+}
+
 export function size(bytes) {
   if (bytes === null || bytes === undefined) return UNKNOWN;
   let unit = 0;

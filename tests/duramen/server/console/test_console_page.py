@@ -356,6 +356,7 @@ async def test_a_browser_that_keeps_nothing_shows_it_all_the_same(browser: Brows
             browser.wait("document.body.dataset.link === 'live'")
             browser.press("t")
             browser.wait("document.documentElement.dataset.theme === 'dark'")
+            assert browser.text("#theme") == "dark"
         finally:
             browser.protocol("Page.removeScriptToEvaluateOnNewDocument", identifier=made["identifier"])
 
