@@ -57,7 +57,7 @@ sys.exit(run(sys.argv[2:]))
 """
 
 
-def test_without_the_extra_nothing_tries_to_import_it_and_who_asks_is_told(tmp_path: Path) -> None:
+def test_without_the_extra_nothing_tries_to_import_it_and_errors_say_what_to_install(tmp_path: Path) -> None:
     command = ["up", "--traces", "otlp", "--port", "0", "--data", str(tmp_path / "other")]
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT + PLAIN, str(tmp_path / "data"), *command],
