@@ -17,6 +17,6 @@ options=("$@")
 
 # The largest first. The others are held to its versions, so that the tests run what the image holds.
 lock dev --all-extras pyproject.toml
-lock runtime --extra s3 --extra kafka --constraint requirements/dev.lock pyproject.toml
+lock runtime --extra s3 --extra kafka --extra otel --constraint requirements/dev.lock pyproject.toml
 lock build --constraint requirements/dev.lock requirements/build.in
 lock tools requirements/tools.in

@@ -30,12 +30,12 @@ def client_operations(targets: Sequence[str], traces: bool | float) -> Operation
 
 
 def begin_traces(kind: str, role: str) -> Callable[[], None]:
-    """Trace the calls of the servers that are made in this context from now on. `kind`: where spans go, `otlp`; empty:
-    no traces. Returns what sends the last spans, when the servers have stopped.
+    """Trace the calls of the servers that are made in this context from now on. `kind`: where spans go, `otlp`;
+    `none`: no traces. Returns what sends the last spans, when the servers have stopped.
 
     Raises `InvalidRequest` if OpenTelemetry is not installed, or its environment asks for what is not here.
     """
-    if not kind:
+    if kind == "none":
         return _nothing
     try:
         from duramen.tracing.export import ServerTraces

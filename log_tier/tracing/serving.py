@@ -9,10 +9,10 @@ from log_tier.tracing.span import TRACED, Tracing
 
 __all__ = ["traced_answer"]
 
-CallAnswer = Callable[[Any, Any], Awaitable[Any]]
+AnswersCall = Callable[[Any, Any], Awaitable[Any]]
 
 
-def traced_answer(method: str, answer: CallAnswer, tracing: Tracing) -> CallAnswer:
+def traced_answer(method: str, answer: AnswersCall, tracing: Tracing) -> AnswersCall:
     """`answer` of a method, each of whose calls has its own task. One without a trace costs one look at metadata."""
 
     async def answered(request: Any, context: Any) -> Any:

@@ -16,7 +16,7 @@ FOLDER = ROOT / "requirements"
 PROJECT = Project(ROOT / "pyproject.toml")
 LOCKS = ("build", "dev", "runtime", "tools")
 
-IMAGE_EXTRAS = ("s3", "kafka")
+IMAGE_EXTRAS = ("s3", "kafka", "otel")
 """What the image can do."""
 
 A_HASH = "--hash=sha256:" + "0" * 64

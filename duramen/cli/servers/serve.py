@@ -78,7 +78,7 @@ _Allowed = Annotated[
 ]
 _Traces = Annotated[
     str | None,
-    typer.Option("--traces", metavar="TO", help="otlp: send spans of calls to a collector."),
+    typer.Option("--traces", metavar="TO", help="otlp: send spans of calls to a collector; none."),
 ]
 _LogLevel = Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")]
 _LogFormat = Annotated[str | None, typer.Option("--log-format", help="plain, for people; json, for programs.")]

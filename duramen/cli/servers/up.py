@@ -205,7 +205,7 @@ def up(
             nodes=nodes,
             log_level=log_level.value,
             log_format=log_format.value,
-            traces=_kind(traces),
+            traces=traces.value,
             snapshot_every_s=snapshot_every_s,
             allow_locations=tuple(allow_location or ()),
             http_port=http_port,
@@ -244,11 +244,7 @@ def up(
         audit=audit,
         **shared,
     )
-    _run(opening, Announcer(data, log, host, json, certs), http_port, certs, _kind(traces))
-
-
-def _kind(traces: _TracesTo) -> str:
-    return "" if traces is _TracesTo.NOWHERE else traces.value
+    _run(opening, Announcer(data, log, host, json, certs), http_port, certs, traces.value)
 
 
 def _run(opening: Any, announce: Any, http_port: int | None, certs: Path | None, traces: str) -> None:

@@ -20,7 +20,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 OptionalPort = Annotated[int, Field(ge=-1, le=65535)]
 HttpPort = OptionalPort | Literal["auto"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-TracesTo = Literal["", "otlp"]
+TracesTo = Literal["none", "otlp"]
 LogFormatName = Literal["plain", "json"]
 
 _HOST: Final = "The address to listen on. Any other than 127.0.0.1 needs `certs` or `insecure`."
@@ -74,7 +74,7 @@ _SLOW: Final = (
 _SLOW_LOG: Final = "Milliseconds from which on a call is slow: it is logged at level info, with its parts; 0: none is."
 _TRACES: Final = (
     "Where spans of calls go: otlp, to a collector by OTLP over HTTP, as OpenTelemetry's environment variables say "
-    "(OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER, ...); empty: nowhere. It needs the extra `otel`."
+    "(OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER, ...); none: nowhere. It needs the extra `otel`."
 )
 _LOG_LEVEL: Final = "What the server logs on the standard error: debug, info, warning, error."
 _LOG_FORMAT: Final = "How each line looks: plain, for people; json, an object with the place of its message as fields."
@@ -93,7 +93,7 @@ class LogSettings(BaseSettings):
     insecure: bool = Field(False, description=_INSECURE)
     streams_max: int = Field(LOG_STREAMS_MAX, ge=2, description=_STREAMS)
     slow_call_ms: int = Field(SLOW_CALL_MS, ge=0, description=_SLOW_LOG)
-    traces: TracesTo = Field("", description=_TRACES)
+    traces: TracesTo = Field("none", description=_TRACES)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
     log_format: LogFormatName = Field("plain", description=_LOG_FORMAT)
 
@@ -166,7 +166,7 @@ class NodeSettings(BaseSettings):
     insecure: bool = Field(False, description=_INSECURE)
     streams_max: int = Field(STREAMS_MAX, ge=2, description=_STREAMS)
     slow_call_ms: int = Field(SLOW_CALL_MS, ge=0, description=_SLOW)
-    traces: TracesTo = Field("", description=_TRACES)
+    traces: TracesTo = Field("none", description=_TRACES)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
     log_format: LogFormatName = Field("plain", description=_LOG_FORMAT)
 
@@ -220,7 +220,7 @@ class RouterSettings(BaseSettings):
     insecure: bool = Field(False, description=_INSECURE)
     streams_max: int = Field(STREAMS_MAX, ge=2, description=_STREAMS)
     slow_call_ms: int = Field(SLOW_CALL_MS, ge=0, description=_SLOW)
-    traces: TracesTo = Field("", description=_TRACES)
+    traces: TracesTo = Field("none", description=_TRACES)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
     log_format: LogFormatName = Field("plain", description=_LOG_FORMAT)
 

@@ -40,8 +40,8 @@ class ClusterOptions:
     log_level: str
     log_format: str
     snapshot_every_s: float
-    traces: str = ""
-    """Where spans of calls go; empty: nowhere."""
+    traces: str = "none"
+    """Where spans of calls go."""
     log_url: str | None = field(default=None, repr=False)
     """Where the log is; None: a process of the cluster, with its data below the data folder."""
     take_over: bool = False
@@ -267,8 +267,7 @@ def _certs(options: ClusterOptions) -> list[str]:
 
 
 def _logging(options: ClusterOptions) -> list[str]:
-    traces = ["--traces", options.traces] if options.traces else []
-    return ["--log-level", options.log_level, "--log-format", options.log_format, *traces]
+    return ["--log-level", options.log_level, "--log-format", options.log_format, "--traces", options.traces]
 
 
 def _audit(role: str, options: ClusterOptions) -> dict[str, str]:
