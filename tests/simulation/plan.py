@@ -224,6 +224,9 @@ def plan_of(seed: int) -> Plan:
     calls = tuple(sorted((_call(chance, number, kind, partitions) for number, kind in enumerate(kinds)), key=_at))
     possible = [kind for kind in FAULTS if chance.random() < 0.5] or ["power"]
     faults = tuple(sorted((_fault(chance, possible) for _ in range(chance.randrange(1, 7))), key=_at))
+    late = _copies(random.Random(f"late copies {seed}"))
+    disks = node_faults_of(random.Random(f"node disks {seed}"), _NODES, length_s=_LENGTH_S)
+    commits = commit_faults_of(random.Random(f"commits {seed}"), _NODES, length_s=_LENGTH_S)
     return Plan(
         seed,
         partitions,
@@ -236,24 +239,8 @@ def plan_of(seed: int) -> Plan:
         faults=faults,
         damages=_damages(random.Random(f"damages {seed}")),
         openings=_openings(random.Random(f"openings {seed}")),
-        incidents=tuple(
-            sorted(
-                (
-                    *_incidents(random.Random(f"incidents {seed}")),
-                    *_copies(random.Random(f"late copies {seed}")),
-                ),
-                key=_at,
-            )
-        ),
-        node_faults=tuple(
-            sorted(
-                (
-                    *node_faults_of(random.Random(f"node disks {seed}"), _NODES, length_s=_LENGTH_S),
-                    *commit_faults_of(random.Random(f"commits {seed}"), _NODES, length_s=_LENGTH_S),
-                ),
-                key=_at,
-            )
-        ),
+        incidents=tuple(sorted((*_incidents(random.Random(f"incidents {seed}")), *late), key=_at)),
+        node_faults=tuple(sorted((*disks, *commits), key=_at)),
         clock_steps=_clock_steps(random.Random(f"clocks {seed}")),
         expiring=random.Random(f"expiring {seed}").choice((0.0, 0.0, 0.2)),
         trims=None if copied_s is not None else _trims(random.Random(f"trims {seed}")),
