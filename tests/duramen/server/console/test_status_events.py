@@ -243,7 +243,7 @@ async def test_a_token_that_expires_ends_its_stream(server: SingleServer, users:
 
 @asynccontextmanager
 async def slow_reader(server: SingleServer, users: WithUsers) -> AsyncIterator[None]:
-    """A stream of alice that nobody reads, until more was sent than kernels take in its place."""
+    """A stream of alice that nobody reads, once more was sent than a kernel takes in its place."""
     async with await aio.connect(f"127.0.0.1:{server.port}", token=users.tokens["root"]) as db:
         await db.create_table("w" * 120, partitions=1024)
     await users.submit(lambda seen: GrantRights("alice", seen, f"read {'w' * 120}"))
@@ -255,15 +255,20 @@ async def slow_reader(server: SingleServer, users: WithUsers) -> AsyncIterator[N
     writer.write("\r\n".join(lines).encode())
     await reader.readexactly(1)
 
+    changes = 0
+
     async def sends() -> None:
+        nonlocal changes
         while True:  # each change of users has all streams sent the whole
             await users.submit(lambda seen: GrantRights("alice", seen, "read secret"))
             await asyncio.sleep(0.05)
             await users.submit(lambda seen: RevokeRights("alice", seen, "read secret"))
             await asyncio.sleep(0.05)
+            changes += 2
 
     sending = asyncio.create_task(sends())
     try:
+        await until(lambda: changes >= 60)  # 0.2 MB each, and a kernel holds 4 MB
         yield
     finally:
         await end_tasks(sending)
