@@ -17,11 +17,12 @@ traced (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`, `OTEL_SERVICE_NAME
 - O2 A call that is not sampled goes the way that it goes without tracing, the fast paths included.
 - O3 No call waits for a collector, or fails because of one. Spans that it does not take are lost, and the log says so
      once.
-- O4 What arrives in a header is a trace's identity or it is ignored. No more than 512 characters of it are looked at.
+- O4 What a program has set up may raise (a sampler, a processor): it is logged, and changes no call.
+- O5 What arrives in a header is a trace's identity or it is ignored. No more than 512 characters of it are looked at.
 
 What is not here: a trace of what comes by the Redis protocol, which carries no context; spans of watches, of streaming
 writers and of the table administration of a client; and baggage.
 
-Reading order: `operations.py` (the client's seam), `asked_for.py` (who imports what), `otel_spans.py`,
+Reading order: `operations.py` (the client's seam), `asked_for.py` (who imports what), `harmless.py`, `otel_spans.py`,
 `client_operations.py`, `export.py`.
 """

@@ -16,7 +16,8 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics._internal import _ProxyMeterProvider
 from opentelemetry.trace import INVALID_SPAN, SpanKind
 
-from duramen.tracing.otel_spans import TRACER_NAME, OtelSpan
+from duramen.tracing.harmless import harmless
+from duramen.tracing.otel_spans import TRACER_NAME, OtelSpan, start
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.model.errors import DuramenError
 from log_tier.tracing.span import TRACED, Span
@@ -91,7 +92,7 @@ class OtelOperation:
         self._began_s = SYSTEM_CLOCK.monotonic_s()
         if self._tracer is not None:
             name = f"{self._attributes['db.operation.name']} {self._attributes['db.collection.name']}"
-            span = self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=self._attributes)
+            span = start(self._tracer, name, kind=SpanKind.CLIENT, attributes=self._attributes)
             if span.is_recording():
                 self._span = OtelSpan(span, self._tracer)
                 self._callers = (self._span,)
@@ -132,6 +133,11 @@ class OtelOperation:
             if self._span is not None:
                 self._span.fail(kind)
         if self._durations is not None and self._began_s is not None:
-            self._durations.record(SYSTEM_CLOCK.monotonic_s() - self._began_s, attributes)
+            took_s = SYSTEM_CLOCK.monotonic_s() - self._began_s
+            harmless(self._durations.record, _nothing)(took_s, attributes)
         if self._span is not None:
             self._span.end()
+
+
+def _nothing() -> None:
+    """What comes of a duration that could not be counted."""

@@ -75,17 +75,16 @@ class ServerTraces:
     """A provider of a server's own, not the program's."""
 
     def __init__(self, role: str) -> None:
-        """Raises `InvalidRequest` for a protocol that is not ours."""
+        """Raises `InvalidRequest` for a protocol that is not ours, and for variables that OpenTelemetry refuses."""
         for name in _PROTOCOLS:
             if (asked := os.environ.get(name, "").strip()) not in ("", _OURS):
                 raise InvalidRequest(f"{name} is {asked!r}: traces are sent by {_OURS}, mostly to port 4318")
         for name in _TALKING:
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        found = Resource.create({"duramen.role": role})
-        if str(found.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
-            found = found.merge(Resource({SERVICE_NAME: "duramen"}))
-        self._provider = TracerProvider(resource=found, shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(AnnouncedExporter(OTLPSpanExporter())))
+        try:
+            self._provider = _provider(role)
+        except (ValueError, KeyError, OSError) as error:
+            raise InvalidRequest(f"OpenTelemetry refuses what its variables, OTEL_…, say: {error}") from error
         self.tracing = OtelTracing(self._provider.get_tracer(TRACER_NAME))
 
     def close(self) -> None:
@@ -93,3 +92,13 @@ class ServerTraces:
         ending = threading.Thread(target=self._provider.shutdown, name="duramen-traces-end", daemon=True)
         ending.start()
         ending.join(_LAST_SPANS_S)
+
+
+def _provider(role: str) -> TracerProvider:
+    found = Resource.create({"duramen.role": role})
+    if str(found.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        found = found.merge(Resource({SERVICE_NAME: "duramen"}))
+    exporter = AnnouncedExporter(OTLPSpanExporter())
+    provider = TracerProvider(resource=found, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider

@@ -10,10 +10,11 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from duramen.tracing.harmless import harmless
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.tracing import span as seam
 
-__all__ = ["TRACER_NAME", "OtelSpan", "OtelTracing"]
+__all__ = ["TRACER_NAME", "OtelSpan", "OtelTracing", "start"]
 
 TRACER_NAME: Final = "duramen"
 
@@ -30,8 +31,25 @@ _BEGINNING: Final = ("/duramen.v1.KeyValue/", "/duramen.v1.KV/", "/duramen.v1.Ta
 _FORMAT: Final = TraceContextTextMapPropagator()
 
 
+def _nothing() -> None:
+    """What comes of a span that could not be changed."""
+
+
+def _no_headers() -> tuple[tuple[str, str], ...]:
+    return ()
+
+
+def _no_span() -> trace.Span:
+    return trace.INVALID_SPAN
+
+
+def start(tracer: Tracer, name: str, context: Context | None = None, **how: Any) -> trace.Span:
+    """Begin a span by OpenTelemetry; one that is not recorded where that fails."""
+    return harmless(tracer.start_span, _no_span)(name, context, **how)
+
+
 class OtelSpan:
-    """A recorded span."""
+    """A recorded span. What OpenTelemetry raises is logged, and is no failure of the work."""
 
     __slots__ = ("_clock", "_failed", "_parts", "_span", "_tracer")
 
@@ -53,6 +71,9 @@ class OtelSpan:
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
+        return harmless(self._headers, _no_headers)()
+
+    def _headers(self) -> tuple[tuple[str, str], ...]:
         carrier: dict[str, str] = {}
         _FORMAT.inject(carrier, trace.set_span_in_context(self._span, Context()))
         return tuple(carrier.items())
@@ -63,7 +84,8 @@ class OtelSpan:
     def child(
         self, name: str, *, kind: seam.SpanKind = "internal", links: Sequence[seam.Span] = (), ago_s: float = 0.0
     ) -> seam.Span:
-        made = self._tracer.start_span(
+        made = start(
+            self._tracer,
             name,
             trace.set_span_in_context(self._span, Context()),
             kind=_KINDS[kind],
@@ -74,7 +96,7 @@ class OtelSpan:
 
     def link(self, other: seam.Span) -> None:
         if isinstance(other, OtelSpan):
-            self._span.add_link(other.context)
+            harmless(self._span.add_link, _nothing)(other.context)
 
     def set(self, name: str, value: seam.SpanValue) -> None:
         self._span.set_attribute(name, value)
@@ -95,7 +117,7 @@ class OtelSpan:
         self._span.set_status(Status(StatusCode.ERROR))
 
     def end(self, *, ago_s: float = 0.0) -> None:
-        self._span.end(self._at(ago_s))
+        harmless(self._span.end, _nothing)(self._at(ago_s))
 
 
 class OtelTracing:
@@ -117,7 +139,8 @@ class OtelTracing:
         if not continued and not method.startswith(_BEGINNING):
             return None
         service, _, name = method[1:].rpartition("/")
-        made = self._tracer.start_span(
+        made = start(
+            self._tracer,
             f"{service}/{name}",
             parent,
             kind=SpanKind.SERVER,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kit.client.command_line import run_here
-from kit.client.server_process import ServerProcess
+from kit.client.server_process import START_SECONDS_MAX, ServerProcess, read_line
 from kit.deadlines import patience_s, wait_until
 from kit.held_port import HeldPort
 from kit.traces.collector import Collector
@@ -82,6 +82,35 @@ def test_another_protocol_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc': traces are sent by http/protobuf" in done.stderr
     done = run_here("serve", "log", "--traces", "jaeger", "--port", "0", "--data", str(tmp_path / "data"))
     assert "the setting traces" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "0"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zip"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere/ca.pem"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
+    ],
+)
+def test_a_variable_that_opentelemetry_refuses_is_an_error_or_its_default(
+    tmp_path: Path, name: str, value: str
+) -> None:
+    """Whatever it makes of it, there is no traceback: an error of one line, or a server that runs."""
+    with HeldPort() as held, environment_of_traces(f"http://127.0.0.1:{held.number}", **{name: value}):
+        command = [sys.executable, "-m", "duramen", "serve", "log", "--traces", "otlp", "--json", "--port", "0"]
+        process = subprocess.Popen(
+            [*command, "--data", str(tmp_path / "data")], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            started = read_line(process, START_SECONDS_MAX)
+        finally:
+            process.terminate()
+            _, errors = process.communicate(timeout=patience_s(60))
+    assert b"Traceback" not in errors
+    if not started:
+        assert process.returncode == 2
+        assert b"OTEL_" in errors
 
 
 def test_a_collector_that_is_away_costs_spans_and_one_line(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, SamplingResult
@@ -21,16 +21,20 @@ from opentelemetry.util.types import AnyValue
 
 from kit.traces.collector import Collector
 
-__all__ = ["durations", "kept", "sampling", "sending_to"]
+__all__ = ["durations", "kept", "processed_by", "sampling", "sending_to"]
 
 
 class _Switch(SpanProcessor, Sampler):
     """What the present test wants: where spans go, and whether roots are sampled."""
 
     def __init__(self) -> None:
-        self.target: SimpleSpanProcessor | None = None
+        self.target: SpanProcessor | None = None
         self.on = True
         self.reader = InMemoryMetricReader()
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        if self.target is not None:
+            self.target.on_start(span, parent_context)
 
     def on_end(self, span: ReadableSpan) -> None:
         if self.target is not None:
@@ -65,27 +69,29 @@ def _switch() -> _Switch:
 
 
 @contextmanager
-def sending_to(collector: Collector) -> Iterator[None]:
-    """Spans of this process go there."""
+def processed_by(processor: SpanProcessor) -> Iterator[None]:
+    """Spans of this process go to `processor`."""
     switch = _switch()
-    exporter = OTLPSpanExporter(endpoint=f"{collector.endpoint}/v1/traces")
-    switch.target = SimpleSpanProcessor(exporter)
+    switch.target, before = processor, switch.target
     try:
         yield
     finally:
-        switch.target = None
+        switch.target = before
+
+
+@contextmanager
+def sending_to(collector: Collector) -> Iterator[None]:
+    """Spans of this process go there."""
+    with processed_by(SimpleSpanProcessor(OTLPSpanExporter(endpoint=f"{collector.endpoint}/v1/traces"))):
+        yield
 
 
 @contextmanager
 def kept() -> Iterator[InMemorySpanExporter]:
     """Spans of this process stay in it, for a simulation, in which nothing is sent."""
-    switch = _switch()
     exporter = InMemorySpanExporter()
-    switch.target = SimpleSpanProcessor(exporter)
-    try:
+    with processed_by(SimpleSpanProcessor(exporter)):
         yield exporter
-    finally:
-        switch.target = None
 
 
 @contextmanager
