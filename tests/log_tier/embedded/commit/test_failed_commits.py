@@ -13,11 +13,16 @@ from pathlib import Path
 import pytest
 from kit.log.engine_steps import SMALL, open_log
 from kit.log.sample_batches import keys_of, plain_batch, read_all
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from duramen.testing.machine.memory_disk import MemoryDisk
+from duramen.tracing.otel_spans import OtelSpan
 from log_tier.embedded import EmbeddedLog
-from log_tier.model.errors import LogStopped, WriteUnknown
+from log_tier.model.errors import DuramenError, LogStopped, WriteUnknown
 from log_tier.model.log import Appended, Topic
+from log_tier.tracing.span import TRACED
 
 PARTITIONS = 3
 LARGE = b"x" * 1500
@@ -62,8 +67,9 @@ async def begin(disk: MemoryDisk, quick: bool) -> tuple[EmbeddedLog, Topic]:
     ],
     ids=["one segment", "the journal", "one segment of three", "a write"],
 )
+@pytest.mark.parametrize("traced", [False, True], ids=["", "traced"])
 async def test_what_was_written_and_not_synced_is_unknown(
-    quick: bool, partitions: tuple[int, ...], value: bytes, fault: Fault
+    quick: bool, partitions: tuple[int, ...], value: bytes, fault: Fault, traced: bool
 ) -> None:
     disk = MemoryDisk()
     log, topic = await begin(disk, quick)
@@ -74,7 +80,11 @@ async def test_what_was_written_and_not_synced_is_unknown(
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     disk.on_step = fail
+    spans, caller = caller_in_a_trace()
+    if traced:
+        TRACED.set((caller,))
     answers = await log.append_many(parts, gathered=quick)
+    TRACED.set(())
     disk.on_step = lambda step, path: None
     for number in range(PARTITIONS):
         with pytest.raises(LogStopped, match="restart"):
@@ -94,6 +104,20 @@ async def test_what_was_written_and_not_synced_is_unknown(
                     f"{number}: {answer!r}"
                 )
     assert any(isinstance(answer, WriteUnknown) for answer in answers)
+    finished = {span.name: span.attributes or {} for span in spans.get_finished_spans()}
+    parts_of = {"log append", "log queue", "log write", "log sync", "log commit"}
+    assert finished.keys() == (parts_of if traced else set()), "the log was closed, so its threads have ended"
+    if traced:
+        first = next(answer for answer in answers if isinstance(answer, DuramenError))
+        assert finished["log append"]["error.type"] == first.code
+
+
+def caller_in_a_trace() -> tuple[InMemorySpanExporter, OtelSpan]:
+    spans = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    tracer = provider.get_tracer("test")
+    return spans, OtelSpan(tracer.start_span("put"), tracer)
 
 
 async def test_what_waited_behind_it_was_not_written() -> None:
