@@ -44,7 +44,7 @@ _HttpPort = Annotated[
     typer.Option(
         "--http-port",
         help="The port of health, status and metrics over HTTP, at the address of --host; 0 picks a free one and "
-        "prints it, -1: none. Without this: 7080, or a free one where that is taken, for this machine alone.",
+        "prints it, -1: none. Without this: 8080, or a free one where that is taken, for this machine alone.",
     ),
 ]
 _Log = Annotated[

@@ -96,7 +96,7 @@ def up(
             "--http-port",
             help="HTTP: /livez, /readyz, /status and /metrics for Prometheus, at the address of --host; 0 picks a free "
             "port and prints it, -1: none. With --nodes that of the router; nodes have one each, which is printed. "
-            "Without this: 7080, or a free one where that is taken, for this machine alone.",
+            "Without this: 8080, or a free one where that is taken, for this machine alone.",
             min=-1,
             max=65535,
         ),
@@ -186,7 +186,7 @@ def up(
       duramen up --data /var/lib/duramen --host 0.0.0.0 --certs certs
       duramen up --port 0 --json          # one JSON line with the port, when it is ready
       duramen up --nodes 3                # five processes; one that dies is started again
-      duramen up --http-port 8080         # and curl localhost:8080/readyz
+      duramen up --http-port 9080         # and curl localhost:9080/readyz
       duramen up --resp-port 6379         # and redis-cli, or any client of Redis
       duramen up --certs certs            # TLS: clients call it with duramens://
       duramen up --log kafka://broker1:9092,broker2:9092

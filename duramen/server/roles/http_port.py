@@ -28,8 +28,8 @@ from router.endpoints.resp.server.sockets import tls_context
 
 __all__ = ["HTTP_PORT", "HttpAccess", "ServesHttp", "http_port_of", "open_http", "opened_with_http"]
 
-HTTP_PORT: Final = 7080
-"""Where nobody names another: next to the ports of gRPC. A second server of the machine takes a free one."""
+HTTP_PORT: Final = 8080
+"""Where nobody names another. A second server of the machine takes a free one."""
 
 
 class ServesHttp(Protocol):

@@ -41,7 +41,7 @@ _FIRST_USER: Final = (
 _FIRST_USER_TOKEN_FILE: Final = "A new file for that user's token, which only this user of the machine can read."
 _HTTP_PORT: Final = (
     "The port of health, status and metrics over HTTP: /livez, /readyz, /status, /metrics, at the address of `host`; 0 "
-    "picks a free port and reports it, -1: none; auto: 7080, or a free port where that is taken, for this machine "
+    "picks a free port and reports it, -1: none; auto: 8080, or a free port where that is taken, for this machine "
     "alone."
 )
 _RESP_PORT: Final = "The port of the RESP endpoint, the Redis protocol; 0 picks a free port and reports it, -1: none."
