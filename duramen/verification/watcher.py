@@ -7,19 +7,23 @@ import random
 from collections import defaultdict
 from collections.abc import Awaitable
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from duramen.client.model.results import Change
 from duramen.client.table import Table
 from duramen.verification import observations as truth
 from duramen.verification.recorder import Recorder
-from log_tier.model.errors import OffsetTrimmed
+from log_tier.concurrency.backoff import Backoff
+from log_tier.model.errors import DiskFailed, FolderReadOnly, OffsetTrimmed
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 
 __all__ = ["run_watcher"]
+
+_PAUSE_FIRST_S: Final = 0.2
+_PAUSE_MAX_S: Final = 2.0
 
 
 class _Shown:
@@ -94,6 +98,7 @@ async def run_watcher(
     shown = _Shown(start, ref, compacted=compacted)
     end: Token | None = None
     ended = asyncio.ensure_future(until)
+    backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
     lost = False
     while not lost and (end is None or not shown.reached(end)):
         runs: Any = table.watch_runs(after=shown.position, timeout=60)
@@ -120,6 +125,12 @@ async def run_watcher(
                     run: list[Change] = following.result()
                 except OffsetTrimmed as error:
                     shown.skip(error)
+                    break
+                except (DiskFailed, FolderReadOnly):
+                    # Of the only node that is there: go on from the last token, as a program does.
+                    if end is not None:
+                        raise
+                    await backoff.pause()
                     break
                 for change in run:
                     shown.add(change)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from log_tier.model.identifiers import NOTHING, Partition, TableId
+from log_tier.model.errors import DuramenError, OffsetTrimmed
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from router.data.freshness import Freshness
 from router.data.requests import ReadPart
 from router.endpoints.resp.data.notifications import Notifications
@@ -44,9 +45,22 @@ def _goes_on_at_the_end() -> Patches:
     return [(LocalFirstConnection, "watch", careless)]
 
 
+def _goes_on_behind_a_gap() -> Patches:
+    end = Notifications._end
+
+    async def careless(self: Notifications, watch: Any, error: DuramenError) -> None:
+        if not isinstance(error, OffsetTrimmed):
+            return await end(self, watch, error)
+        watch.positions[Partition(int(error.fields["partition"]))] = Offset(int(error.fields["earliest"]))
+        return await self._watch(watch)
+
+    return [(Notifications, "_end", careless)]
+
+
 PLANTED_IN_CLUSTER_RESP: Final[dict[str, Callable[[], Patches]]] = {
     "a read at another node forgets what the connection has written": _asked_elsewhere_without_floor,
     "a node answers from its replicas without a floor": _nearest_answers_whatever_it_has,
     "a subscription is confirmed before its position is fixed": _confirmed_without_a_position,
     "notifications whose watch breaks go on at the log's end": _goes_on_at_the_end,
+    "notifications go on behind what retention took": _goes_on_behind_a_gap,
 }

@@ -29,6 +29,7 @@ FOUND_FROM = {
     "a transaction goes on without what a quota has refused": 31,
     "an open connection keeps the rights of when it came in": 7,
     "each protocol of a server counts for itself": 33,
+    "notifications go on behind what retention took": 463,
     "notifications whose watch breaks go on at the log's end": 18,
     "the reply that refuses is paid for": 31,
 }

@@ -17,7 +17,9 @@ what happened meanwhile, as in Redis (a program that must not uses the change fe
         from its first record: all of it is younger than the confirmation. So is a numbered table that is made while a
         client listens to patterns that name no number.
     N3  Where a watch cannot go on (a damaged log, a record of a newer version), the connections that listen to its
-        table are closed, and new subscriptions get the error: no client waits for changes that will not come.
+        table are closed, and new subscriptions get the error: no client waits for changes that will not come. They are
+        closed, too, where retention has overtaken a watch that was held up: what it has missed is gone, and a client
+        that connects again knows that it may have missed something.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
-from log_tier.model.errors import DiskFailed, DuramenError, IndexDamaged, OffsetTrimmed, TableNotFound
+from log_tier.model.errors import DiskFailed, DuramenError, FolderReadOnly, IndexDamaged, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.record import PLAIN_PUT
 from router.data.requests import WatchEvent
@@ -71,8 +73,9 @@ _SEND_STEPS: Final = 200
 _PAUSE_FIRST_S: Final = 0.2
 _PAUSE_MAX_S: Final = 2.0
 
-# Errors that no retry of the call mends, and that pass by themselves: the index is built anew, the disk answers again.
-_PASSING: Final = (IndexDamaged, DiskFailed)
+# Errors that no retry of the call mends, and that pass by themselves: the index is built anew, the disk answers again,
+# its folder can be written again.
+_PASSING: Final = (IndexDamaged, DiskFailed, FolderReadOnly)
 
 
 class Listener(Protocol):
@@ -286,13 +289,6 @@ class Notifications:
                 if found is not None and found.ref.id == table_id:
                     found.gone = True
                 logger.info("notifications of %s begin again: %s", watch.name, error)
-                await backoff.pause()
-            except OffsetTrimmed as error:
-                earliest, partition = error.fields.get("earliest"), error.fields.get("partition")
-                logger.warning("notifications of %s go on behind a gap: %s", watch.name, error)
-                if isinstance(earliest, int) and isinstance(partition, int):
-                    watch.positions[Partition(partition)] = Offset(earliest)
-                    backoff.reset()  # partition by partition, the watch gets behind all gaps
                 await backoff.pause()
             except DuramenError as error:
                 if not error.retryable and not isinstance(error, _PASSING):

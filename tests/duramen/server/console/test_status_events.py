@@ -92,6 +92,7 @@ async def test_the_whole_and_then_what_changes(server: SingleServer) -> None:
         assert sorted(gone) == [["flights", 0], ["flights", 1]]
 
 
+@pytest.mark.embedded_log_only  # a log elsewhere says nothing of its syncs
 async def test_the_history_of_a_real_server(server: SingleServer) -> None:
     async def seen() -> dict[str, Any]:
         code, _, body = await http_get(server.http_port, "/history?since=-60&step=1")

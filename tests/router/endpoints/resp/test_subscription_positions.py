@@ -15,7 +15,7 @@ from kit.deadlines import until, within
 from kit.resp.raw_client import Status, packed, read_reply
 
 from log_tier.catalog.map_follower import MapFollower
-from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, TableExists
+from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, OffsetTrimmed, TableExists
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
@@ -67,10 +67,11 @@ async def cluster(tmp_path: Path) -> AsyncIterator[TestCluster]:
 
 
 class FailingWatches:
-    """A connection whose watches end with `error` once it is set."""
+    """A connection whose watches end with `error` once it is set; with `once`, those that are open then."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, *, once: bool = False) -> None:
         self._inner = inner
+        self._once = once
         self.error: DuramenError | None = None
         self.fails = asyncio.Event()
 
@@ -78,13 +79,15 @@ class FailingWatches:
         return getattr(self._inner, name)
 
     async def watch(self, *args: Any) -> AsyncIterator[Any]:
-        if self.error is not None:
+        if self.error is not None and not self._once:
             raise self.error
         events = self._inner.watch(*args)
         try:
             yield await anext(events)  # the positions
             await self.fails.wait()
             assert self.error is not None
+            if self._once:
+                self.fails.clear()
             raise self.error
         finally:
             await events.aclose()
@@ -211,6 +214,22 @@ async def test_a_watch_that_cannot_go_on_ends_the_connections_that_listen(
         assert "a file is damaged" in refused.text
         assert await other.call("PING") == Status("PONG")
         assert not server.notifications.watching(0)
+
+
+async def test_a_watch_whose_log_was_trimmed_ends_the_connections_that_listen(
+    cluster: TestCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It went on behind the gap, and no client knew that it had missed something."""
+    await make(cluster, "default")
+    watched = FailingWatches(cluster.routers[0].connection, once=True)
+    async with endpoint(cluster, watched) as server, listener(server) as mine, listener(server) as other:
+        await mine.call("SUBSCRIBE", "__keyspace@0__:k")
+        watched.fail(OffsetTrimmed("offset 3 is gone", partition=0, earliest=5))
+        assert await mine.ended()
+        assert "end, its listeners are disconnected: offset 3 is gone" in caplog.text
+        # Who comes now begins at the log's end, and misses nothing.
+        assert await other.call("SUBSCRIBE", "__keyspace@0__:k") == [b"subscribe", b"__keyspace@0__:k", 1]
+        assert server.notifications.watching(0)
 
 
 async def test_a_watch_that_may_go_on_later_is_tried_again(cluster: TestCluster) -> None:
