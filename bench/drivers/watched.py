@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.drivers.duramen import PARTITIONS, TABLE, Duramen
-from bench.drivers.resp_clients import RespClients
 from bench.drivers.resp_endpoint import RespEndpoint
 from bench.server_process import free_port
 
@@ -47,12 +46,14 @@ class _Onlookers:
         return int(said)
 
 
-class DuramenWatched(Duramen):
-    """With its HTTP port, history and slow log, as a server has them that is started without a thought."""
+class _Watched:
+    """In front of a driver: the server has its HTTP port, history and slow log, as one has that is started without a
+    thought, and is looked at.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.note += _WATCHED
+        self.note: str = self.note + _WATCHED
         self._http_port = free_port()
         self._onlookers: _Onlookers | None = None
 
@@ -61,12 +62,16 @@ class DuramenWatched(Duramen):
 
     async def _connect(self, folder: Path) -> Any:
         self._onlookers = _Onlookers(str(self._http_port))
-        return await super()._connect(folder)
+        return await super()._connect(folder)  # type: ignore[misc]  # of the driver behind it
 
     async def stop(self) -> None:
         if self._onlookers is not None:
             assert self._onlookers.end() > 0, "nobody has looked"
-        await super().stop()
+        await super().stop()  # type: ignore[misc]  # of the driver behind it
+
+
+class DuramenWatched(_Watched, Duramen):
+    """`duramen up`, looked at."""
 
 
 class DuramenUnseen(Duramen):
@@ -76,26 +81,8 @@ class DuramenUnseen(Duramen):
         return _UNSEEN
 
 
-class RespWatched(RespEndpoint):
+class RespWatched(_Watched, RespEndpoint):
     """The endpoint of the Redis protocol of such a server."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.note += _WATCHED
-        self._http_port = free_port()
-        self._onlookers: _Onlookers | None = None
-
-    def _options(self, folder: Path) -> Sequence[str]:
-        return ("--http-port", str(self._http_port))
-
-    async def _connect(self, folder: Path) -> RespClients:
-        self._onlookers = _Onlookers(str(self._http_port))
-        return await super()._connect(folder)
-
-    async def stop(self) -> None:
-        if self._onlookers is not None:
-            assert self._onlookers.end() > 0, "nobody has looked"
-        await super().stop()
 
 
 class RespUnseen(RespEndpoint):
