@@ -28,6 +28,8 @@ __all__ = [
     "HEADER_BYTES",
     "MAGIC",
     "NOWHERE",
+    "REST_OF_A_SET",
+    "RUN_OF_A_FETCH",
     "VERSIONS",
     "ZSTD",
     "BatchHeader",
@@ -80,6 +82,14 @@ EXTENT: Final = struct.Struct("<4sB3xI")
 """Magic, version, length: these lie at the same places in every format version."""
 assert _HEADER.size == HEADER_BYTES, f"a header has {_HEADER.size} bytes, not {HEADER_BYTES}"
 
+RUN_OF_A_FETCH: Final = 0xFFFF_FFFF
+"""In place of `unsynced`, in Kafka's batches: records, or offsets without one, that no producer of ours put together.
+Where the batch begins and ends depends on the fetch that read them."""
+
+REST_OF_A_SET: Final = 0xFFFF_FFFE
+"""In place of `unsynced`, in Kafka's batches: the records of a set from some record on, whose beginning this reader has
+not read, or nobody has."""
+
 _crc = google_crc32c.value
 _crc_extend = google_crc32c.extend
 
@@ -112,6 +122,7 @@ class BatchHeader(NamedTuple):
     timestamp_ms: int
     """When the log appended it, in ms since 1970, never falling within a partition."""
     unsynced: int
+    """Offsets before it that were not known to be on stable storage; or `RUN_OF_A_FETCH`, `REST_OF_A_SET`."""
     stamp_checksum: int
     producer_id: int
     sequence: int

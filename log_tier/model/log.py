@@ -70,6 +70,8 @@ class Bounds(NamedTuple):
     """The first offset that was given up in a repair of this log, with `mended`; -1 or 0 with `mended` 0: none."""
     mended: Offset = NOTHING
     """The record with which the last such repair ended."""
+    cleaned: bool = False
+    """Kafka's cleaner drops records of this topic: what one reader has read, another one may find no more."""
 
     def may_hold_given_up(self, applied: Offset) -> bool:
         """May an index hold records that the log has given up since? One that was folded of the log as it is now has

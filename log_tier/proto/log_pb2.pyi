@@ -366,6 +366,7 @@ class BoundsReply(_message.Message):
     COMPACTED_FIELD_NUMBER: _builtins.int
     GIVEN_UP_FIELD_NUMBER: _builtins.int
     MENDED_FIELD_NUMBER: _builtins.int
+    CLEANED_FIELD_NUMBER: _builtins.int
     earliest: _builtins.int
     latest: _builtins.int
     """earliest - 1 where the partition is empty."""
@@ -384,6 +385,8 @@ class BoundsReply(_message.Message):
     applied the first and not the second may hold records that this log gave up. -1, or both 0: none.
     """
     mended: _builtins.int
+    cleaned: _builtins.bool
+    """Kafka's cleaner drops records of this topic."""
     def __init__(
         self,
         *,
@@ -395,10 +398,11 @@ class BoundsReply(_message.Message):
         compacted: _builtins.int = ...,
         given_up: _builtins.int = ...,
         mended: _builtins.int = ...,
+        cleaned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compacted", b"compacted", "earliest", b"earliest", "given_up", b"given_up", "latest", b"latest", "lost", b"lost", "mended", b"mended", "newest_ms", b"newest_ms", "unsettled", b"unsettled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleaned", b"cleaned", "compacted", b"compacted", "earliest", b"earliest", "given_up", b"given_up", "latest", b"latest", "lost", b"lost", "mended", b"mended", "newest_ms", b"newest_ms", "unsettled", b"unsettled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -246,6 +246,7 @@ def _bounds(reply: log_pb2.BoundsReply) -> Bounds:
         Offset(reply.compacted),
         Offset(reply.given_up),
         Offset(reply.mended),
+        reply.cleaned,
     )
 
 

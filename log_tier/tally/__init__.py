@@ -9,11 +9,12 @@ the same first offset, last offset, count and checksum as the log. A batch that 
 another one changes a number.
 
 - T1 A batch belongs to the minute of the log time behind it: the largest timestamp in the log up to that batch. The log
-     stamped it; no tier's clock takes part. The log's timestamps never fall, so a minute is one run of offsets.
+     stamped it; no tier's clock takes part. Log time never falls, so a minute is one run of offsets.
 - T2 `offsets` counts the offsets that batches occupy. It is last - first + 1 unless a batch is missing.
 - T3 A batch adds `stamp checksum × (2 × base offset + 1)` to the checksum, modulo 2^64, when its first offset is
      counted. The stamp checksum covers table, partition, base offset, time and, through the body checksum, all records.
      A batch that is counted in two parts, since a fold ended inside of it, adds that once.
+     A record of another producer on Kafka, where the fetch cuts batches, counts by itself (`parts.py`).
 - T4 Periods merge: the tally of two neighbouring runs is the sum of both. So a cut changes nothing, and minutes
      that were folded to hours can still be compared.
 - T5 What is kept is bounded: an hour of minutes, a day of hours (`keep.py`).
@@ -21,5 +22,5 @@ another one changes a number.
 What is not here: where a replica keeps its tally (in the transaction of the fold, `serving_tier.index.lmdb`), and who
 asks whom (`router.admin.answers.audit_data`).
 
-Reading order: `period.py`, `count.py`, `keep.py`, `compare.py`, `missing.py`.
+Reading order: `period.py`, `count.py`, `parts.py`, `keep.py`, `compare.py`, `missing.py`.
 """

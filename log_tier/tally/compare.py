@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from log_tier.model.identifiers import Offset
-from log_tier.tally.period import HOUR, PartitionTally, Period, merged
+from log_tier.tally.period import HOUR, MINUTE_MS, PartitionTally, Period, merged
 
-__all__ = ["Comparison", "ReplicaCount", "compare", "cuts", "window_of"]
+__all__ = ["Comparison", "ReplicaCount", "compare", "cuts", "log_time_at", "window_of"]
 
 CountVerdict = Literal["equal", "different", "not compared"]
 
@@ -62,6 +62,14 @@ def window_of(tally: PartitionTally, since_minute: int) -> PartitionTally:
 def cuts(tallies: Iterable[PartitionTally]) -> list[Offset]:
     """The offsets behind which the log's pieces have to end, to be compared with these tallies."""
     return sorted({offset for tally in tallies for offset in (Offset(tally.since - 1), tally.applied)})
+
+
+def log_time_at(tallies: Iterable[PartitionTally], start: Offset) -> int:
+    """The log time before `start` in ms, no later than it is, as far as those who counted there know it: what the log's
+    timestamps fall below, as Kafka's may, counts in that minute.
+    """
+    minutes = (period.minute for tally in tallies for period in tally.periods if period.first <= start)
+    return max(minutes, default=0) * MINUTE_MS
 
 
 def compare(pieces: Sequence[Period], tallies: Mapping[str, PartitionTally], *, lowest: Offset) -> list[Comparison]:

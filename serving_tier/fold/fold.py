@@ -36,7 +36,15 @@ from typing import Final, Protocol
 
 from log_tier.model.barrier import ORIGINAL, LiveVersion, parse_barrier
 from log_tier.model.batch import Batch, Columns
-from log_tier.model.batch_header import ATTRIBUTES, COMPRESSION_MASK, DELTAS, EXPIRIES, VERSIONS, BatchHeader
+from log_tier.model.batch_header import (
+    ATTRIBUTES,
+    COMPRESSION_MASK,
+    DELTAS,
+    EXPIRIES,
+    REST_OF_A_SET,
+    VERSIONS,
+    BatchHeader,
+)
 from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import (
@@ -50,6 +58,7 @@ from log_tier.model.record import (
     unknown_attribute,
 )
 from log_tier.tally.count import count_batches
+from log_tier.tally.parts import counted_parts
 from log_tier.tally.period import Period
 from serving_tier.fold.decision import KeyChange, Record, Rejection, decide
 from serving_tier.fold.entry import (
@@ -163,7 +172,10 @@ def fold(
             _fold_records(batch, skip, view, effects, live, decided)
         effects.applied = last_offset
         last = batch
-        headers.append(header)
+        if header.unsynced < REST_OF_A_SET:
+            headers.append(header)
+        else:
+            headers += counted_parts(batch, (applied,))
     if last is not None:
         effects.last = LastBatch.of(last)
         effects.counted, effects.counting = count_batches(headers, applied, log_time_ms, counting)

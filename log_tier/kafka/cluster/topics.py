@@ -252,7 +252,7 @@ class Topics:
         self._check_here(known.topic.id)
         written = more[0] if more else highs
         return [
-            Bounds(Offset(low), Offset(high - 1), max(0, end - high))
+            Bounds(Offset(low), Offset(high - 1), max(0, end - high), cleaned=known.compacted)
             for low, high, end in zip(lows, highs, written, strict=True)
         ]
 

@@ -10,7 +10,11 @@ A set is given out when its last record is there, so that no fetch can cut a bat
 whole. One that is followed by anything but its own next record will never be whole; that shows in the next record.
 
 A batch has one timestamp, the largest of its records'. Foreign records are put together only where that changes
-nothing: puts need no clock, and anything else shares a batch with records of its own time only.
+nothing: puts need no clock, and anything else shares a batch with records of its own time only. None is in a later
+minute than the first one, so that each counts in the minute in which it would count alone (`log_tier.tally`).
+
+`unsynced` of the stamp says what a tally has to know of a batch: that its cut depends on the fetch, or that it is not a
+set from its first record on.
 """
 
 from __future__ import annotations
@@ -20,7 +24,14 @@ from typing import Final, NamedTuple
 
 from log_tier.kafka.records.header import HAS_EXPIRY, HAS_VERSION, OPEN_GROUP, PLAIN_SET, RecordHeader
 from log_tier.model.batch import BATCH_RECORDS_MAX, Columns, encode_batch
-from log_tier.model.batch_header import BATCH_BYTES_MAX, NOWHERE, Place, stamp_batch
+from log_tier.model.batch_header import (
+    BATCH_BYTES_MAX,
+    NOWHERE,
+    REST_OF_A_SET,
+    RUN_OF_A_FETCH,
+    Place,
+    stamp_batch,
+)
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import (
     CONDITION_SHIFT,
@@ -35,6 +46,7 @@ from log_tier.model.record import (
     Operation,
     unknown_attribute,
 )
+from log_tier.tally.period import MINUTE_MS
 
 __all__ = ["Assembly", "KafkaRecord"]
 
@@ -114,7 +126,8 @@ class Assembly:
         batch = encode_batch(Columns(keys, values), producer_id=header.producer_id, sequence=header.sequence)
         given = self._give() if self._run else []
         given += self._shells(base)
-        given.append(stamp_batch(batch, base_offset=base, timestamp_ms=timestamp_ms, unsynced=0, place=self._place))
+        cut = REST_OF_A_SET if header.before else 0
+        given.append(stamp_batch(batch, base_offset=base, timestamp_ms=timestamp_ms, unsynced=cut, place=self._place))
         self.next_offset = Offset(base + len(keys))
         return given
 
@@ -129,6 +142,8 @@ class Assembly:
             return len(run) < BATCH_RECORDS_MAX and self._run_bytes + record.size <= _BATCH_ROOM
         if len(run) >= _RUN_RECORDS_MAX or self._run_bytes >= _RUN_BYTES_MAX:
             return False
+        if record.timestamp_ms // MINUTE_MS > run[0].timestamp_ms // MINUTE_MS:
+            return False
         if self._run_timeless and record.value is not None:
             return True
         return self._run_of_one_time and record.timestamp_ms == run[0].timestamp_ms
@@ -139,7 +154,9 @@ class Assembly:
             span = min(until - self.next_offset, BATCH_RECORDS_MAX)
             shell = encode_batch(Columns([], []), span=span)
             base = self.next_offset
-            given.append(stamp_batch(shell, base_offset=base, timestamp_ms=0, unsynced=0, place=self._place))
+            given.append(
+                stamp_batch(shell, base_offset=base, timestamp_ms=0, unsynced=RUN_OF_A_FETCH, place=self._place)
+            )
             self.next_offset = Offset(self.next_offset + span)
         return given
 
@@ -191,7 +208,16 @@ def _batch_of(run: list[KafkaRecord], place: Place, *, from_the_start: bool) -> 
         sequence=header.sequence if header and header.producer_id else 0,
     )
     timestamp_ms = max(record.timestamp_ms for record in run)
-    return stamp_batch(batch, base_offset=run[0].offset, timestamp_ms=timestamp_ms, unsynced=0, place=place)
+    cut = _cut_of(run[0])
+    return stamp_batch(batch, base_offset=run[0].offset, timestamp_ms=timestamp_ms, unsynced=cut, place=place)
+
+
+def _cut_of(first: KafkaRecord) -> int:
+    """What the stamp says of the cut of a batch that begins with this record."""
+    if first.header is None:
+        return RUN_OF_A_FETCH
+    # What a group's records are without its first one depends on where the reader began.
+    return REST_OF_A_SET if first.header.before or _is_grouped(first) else 0
 
 
 def _attribute_of(record: KafkaRecord) -> int:

@@ -13,7 +13,7 @@ from typing import Final
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, PartitionId, table_id_to_bytes
 from log_tier.model.log import Bounds, Log
-from log_tier.tally.compare import Comparison, ReplicaCount, compare, cuts, window_of
+from log_tier.tally.compare import Comparison, ReplicaCount, compare, cuts, log_time_at, window_of
 from log_tier.tally.period import MINUTE_MS, PartitionTally, Period
 from router.admin.answers.log_counts import count_log, locate_missing
 from router.admin.planners.cluster_view import Situation
@@ -27,9 +27,9 @@ __all__ = ["audit_partition"]
 # Offsets are looked for in the minutes that differ first. A replica that differs in more is built anew, not studied.
 _LOCATED_MAX: Final = 10
 
-_KAFKA: Final = (
-    "the log is Kafka's: where a run of records of other producers is cut into batches depends on the fetch, so there "
-    "is no checksum that is equal everywhere; `duramen admin verify` compares the replicas with each other"
+_CLEANED: Final = (
+    "Kafka compacts the topic, so what was folded may be gone from it; `duramen admin verify` compares the replicas "
+    "with each other"
 )
 
 
@@ -56,11 +56,14 @@ async def audit_partition(
     tallies = {node: window_of(tally, since_ms // MINUTE_MS) for node, tally in tallies.items()}
     try:
         bounds = await log.bounds(partition)
-        if not bounds.newest_ms and bounds.latest >= bounds.earliest:
-            return [answer.unverified(_KAFKA, verdict="not compared")]
+        if bounds.cleaned:
+            return [answer.unverified(_CLEANED, verdict="not compared")]
         start = max(_lowest(bounds), min(tally.since for tally in tallies.values()))
+        before_ms = log_time_at(tallies.values(), Offset(start))
         pieces = (
-            await count_log(log, partition, Offset(start), cuts(tallies.values())) if start <= bounds.latest else []
+            await count_log(log, partition, Offset(start), cuts(tallies.values()), log_time_ms=before_ms)
+            if start <= bounds.latest
+            else []
         )
         # What was trimmed or compacted in the meantime may have been read half before and half after.
         lowest = max(_lowest(bounds), _lowest(await log.bounds(partition)))

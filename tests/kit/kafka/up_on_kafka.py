@@ -22,7 +22,7 @@ class Up:
     """One `duramen up` on a free port. Its own words go to a file."""
 
     def __init__(self, data: Path, url: str, log: Path, *more: str) -> None:
-        self.data, self.log = data, log
+        self.data, self.url, self.log = data, url, log
         command = [sys.executable, "-m", "duramen", "up", "--data", str(data), "--log", url, "--port", "0", "--json"]
         command += more
         with log.open("ab") as errors:
