@@ -16,7 +16,7 @@ from google.rpc.status_pb2 import Status
 
 from log_tier.model.errors import ERRORS, DuramenError, Overloaded
 
-__all__ = ["DOMAIN", "STATUS_KEY", "status_details", "status_of"]
+__all__ = ["DOMAIN", "STATUS_KEY", "http_status_of", "status_details", "status_of"]
 
 _STATUS: Final[dict[str, grpc.StatusCode]] = {
     "error": grpc.StatusCode.INTERNAL,
@@ -51,6 +51,26 @@ def status_of(kind: type[DuramenError]) -> grpc.StatusCode:
         if issubclass(ancestor, DuramenError) and ancestor.code in _STATUS:
             return _STATUS[ancestor.code]
     raise AssertionError(f"{kind} is outside the tree")
+
+
+_HTTP: Final[dict[grpc.StatusCode, int]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.OUT_OF_RANGE: 400,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.ALREADY_EXISTS: 409,
+    grpc.StatusCode.FAILED_PRECONDITION: 409,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.UNIMPLEMENTED: 501,
+    grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+}
+
+
+def http_status_of(kind: type[DuramenError]) -> int:
+    """The status of HTTP for an error class: that of its status in gRPC, else 500."""
+    return _HTTP.get(status_of(kind), 500)
 
 
 assert set(_STATUS) <= set(ERRORS), f"unknown codes: {set(_STATUS) - set(ERRORS)}"

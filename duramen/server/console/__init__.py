@@ -6,6 +6,8 @@
                          └──▶ Look ──▶ night_document() ──▶ StatusEvents ──▶ GET /events ──▶ the page: GET /
                                        (pure)              (one for all streams)           (files/, in the browser)
 
+    the page ──▶ POST /console/call ──▶ calls/ ──▶ a method of this server's gRPC services, behind their guard
+
 What holds:
 
 - C1 One look at the server is for everybody: fifty pages that are open cost one look a second. While there is none, at
@@ -24,10 +26,16 @@ What holds:
 - C9 A router's page shows what each node says of itself. Nodes are asked while somebody watches, each with a deadline;
      one that does not answer is named, with the age of what it said last. Nothing of tables is in it.
 
+- C10 What a page asks for beyond that, and what it changes, are calls of methods of gRPC (`calls/`): who may do what is
+      decided there and nowhere else, and `POST` is answered to this server's own pages alone.
+
+The page is a frame and pages. `files/pages.js` has one line for each page, and says what a page's module exports; the
+part of the address behind `#` says which one is shown. A file in `files/` is served by being there.
+
 What is not here: history that outlives the process, and that of the cluster as a whole. A router's history is of what
 the nodes report to it.
 
 Reading order: `history_ring.py`, `history.py`, `sync_times.py`, `history_answer.py`, `node_facts.py`, `node_watch.py`,
 `look.py`, `history_keeper.py`, `night_document.py`, `status_events.py`, `console_files.py`, `console.py`; then
-`files/index.html` and, from `main.js` on, what that imports.
+`files/index.html` and, from `main.js` on, what that imports; `calls/` by its own essay.
 """

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-import h11
-
+from duramen.server.console.calls.console_calls import CALL_PATH, ConsoleCalls
+from duramen.server.console.calls.local_call import FindMethod
 from duramen.server.console.console_files import PAGE_HEADERS, ConsoleFile, read_console_files
 from duramen.server.console.history_answer import history_to_json, look_back, parse_history_query
 from duramen.server.console.history_keeper import HistoryKeeper
 from duramen.server.console.node_watch import AskStatus
 from duramen.server.console.status_events import StatusEvents
 from duramen.server.sight.http_limits import HttpLimits
-from duramen.server.sight.http_messages import HttpReply, HttpRoute, problem
+from duramen.server.sight.http_messages import HttpReply, HttpRequest, HttpRoute, problem
 from duramen.server.sight.server_sight import ServerSight
 from log_tier.access.gate import Gate
 from log_tier.concurrency.sized_work import run_sized
@@ -38,16 +38,27 @@ class Console:
         limits: HttpLimits,
         files: Mapping[str, ConsoleFile],
         ask: AskStatus | None,
+        find: FindMethod | None,
     ) -> None:
         self._sight = sight
         self._files = files
         self.keeper = HistoryKeeper(sight, ask)
         self.events = StatusEvents(self.keeper, gate, streams_max=limits.streams_max)
+        self._calls = None if find is None else ConsoleCalls(find, calls_max=limits.calls_max)
 
     @classmethod
-    async def open(cls, sight: ServerSight, gate: Gate, limits: HttpLimits, ask: AskStatus | None = None) -> Console:
-        """Begin to keep the history. `ask`: asks a node of the cluster for its status, at a router."""
-        made = cls(sight, gate, limits, await asyncio.to_thread(read_console_files), ask)
+    async def open(
+        cls,
+        sight: ServerSight,
+        gate: Gate,
+        limits: HttpLimits,
+        ask: AskStatus | None = None,
+        find: FindMethod | None = None,
+    ) -> Console:
+        """Begin to keep the history. `ask`: asks a node of the cluster for its status, at a router. `find`: the
+        methods that pages may call; None: there are none.
+        """
+        made = cls(sight, gate, limits, await asyncio.to_thread(read_console_files), ask, find)
         made.keeper.start()
         return made
 
@@ -59,21 +70,27 @@ class Console:
     def routes(self) -> dict[str, HttpRoute]:
         """What answers each path."""
         pages = {path: HttpRoute(partial(_file, file), shows_status=False) for path, file in self._files.items()}
+        calls = (
+            {}
+            if self._calls is None
+            else {CALL_PATH: HttpRoute(self._calls.answer, shows_status=False, takes_calls=True)}
+        )
         return {
             **pages,
+            **calls,
             "/history": HttpRoute(self._history, shows_status=True),
             "/events": HttpRoute(self._events, shows_status=True),
         }
 
-    async def _history(self, _: Caller, request: h11.Request) -> HttpReply:
-        query = parse_history_query(request.target.partition(b"?")[2].decode("ascii", "replace"))
+    async def _history(self, _: Caller, request: HttpRequest) -> HttpReply:
+        query = parse_history_query(request.query)
         history = self.keeper.history
         view = look_back(history, query, self._sight.uptime_s(), self._sight.now_ms())
         shows: Callable[[str], bool] | None = self._sight.shows()
         items = len(view.points) * (1 + history.partitions // 10)
         return HttpReply(200, await run_sized(items, lambda: history_to_json(view, query, shows)) + b"\n")
 
-    async def _events(self, caller: Caller, _: h11.Request) -> HttpReply:
+    async def _events(self, caller: Caller, _: HttpRequest) -> HttpReply:
         stream = self.events.stream(caller, self._sight.shows)
         try:
             first = await anext(stream)
@@ -82,5 +99,5 @@ class Console:
         return HttpReply(200, first, (("x-accel-buffering", "no"),), "text/event-stream", stream)
 
 
-async def _file(file: ConsoleFile, _: Caller, __: h11.Request) -> HttpReply:
+async def _file(file: ConsoleFile, _: Caller, __: HttpRequest) -> HttpReply:
     return HttpReply(200, file.body, PAGE_HEADERS, file.content_type)

@@ -5,19 +5,9 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-__all__ = ["FILES", "PAGE_HEADERS", "ConsoleFile", "read_console_files"]
+__all__ = ["PAGE_HEADERS", "ConsoleFile", "read_console_files"]
 
-FILES: Final = {
-    "/": "index.html",
-    **{
-        f"/console/{name}": name
-        for name in (
-            "console.css", "icon.svg", "main.js", "kept.js", "feed.js", "server_view.js", "night_page.js",
-            "partition_table.js", "past.js", "plot.js", "words.js",
-        )
-    },
-}  # fmt: skip
-"""Each path, and the name of its file: there is no other way to a file."""
+_FOLDER: Final = files("duramen.server.console") / "files"
 
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
@@ -51,8 +41,10 @@ class ConsoleFile(NamedTuple):
 
 
 def read_console_files() -> dict[str, ConsoleFile]:
-    """The files by their paths. Blocks: some ten files, 50 KiB."""
-    folder = files("duramen.server.console") / "files"
+    """The files by their paths: there is no other way to a file. Blocks: some twenty files, 100 KiB."""
     return {
-        path: ConsoleFile((folder / name).read_bytes(), _TYPES[name.rpartition(".")[2]]) for path, name in FILES.items()
+        "/" if each.name == "index.html" else f"/console/{each.name}": ConsoleFile(
+            each.read_bytes(), _TYPES[each.name.rpartition(".")[2]]
+        )
+        for each in _FOLDER.iterdir()
     }

@@ -11,7 +11,7 @@ import gc
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -25,6 +25,7 @@ from log_tier.rpc.address import is_loopback
 from log_tier.rpc.channel import SERVER_OPTIONS
 from log_tier.rpc.checked import CallGuard, CheckedHandler, Refusals
 from log_tier.rpc.messages.arriving_calls import ArrivingCalls
+from log_tier.rpc.messages.early_refusals import Metadata
 from log_tier.rpc.messages.stream_bound import CALLS_OF_CONNECTION_MAX, OPEN_TO_ALL_MAX, STREAMS_MAX, StreamBound
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.slow_calls.slow_call_log import SlowCallLog
@@ -148,6 +149,12 @@ class GrpcServer:
         """The same for the peer port; empty if there is none."""
         return "" if self.peer_port is None else f"{_here(self.host)}:{self.peer_port}"
 
+    def find_method(self, method: str, metadata: Metadata) -> Any:
+        """The handler of a call by its method, as gRPC finds it: with the guard before it. None: there is no such
+        method. `metadata`: of the call.
+        """
+        return self.registry.find(_LocalDetails(method, metadata))
+
     async def start(self, services: Sequence[str], *, serving: bool = True) -> None:
         """Answer from now on. `services`: the full names of those that were added."""
         self._services = tuple(services)
@@ -190,6 +197,13 @@ def quick_switching() -> None:
     gc.set_threshold(_GC_THRESHOLD, 50, 50)
 
 
+class _LocalDetails(NamedTuple):
+    """What a handler looks at to find a method: of `grpc.HandlerCallDetails`, for a call inside of this process."""
+
+    method: str
+    invocation_metadata: Metadata
+
+
 class _ByName:
     """A server to which services are added by name only, and which checks their messages.
 
@@ -207,6 +221,7 @@ class _ByName:
         self._guard: CallGuard | None = None
         self._tracing = TRACING.get()
         self._added = False
+        self._checked: list[CheckedHandler] = []
 
     def guard_with(self, guard: CallGuard) -> None:
         assert not self._added, "a service was added before its guard"
@@ -218,7 +233,12 @@ class _ByName:
             CheckedHandler(handler, self._refusals, self._guard, self.arriving, self._bound, self._slow, self._tracing)
             for handler in handlers
         ]
+        self._checked.extend(checked)
         self._server.add_generic_rpc_handlers(checked)
+
+    def find(self, details: _LocalDetails) -> Any:
+        """The first handler that knows the method."""
+        return next((found for each in self._checked if (found := each.service(details)) is not None), None)
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
         """Ignored on purpose: see the class."""

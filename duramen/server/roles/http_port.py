@@ -80,9 +80,11 @@ async def open_http(
     certificates: ServerCertificates | None,
     limits: HttpLimits | None,
     ask: AskStatus | None = None,
+    *,
+    answers_calls: bool = True,
 ) -> int:
     """Listen for HTTP until `opened` is closed; the port. `port`: see `ServesHttp`. `ask`: asks a node of the cluster
-    for its status. Raises `PortInUse`.
+    for its status. `answers_calls`: may pages call the methods of the shell? Raises `PortInUse`.
     """
     # Here, because a server without it need not load the libraries.
     from duramen.server.console.console import Console
@@ -90,7 +92,8 @@ async def open_http(
 
     limits = HttpLimits() if limits is None else limits
     settings = with_certificate(NO_RESP_ENDPOINT, None if certificates is None else certificates.files)
-    console = await Console.open(sight, access.gate, limits, ask)
+    find = shell.find_method if answers_calls else None
+    console = await Console.open(sight, access.gate, limits, ask, find)
     opened.push_async_callback(console.close)
     taken: PortInUse | None = None
     for host, number in _places(shell.host, port):

@@ -127,7 +127,9 @@ class LogRole:
             )
             self.shell.slow.know(maps=lambda: catalog.map)
             access = HttpAccess(gate, Authenticator(gate))
-            self.http_port = await open_http(opened, self.shell, self.sight, access, port, certificates, limits)
+            self.http_port = await open_http(
+                opened, self.shell, self.sight, access, port, certificates, limits, answers_calls=False
+            )
             self._http = opened.pop_all()
             self._opened.push_async_callback(self._end_http)
 

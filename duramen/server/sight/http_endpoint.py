@@ -13,6 +13,9 @@ With certificates it is HTTPS. Where the catalog has users, they need one (`Auth
 show the tables that are shown to that user. The first two answer everybody, because probes have no user; they
 name to nobody more than the kinds of troubles.
 
+A route that takes calls (`POST`) answers no page of another server: a browser says whose page asks, and that it sends
+JSON, which a form cannot. Who calls, and what they may, is decided where the call is.
+
 Nothing that a client sends makes it hold more, or wait longer, than `HttpLimits` say.
 """
 
@@ -32,6 +35,7 @@ import h11
 from duramen.server.sight.http_limits import HttpLimits
 from duramen.server.sight.http_messages import (
     HttpReply,
+    HttpRequest,
     HttpRoute,
     header_of,
     host_of,
@@ -98,6 +102,8 @@ class HttpEndpoint:
             "/slow": HttpRoute(self._slow, shows_status=True),
             **routes,
         }
+        calls = [path for path, route in self._routes.items() if route.takes_calls]
+        self._bodies = {path.encode(): limits.call_bytes_max for path in calls}
 
     @classmethod
     async def open(
@@ -170,14 +176,15 @@ class HttpEndpoint:
         while True:
             try:
                 async with asyncio.timeout(self._limits.timeout_s):
-                    request = await read_request(connection, reader, self._limits.head_bytes_max)
+                    read = await read_request(connection, reader, self._limits.head_bytes_max, self._bodies)
             except h11.RemoteProtocolError as error:
                 reply = problem(error.error_status_hint, "this is no request of HTTP/1.1 that is answered here")
                 await send_reply(connection, writer, reply, close=True)
                 return
-            if request is None:
+            if read is None:
                 return
-            reply, is_head = await self._answer(request, peer_of(writer)), request.method == b"HEAD"
+            request = HttpRequest(read[0], peer_of(writer), read[1])
+            reply, is_head = await self._answer(request), request.head.method == b"HEAD"
             if reply.stream is not None:
                 await send_stream(connection, writer, reply, timeout_s=self._limits.stream_timeout_s, is_head=is_head)
                 return
@@ -190,22 +197,23 @@ class HttpEndpoint:
 
     # --- requests
 
-    async def _answer(self, request: h11.Request, peer: str) -> HttpReply:
-        if request.method not in (b"GET", b"HEAD"):
-            return problem(405, "only GET and HEAD are answered here", (("allow", "GET, HEAD"),))
-        route = self._routes.get(request.target.partition(b"?")[0].decode("ascii", "replace"))
+    async def _answer(self, request: HttpRequest) -> HttpReply:
+        route = self._routes.get(request.path)
+        methods = (b"POST",) if route is not None and route.takes_calls else (b"GET", b"HEAD")
+        if request.head.method not in methods:
+            allowed = b", ".join(methods).decode()
+            return problem(405, f"only {allowed.replace(', ', ' and ')} are answered here", (("allow", allowed),))
         if route is None:
             return problem(404, f"there are {', '.join(self._routes)}")
         try:
-            caller = await self._caller_of(request, peer)
+            self._check_name(route, request)
+            if route.takes_calls:
+                self._check_page(request)
+                return await route.answer(NOBODY, request)
+            caller = await self._caller_of(request)
             CALLER.set(caller)
             if route.shows_status:
                 self._gate.decide(caller, ANY_USER)
-            if route.shows_status and not self._gate.is_closed and not self._is_own(host_of(request)):
-                raise PermissionDenied(
-                    "a server without users shows its status by an address, 'localhost', or the name that it listens "
-                    "on: another name may be a web page's, and this its visitor's browser"
-                )
             return await route.answer(caller, request)
         except Unauthenticated as error:
             return problem(401, error.message, (_CHALLENGE,))
@@ -218,6 +226,26 @@ class HttpEndpoint:
         except DuramenError as error:
             return problem(503, error.message)
 
+    def _check_name(self, route: HttpRoute, request: HttpRequest) -> None:
+        shows = route.shows_status or route.takes_calls
+        if shows and not self._gate.is_closed and not self._is_own(host_of(request.head)):
+            raise PermissionDenied(
+                "a server without users shows its status by an address, 'localhost', or the name that it listens "
+                "on: another name may be a web page's, and this its visitor's browser"
+            )
+
+    def _check_page(self, request: HttpRequest) -> None:
+        """Raise unless the request is one that a browser lets no page of another server send, or none of a browser."""
+        head = request.head
+        kind = header_of(head, b"content-type").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise InvalidRequest(f"a call has the content type application/json, and this one {kind!r}")
+        site, origin = header_of(head, b"sec-fetch-site"), header_of(head, b"origin")
+        # A server behind a proxy does not know by which scheme the browser calls it.
+        own = origin.partition("://")[2].lower() == header_of(head, b"host").lower()
+        if site not in ("", "same-origin") or not (own or not origin):
+            raise PermissionDenied(f"only this server's own page may call it from a browser, and this is {origin!r}'s")
+
     def _is_own(self, name: str) -> bool:
         """Is it a name that no web page can have?"""
         if name == "localhost" or name.endswith(".localhost") or name == self._host:
@@ -228,12 +256,12 @@ class HttpEndpoint:
             return False
         return True
 
-    async def _caller_of(self, request: h11.Request, peer: str) -> Caller:
+    async def _caller_of(self, request: HttpRequest) -> Caller:
         """Who calls. A header is looked at only where there are users: raises `Unauthenticated`, `Overloaded`."""
-        header = next((value for name, value in request.headers if name == b"authorization"), None)
+        header = next((value for name, value in request.head.headers if name == b"authorization"), None)
         if header is None or not self._gate.is_closed:
             return NOBODY
-        text = header.decode("latin-1")
+        text, peer = header.decode("latin-1"), request.peer
         try:
             caller = await self._authenticator.by_header(text, address=address_of(peer))
         except (Unauthenticated, Overloaded) as error:
@@ -244,10 +272,10 @@ class HttpEndpoint:
             self._audit.proved(caller, peer)
         return caller
 
-    async def _livez(self, _: Caller, __: h11.Request) -> HttpReply:
+    async def _livez(self, _: Caller, __: HttpRequest) -> HttpReply:
         return HttpReply(200, b'{"alive":true}\n')
 
-    async def _readyz(self, caller: Caller, _: h11.Request) -> HttpReply:
+    async def _readyz(self, caller: Caller, _: HttpRequest) -> HttpReply:
         found = json.loads(await self._sight.status_json(lately=True))
         troubles = found["troubles"]
         if self._gate.is_closed and caller is NOBODY:
@@ -255,15 +283,15 @@ class HttpEndpoint:
         body = json.dumps({"ready": found["ready"], "troubles": troubles}, ensure_ascii=False).encode()
         return HttpReply(200 if found["ready"] else 503, body + b"\n")
 
-    async def _status(self, _: Caller, __: h11.Request) -> HttpReply:
+    async def _status(self, _: Caller, __: HttpRequest) -> HttpReply:
         return HttpReply(200, await self._sight.status_json() + b"\n")
 
-    async def _slow(self, _: Caller, __: h11.Request) -> HttpReply:
+    async def _slow(self, _: Caller, __: HttpRequest) -> HttpReply:
         return HttpReply(200, await self._slow_calls.slow_json() + b"\n")
 
-    async def _metrics(self, _: Caller, request: h11.Request) -> HttpReply:
+    async def _metrics(self, _: Caller, request: HttpRequest) -> HttpReply:
         status = await self._sight.status(lately=True)
-        measures, accepted = self._sight.measures(), header_of(request, b"accept")
+        measures, accepted = self._sight.measures(), header_of(request.head, b"accept")
         items = _SERVER_ITEMS + _PARTITION_ITEMS * len(status.observed.partitions)
         text = await run_sized(items, lambda: metrics_to_text(status, measures, accepted))
         return HttpReply(200, text.body, content_type=text.content_type)

@@ -20,3 +20,7 @@ class HttpLimits(NamedTuple):
     """Of the connections, streams of `/events`: the others are left to probes and scrapers."""
     stream_timeout_s: float = 5.0
     """For a piece of a stream to leave: a second brings one."""
+    call_bytes_max: int = 64 << 10
+    """Of the body of a call: its key may have 4 KiB, and a filter or a plan is a few lines."""
+    calls_max: int = 16
+    """Calls under way at once; a page that is open has two at most."""

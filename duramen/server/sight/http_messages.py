@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Final, NamedTuple
 
@@ -14,6 +14,7 @@ from log_tier.trust.caller import Caller
 
 __all__ = [
     "HttpReply",
+    "HttpRequest",
     "HttpRoute",
     "header_of",
     "host_of",
@@ -39,27 +40,56 @@ class HttpReply(NamedTuple):
     """What follows the body, for as long as it lasts; who sends the reply closes it."""
 
 
+class HttpRequest(NamedTuple):
+    """One request, whole."""
+
+    head: h11.Request
+    peer: str
+    """host:port of the client."""
+    body: bytes = b""
+
+    @property
+    def path(self) -> str:
+        """The target without what follows `?`."""
+        return self.head.target.partition(b"?")[0].decode("ascii", "replace")
+
+    @property
+    def query(self) -> str:
+        """What follows `?`."""
+        return self.head.target.partition(b"?")[2].decode("ascii", "replace")
+
+
 class HttpRoute(NamedTuple):
     """What answers one path."""
 
-    answer: Callable[[Caller, h11.Request], Awaitable[HttpReply]]
+    answer: Callable[[Caller, HttpRequest], Awaitable[HttpReply]]
     shows_status: bool
     """Is it for users alone, and without users for callers alone that name the server as no web page can?"""
+    takes_calls: bool = False
+    """Is it called by POST, by pages of this server alone? Who calls is then looked at where the call is decided."""
 
 
-async def read_request(connection: h11.Connection, reader: asyncio.StreamReader, bytes_max: int) -> h11.Request | None:
-    """The next request, without a body; None where the client has closed. Raises `h11.RemoteProtocolError`."""
+async def read_request(
+    connection: h11.Connection, reader: asyncio.StreamReader, bytes_max: int, body_bytes_max: Mapping[bytes, int]
+) -> tuple[h11.Request, bytes] | None:
+    """The next request and its body; None where the client has closed. `body_bytes_max`: of a body, by the target; 0
+    for those that are not named. Raises `h11.RemoteProtocolError`.
+    """
     request: h11.Request | None = None
+    body, most = bytearray(), 0
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:
             connection.receive_data(await reader.read(bytes_max))
         elif isinstance(event, h11.Request):
-            request = event
+            request, most = event, body_bytes_max.get(event.target, 0)
         elif isinstance(event, h11.Data):
-            raise h11.RemoteProtocolError("a body", error_status_hint=413)
+            body += event.data
+            if len(body) > most:
+                raise h11.RemoteProtocolError("a body", error_status_hint=413)
         elif isinstance(event, h11.EndOfMessage):
-            return request
+            assert request is not None, "a message has ended that has no head"
+            return request, bytes(body)
         else:
             return None
 

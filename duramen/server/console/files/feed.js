@@ -9,9 +9,18 @@ const SILENT_MS = 1700; // an event comes each second; the page says within two 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export async function ask(path, signal) {
-  const headers = token.get() ? { Authorization: `Bearer ${token.get()}` } : {};
-  return fetch(path, { headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
+  return fetch(path, { headers: proof(), signal, ...ALWAYS });
 }
+
+// The same with a document.
+export async function send(path, document, signal) {
+  const headers = { ...proof(), "Content-Type": "application/json" };
+  return fetch(path, { method: "POST", headers, signal, body: JSON.stringify(document), ...ALWAYS });
+}
+
+const ALWAYS = { cache: "no-store", credentials: "omit", redirect: "error" };
+
+const proof = () => (token.get() ? { Authorization: `Bearer ${token.get()}` } : {});
 
 export class Feed {
   // onEvent(kind, data): one event. onState(state, why): "live", "lost", "full", "refused", or "login".

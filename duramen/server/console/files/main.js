@@ -1,24 +1,20 @@
-// The console's page: it wires the stream, the history, what is drawn, the keys and the theme.
+// The console's page: it wires the stream, the pages, who asks, the keys and the theme.
 
 import { Feed } from "./feed.js";
+import { Frame } from "./frame.js";
 import { theme, token } from "./kept.js";
-import { NightPage, byId } from "./night_page.js";
-import { PartitionTable } from "./partition_table.js";
-import { Past } from "./past.js";
-import { ServerView } from "./server_view.js";
+import { byId, made } from "./made.js";
+import * as night from "./night.js";
 
 const THEMES = ["auto", "dark", "light"];
+const GO_MS = 2000; // a letter that comes later is no page's
 
-const view = new ServerView();
-const page = new NightPage();
-const past = new Past(
-  (answer) => page.past(answer, view),
-  (name) => table.graph(name),
-);
-const table = new PartitionTable(view, past);
+const { page, past, view } = night;
 
 let link = { state: "waiting", why: "" };
 let drawing = false;
+
+const frame = new Frame(view, () => link);
 
 // Once for each frame at most, however many events come.
 function draw() {
@@ -26,7 +22,8 @@ function draw() {
   drawing = true;
   requestAnimationFrame(() => {
     drawing = false;
-    table.show(page.show(view));
+    page.show(view);
+    frame.draw();
   });
 }
 
@@ -42,7 +39,7 @@ const feed = new Feed(
     link = { state, why };
     page.link(state, why, feed.heardAt);
     if (!changed) return;
-    if (state === "live") past.refresh();
+    if (state === "live") night.refresh();
     if (state === "login") login(why);
   },
 );
@@ -66,6 +63,7 @@ byId("token-form").addEventListener("submit", (event) => {
   byId("token").value = "";
   byId("login").close();
   feed.retry();
+  frame.open(); // what a page has asked for was asked by nobody
 });
 
 // --- the theme
@@ -84,51 +82,49 @@ function nextTheme() {
 wear(THEMES.includes(theme.get()) ? theme.get() : "auto");
 byId("theme").addEventListener("click", nextTheme);
 
-// --- the span of the graphs
-
-function turn() {
-  past.turn();
-  byId("span").textContent = past.words;
-  past.refresh();
-  draw();
-}
-
-byId("span").addEventListener("click", turn);
-
 // --- the keys
 
-const KEYS = {
-  j: () => table.move(1),
-  k: () => table.move(-1),
-  ArrowDown: () => table.move(1),
-  ArrowUp: () => table.move(-1),
-  t: nextTheme,
-  w: turn,
-  "?": () => byId("help").showModal(),
-  "/": () => byId("find").focus(),
-  Escape: () => table.select(""),
-};
+function help() {
+  const rows = [
+    ...frame.listed(),
+    [["t"], "dark, light, or as the system has it"],
+    [["Esc"], "close what is open"],
+    [["?"], "this list"],
+  ];
+  byId("keys").replaceChildren(
+    ...rows.map(([keys, words]) => {
+      const pressed = keys.flatMap((key) => [made("kbd", "", key), " "]);
+      return made("div", "", made("dt", "", ...pressed), made("dd", "", words));
+    }),
+  );
+  byId("help").showModal();
+}
+
+let wentAt = -Infinity; // when g was pressed
 
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  if (event.target instanceof HTMLInputElement) {
+  if (event.target.matches("input, textarea, select")) {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  const key = KEYS[event.key];
-  if (key === undefined) return;
+  const going = event.timeStamp - wentAt < GO_MS ? frame.page(event.key) : undefined;
+  wentAt = event.key === "g" && going === undefined ? event.timeStamp : -Infinity;
+  const common = { t: nextTheme, "?": help, g: () => {} };
+  const act = going !== undefined ? () => frame.console.go(`#/${going.path}`) : frame.keys().get(event.key) ?? common[event.key];
+  if (act === undefined) return;
   event.preventDefault();
-  key();
+  act();
 });
 
-byId("help-open").addEventListener("click", KEYS["?"]);
-byId("find").addEventListener("input", draw);
+byId("help-open").addEventListener("click", help);
 
 // --- and on
 
 setInterval(() => {
   if (link.state === "lost") page.link(link.state, link.why, feed.heardAt); // for how long
-  if (link.state === "live" && !document.hidden) past.refresh();
+  if (link.state === "live" && !document.hidden) night.refresh();
 }, 500);
 
+frame.open();
 feed.run();

@@ -1,29 +1,12 @@
 // What stands above the partitions: does the server answer, is all well, what to do first, and the server in numbers.
 // Everything is set as text: nothing that a server says becomes HTML.
 
+import { byId, made, setText, withCommands } from "./made.js";
 import { Plot } from "./plot.js";
 import { UNKNOWN, clock, count, date, duration, perSecond, plural, rate, size } from "./words.js";
 
+
 const TROUBLES_MAX = 8;
-
-export const byId = (id) => document.getElementById(id);
-
-// A node with a class and what it holds: texts and nodes.
-export function made(name, className = "", ...inside) {
-  const node = document.createElement(name);
-  if (className) node.className = className;
-  node.append(...inside);
-  return node;
-}
-
-// A text whose commands, in backquotes, are set as such.
-function withCommands(text) {
-  return text.split("`").map((part, at) => (at % 2 ? made("code", "", part) : part));
-}
-
-function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
-}
 
 // The tiles: what each is called, its value of now, a line below it, and what of the history it shows.
 const TILES = [

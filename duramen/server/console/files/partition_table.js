@@ -1,7 +1,7 @@
 // The table of partitions. Only rows that are on the screen, and a few around them, are in the document: a thousand
 // partitions cost as much as thirty.
 
-import { byId, made } from "./night_page.js";
+import { byId, made } from "./made.js";
 import { Plot } from "./plot.js";
 import { UNKNOWN, brief, count, duration, perSecond, plural, rate } from "./words.js";
 

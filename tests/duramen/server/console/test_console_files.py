@@ -13,7 +13,7 @@ import pytest
 from kit.deadlines import patience_s
 from kit.http import http_get
 
-from duramen.server.console.console_files import FILES, read_console_files
+from duramen.server.console.console_files import read_console_files
 from duramen.server.roles.all_in_one import SingleServer
 
 TOP = Path(__file__).resolve().parents[4]
@@ -25,9 +25,9 @@ async def test_the_page_is_served_and_allowed_nothing_else(tmp_path: Path) -> No
     server = await SingleServer.open(tmp_path / "data", port=0)
     try:
         await server.serve_http(0)
-        for path, name in FILES.items():
+        for path, file in read_console_files().items():
             code, fields, body = await http_get(server.http_port, path)
-            assert (code, body) == (200, (FOLDER / name).read_bytes()), path
+            assert (code, body) == (200, file.body), path
             policy = dict(each.strip().partition(" ")[::2] for each in fields["content-security-policy"].split(";"))
             assert policy["default-src"] == policy["frame-ancestors"] == "'none'"
             assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
@@ -45,16 +45,21 @@ async def test_the_page_is_served_and_allowed_nothing_else(tmp_path: Path) -> No
 
 
 def test_each_file_has_a_path() -> None:
-    assert set(FILES.values()) == {path.name for path in FOLDER.iterdir()}
-    assert {path: len(file.body) > 0 for path, file in read_console_files().items()} == dict.fromkeys(FILES, True)
+    files = read_console_files()
+    names = {f"/console/{path.name}": path for path in FOLDER.iterdir() if path.name != "index.html"}
+    assert files.keys() == names.keys() | {"/"}
+    assert all(files[path].body == name.read_bytes() for path, name in names.items())
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_load_their_neighbours_alone_and_make_no_html(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
-    imported = re.findall(r"^import .* from \"(.*)\";$", text, re.MULTILINE)
-    assert text.count("import ") == len(imported), "one form of import"
-    assert all(name.startswith("./") and name[2:] in FILES.values() for name in imported)
+    imported = [
+        *re.findall(r"^import .* from \"(.*)\";$", text, re.MULTILINE),
+        *re.findall(r"import\(\"(.*)\"\)", text),
+    ]
+    assert len(re.findall(r"\bimport\b[ (]", text)) == len(imported), "two forms of import, by names that stand there"
+    assert all(name.startswith("./") and (FOLDER / name).is_file() for name in imported)
     assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text) == []
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "DOMParser"):
         assert word not in text
@@ -74,4 +79,4 @@ def test_the_wheel_has_the_files(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as opened:
         names = set(opened.namelist())
-    assert {f"duramen/server/console/files/{name}" for name in FILES.values()} <= names
+    assert {f"duramen/server/console/files/{path.name}" for path in FOLDER.iterdir()} <= names

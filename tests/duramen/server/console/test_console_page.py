@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from kit.http import http_get
 from kit.seen_partitions import seen_partition
 from kit.whole_server import observed_whole
 
-from duramen.server.console.console_files import FILES
+from duramen.server.console.console_files import read_console_files
 from duramen.server.roles.all_in_one import SingleServer
 from duramen.server.sight.observed import NodeSeen, Observed, PartitionStatus
 from log_tier.trust.trust_commands import RevokeToken
@@ -211,11 +212,24 @@ async def test_a_thousand_partitions(browser: Browser, server: SingleServer, mon
     await in_thread(looked)
 
 
+def first_files() -> set[str]:
+    """The paths of what a browser loads before it shows the night page."""
+    files, seen, found = read_console_files(), set[str](), {"/"}
+    while found:
+        path = found.pop()
+        seen.add(path)
+        text = files[path].body.decode()
+        found |= {f"/console/{name}" for name in re.findall(r'from "\./(.*)";', text)}
+        found |= set(re.findall(r'(?:href|src)="(/console/[^"]*)"', text))
+        found -= seen
+    return seen
+
+
 async def test_the_first_picture_is_small(server: SingleServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand partitions with offsets of a billion that are written to, and an hour of history: 300 kB in all."""
     rows = [replace(seen_partition(each, 10**9 + each, 10**9), lag_s=12.5) for each in range(1_000)]
     shows(server, monkeypatch, *rows)
-    sizes = {path: len((await http_get(server.http_port, path))[2]) for path in FILES}
+    sizes = {path: len((await http_get(server.http_port, path))[2]) for path in first_files() | {"/console/night.js"}}
     async with event_stream(server.http_port) as events:
         whole = await events.next()
         while len(whole.data["rows"]) < 1_000:
