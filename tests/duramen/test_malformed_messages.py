@@ -25,7 +25,7 @@ from log_tier.rpc import checked
 from log_tier.rpc.checked import FIELDS_MAX
 from log_tier.rpc.messages.message_fields import count_fields
 from router.endpoints.resp.server.sockets import RespSettings
-from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, resp_endpoint_pb2, tables_pb2
+from router.proto import admin_pb2, console_pb2, keyvalue_pb2, kv_pb2, resp_endpoint_pb2, tables_pb2
 from serving_tier.proto import node_pb2
 
 CODE: Final = grpc.StatusCode
@@ -38,7 +38,17 @@ EXPECTED: Final = {
 
 METHODS: Final = [
     (f"/{service.full_name}/{method.name}", method)
-    for module in (cluster_pb2, log_pb2, admin_pb2, resp_endpoint_pb2, keyvalue_pb2, kv_pb2, tables_pb2, node_pb2)
+    for module in (
+        cluster_pb2,
+        log_pb2,
+        admin_pb2,
+        resp_endpoint_pb2,
+        keyvalue_pb2,
+        kv_pb2,
+        console_pb2,
+        tables_pb2,
+        node_pb2,
+    )
     for service in module.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 ]

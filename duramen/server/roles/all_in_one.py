@@ -11,7 +11,7 @@ from typing import Final
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import Access, guard_shell, write_audit
 from duramen.server.roles.http_port import HttpAccess, open_http
-from duramen.server.roles.kv import add_kv_service, here
+from duramen.server.roles.kv import add_kv_services, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services, node_sight
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.settings.resp import with_certificate
@@ -142,7 +142,7 @@ class SingleServer:
             opened.push_async_callback(
                 add_node_services(shell, data_plane, database.node, at_hand, role="single", log_url="", sight=sight)
             )
-            kv = add_kv_service(opened, shell, here(database.data_plane), database.node.load)
+            kv = add_kv_services(opened, shell, here(data_plane), data_plane.log, database.node.load)
             write_audit(opened, access, here(database.data_plane), server=NODE_ID, failed=failed)
             opened.push_async_callback(shell.close)
             log_pb2_grpc.add_LogServicer_to_server(LogService(database.data_plane.log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""`duramen.v1.KV` of a role: opened over whatever the role reaches the data by.
+"""`duramen.v1.KV` and `duramen.v1.Console` of a role: opened over whatever the role reaches the data by.
 
 A server whose `KV` nobody calls opens nothing for it.
 """
@@ -13,19 +13,32 @@ from typing import Final
 from duramen.server.roles.grpc_server import GrpcServer
 from log_tier.concurrency.on_demand import OnDemand
 from log_tier.model.errors import ShuttingDown
+from log_tier.model.log import Log
 from router.data.local_data import LocalData
 from router.data.seam import Connection
 from router.endpoints.grpc.kv.plane import Plane
 from router.endpoints.grpc.kv.service import KVService
+from router.endpoints.grpc.pages.console_service import ConsoleService
 from router.membership.live_membership import LiveMembership
-from router.proto import kv_pb2, kv_pb2_grpc
+from router.proto import console_pb2, console_pb2_grpc, kv_pb2, kv_pb2_grpc
 from router.routing.local_first import LocalFirstConnection
 from router.routing.routed_connection import RoutedConnection
 from serving_tier.node.node_load import Load
 
-__all__ = ["KV_SERVICES", "LazyPlane", "OpenConnection", "add_kv_service", "here", "nearest", "others_on_demand"]
+__all__ = [
+    "KV_SERVICES",
+    "LazyPlane",
+    "OpenConnection",
+    "add_kv_services",
+    "here",
+    "nearest",
+    "others_on_demand",
+]
 
-KV_SERVICES: Final = (kv_pb2.DESCRIPTOR.services_by_name["KV"].full_name,)
+KV_SERVICES: Final = (
+    kv_pb2.DESCRIPTOR.services_by_name["KV"].full_name,
+    console_pb2.DESCRIPTOR.services_by_name["Console"].full_name,
+)
 
 OpenConnection = Callable[[], Awaitable[Connection]]
 """Opens a way to the data, which stays its owner's."""
@@ -87,14 +100,15 @@ def nearest(data_plane: LocalData, others: OnDemand[RoutedConnection]) -> OpenCo
     return connect
 
 
-def add_kv_service(
-    opened: AsyncExitStack, shell: GrpcServer, connect: OpenConnection, load: Load | None = None
+def add_kv_services(
+    opened: AsyncExitStack, shell: GrpcServer, connect: OpenConnection, log: Log, load: Load | None = None
 ) -> tuple[str, ...]:
-    """Add the service to a shell; `opened` closes what it opens. The names of what was added.
+    """Add both services to a shell; `opened` closes what they open. The names of what was added.
 
     To be called before the shell's own `close` is pushed on `opened`, so that the calls end before their plane does.
     """
     plane = LazyPlane(connect)
     opened.push_async_callback(plane.close)
     kv_pb2_grpc.add_KVServicer_to_server(KVService(plane, shell.streams, load), shell.registry)  # type: ignore[no-untyped-call]
+    console_pb2_grpc.add_ConsoleServicer_to_server(ConsoleService(connect, log), shell.registry)  # type: ignore[no-untyped-call]
     return KV_SERVICES

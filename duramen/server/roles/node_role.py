@@ -12,7 +12,7 @@ from typing import Final, Literal
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import USERS_SERVICES, Access, guard_shell, write_audit
 from duramen.server.roles.http_port import HttpAccess, open_http
-from duramen.server.roles.kv import add_kv_service, nearest, others_on_demand
+from duramen.server.roles.kv import add_kv_services, nearest, others_on_demand
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.sight.http_limits import HttpLimits
 from duramen.server.sight.server_sight import ServerSight, SightSources
@@ -240,7 +240,7 @@ class NodeRole:
                 shell, data_plane, node, admin, role="node", log_url=url, sight=sight, passing=near
             )
             opened.push_async_callback(close_services)
-            kv = add_kv_service(opened, shell, near, node.load)
+            kv = add_kv_services(opened, shell, near, log, node.load)
             write_audit(opened, access, near, server=node_id, failed=failing(node.ended))
             opened.push_async_callback(shell.close)
             added: tuple[str, ...] = ()

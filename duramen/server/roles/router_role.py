@@ -11,7 +11,7 @@ from typing import Final
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import USERS_SERVICES, Access, guard_shell, write_audit
 from duramen.server.roles.http_port import HttpAccess, open_http
-from duramen.server.roles.kv import add_kv_service, here
+from duramen.server.roles.kv import add_kv_services, here
 from duramen.server.roles.passed_log import PassedLogService
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.sight.http_limits import HttpLimits
@@ -145,7 +145,7 @@ class RouterRole:
             opened.push_async_callback(admin.close)
             healer = Healer.open(catalog, membership, heal, failed=failing(ended))
             opened.push_async_callback(healer.close)
-            kv = add_kv_service(opened, shell, here(connection))
+            kv = add_kv_services(opened, shell, here(connection), log)
             write_audit(opened, access, here(connection), server="router", failed=failing(ended))
             opened.push_async_callback(shell.close)
             keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, shell.streams), shell.registry)  # type: ignore[no-untyped-call]

@@ -15,7 +15,8 @@ from log_tier.model.batch_header import COMPRESSION_MASK, Place, place_of, read_
 from log_tier.model.errors import OffsetTrimmed
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Bounds, Log
-from log_tier.model.record import CONDITION_SHIFT, EXPIRY_SHIFT, GROUPED, OPERATION_MASK, Condition, Expiry, Operation
+from log_tier.model.record import GROUPED, OPERATION_MASK, Operation
+from router.admin.answers.record_texts import condition_text, expiry_text
 
 __all__ = ["SEARCHED_MAX", "FoundWrite", "KeyTail", "last_writes"]
 
@@ -119,8 +120,8 @@ def _search(data: bytes, place: Place, key: bytes, start: Offset, end: Offset) -
                     header.timestamp_ms,
                     Operation(operation).name.lower(),
                     bytes(columns.values[number]),
-                    _condition(attribute, 0 if columns.versions is None else columns.versions[number]),
-                    _expiry(attribute, 0 if columns.expiries is None else columns.expiries[number]),
+                    condition_text(attribute, 0 if columns.versions is None else columns.versions[number]),
+                    expiry_text(attribute, 0 if columns.expiries is None else columns.expiries[number]),
                     bool(attribute & GROUPED),
                     header.producer_id,
                     header.base_offset,
@@ -128,15 +129,3 @@ def _search(data: bytes, place: Place, key: bytes, start: Offset, end: Offset) -
                 )
             )
     return False, found
-
-
-def _condition(attribute: int, version: int) -> str:
-    condition = Condition(attribute >> CONDITION_SHIFT & 3)
-    return f"version {version}" if condition is Condition.VERSION else condition.name.lower()
-
-
-def _expiry(attribute: int, number: int) -> str:
-    expiry = Expiry(attribute >> EXPIRY_SHIFT & 3)
-    if expiry is Expiry.TTL:
-        return f"ttl {number} ms"
-    return f"at {number} ms" if expiry is Expiry.AT else expiry.name.lower()

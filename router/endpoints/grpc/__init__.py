@@ -13,6 +13,7 @@ event loop, so that no turn is long (`log_tier/concurrency/sized_work.py`). gRPC
 to bytes, is on the loop.
 
 `kv/` is a second service on the same data plane, for programs in any language: tables by name, one key a call.
+`pages/` is a third one, for the console's pages: values and records that are cut.
 
-Reading order: `services.py`, `kv/`, `access_rules.py`.
+Reading order: `services.py`, `kv/`, `pages/`, `access_rules.py`.
 """

@@ -1,4 +1,5 @@
-"""What the methods of `duramen.v1.KV`, `duramen.v1.KeyValue`, `duramen.v1.Tables` and `duramen.v1.RespEndpoint` demand.
+"""What the methods of `duramen.v1.KV`, `duramen.v1.KeyValue`, `duramen.v1.Tables`, `duramen.v1.RespEndpoint` and
+`duramen.v1.Console` demand.
 
 A write whose reply tells what was there needs `read` on its key as well: one with a condition, and an update. So what a
 user may only write it cannot guess.
@@ -128,4 +129,8 @@ DATA_RULES: Final[MethodRules] = {
     "/duramen.v1.Tables/SetRetention": _of_name(Right.ADMIN),
     "/duramen.v1.Tables/Drop": _of_name(Right.ADMIN),
     "/duramen.v1.RespEndpoint/Describe": any_user,
+    "/duramen.v1.Console/Get": _on_key(Right.READ),
+    "/duramen.v1.Console/Scan": _kv_scan,
+    # A log shows all keys of its partition, as a watch does.
+    "/duramen.v1.Console/Records": _whole_table(Right.READ),
 }

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from log_tier.model.errors import DuramenError, InvalidRequest
-from router.proto import admin_pb2, tables_pb2, users_pb2
+from router.proto import admin_pb2, console_pb2, tables_pb2, users_pb2
 
 __all__ = [
     "CALL_FORMAT",
@@ -38,6 +38,7 @@ _SERVICES: Final[Sequence[tuple[FileDescriptor, str]]] = (
     (admin_pb2.DESCRIPTOR, "Admin"),
     (users_pb2.DESCRIPTOR, "Users"),
     (tables_pb2.DESCRIPTOR, "Tables"),
+    (console_pb2.DESCRIPTOR, "Console"),
 )
 
 

@@ -26,6 +26,7 @@ from log_tier.proto import cluster_pb2, log_pb2
 from log_tier.trust.trust_commands import AddToken, AddUser, RevokeToken
 from router.endpoints.resp.server.sockets import RespSettings
 from router.proto import admin_pb2 as admin
+from router.proto import console_pb2 as console
 from router.proto import keyvalue_pb2 as keyvalue
 from router.proto import kv_pb2 as kv
 from router.proto import resp_endpoint_pb2
@@ -92,6 +93,11 @@ ROWS: Final = [
         "read,write of table",
         lambda id_: keyvalue.OutcomesRequest(parts=[keyvalue.OutcomesPart(table_id=id_, span=1)]),
     ),
+    Row("Console/Get", "read of key", lambda _: console.ConsoleGetRequest(table=TABLE, key=KEY)),
+    Row("Console/Scan", "read of key", lambda _: console.ConsoleScanRequest(table=TABLE, prefix=b"eu:")),
+    Row("Console/Scan", "read of key", lambda _: console.ConsoleScanRequest(table=TABLE, start=b"eu:1", end=b"eu:9")),
+    Row("Console/Scan", "read of table", lambda _: console.ConsoleScanRequest(table=TABLE)),
+    Row("Console/Records", "read of table", lambda _: console.ConsoleRecordsRequest(table=TABLE)),
     Row("Tables/Create", "admin of table", lambda _: tables.CreateTableRequest(name=TABLE, partitions=1)),
     Row("Tables/Find", "some of table", lambda _: tables.FindTableRequest(name=TABLE)),
     Row("Tables/List", "user", lambda _: tables.ListTablesRequest()),
