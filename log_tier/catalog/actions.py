@@ -18,7 +18,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["CHANGES_HOLDERS", "COPIES_INDEX", "GAINS_REPLICA", "SHORTENS_LOG", "Action", "JobKind"]
+__all__ = ["AUTOMATIC", "CHANGES_HOLDERS", "COPIES_INDEX", "GAINS_REPLICA", "SHORTENS_LOG", "Action", "JobKind"]
 
 
 class Action(StrEnum):
@@ -49,7 +49,12 @@ class JobKind(StrEnum):
     DISCARD = "discard"
     CLEAR = "clear"
     HEAL = "heal"
+    RELIEVE = "relieve"
+    AUTOMATE = "automate"
 
+
+AUTOMATIC: Final = (JobKind.HEAL, JobKind.RELIEVE)
+"""What routers begin by themselves, unless `automate` has switched it off."""
 
 GAINS_REPLICA: Final = frozenset({Action.MOVE, Action.ADD})
 """Actions after which the task's node has a replica that it did not have."""

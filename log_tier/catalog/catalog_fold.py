@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from log_tier.catalog import commands as c
-from log_tier.catalog.actions import Action, JobKind
+from log_tier.catalog.actions import AUTOMATIC, Action, JobKind
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, NodeEntry, TableEntry
 from log_tier.catalog.decisions import DECISIONS_MAX, CommandDecision, CommandRefused
 from log_tier.catalog.job_fold import (
@@ -168,26 +168,44 @@ def _others_topic(table: str, topic: str) -> CommandRefused:
 
 
 def _start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: c.StartJob) -> ClusterMap:
-    if command.kind == JobKind.HEAL:
-        _check_healing(cluster, command)
+    if command.kind in AUTOMATIC:
+        _check_automatic(cluster, command)
+    elif command.kind == JobKind.AUTOMATE:
+        cluster = _with_automatic(cluster, command)
     return start_job(cluster, offset, time_ms, command)
 
 
-def _check_healing(cluster: ClusterMap, command: c.StartJob) -> None:
-    """One healing at a time, decided after the last one: routers that decide at once begin one job."""
-    healings = [job for job in cluster.jobs.values() if job.kind == JobKind.HEAL]
-    for job in healings:
+def _check_automatic(cluster: ClusterMap, command: c.StartJob) -> None:
+    """One healing at a time, and one relief, each decided after the last one: routers that decide at once begin one
+    job. A relief moves what works: it waits for every other job that moves replicas, and for those of operators first.
+    """
+    kind, noun = command.kind, "healing" if command.kind == JobKind.HEAL else "relief"
+    if kind in cluster.by_hand:
+        raise CommandRefused(f"no {noun} begins by itself: an operator has switched it off (`duramen admin automate`)")
+    alike = [job for job in cluster.jobs.values() if job.kind == kind]
+    for job in alike:
         if job.state in ("running", "failed"):
-            raise CommandRefused(f"job {job.id} heals {job.subject} already: wait for it, or abort it")
-    newest = max((job.id for job in healings), default=-1)
+            raise CommandRefused(f"job {job.id} {kind}s {job.subject} already: wait for it, or abort it")
+    newest = max((job.id for job in alike), default=-1)
     if command.arguments.get("after") != newest:
         raise CommandRefused(
-            f"the healing was decided after job {command.arguments.get('after')}, and job {newest} is the newest one: "
+            f"the {noun} was decided after job {command.arguments.get('after')}, and job {newest} is the newest one: "
             "decide anew"
         )
+    if kind == JobKind.RELIEVE and (other := next((job for job, _ in cluster.changing()), None)) is not None:
+        raise CommandRefused(f"job {other.id} ({other.kind} {other.subject}) moves replicas: a relief waits for it")
     node = command.arguments.get("node")
     if not all(task.action == Action.MOVE and task.arguments.get("from") == node for task in command.tasks):
-        raise CommandRefused(f"a healing of node {node!r} moves replicas away from it, and does nothing else")
+        raise CommandRefused(f"a {noun} of node {node!r} moves replicas away from it, and does nothing else")
+
+
+def _with_automatic(cluster: ClusterMap, command: c.StartJob) -> ClusterMap:
+    """Switch on or off what routers begin by themselves."""
+    what, off = command.arguments.get("what"), command.arguments.get("off")
+    if what not in AUTOMATIC or off not in (0, 1) or command.tasks:
+        raise CommandRefused(f"automate names {what!r}, and should name {' or '.join(AUTOMATIC)}, and no tasks")
+    kept = {kind for kind in cluster.by_hand if kind != what} | ({str(what)} if off else set())
+    return replace(cluster, by_hand=tuple(sorted(kept)))
 
 
 def _add_snapshot(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.AddSnapshot) -> ClusterMap:

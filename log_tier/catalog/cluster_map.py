@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, Self
 
+from log_tier.catalog.actions import CHANGES_HOLDERS
 from log_tier.catalog.decisions import Decisions
 from log_tier.catalog.jobs import Job, Task
 from log_tier.concurrency.persistent_map import PersistentMap
@@ -257,6 +258,8 @@ class ClusterMap:
     """The snapshots of each partition, the oldest first."""
     dropped: tuple[TableId, ...] = ()
     """The last tables that were dropped: a node may delete what it still has of them, and of no other unknown one."""
+    by_hand: tuple[str, ...] = ()
+    """The kinds of jobs that no router begins by itself, of those in `AUTOMATIC`: an operator has switched them off."""
     decisions: Decisions = field(default_factory=Decisions)
     trust: TrustState = field(default_factory=TrustState)
     """Users and roles. Only who folds the catalog's log has them: they are in no map that is sent."""
@@ -330,6 +333,14 @@ class ClusterMap:
     def snapshots_of(self, partition: PartitionId) -> tuple[SnapshotEntry, ...]:
         """The known snapshots of a partition, the oldest first."""
         return self.snapshots.get(partition, ())
+
+    def changing(self) -> Iterator[tuple[Job, Task]]:
+        """The tasks, not over, that change which nodes hold a partition, and their jobs. O(tasks)."""
+        for job in self.jobs.values():
+            if job.state in ("running", "failed"):
+                for task in job.tasks:
+                    if task.action in CHANGES_HOLDERS and task.state not in ("done", "aborted"):
+                        yield job, task
 
     def covering(self, partition: PartitionId) -> SnapshotEntry | None:
         """The newest known snapshot from which the live version can be restored with nothing but the log behind it. The

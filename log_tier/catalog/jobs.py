@@ -121,6 +121,11 @@ class Job:
     arguments: Mapping[str, ArgumentValue] = field(default_factory=dict)
 
     @property
+    def is_over(self) -> bool:
+        """It is done, or was aborted: nothing of it is left to do or to undo."""
+        return self.state in ("done", "aborted")
+
+    @property
     def puts_barriers(self) -> bool:
         """May its barriers be in logs? A clearing gets its swap task last. O(1)."""
         return len(self.tasks) > 0 and self.tasks[-1].action == Action.SWAP

@@ -41,6 +41,8 @@ def map_to_json(cluster: ClusterMap) -> bytes:
         "dropped": cluster.dropped,
         "snapshots": [usual_left_out(entry) for entries in cluster.snapshots.values() for entry in entries],
     }
+    if cluster.by_hand:  # it came later
+        document["by_hand"] = cluster.by_hand
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -72,6 +74,7 @@ def _map(document: Mapping[str, Any]) -> ClusterMap:
         jobs={job["id"]: _job(job) for job in document["jobs"]},
         snapshots=PersistentMap(snapshots),
         dropped=tuple(document["dropped"]),
+        by_hand=tuple(document.get("by_hand", ())),
     )
 
 

@@ -31,12 +31,13 @@ special, as none of them keeps anything that the catalog does not. Requests and 
 with `--json` it prints all of them under their own names (`answers/document.py`). Users, roles and grants have a
 service of their own, `duramen.v1.Users` (`users/`).
 
-**A lost node is healed** by routers, once it is lost for long (`healing/`): the one thing that is decided here without
-an operator.
+**A lost node is healed** by routers, once it is lost for long (`healing/`), and one that is full, slow or hot for long
+is relieved (`relief/`): all that is decided here without an operator.
 
 What is deliberately not here: work (nodes do that), and waiting for a lost node. Nothing starts to move because a node
 was lost for a minute.
 
-Reading order: `verbs.py`, `planners/` (pure), `find_planner.py`, `answers/`, `situations.py`, `admin.py`, `clear.py`,
-`set_retention.py`, `healing/`, `users/`, `lazy.py`, `messages.py`, `service.py`, `access_rules.py`, `client.py`.
+Reading order: `verb.py`, `verbs.py`, `planners/` (pure), `find_planner.py`, `answers/`, `situations.py`, `admin.py`,
+`clear.py`, `set_retention.py`, `healing/`, `relief/`, `users/`, `lazy.py`, `messages.py`, `service.py`,
+`access_rules.py`, `client.py`.
 """

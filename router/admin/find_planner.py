@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from router.admin.planners.plan import Plan
-from router.admin.verbs import Verb
+from router.admin.verb import Verb
 
 __all__ = ["planner_of"]
 

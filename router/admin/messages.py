@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Partition
-from router.admin.verbs import VERBS, AdminChange, RestoreNode, Verb, verb_of
+from router.admin.verb import Verb
+from router.admin.verbs import VERBS, AdminChange, RestoreNode, verb_of
 from router.proto import admin_pb2 as pb
 
 __all__ = ["change_from", "start_request"]

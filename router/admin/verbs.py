@@ -1,7 +1,7 @@
 """The verbs of administration: what an operator may have done. Each is declared here, once.
 
-A verb is a class. Its fields are the request, its docstring is the help of its command, and `@verb` says the rest. From
-that follow
+A verb is a class. Its fields are the request, its docstring is the help of its command, and `@verb`
+(`router.admin.verb`) says the rest. From that follow
 
     the command line      `duramen.cli.admin.verb_command` makes the command, and docs/CLI.md is made from that
     the message           `router.admin.messages` converts to and from the member of `AdminStartRequest.change`
@@ -14,25 +14,22 @@ at every start.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, Final, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Final, NamedTuple
 
 from log_tier.catalog.actions import Action
 from log_tier.model.identifiers import Partition
+from router.admin.verb import Argument, OfPartitionArgument, Option, PartitionArgument, Verb, declared, verb
 
 __all__ = [
     "VERBS",
     "AdminChange",
-    "Argument",
+    "Automate",
     "Clear",
     "Compact",
     "Discard",
     "Drain",
     "Move",
-    "OfPartitionArgument",
-    "Option",
-    "PartitionArgument",
     "Rebalance",
     "RestoreNode",
     "RestoreTable",
@@ -43,90 +40,8 @@ __all__ = [
     "Swap",
     "TakeSnapshots",
     "Trim",
-    "Verb",
     "verb_of",
 ]
-
-T = TypeVar("T", bound=type)
-
-
-# --- how a person gives a field on the command line
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A positional argument; a field with a default may be left out."""
-
-    metavar: str
-    help: str
-    least: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A named option."""
-
-    flag: str
-    help: str
-    metavar: str = ""
-    least: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionArgument:
-    """A table and its partition in one word, TABLE/PARTITION. The next field holds the partition
-    (`OfPartitionArgument`).
-    """
-
-    metavar: str
-    help: str
-
-
-class OfPartitionArgument:
-    """Given with the field before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """The declaration of one administration verb."""
-
-    change: type
-    message: str
-    """The member of `AdminStartRequest.change`; its fields have the same names."""
-    planner: str
-    """`module:function` below `router.admin.planners`."""
-    command: str
-    """Below `duramen admin`."""
-    examples: tuple[str, ...] = ()
-    """What follows `duramen admin` in them."""
-    destroys: str = ""
-    """What is lost. The command asks before it begins, unless it is given --yes."""
-    destroys_if: tuple[Action, ...] = ()
-    """Only a plan that has such a step destroys; empty: every plan."""
-    reads_log: bool = False
-    """The planner also gets `bounds`, of the logs of the tables it is about."""
-    by_hand: bool = False
-    """Its command says something else than its fields: `duramen.cli.admin` has it written out."""
-
-
-VERBS: Final[dict[type, Verb]] = {}
-"""The verbs by their class, in the order of this file."""
-
-
-def verb(message: str, *, planner: str, command: str = "", **more: Any) -> Callable[[T], T]:
-    """Declare a class as a verb; see `Verb`. `command`: its message's name, unless it says another one."""
-
-    def declare(change: T) -> T:
-        VERBS[change] = Verb(change, message, planner, command or message.replace("_", "-"), **more)
-        return change
-
-    return declare
-
-
-def verb_of(change: AdminChange) -> Verb:
-    """The declaration of a change's verb."""
-    return VERBS[type(change)]
-
 
 # --- replicas and nodes
 
@@ -177,12 +92,13 @@ class Rebalance(NamedTuple):
 
     For a node that is new, or back. Lost nodes are left as they are.
 
-    With --auto nothing is evened out. Nodes are relieved that have less than 15 % of their disk free, or replicas that
-    have lagged for a minute while others are level: at most 8 replicas go to nodes with room, and the plan says which
-    node has too much, and why.
+    With --auto nothing is evened out. Nodes are relieved that have less than 15 % of their disk free, replicas that
+    have lagged for a minute while others are level, or twice the reads and writes of the others: at most 8 replicas go
+    to nodes with room, and the plan says which node has too much, and why. Routers do the same by themselves where that
+    lasts, see --relieve-after.
     """
 
-    auto: Annotated[bool, Option("--auto", "Only relieve nodes that are full or slow.")] = False
+    auto: Annotated[bool, Option("--auto", "Only relieve nodes that are full, slow or hot.")] = False
 
 
 @verb(
@@ -216,6 +132,23 @@ class SetReplicas(NamedTuple):
 
     table: Annotated[str, Argument("TABLE", "The table's name.")]
     replicas: Annotated[int, Argument("N", "How many each partition shall have.", least=1)]
+
+
+@verb(
+    "automate",
+    planner="automate:plan_automate",
+    examples=("automate relieve --off", "automate heal --off   # before work at many machines", "automate heal"),
+)
+class Automate(NamedTuple):
+    """Let the routers begin jobs of a kind by themselves, or with --off no more, until it is switched on again.
+
+    `heal` replaces the replicas of nodes that stay lost, `relieve` moves replicas away from nodes that are full, slow
+    or hot; `duramen admin plan` shows what they would do. A job that is under way goes on: `duramen admin abort JOB`
+    undoes it.
+    """
+
+    what: Annotated[str, Argument("heal|relieve", "The kind of job.")]
+    off: Annotated[bool, Option("--off", "Operators alone begin such jobs.")] = False
 
 
 # --- snapshots, and the log below them
@@ -386,6 +319,7 @@ AdminChange = (
     | Rebalance
     | Retire
     | SetReplicas
+    | Automate
     | TakeSnapshots
     | RestoreNode
     | RestoreTable
@@ -397,3 +331,11 @@ AdminChange = (
     | Discard
     | Clear
 )
+
+VERBS: Final[Mapping[type, Verb]] = declared()
+"""The verbs by their class, in the order of this file."""
+
+
+def verb_of(change: AdminChange) -> Verb:
+    """The declaration of a change's verb."""
+    return VERBS[type(change)]

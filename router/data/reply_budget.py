@@ -42,6 +42,7 @@ def read_keys(replica: Replica, keys: Sequence[bytes], budget: ReplyBudget) -> R
     except IndexDamaged as error:
         replica.damaged(error)  # it stops, and another index is brought up in its place
         raise
+    replica.progress.served += len(keys)
     budget.take(size, len(keys))
     return result
 
@@ -58,6 +59,7 @@ async def read_many_keys(replica: Replica, keys: Sequence[bytes], budget: ReplyB
     except IndexDamaged as error:
         replica.damaged(error)
         raise
+    replica.progress.served += len(keys)
     budget.take(size, len(keys))
     return result
 

@@ -43,6 +43,7 @@ def _merged(replicas: Sequence[Replica], request: ScanRequest) -> ScanResult:
         with replica.reading(request.table_versions.get(replica.id.partition)) as index:
             versions[replica.id.partition] = index.version
             page = index.scan(start, end, reverse=request.reverse, limit=share, bytes_max=request.bytes_max)
+        replica.progress.served += len(page.entries)  # for the load: two threads may lose some of it
         pages.add(PartitionPage(page.entries, page.more))
         applied[replica.id.partition] = page.applied
         if pages.frontier is None:

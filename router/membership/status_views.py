@@ -53,5 +53,6 @@ def _changed(replicas: dict[PartitionId, ReplicaView], message: node_pb2.NodeSta
             status.void,
             status.version or 1,  # an older node does not send it
             tuple(status.level),
+            status.served_s,
         )
     return replicas

@@ -51,6 +51,8 @@ class ReplicaView(NamedTuple):
     """Which version of the table is read there."""
     level: tuple[int, ...] = ()
     """The standby versions that are level with it."""
+    served_s: int = 0
+    """Keys read and records applied a second, on average over the last minutes; 0 of a node that does not say."""
 
 
 class TaskView(NamedTuple):

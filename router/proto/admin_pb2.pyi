@@ -1345,6 +1345,8 @@ class AdminHealing(_message.Message):
     PLAN_FIELD_NUMBER: _builtins.int
     PAUSE_S_FIELD_NUMBER: _builtins.int
     BLOCKED_FIELD_NUMBER: _builtins.int
+    OFF_FIELD_NUMBER: _builtins.int
+    RELIEF_FIELD_NUMBER: _builtins.int
     after_s: _builtins.float
     """How long a node is lost before it is healed, in seconds; 0: never."""
     copies: _builtins.int
@@ -1359,6 +1361,8 @@ class AdminHealing(_message.Message):
     reason: _builtins.str
     pause_s: _builtins.float
     """How long `plan` waits for the bound of bytes a second, in seconds."""
+    off: _builtins.bool
+    """Healing is switched off in the catalog (`automate`)."""
     @_builtins.property
     def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminLoss]: ...
     @_builtins.property
@@ -1366,6 +1370,10 @@ class AdminHealing(_message.Message):
     @_builtins.property
     def blocked(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is in the way of more."""
+
+    @_builtins.property
+    def relief(self) -> Global___AdminRelief:
+        """What the router would do about nodes that are full, slow or hot."""
 
     def __init__(
         self,
@@ -1381,16 +1389,109 @@ class AdminHealing(_message.Message):
         plan: Global___AdminPlan | None = ...,
         pause_s: _builtins.float = ...,
         blocked: _abc.Iterable[_builtins.str] | None = ...,
+        off: _builtins.bool = ...,
+        relief: Global___AdminRelief | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "job", b"job", "plan", b"plan"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "job", b"job", "plan", b"plan", "relief", b"relief"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "action", b"action", "after_s", b"after_s", "blocked", b"blocked", "bytes_s", b"bytes_s", "copies", b"copies", "job", b"job", "lost", b"lost", "pause_s", b"pause_s", "plan", b"plan", "reason", b"reason", "short", b"short"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "action", b"action", "after_s", b"after_s", "blocked", b"blocked", "bytes_s", b"bytes_s", "copies", b"copies", "job", b"job", "lost", b"lost", "off", b"off", "pause_s", b"pause_s", "plan", b"plan", "reason", b"reason", "relief", b"relief", "short", b"short"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__job: _TypeAlias = _typing.Literal["job"]  # noqa: Y015
     _WhichOneofArgType__job: _TypeAlias = _typing.Literal["_job", b"_job"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__job) -> _WhichOneofReturnType__job | None: ...
 
 Global___AdminHealing: _TypeAlias = AdminHealing  # noqa: Y015
+
+@_typing.final
+class AdminRelief(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_S_FIELD_NUMBER: _builtins.int
+    OFF_FIELD_NUMBER: _builtins.int
+    STRAINED_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    PAUSE_S_FIELD_NUMBER: _builtins.int
+    BLOCKED_FIELD_NUMBER: _builtins.int
+    after_s: _builtins.float
+    """How long a node has too much before it is relieved, in seconds; 0: never."""
+    off: _builtins.bool
+    """Relief is switched off in the catalog (`automate`)."""
+    action: _builtins.str
+    """nothing, begin (`plan`), wait (for `job`), undo (`job`, for `reason`)."""
+    job: _builtins.int
+    reason: _builtins.str
+    pause_s: _builtins.float
+    """How long `plan` waits for the bound of bytes a second, in seconds."""
+    @_builtins.property
+    def strained(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminStrain]: ...
+    @_builtins.property
+    def plan(self) -> Global___AdminPlan: ...
+    @_builtins.property
+    def blocked(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What is in the way."""
+
+    def __init__(
+        self,
+        *,
+        after_s: _builtins.float = ...,
+        off: _builtins.bool = ...,
+        strained: _abc.Iterable[Global___AdminStrain] | None = ...,
+        action: _builtins.str = ...,
+        job: _builtins.int | None = ...,
+        reason: _builtins.str = ...,
+        plan: Global___AdminPlan | None = ...,
+        pause_s: _builtins.float = ...,
+        blocked: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "job", b"job", "plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "action", b"action", "after_s", b"after_s", "blocked", b"blocked", "job", b"job", "off", b"off", "pause_s", b"pause_s", "plan", b"plan", "reason", b"reason", "strained", b"strained"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__job: _TypeAlias = _typing.Literal["job"]  # noqa: Y015
+    _WhichOneofArgType__job: _TypeAlias = _typing.Literal["_job", b"_job"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__job) -> _WhichOneofReturnType__job | None: ...
+
+Global___AdminRelief: _TypeAlias = AdminRelief  # noqa: Y015
+
+@_typing.final
+class AdminStrain(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    SEEN_S_FIELD_NUMBER: _builtins.int
+    LEFT_S_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    kind: _builtins.str
+    """full, slow or hot."""
+    reason: _builtins.str
+    """With figures, for people."""
+    seen_s: _builtins.float
+    """For how long this router has seen it so, in seconds."""
+    left_s: _builtins.float
+    """How long it is watched yet, in seconds; not set: relief is off."""
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        seen_s: _builtins.float = ...,
+        left_s: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_left_s", b"_left_s", "left_s", b"left_s"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_left_s", b"_left_s", "kind", b"kind", "left_s", b"left_s", "node", b"node", "reason", b"reason", "seen_s", b"seen_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__left_s: _TypeAlias = _typing.Literal["left_s"]  # noqa: Y015
+    _WhichOneofArgType__left_s: _TypeAlias = _typing.Literal["_left_s", b"_left_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__left_s) -> _WhichOneofReturnType__left_s | None: ...
+
+Global___AdminStrain: _TypeAlias = AdminStrain  # noqa: Y015
 
 @_typing.final
 class AdminLoss(_message.Message):
@@ -1635,6 +1736,7 @@ class AdminStartRequest(_message.Message):
     ROLLBACK_FIELD_NUMBER: _builtins.int
     DISCARD_FIELD_NUMBER: _builtins.int
     CLEAR_FIELD_NUMBER: _builtins.int
+    AUTOMATE_FIELD_NUMBER: _builtins.int
     dry_run: _builtins.bool
     """Plan, and change nothing."""
     plan: _builtins.str
@@ -1671,6 +1773,8 @@ class AdminStartRequest(_message.Message):
     def discard(self) -> Global___AdminDiscard: ...
     @_builtins.property
     def clear(self) -> Global___AdminClear: ...
+    @_builtins.property
+    def automate(self) -> Global___AdminAutomate: ...
     def __init__(
         self,
         *,
@@ -1691,12 +1795,13 @@ class AdminStartRequest(_message.Message):
         rollback: Global___AdminRollback | None = ...,
         discard: Global___AdminDiscard | None = ...,
         clear: Global___AdminClear | None = ...,
+        automate: Global___AdminAutomate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "clear", b"clear", "compact", b"compact", "discard", b"discard", "drain", b"drain", "move", b"move", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["automate", b"automate", "change", b"change", "clear", b"clear", "compact", b"compact", "discard", b"discard", "drain", b"drain", "move", b"move", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "clear", b"clear", "compact", b"compact", "discard", b"discard", "drain", b"drain", "dry_run", b"dry_run", "move", b"move", "plan", b"plan", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["automate", b"automate", "change", b"change", "clear", b"clear", "compact", b"compact", "discard", b"discard", "drain", b"drain", "dry_run", b"dry_run", "move", b"move", "plan", b"plan", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_change: _TypeAlias = _typing.Literal["move", "drain", "retire", "rebalance", "set_replicas", "take_snapshots", "restore_node", "restore_table", "trim", "compact", "stage", "swap", "rollback", "discard", "clear"]  # noqa: Y015
+    _WhichOneofReturnType_change: _TypeAlias = _typing.Literal["move", "drain", "retire", "rebalance", "set_replicas", "take_snapshots", "restore_node", "restore_table", "trim", "compact", "stage", "swap", "rollback", "discard", "clear", "automate"]  # noqa: Y015
     _WhichOneofArgType_change: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_change) -> _WhichOneofReturnType_change | None: ...
 
@@ -1792,6 +1897,30 @@ class AdminRebalance(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AdminRebalance: _TypeAlias = AdminRebalance  # noqa: Y015
+
+@_typing.final
+class AdminAutomate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WHAT_FIELD_NUMBER: _builtins.int
+    OFF_FIELD_NUMBER: _builtins.int
+    what: _builtins.str
+    """"heal" or "relieve"."""
+    off: _builtins.bool
+    """Routers begin no such job by themselves any more."""
+    def __init__(
+        self,
+        *,
+        what: _builtins.str = ...,
+        off: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["off", b"off", "what", b"what"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminAutomate: _TypeAlias = AdminAutomate  # noqa: Y015
 
 @_typing.final
 class AdminSetReplicas(_message.Message):

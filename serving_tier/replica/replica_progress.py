@@ -47,6 +47,8 @@ class ReplicaProgress:
         """The live index; a swap sets another one."""
         self.changes = 0
         """Rises whenever the applied offset, or the log's end as known, may have changed."""
+        self.served = 0
+        """Keys that were read here since it was opened, for the load; what other processes read is not counted."""
         self.obstacle = ""
         """Why nothing can be applied now, as for a full disk; empty: nothing is in the way."""
         self.name, self.id, self._log = name, partition, log

@@ -30,8 +30,8 @@ answers `OffsetPassed` with its offset, and the caller names a later one.
 What is not here: which replicas a node should have (`serving_tier.node.hosting`), who asks whom (`router`), and reads
 and writes of keys (`router.endpoints.grpc`).
 
-Reading order: `replica_status.py`, `status_feed.py`, `content_digest.py`, `digests.py`, `copies.py`, `tallies.py`,
-`voids.py`, `access_rules.py`, `shown_status.py`, `server.py`, `peer.py`.
+Reading order: `served_rates.py`, `replica_status.py`, `status_feed.py`, `content_digest.py`, `digests.py`, `copies.py`,
+`tallies.py`, `voids.py`, `access_rules.py`, `shown_status.py`, `server.py`, `peer.py`.
 """
 
 from __future__ import annotations

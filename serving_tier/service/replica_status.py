@@ -31,10 +31,12 @@ class Bootstrapping(Protocol):
 
 
 class Sizes(NamedTuple):
-    """Bytes and keys of an index at the last measurement."""
+    """An index at the last measurement."""
 
     bytes: int = 0
     keys: int = 0
+    served_s: int = 0
+    """Keys read and records applied a second, on average over the last minutes."""
 
 
 class ReplicaStatus(NamedTuple):
@@ -51,6 +53,7 @@ class ReplicaStatus(NamedTuple):
     void: int
     version: int = 1
     level: tuple[int, ...] = ()
+    served_s: int = 0
 
 
 def status_of(replica: Replica, sizes: Sizes) -> ReplicaStatus:
@@ -71,6 +74,7 @@ def status_of(replica: Replica, sizes: Sizes) -> ReplicaStatus:
         replica.void,
         replica.index.version,
         tuple(sorted(replica.versions.level)),
+        sizes.served_s,
     )
 
 

@@ -46,6 +46,7 @@ from serving_tier.service.replica_status import (
     status_of,
     status_of_pending,
 )
+from serving_tier.service.served_rates import ServedRates
 
 __all__ = ["STATUS_SETTINGS", "Hosts", "NodeStatusFeed", "Running", "StatusSettings"]
 
@@ -129,8 +130,9 @@ class NodeStatusFeed:
         self._statuses: dict[PartitionId, ReplicaStatus] = {}
         self._seen: dict[PartitionId, tuple[Replica, int]] = {}
         """The counter of changes up to which each open replica was looked at."""
-        self._sizes: dict[PartitionId, tuple[int, Sizes]] = {}
-        """By name: the applied offset at which the sizes were measured, and the sizes."""
+        self._sizes: dict[PartitionId, tuple[int, tuple[int, int]]] = {}
+        """By name: the applied offset at which bytes and keys were measured, and they."""
+        self._rates = ServedRates()
         self._sized_s: float | None = None
         self._disk = (0, 0)
         self._map_version = -1
@@ -297,7 +299,7 @@ class NodeStatusFeed:
 
     def _sizes_of(self, name: PartitionId) -> Sizes:
         found = self._sizes.get(name)
-        return found[1] if found is not None else Sizes()
+        return Sizes(*(found[1] if found is not None else (0, 0)), self._rates.of(name))
 
     async def _whole(self) -> node_pb2.NodeStatus:
         message = self._message((), ())
@@ -342,23 +344,25 @@ class NodeStatusFeed:
             return
         self._sized_s = now_s
         node = self._hosts.node
+        hosted = node.hosted()
         moved = [
             (name, replica)
-            for name, replica in node.hosted().items()
+            for name, replica in hosted.items()
             if name not in self._sizes or self._sizes[name][0] != replica.index.applied
         ]
+        self._rates.measure(hosted, now_s)
         found, self._disk = await asyncio.to_thread(_measured, moved, node.folder)
         self._sizes.update(found)
 
 
 def _measured(
     replicas: list[tuple[PartitionId, Replica]], folder: Path
-) -> tuple[dict[PartitionId, tuple[int, Sizes]], tuple[int, int]]:
-    found: dict[PartitionId, tuple[int, Sizes]] = {}
+) -> tuple[dict[PartitionId, tuple[int, tuple[int, int]]], tuple[int, int]]:
+    found: dict[PartitionId, tuple[int, tuple[int, int]]] = {}
     for name, replica in replicas:
         with suppress(DuramenError):  # closed or damaged: its state says so
             with replica.reading() as index:
                 statistics = index.statistics()
-            found[name] = statistics.applied, Sizes(statistics.bytes_used, statistics.entries)
+            found[name] = statistics.applied, (statistics.bytes_used, statistics.entries)
     disk = shutil.disk_usage(folder)
     return found, (disk.free, disk.used)

@@ -202,10 +202,11 @@ def snapshots(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, j
 
 
 def plan(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
-    """Show what the cluster would do by itself about lost nodes now, and why. Nothing is begun by it.
+    """Show what the cluster would do by itself now, and why: about lost nodes, and about full, slow and hot ones.
 
-    The router that --at names answers: which nodes it misses and since when, which replicas go where, and what is in
-    the way. See --heal-after of `duramen serve router` and `duramen up`.
+    Nothing is begun by it. The router that --at names answers: which nodes it misses, which have too much and since
+    when, which replicas go where, and what is in the way. See --heal-after and --relieve-after of `duramen serve
+    router` and `duramen up`, and `duramen admin automate`.
 
     \b
       duramen admin plan
@@ -213,10 +214,11 @@ def plan(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> No
     """
     from duramen.cli.admin.answer import say_answer
     from duramen.cli.admin.connection import ask
-    from duramen.cli.admin.rendering import say_healing
+    from duramen.cli.admin.rendering import say_healing, say_relief
 
     found = ask(at, timeout, lambda admin: admin.healing())
     if json:
         say_answer(found)
         return
     say_healing(found)
+    say_relief(found.relief)

@@ -12,6 +12,8 @@ from router.proto.admin_pb2 import (
     AdminHeldKey,
     AdminJob,
     AdminNode,
+    AdminPlan,
+    AdminRelief,
     AdminReplica,
     AdminTask,
 )
@@ -25,6 +27,7 @@ __all__ = [
     "say_comparison",
     "say_healing",
     "say_job",
+    "say_relief",
 ]
 
 
@@ -112,6 +115,8 @@ def say_healing(found: AdminHealing) -> None:
         say(f"node {each.node} is lost for {duration(each.lost_s)}{waits}: {each.reason}")
     if not found.after_s:
         say("healing is off (--heal-after 0): an operator retires lost nodes (`duramen admin retire NODE`)")
+    elif found.off:
+        say("healing is off (`duramen admin automate heal` switches it on): an operator retires lost nodes")
     if found.short:
         say(f"replicas that are missing: {found.short}")
     if found.action == "undo":
@@ -119,17 +124,39 @@ def say_healing(found: AdminHealing) -> None:
     elif found.action == "wait":
         say(f"job {found.job} heals: `duramen admin job {found.job}` shows how far it is")
     elif found.action == "begin":
-        _say_begin(found)
+        _say_begin(found.plan, found.pause_s, is_off=found.off or not found.after_s)
     elif not found.lost:
         say("no node is lost: there is nothing to heal")
     for text in () if found.action == "begin" else found.blocked:  # a plan says it in its notes
         say(f"in the way: {text}")
 
 
-def _say_begin(found: AdminHealing) -> None:
-    if found.after_s:
-        when = f"in {duration(found.pause_s)}, for its bound of bytes" if found.pause_s else "now"
-        say(f"a job begins {when}, of {found.copies} replicas at most:")
-    else:
+def say_relief(found: AdminRelief) -> None:
+    """What a router would do about nodes that have too much, and why."""
+    for each in found.strained:
+        watched = f"; it is watched for {duration(each.left_s)} more" if each.left_s else ""
+        say(f"node {each.node} is {each.kind} for {duration(each.seen_s)}{watched}: it {each.reason}")
+    if not found.after_s:
+        say("relief is off (--relieve-after 0): an operator relieves nodes (`duramen admin rebalance --auto`)")
+    elif found.off:
+        say("relief is off (`duramen admin automate relieve` switches it on)")
+    if found.action == "undo":
+        say(f"job {found.job} is undone: {found.reason}")
+    elif found.action == "wait":
+        say(f"job {found.job} relieves: `duramen admin job {found.job}` shows how far it is")
+    elif found.action == "begin":
+        _say_begin(found.plan, found.pause_s, is_off=found.off or not found.after_s)
+    elif not found.strained:
+        say("no node is full, slow or hot: there is nothing to relieve")
+    for text in () if found.action == "begin" else found.blocked:
+        say(f"in the way: {text}")
+
+
+def _say_begin(plan: AdminPlan, pause_s: float, *, is_off: bool) -> None:
+    if is_off:
         say("if it were on, a job would begin:")
-    say_plan(found.plan)
+    elif pause_s:
+        say(f"a job begins in {duration(pause_s)}, for its bound of bytes:")
+    else:
+        say("a job begins now:")
+    say_plan(plan)

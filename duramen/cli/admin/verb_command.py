@@ -10,7 +10,7 @@ import typer
 
 from duramen.cli.admin.arguments import DryRun, Wait, WaitTimeout, Yes, absolute_url, parse_partition, parse_place
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
-from router.admin.verbs import Argument, OfPartitionArgument, Option, PartitionArgument, Verb
+from router.admin.verb import Argument, OfPartitionArgument, Option, PartitionArgument, Verb
 
 __all__ = ["command_of"]
 

@@ -72,6 +72,15 @@ _HealAfter = Annotated[
         min=0,
     ),
 ]
+_RelieveAfter = Annotated[
+    float | None,
+    typer.Option(
+        "--relieve-after",
+        metavar="SECONDS",
+        help="Move replicas away from nodes that are full, slow or hot for so long; 0: never.",
+        min=0,
+    ),
+]
 _Allowed = Annotated[
     list[str] | None,
     typer.Option("--allow-location", metavar="URL", help="A folder or bucket that callers may name; repeatable."),
@@ -244,6 +253,7 @@ def router(
     peer_port: _PeerPort = None,
     insecure: _Insecure = None,
     heal_after: _HealAfter = None,
+    relieve_after: _RelieveAfter = None,
     traces: _Traces = None,
     log_level: _LogLevel = None,
     log_format: _LogFormat = None,
@@ -263,7 +273,6 @@ def router(
     from duramen.server.settings.resp import resp_settings
     from duramen.server.wiring.server_certificates import ServerCertificates
     from log_tier.audit.audit_settings import AuditSettings
-    from router.admin.planners.heal import HealBounds
 
     flags = _given(
         log=log,
@@ -277,6 +286,7 @@ def router(
         peer_port=peer_port,
         insecure=insecure,
         heal_after_s=heal_after,
+        relieve_after_s=relieve_after,
         traces=traces,
         log_level=log_level,
         log_format=log_format,
@@ -304,7 +314,8 @@ def router(
         audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
         streams_max=settings.streams_max,
         slow_call_ms=settings.slow_call_ms,
-        heal=HealBounds(settings.heal_after_s, settings.heal_copies, settings.heal_mebibytes_s << 20),
+        heal=settings.heal,
+        relieve=settings.relieve,
     )
     _run(opening, settings.http_port, certificates, announce, end_traces)
 

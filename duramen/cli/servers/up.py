@@ -155,6 +155,15 @@ def up(
             min=0,
         ),
     ] = 600.0,
+    relieve_after: Annotated[
+        float,
+        typer.Option(
+            "--relieve-after",
+            metavar="SECONDS",
+            help="With --nodes: move replicas away from nodes that are full, slow or hot for so long; 0: never.",
+            min=0,
+        ),
+    ] = 600.0,
     traces: Annotated[
         _TracesTo,
         typer.Option(
@@ -219,6 +228,7 @@ def up(
             audit_tables=tuple(audit_table or ()),
             audit_days=audit_days,
             heal_after_s=heal_after,
+            relieve_after_s=relieve_after,
             first_user=_users(first_user, token_file, host, insecure=insecure).first,
             **shared,
         )

@@ -21,12 +21,13 @@ from duramen.server.wiring.register import log_url_for_clients, passes_log
 from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.access.gate import Gate
 from log_tier.access.shown_tables import map_shown_to_caller
+from log_tier.audit.audit_event import AuditEvent
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import address_for_servers
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.service import ClusterService
-from log_tier.concurrency.background import failing
+from log_tier.concurrency.background import Failed, failing
 from log_tier.model.errors import DuramenError
 from log_tier.model.log import Log
 from log_tier.open import open_log
@@ -35,10 +36,13 @@ from log_tier.rpc.messages.stream_bound import STREAMS_MAX
 from log_tier.slow_calls.slow_call_log import SLOW_CALL_MS
 from router.admin.admin import Admin
 from router.admin.answers.node_client import ask_members
-from router.admin.healing.description import healing_answer
 from router.admin.healing.healer import Healer
+from router.admin.healing.submission import Noted
 from router.admin.planners.heal import NO_HEALING, HealBounds
-from router.admin.service import AdminService
+from router.admin.relief.decision import NO_RELIEF, ReliefBounds
+from router.admin.relief.description import automatic_answer
+from router.admin.relief.reliever import Reliever
+from router.admin.service import AdminService, DescribeHealing
 from router.endpoints.grpc.services import KeyValueService, TablesService
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.live_membership import LiveMembership
@@ -108,12 +112,14 @@ class RouterRole:
         audit: AuditSettings | None = None,
         streams_max: int = STREAMS_MAX,
         heal: HealBounds = NO_HEALING,
+        relieve: ReliefBounds = NO_RELIEF,
         slow_call_ms: int = SLOW_CALL_MS,
     ) -> RouterRole:
         """Follow the catalog and the nodes, listen. `client_log_url`: the log's address for clients, if that is not
         `log_url`; empty: clients write through routers. `allow_locations`: the setting `allowed_locations`.
         `peer_port`: see `GrpcServer.listen`. `audit`: what is audited on top of the usual.
-        `streams_max`: how many streams may be open at once. `heal`: what it does by itself about lost nodes.
+        `streams_max`: how many streams may be open at once. `heal`: what it does by itself about lost nodes,
+        `relieve`: about those that have too much.
         `slow_call_ms`: from which duration on the slow log has a call; 0: none. Raises `PortInUse`, `Disconnected`.
         """
         allowed = allowed_of(allow_locations, host=host)
@@ -143,8 +149,8 @@ class RouterRole:
             opened.push_async_callback(connection.close)
             admin = Admin(catalog, log, membership, ask_members(membership), allowed)
             opened.push_async_callback(admin.close)
-            healer = Healer.open(catalog, membership, heal, failed=failing(ended))
-            opened.push_async_callback(healer.close)
+            noted = partial(_note_automatic, access, catalog)
+            answer = _open_automatic(opened, catalog, membership, heal, relieve, noted, failing(ended))
             kv = add_kv_services(opened, shell, here(connection), log)
             write_audit(opened, access, here(connection), server="router", failed=failing(ended))
             opened.push_async_callback(shell.close)
@@ -155,7 +161,7 @@ class RouterRole:
             passing = passes_log(log_url, secured=secured)
             sight = _sight(shell, catalog, connection, membership, certificates, log)
             _add_cluster(shell, catalog, url, passing, sight)
-            administered = AdminService.at_hand(admin, shell.streams, partial(healing_answer, healer))
+            administered = AdminService.at_hand(admin, shell.streams, answer)
             admin_pb2_grpc.add_AdminServicer_to_server(administered, shell.registry)  # type: ignore[no-untyped-call]
             added = await open_resp_endpoint(
                 opened,
@@ -212,6 +218,31 @@ def _sight(
         times=connection.times,
     )
     return ServerSight(sources)
+
+
+def _open_automatic(
+    opened: AsyncExitStack,
+    catalog: Catalog,
+    membership: LiveMembership,
+    heal: HealBounds,
+    relieve: ReliefBounds,
+    noted: Noted,
+    failed: Failed,
+) -> DescribeHealing:
+    """Begin to heal and to relieve, until `opened` ends it; returns what says what would be done now."""
+    healer = Healer.open(catalog, membership, heal, noted=noted, failed=failed)
+    opened.push_async_callback(healer.close)
+    reliever = Reliever.open(catalog, membership, healer, relieve, noted=noted, failed=failed)
+    opened.push_async_callback(reliever.close)
+    return partial(automatic_answer, healer, reliever)
+
+
+def _note_automatic(access: Access, catalog: Catalog, action: str, detail: str, offset: int) -> None:
+    """Have the audit say what this router began or undid by itself: no user had it done."""
+    if access.gate.is_closed:
+        access.audit.note(
+            AuditEvent("admin", "done", action=action, detail=detail, version=catalog.map.version, offset=offset)
+        )
 
 
 def _at_hand(admin: Admin) -> Callable[[], Awaitable[Admin]]:

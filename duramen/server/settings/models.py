@@ -12,6 +12,7 @@ from log_tier.audit.audit_settings import AUDIT_DAYS
 from log_tier.rpc.messages.stream_bound import LOG_STREAMS_MAX, STREAMS_MAX
 from log_tier.slow_calls.slow_call_log import SLOW_CALL_MS
 from router.admin.planners.heal import HealBounds
+from router.admin.relief.decision import ReliefBounds
 from router.endpoints.resp.wire.limits import CLIENTS_MEBIBYTES
 
 __all__ = ["ROLES", "LogSettings", "NodeSettings", "RouterSettings"]
@@ -204,12 +205,21 @@ class RouterSettings(BaseSettings):
         "routers of a cluster have the same.",
     )
     heal_copies: int = Field(
-        HealBounds().copies, ge=1, description="How many replicas such a healing copies at once, in the whole cluster."
+        HealBounds().copies,
+        ge=1,
+        description="How many replicas a healing copies at once, in the whole cluster; a relief no more than 8.",
     )
     heal_mebibytes_s: int = Field(
         HealBounds().bytes_s >> 20,
         ge=0,
-        description="MiB a second that healings copy, on average from one job to the next; 0: as fast as nodes copy.",
+        description="MiB a second that healings and reliefs copy, on average from one job to the next; 0: as fast as "
+        "nodes copy.",
+    )
+    relieve_after_s: float = Field(
+        ReliefBounds().after_s,
+        ge=0,
+        description="Seconds for which a node is full, slow or hot before replicas of it go elsewhere; 0: never. The "
+        "routers of a cluster have the same.",
     )
     audit_tables: list[str] = Field([], description=_AUDIT_TABLES)
     audit_days: float = Field(AUDIT_DAYS, gt=0, description=_AUDIT_DAYS)
@@ -223,6 +233,16 @@ class RouterSettings(BaseSettings):
     traces: TracesTo = Field("none", description=_TRACES)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
     log_format: LogFormatName = Field("plain", description=_LOG_FORMAT)
+
+    @property
+    def heal(self) -> HealBounds:
+        """What it does by itself about lost nodes."""
+        return HealBounds(self.heal_after_s, self.heal_copies, self.heal_mebibytes_s << 20)
+
+    @property
+    def relieve(self) -> ReliefBounds:
+        """What it does by itself about nodes that have too much."""
+        return ReliefBounds(self.relieve_after_s, self.heal_copies, self.heal_mebibytes_s << 20)
 
 
 ROLES: Final[dict[str, type[BaseSettings]]] = {"log": LogSettings, "node": NodeSettings, "router": RouterSettings}

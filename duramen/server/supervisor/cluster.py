@@ -62,6 +62,8 @@ class ClusterOptions:
     """What all connections of one of its RESP endpoints may hold together."""
     heal_after_s: float = 600.0
     """For how long a node is lost before the router places its replicas at others; 0: it never does."""
+    relieve_after_s: float = 600.0
+    """For how long a node is full, slow or hot before the router moves replicas away from it; 0: it never does."""
     streams_max: int = 8192
     """How many streams of gRPC a node, or the router, may have open at once."""
     slow_call_ms: int = 100
@@ -208,6 +210,7 @@ async def _start_all(
     router.environment = {
         "DURAMEN_ROUTER_LOG": url,
         "DURAMEN_ROUTER_HEAL_AFTER_S": str(options.heal_after_s),
+        "DURAMEN_ROUTER_RELIEVE_AFTER_S": str(options.relieve_after_s),
         **first,
         **_audit("ROUTER", options),
         **_streams("ROUTER", options),

@@ -6,7 +6,7 @@ What holds:
      fold takes the first of them and refuses the others.
 - H2 No step takes a live copy that the table wants: replicas are moved, and a lost copy is given up when the new one is
      level.
-- H3 A router that sees fewer than half of the nodes heals nothing: it may be what is cut off.
+- H3 A router that sees fewer than half of the nodes moves nothing: it may be what is cut off.
 - H4 Time is what this process has seen on a clock that only rises. A wall clock that is wrong heals nothing early or
      late, and neither does a pause of the router.
 - H5 No more replicas at once, and no more bytes a second on average, than the settings say.
@@ -19,8 +19,8 @@ How a loss passes:
                                                      │        └─▶ AbortJob (back, failed) ▼
                                                      └──────────── the map ◀── nodes copy, and report
 
-What is not here: slow or full nodes, which an operator relieves with `rebalance --auto`.
+What is not here: slow, full or hot nodes (`router.admin.relief`).
 
-Reading order: `absences.py` (pure), `router.admin.planners.heal` (pure), `pace.py` (pure), `healer.py`,
-`description.py`.
+Reading order: `absences.py` (pure), `router.admin.planners.heal` (pure), `pace.py` (pure),
+`submission.py`, `healer.py`, `description.py`.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from log_tier.catalog.actions import CHANGES_HOLDERS
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, TableEntry
 from log_tier.catalog.placement import candidates
 from log_tier.model.errors import CommandRejected, InvalidRequest, TableNotFound
@@ -69,13 +68,7 @@ class Situation:
 
     def changing(self) -> set[PartitionId]:
         """Partitions whose replicas a job that is not over is changing."""
-        return {
-            task.partition_id
-            for job in self.cluster.jobs.values()
-            if job.state in ("running", "failed")
-            for task in job.tasks
-            if task.action in CHANGES_HOLDERS and task.state not in ("done", "aborted")
-        }
+        return {task.partition_id for _, task in self.cluster.changing()}
 
     def check_node(self, node: str) -> None:
         """Raises `InvalidRequest` naming the nodes that are there."""

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from log_tier.catalog.actions import CHANGES_HOLDERS, Action, JobKind
+from log_tier.catalog.actions import AUTOMATIC, Action, JobKind
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.catalog.commands import AbortJob, StartJob
 from log_tier.catalog.jobs import Job, Task
@@ -23,7 +23,16 @@ from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, Step, plan_of
 
-__all__ = ["NO_HEALING", "HealBounds", "HealDecision", "decide_healing", "newest_healing"]
+__all__ = [
+    "NO_HEALING",
+    "HealBounds",
+    "JobDecision",
+    "cut_off",
+    "decide_healing",
+    "failed_before",
+    "newest_of",
+    "why_stuck",
+]
 
 # A new copy may take so much of what is free on a disk.
 _FILLED_PERCENT: Final = 90
@@ -48,8 +57,8 @@ NO_HEALING: Final = HealBounds(after_s=0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class HealDecision:
-    """What to do now, and why. Without a command: nothing."""
+class JobDecision:
+    """What to do now about jobs that routers begin by themselves, and why. Without a command: nothing."""
 
     command: StartJob | AbortJob | None = None
     plan: Plan | None = None
@@ -57,9 +66,9 @@ class HealDecision:
     reason: str = ""
     """Why a job is undone."""
     job: int | None = None
-    """The healing under way."""
+    """The healing, or the relief, under way."""
     short: int = 0
-    """Replicas that are missing, with nodes that are lost for long."""
+    """Of a healing: replicas that are missing, with nodes that are lost for long."""
     blocked: tuple[str, ...] = ()
     """What is in the way, for people."""
 
@@ -73,50 +82,54 @@ class _Short(NamedTuple):
     node: str
 
 
-def newest_healing(cluster: ClusterMap) -> Job | None:
-    """The last healing that the catalog remembers."""
-    healings = (job for job in cluster.jobs.values() if job.kind == JobKind.HEAL)
-    return max(healings, key=lambda job: job.id, default=None)
+def newest_of(cluster: ClusterMap, *kinds: str) -> Job | None:
+    """The last job of these kinds that the catalog remembers."""
+    return max((job for job in cluster.jobs.values() if job.kind in kinds), key=lambda job: job.id, default=None)
 
 
-def decide_healing(situation: Situation, lost: Collection[str], *, copies: int) -> HealDecision:
+def decide_healing(situation: Situation, lost: Collection[str], *, copies: int) -> JobDecision:
     """What to do about the nodes `lost`, which are lost for long enough. O(replicas of those nodes).
 
     Lost nodes that are not in it are waited for. `copies`: how many replicas are moved at once.
     """
     lost = {node for node in lost if node in situation.cluster.nodes and not situation.is_alive(node)}
-    cut = _cut_off(situation)
+    cut = cut_off(situation)
     if cut:
-        return HealDecision(short=len(_missed(situation, lost)), blocked=(cut,))
-    healing = newest_healing(situation.cluster)
+        return JobDecision(short=len(_missed(situation, lost)), blocked=(cut,))
+    healing = newest_of(situation.cluster, JobKind.HEAL)
     if healing is not None and healing.state in ("running", "failed"):
         short = len(_missed(situation, lost))
         reason = _why_undone(situation, healing, lost)
         if reason:
-            return HealDecision(AbortJob(healing.id), reason=reason, job=healing.id, short=short)
-        return HealDecision(job=healing.id, short=short)
+            return JobDecision(AbortJob(healing.id), reason=reason, job=healing.id, short=short)
+        return JobDecision(job=healing.id, short=short)
     return _begun(situation, lost, copies, after=-1 if healing is None else healing.id)
 
 
-def _cut_off(situation: Situation) -> str:
+def cut_off(situation: Situation) -> str:
     """Why this process should not trust what it sees of the nodes; empty: it may."""
     judged = [node for node, entry in situation.cluster.nodes.items() if entry.address]
     away = sum(not situation.is_alive(node) for node in judged)
     if 2 * away <= len(judged):
         return ""
-    return f"{away} of {len(judged)} nodes do not answer here: this server may be what is cut off, so it heals nothing"
+    return f"{away} of {len(judged)} nodes do not answer here: this server may be what is cut off, so it moves nothing"
+
+
+def why_stuck(situation: Situation, job: Job, lost: Collection[str]) -> str:
+    """Why a job that moves replicas does not come to its end; empty: it may. `lost`: who is lost for long."""
+    if job.state == "failed":
+        failed = next(task for task in job.tasks if task.state == "failed")
+        return f"the copy of {_name(situation, failed)} to node {failed.node} failed: {failed.note}"
+    away = sorted({task.node for _, task in job.tasks.unfinished() if task.node in lost})
+    return f"node {away[0]}, which was to get copies, is lost itself" if away else ""
 
 
 def _why_undone(situation: Situation, job: Job, lost: Collection[str]) -> str:
     node = str(job.arguments.get("node", ""))
-    unfinished: list[Task] = [task for _, task in job.tasks.unfinished()]
-    if job.state == "failed":
-        failed = next(task for task in job.tasks if task.state == "failed")
-        return f"the copy of {_name(situation, failed)} to node {failed.node} failed: {failed.note}"
-    if situation.is_alive(node) and any(task.state == "waiting" for task in unfinished):
+    waiting = any(task.state == "waiting" for _, task in job.tasks.unfinished())
+    if job.state == "running" and waiting and situation.is_alive(node):
         return f"node {node} is back, with what it had"
-    away = sorted({task.node for task in unfinished if task.node in lost})
-    return f"node {away[0]}, which was to get copies, is lost itself" if away else ""
+    return why_stuck(situation, job, lost)
 
 
 def _name(situation: Situation, task: Task) -> str:
@@ -138,7 +151,7 @@ def _missed(situation: Situation, lost: Collection[str]) -> list[_Short]:
     return sorted(found, key=lambda each: (each.live, each.table.name, each.partition.partition, each.node))
 
 
-def _begun(situation: Situation, lost: Collection[str], copies: int, *, after: int) -> HealDecision:
+def _begun(situation: Situation, lost: Collection[str], copies: int, *, after: int) -> JobDecision:
     missed = _missed(situation, lost)
     places = _Places(situation)
     blocked: list[str] = []
@@ -158,13 +171,13 @@ def _begun(situation: Situation, lost: Collection[str], copies: int, *, after: i
     left = len(blocked) - _NAMED_MAX
     named = (*blocked[:_NAMED_MAX], *([f"and {left} partitions more"] if left > 0 else []))
     if not steps:
-        return HealDecision(short=len(missed), blocked=named)
+        return JobDecision(short=len(missed), blocked=named)
     size = sum(step.bytes for step in steps)
     plan = plan_of(
         JobKind.HEAL, f"node {node}", steps, arguments={"node": node, "after": after, "bytes": size}, notes=named
     )
     assert isinstance(plan.command, StartJob), plan.command
-    return HealDecision(plan.command, plan=plan, short=len(missed), blocked=named)
+    return JobDecision(plan.command, plan=plan, short=len(missed), blocked=named)
 
 
 class _Places:
@@ -173,8 +186,8 @@ class _Places:
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
         self._choices = Choices(situation)
-        self._changing = dict(_changing(situation.cluster.jobs.values()))
-        self._failed = set(_failed_before(situation.cluster.jobs.values()))
+        self._changing = {task.partition_id: job for job, task in situation.cluster.changing()}
+        self._failed = set(failed_before(situation.cluster.jobs.values()))
         self._room = {
             node: situation.nodes[node].disk_free * _FILLED_PERCENT // 100
             for node in situation.takers()
@@ -208,19 +221,10 @@ class _Places:
         return f"no room for its {size} bytes at {', '.join(node for node in others if node in full)}: make some"
 
 
-def _changing(jobs: Iterable[Job]) -> Iterator[tuple[PartitionId, Job]]:
-    """Partitions whose replicas a job that is not over is changing, and that job."""
+def failed_before(jobs: Iterable[Job]) -> Iterator[tuple[PartitionId, str]]:
+    """Partitions that an earlier healing or relief could not copy, and the node to which it could not."""
     for job in jobs:
-        if job.state in ("running", "failed"):
-            for task in job.tasks:
-                if task.action in CHANGES_HOLDERS and task.state not in ("done", "aborted"):
-                    yield task.partition_id, job
-
-
-def _failed_before(jobs: Iterable[Job]) -> Iterator[tuple[PartitionId, str]]:
-    """Partitions that an earlier healing could not copy, and the node to which it could not."""
-    for job in jobs:
-        if job.kind == JobKind.HEAL and job.state == "aborted":
+        if job.kind in AUTOMATIC and job.state == "aborted":
             for task in job.tasks:
                 if task.state == "aborted" and task.note:
                     yield task.partition_id, task.node

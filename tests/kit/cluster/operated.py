@@ -24,6 +24,7 @@ from log_tier.remote.service import LogService
 from router.admin import verbs
 from router.admin.client import AdminConnection
 from router.admin.planners.heal import NO_HEALING, HealBounds
+from router.admin.relief.decision import NO_RELIEF, ReliefBounds
 from router.proto import admin_pb2 as pb
 from serving_tier.replica.replica import Replica
 
@@ -119,6 +120,7 @@ async def operated(
     segment_bytes: int = 64 << 20,
     router_locations: Sequence[str] = (),
     heal: HealBounds = NO_HEALING,
+    relieve: ReliefBounds = NO_RELIEF,
 ) -> AsyncIterator[Operated]:
     """A cluster with an empty log. Its tests look again and again: nobody signals what they wait for."""
     log = await _log_of(folder / "log", segment_bytes)
@@ -132,6 +134,7 @@ async def operated(
             port=0,
             allow_locations=router_locations,
             heal=heal,
+            relieve=relieve,
         )
         try:
             target = f"127.0.0.1:{cluster.router.port}"

@@ -14,7 +14,8 @@ from duramen.cli.admin.app import app
 from router.admin.find_planner import planner_of
 from router.admin.messages import change_from, start_request
 from router.admin.planners.plan import Plan
-from router.admin.verbs import VERBS, AdminChange, RestoreTable, Stage, Verb, verb_of
+from router.admin.verb import Verb
+from router.admin.verbs import VERBS, AdminChange, RestoreTable, Stage, verb_of
 from router.proto import admin_pb2 as pb
 
 ROOT = Path(__file__).parents[3]

@@ -12,7 +12,7 @@ from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import AbortJob, StartJob, TaskDone, TaskFailed, TaskPlan, TaskReady
 from log_tier.model.errors import CommandRejected
 from router.admin.planners.cluster_view import Situation
-from router.admin.planners.heal import HealDecision, decide_healing, newest_healing
+from router.admin.planners.heal import JobDecision, decide_healing, newest_of
 from router.admin.planners.move import plan_drain
 from router.admin.planners.plan import check_plan
 
@@ -23,16 +23,16 @@ def four() -> ClusterMap:
     return with_table(with_nodes("n1", "n2", "n3", "n4"), ["n1 n2", "n2 n3", "n3 n4", "n4 n1"])
 
 
-def decided(situation: Situation, lost: Sequence[str] = ("n2",), copies: int = 8) -> HealDecision:
+def decided(situation: Situation, lost: Sequence[str] = ("n2",), copies: int = 8) -> JobDecision:
     return decide_healing(situation, lost, copies=copies)
 
 
-def moves(decision: HealDecision) -> list[str]:
+def moves(decision: JobDecision) -> list[str]:
     assert decision.plan is not None, decision
     return [f"{step.partition.partition}: {step.source} > {step.node}" for step in decision.plan.steps]
 
 
-def begun(cluster: ClusterMap, decision: HealDecision) -> ClusterMap:
+def begun(cluster: ClusterMap, decision: JobDecision) -> ClusterMap:
     assert decision.command is not None, decision
     return folded(cluster, decision.command)
 
@@ -45,7 +45,7 @@ def with_room(situation: Situation, **free: int) -> Situation:
 
 class TestOfWhatIsMissing:
     def test_nothing_is_lost(self, four: ClusterMap) -> None:
-        assert decided(seen(four), lost=()) == HealDecision()
+        assert decided(seen(four), lost=()) == JobDecision()
 
     def test_each_replica_of_the_lost_node_goes_to_one_that_has_none(self, four: ClusterMap) -> None:
         decision = decided(seen(four, lost=["n2"]))
@@ -58,10 +58,10 @@ class TestOfWhatIsMissing:
         assert decided(seen(four, lost=["n2"]), lost=()).command is None
 
     def test_a_node_that_is_back_is_not_healed_although_the_caller_says_so(self, four: ClusterMap) -> None:
-        assert decided(seen(four), lost=["n2"]) == HealDecision()
+        assert decided(seen(four), lost=["n2"]) == JobDecision()
 
     def test_a_node_that_was_forgotten_is_not_healed(self, four: ClusterMap) -> None:
-        assert decided(seen(four, lost=["n2"]), lost=["n9"]) == HealDecision()
+        assert decided(seen(four, lost=["n2"]), lost=["n9"]) == JobDecision()
 
     def test_so_many_copies_at_once_and_the_most_urgent_first(self, four: ClusterMap) -> None:
         cluster = with_table(four, ["n2"], name="alone")
@@ -72,7 +72,7 @@ class TestOfWhatIsMissing:
 
     def test_surplus_copies_are_not_replaced(self) -> None:
         cluster = with_table(with_nodes("n1", "n2", "n3", "n4"), ["n1 n2 n3"], replicas=2)
-        assert decided(seen(cluster, lost=["n2"])) == HealDecision()
+        assert decided(seen(cluster, lost=["n2"])) == JobDecision()
 
     def test_a_job_heals_one_node(self, four: ClusterMap) -> None:
         decision = decided(seen(four, lost=["n2", "n4"]), lost=["n2", "n4"])
@@ -122,7 +122,7 @@ class TestOfWhatIsInTheWay:
         decision = decided(seen(four, lost=lost), lost=lost)
         assert decision.command is None
         assert decision.blocked == (
-            "3 of 4 nodes do not answer here: this server may be what is cut off, so it heals nothing",
+            "3 of 4 nodes do not answer here: this server may be what is cut off, so it moves nothing",
         )
         assert decided(seen(four, lost=["n1", "n2"])).command is not None
 
@@ -209,7 +209,7 @@ class TestTwoRoutersThatDecideAtOnce:
 
 class TestWhatTheFoldRefuses:
     def test_a_healing_that_is_something_else(self, four: ClusterMap) -> None:
-        healing = newest_healing(four)
+        healing = newest_of(four, "heal")
         assert healing is None
         table = four.find("flights").id
         for task in (

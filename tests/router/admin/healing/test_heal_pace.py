@@ -17,13 +17,18 @@ def healing(size: int) -> ClusterMap:
 
 
 def test_the_first_one_may_begin_at_once() -> None:
-    assert Pace(100).left_s(with_nodes("n1"), 7.0) == 0.0
+    assert Pace(100, "heal").left_s(with_nodes("n1"), 7.0) == 0.0
 
 
 def test_the_next_one_waits_until_the_bytes_would_have_passed() -> None:
-    pace, cluster = Pace(100), healing(1000)
+    pace, cluster = Pace(100, "heal"), healing(1000)
     assert [pace.left_s(cluster, now_s) for now_s in (50.0, 53.0, 60.0, 70.0)] == [10.0, 7.0, 0.0, 0.0]
 
 
 def test_without_a_bound_none_waits() -> None:
-    assert Pace(0).left_s(healing(1 << 40), 50.0) == 0.0
+    assert Pace(0, "heal").left_s(healing(1 << 40), 50.0) == 0.0
+
+
+def test_only_jobs_of_its_kinds_count() -> None:
+    assert Pace(100, "relieve").left_s(healing(1000), 50.0) == 0.0
+    assert Pace(100, "relieve", "heal").left_s(healing(1000), 50.0) == 10.0
