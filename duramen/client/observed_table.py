@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from typing import Any, Final
 
 from duramen.client.atomic import AtomicBatch
 from duramen.client.context import ClientContext
+from duramen.client.model.consistency import Level
 from duramen.client.model.results import ManyDone
 from duramen.client.table import Table
 from duramen.tracing.operations import ClientOperation, Operations, observed, observed_pages
 from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
 
 __all__ = ["ObservedBatch", "ObservedTable", "count_records", "count_values"]
 
@@ -36,6 +38,9 @@ class ObservedBatch(AtomicBatch):
     commit = observed("batch", AtomicBatch.commit)
 
 
+_get: Final = observed("get", Table.get)
+
+
 class ObservedTable(Table):
     """The same calls. A watch, and the stream of a writer, last for long and are none of the operations."""
 
@@ -53,7 +58,21 @@ class ObservedTable(Table):
         plain.lookup = self.lookup
         return plain
 
-    get = observed("get", Table.get)
+    def get(
+        self,
+        key: bytes,
+        *,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> Coroutine[Any, Any, bytes | None]:
+        # As `observed`, for the call that costs the least: to pass any arguments on takes it half as long again.
+        if self.operations.skips():
+            return Table.get(self, key, after=after, level=level, timeout=timeout)
+        return _get(self, key, after=after, level=level, timeout=timeout)
+
+    get.__doc__ = Table.get.__doc__
+
     get_entry = observed("get_entry", Table.get_entry)
     get_many = observed("get_many", Table.get_many, count_values)
     put = observed("put", Table.put)

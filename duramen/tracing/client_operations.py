@@ -6,13 +6,16 @@ one that is current where the program makes the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextvars
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Token
+from math import log
 from random import random
 from typing import Final
 
 from opentelemetry import metrics, trace
+from opentelemetry.context import get_current
 from opentelemetry.metrics._internal import _ProxyMeterProvider
 from opentelemetry.trace import INVALID_SPAN, SpanKind
 
@@ -38,11 +41,15 @@ class OtelOperations:
 
     def __init__(self, targets: Sequence[str], share: float = 1.0) -> None:
         """`targets`: host:port of its servers; none for an embedded database. `share`: of the calls that are part of no
-        span, so many are offered to the tracer; the others cost a random number, where no durations are counted.
+        span, so many are offered to the tracer, wherever no durations are counted.
         """
         self._share = share
         self._counts = not isinstance(metrics.get_meter_provider(), (metrics.NoOpMeterProvider, _ProxyMeterProvider))
         """Has the program set up what durations are counted for? To count one takes 6 µs."""
+        self._left = self._gap()
+        """So many calls are none before one is. What two threads take from it at once may be counted as one."""
+        self._outside = None if self._counts else contextvars.Context().run(get_current)
+        """OpenTelemetry's context where the program has begun nothing; None: every call counts."""
         self._tracer = trace.get_tracer(TRACER_NAME)
         self._durations = metrics.get_meter(TRACER_NAME).create_histogram(
             DURATION,
@@ -50,10 +57,22 @@ class OtelOperations:
             description="Duration of database client operations.",
             explicit_bucket_boundaries_advisory=_BUCKETS_S,
         )
+        self._record = harmless(self._durations.record, _nothing)
         self._of_all: dict[str, str | int] = {"db.system.name": "duramen"}
         if targets:
             host, _, port = targets[0].rpartition(":")
             self._of_all |= {"server.address": host.strip("[]"), "server.port": int(port)}
+
+    def _gap(self) -> int:
+        """How many calls are none until the next one is: as if a share was drawn for each, by one draw for all."""
+        return int(log(1.0 - random()) / log(1.0 - self._share)) if self._share < 1.0 else 0
+
+    def skips(self) -> bool:
+        left = self._left
+        if left > 0 and get_current() is self._outside:
+            self._left = left - 1
+            return True
+        return False
 
     def begin(self, name: str, table: str) -> OtelOperation | None:
         """An operation; its span, if it is sampled, is below the one that is current where it is entered."""
@@ -61,26 +80,35 @@ class OtelOperations:
         if tracer is None and not self._counts:
             return None
         attributes = {**self._of_all, "db.collection.name": table, "db.operation.name": name}
-        return OtelOperation(self._durations if self._counts else None, attributes, tracer)
+        return OtelOperation(self._record if self._counts else None, attributes, tracer)
 
     def _is_offered(self) -> bool:
         """May this call have a span? What is part of a span that is not recorded has none."""
         current = trace.get_current_span()
-        if current is INVALID_SPAN:
-            return self._share >= 1.0 or random() < self._share
-        return current.is_recording() or self._share >= 1.0
+        if current is not INVALID_SPAN:
+            return current.is_recording() or self._share >= 1.0
+        if self._left > 0:
+            self._left -= 1
+            return False
+        self._left = self._gap()
+        return True
 
 
 class OtelOperation:
     """One call."""
 
-    __slots__ = ("_attributes", "_began_s", "_callers", "_durations", "_span", "_token", "_tracer")
+    __slots__ = ("_attributes", "_began_s", "_callers", "_record", "_span", "_token", "_tracer")
 
     def __init__(
-        self, durations: metrics.Histogram | None, attributes: dict[str, str | int], tracer: trace.Tracer | None
+        self,
+        record: Callable[[float, Mapping[str, str | int]], None] | None,
+        attributes: dict[str, str | int],
+        tracer: trace.Tracer | None,
     ) -> None:
-        """`tracer`: it decides whether there is a span; None: there is none. `durations`: None: not counted."""
-        self._durations = durations
+        """`tracer`: it decides whether there is a span; None: there is none. `record`: counts a duration; None: it is
+        not counted.
+        """
+        self._record = record
         self._attributes = attributes
         self._tracer = tracer
         self._span: Span | None = None
@@ -94,7 +122,7 @@ class OtelOperation:
             name = f"{self._attributes['db.operation.name']} {self._attributes['db.collection.name']}"
             span = start(self._tracer, name, kind=SpanKind.CLIENT, attributes=self._attributes)
             if span.is_recording():
-                self._span = OtelSpan(span, self._tracer)
+                self._span = OtelSpan(span, self._tracer, is_client=True)
                 self._callers = (self._span,)
 
     def __enter__(self) -> OtelOperation:
@@ -132,9 +160,8 @@ class OtelOperation:
             attributes = {**attributes, "error.type": kind}
             if self._span is not None:
                 self._span.fail(kind)
-        if self._durations is not None and self._began_s is not None:
-            took_s = SYSTEM_CLOCK.monotonic_s() - self._began_s
-            harmless(self._durations.record, _nothing)(took_s, attributes)
+        if self._record is not None and self._began_s is not None:
+            self._record(SYSTEM_CLOCK.monotonic_s() - self._began_s, attributes)
         if self._span is not None:
             self._span.end()
 

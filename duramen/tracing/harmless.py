@@ -41,7 +41,9 @@ _FAILURES: Final = _Failures(SYSTEM_CLOCK)
 
 
 def harmless(call: Callable[P, T], otherwise: Callable[[], T]) -> Callable[P, T]:
-    """`call`, or what `otherwise` gives where it fails."""
+    """`call`, or what `otherwise` gives where it fails. Made once for each function: to make one takes longer than to
+    begin a span.
+    """
 
     @wraps(call)
     def tried(*args: P.args, **kwargs: P.kwargs) -> T:

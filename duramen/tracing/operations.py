@@ -36,10 +36,12 @@ class ClientOperation(Protocol):
 class Operations(Protocol):
     """The operations of one client."""
 
+    def skips(self) -> bool:
+        """Is this call none, as most are where a share of the calls is traced? False: ask `begin`."""
+        ...
+
     def begin(self, name: str, table: str) -> ClientOperation | None:
-        """An operation of that name on a table, which begins when it is entered; None: this call is none, as most are
-        where a share of the calls is traced.
-        """
+        """An operation of that name on a table, which begins when it is entered; None: this call is none either."""
         ...
 
 
@@ -62,7 +64,9 @@ def observed(
 
     @wraps(method)
     def operation_of(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        operation: ClientOperation | None = self.operations.begin(name, self.name)
+        operation: ClientOperation | None = None
+        if not self.operations.skips():
+            operation = self.operations.begin(name, self.name)
         call = method(self, *args, **kwargs)
         return call if operation is None else as_operation(operation, call)
 
@@ -76,8 +80,7 @@ def observed_blocking(
 
     @wraps(method)
     def operation_of(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        begun: ClientOperation | None = self.operations.begin(name, self.name)
-        if begun is None:
+        if self.operations.skips() or (begun := self.operations.begin(name, self.name)) is None:
             return method(self, *args, **kwargs)
         with begun as operation:
             result = method(self, *args, **kwargs)

@@ -13,7 +13,7 @@ from log_tier.rpc.credentials import AUTHORIZATION, CREDENTIALS, check_kept
 from log_tier.rpc.problems import error_of_call
 from log_tier.rpc.renewed_channel import RenewedChannel
 from log_tier.rpc.security import SECURITY
-from log_tier.tracing.passing import begin_shared
+from log_tier.tracing.passing import Asking, begin_asking
 from log_tier.tracing.span import TRACED, Span
 
 __all__ = ["Wire"]
@@ -48,9 +48,9 @@ class Wire:
         self._check_open()
         if self._renewed.is_secured:
             self._renewed.look()
-        proof, span = self._proof(), None
+        proof, asking = self._proof(), None
         if callers := TRACED.get():
-            proof, span = self._traced(callers, request, proof)
+            proof, asking = self._traced(callers, request, proof)
         open_calls, call = self._renewed.calls, method(request, timeout=timeout, **proof)
         open_calls.under_way.add(call)
         try:
@@ -62,16 +62,16 @@ class Wire:
             return await call
         except self._failure as failure:
             error = self._error_of(failure)
-            if span is not None:
-                span.fail(error.code)
+            if asking is not None:
+                asking.failed(error.code)
             raise error from failure
         except asyncio.CancelledError:
             open_calls.leave(call)
             self._check_cancelled()
             raise
         finally:
-            if span is not None:
-                span.end()
+            if asking is not None:
+                asking.end()
             open_calls.under_way.discard(call)
             if self._renewed.is_secured:
                 self._renewed.ended(open_calls)
@@ -114,17 +114,12 @@ class Wire:
 
     def _traced(
         self, callers: tuple[Span, ...], request: Any, proof: dict[str, Any]
-    ) -> tuple[dict[str, Any], Span | None]:
-        """The arguments of a call that is traced, and its span; None if its callers have gone."""
-        asked = f"ask {type(request).__name__.removesuffix('Request')}"
-        span = begin_shared(callers, asked, kind="client")
-        if span is None:
+    ) -> tuple[dict[str, Any], Asking | None]:
+        """The arguments of a call that is traced, and its trace; None if its callers have gone."""
+        asking = begin_asking(callers, f"ask {type(request).__name__.removesuffix('Request')}", self.target)
+        if asking is None:
             return proof, None
-        host, _, port = self.target.rpartition(":")
-        span.set("server.address", host.strip("[]"))
-        if port.isdigit():
-            span.set("server.port", int(port))
-        return {"metadata": (*proof.get("metadata", ()), *span.headers)}, span
+        return {"metadata": (*proof.get("metadata", ()), *asking.span.headers)}, asking
 
     def _check_open(self) -> None:
         if self._closed:

@@ -4,33 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-from log_tier.tracing.span import CALLERS_MAX, Span, SpanKind, SpanValue
+from log_tier.tracing.span import CALLERS_MAX, Span, SpanValue
 
-__all__ = ["begin_shared", "joined", "record_part"]
+__all__ = ["Asking", "begin_asking", "joined", "record_part"]
 
 
 _NONE: Final[Mapping[str, SpanValue]] = MappingProxyType({})
 
 
 def joined(callers: tuple[Span, ...], more: tuple[Span, ...]) -> tuple[Span, ...]:
-    """The callers of work that is done together, up to `CALLERS_MAX`."""
-    return callers if len(callers) >= CALLERS_MAX else (*callers, *more)[:CALLERS_MAX]
+    """The callers of work that is done together, each once, up to `CALLERS_MAX`. A call may have several parts."""
+    for caller in more:
+        if len(callers) < CALLERS_MAX and caller not in callers:
+            callers = (*callers, caller)
+    return callers
 
 
-def begin_shared(callers: Sequence[Span], name: str, *, kind: SpanKind = "internal", ago_s: float = 0.0) -> Span | None:
-    """One span for work that is done once for all callers: below the first, with links to the others, which link to it.
+class Asking(NamedTuple):
+    """One request to another process, on behalf of callers that are traced."""
+
+    span: Span
+    is_own: bool
+    """Has the request a span of its own? Else `span` is that of the first caller, a call of a client."""
+
+    def failed(self, kind: str) -> None:
+        """It was answered with an error of this code."""
+        if self.is_own:
+            self.span.fail(kind)
+        else:
+            self.span.lost(kind)
+
+    def end(self) -> None:
+        """It was answered, or given up."""
+        if self.is_own:
+            self.span.end()
+
+
+def begin_asking(callers: Sequence[Span], name: str, target: str) -> Asking | None:
+    """A request of this name to `target`, host:port. Its span is below that of the first caller, with links to the
+    others', which link to it. Where the callers are calls of a client, that of the first is its span, and the others'
+    link to that: such spans are made by the program's OpenTelemetry, and each of them costs more than the request.
 
     None if all callers have ended: then they do not wait for it.
     """
     waiting = [caller for caller in callers if caller.is_open]
     if not waiting:
         return None
-    span = waiting[0].child(name, kind=kind, links=waiting[1:], ago_s=ago_s)
+    first = waiting[0]
+    if first.is_client:
+        for caller in waiting:
+            caller.leaves()
+            if caller is not first:
+                caller.link(first)
+        return Asking(first, False)
+    span = first.child(name, kind="client", links=waiting[1:])
+    host, _, port = target.rpartition(":")
+    span.set("server.address", host.strip("[]"))
+    if port.isdigit():
+        span.set("server.port", int(port))
     for other in waiting[1:]:
         other.link(span)
-    return span
+    return Asking(span, True)
 
 
 def record_part(

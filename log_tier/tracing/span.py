@@ -8,9 +8,11 @@ from typing import Any, Final, Literal, Protocol
 
 __all__ = [
     "CALLERS_MAX",
+    "GATHERED",
     "OFFSET",
     "PARTITION",
     "PARTS_MAX",
+    "REQUESTS",
     "TRACED",
     "TRACING",
     "WAITED_FOR",
@@ -32,6 +34,10 @@ PARTITION: Final = "duramen.partition"
 """The number of a partition of the table."""
 OFFSET: Final = "duramen.offset"
 """Where a record was written, or up to where a read has seen the log."""
+GATHERED: Final = "duramen.gathered_ms"
+"""How long a call of a client waited until its first request left, with others' calls."""
+REQUESTS: Final = "duramen.requests"
+"""How many requests a call of a client was, where it was several."""
 WAITED_FOR: Final = "duramen.waited_for_offset"
 """The offset that an index had not applied yet, and for which the call waited."""
 PARTS_MAX: Final = 32
@@ -47,6 +53,11 @@ class Span(Protocol):
     @property
     def is_open(self) -> bool:
         """Has it not ended?"""
+        ...
+
+    @property
+    def is_client(self) -> bool:
+        """Is it a call of a client? Then its requests are parts of it, and have no spans of their own at this end."""
         ...
 
     @property
@@ -70,6 +81,14 @@ class Span(Protocol):
         """A part of the work is done: written at this offset, or read at it. Attributes of the first part, an event of
         each further one, up to `PARTS_MAX`.
         """
+        ...
+
+    def leaves(self) -> None:
+        """A request of this call of a client leaves: `GATHERED` of the first one, and `REQUESTS`."""
+        ...
+
+    def lost(self, kind: str) -> None:
+        """A request of this call of a client failed, and may be sent again. `kind`: as of `fail`. An event."""
         ...
 
     def fail(self, kind: str) -> None:

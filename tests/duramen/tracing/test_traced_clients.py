@@ -14,12 +14,15 @@ from kit.client.server_process import ServerProcess
 from kit.traces.collector import Collector
 from kit.traces.program import durations, kept, sampling, sending_to
 from opentelemetry import trace
+from opentelemetry.context import attach, detach, set_value
+from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 import duramen
 from duramen import aio, blocking, testing
 from duramen.client.many_keys import WINDOW_RECORDS
 from duramen.client.transport.resp_fast_path import FastPathTable
+from duramen.tracing.client_operations import OtelOperations
 from log_tier.tracing.span import TRACED
 
 pytestmark = pytest.mark.embedded_log_only
@@ -71,9 +74,8 @@ async def test_a_call_that_is_not_sampled_takes_nothing_of_its_neighbours(
     roots = {span.trace: span for span in collector.received if not span.parent}
     assert sorted({span.name for span in roots.values()}) == ["get neighbours", "put neighbours"]
     assert len(roots) == 60
-    asked = [span for span in collector.received if span.name.startswith("ask ")]
-    assert len(asked) == 60, "one request for each call that is traced"
-    assert {span.parent for span in asked} == {span.id for span in roots.values()}
+    assert all("duramen.gathered_ms" in span.attributes for span in roots.values()), "each has left by itself"
+    assert not any("duramen.requests" in span.attributes for span in roots.values()), "and once"
     assert not any(span.links for span in collector.received)
 
 
@@ -98,11 +100,12 @@ async def test_a_call_that_is_not_sampled_is_in_no_open_trace(server: ServerProc
         await asyncio.gather(*others)
     roots = [span for span in collector.received if not span.parent]
     assert sorted(span.name for span in roots) == [*["get_many lasting"] * 4, "put_many lasting"]
-    asked = [span for span in collector.received if span.name.startswith("ask ")]
     (lasting,) = collector.named("put_many lasting")
-    assert sum(span.parent == lasting.id for span in asked) == 4, "one request for each window"
-    assert {span.name for span in asked if span.parent != lasting.id} == {"ask Read"}
-    assert len(asked) <= 4 + 4 * 4, "few requests for many keys"
+    assert lasting.attributes["duramen.requests"] == 4, "one request for each window"
+    lookups = [span for span in roots if span is not lasting]
+    assert max(span.attributes.get("duramen.requests", 1) for span in lookups) <= 4 * 4
+    assert all(len(set(span.links)) == len(span.links) for span in lookups), "it is one caller of a request"
+    assert roots == collector.received, "few requests for many keys, and none of them a span"
 
 
 async def test_a_cancelled_call_ends_its_span(server: ServerProcess, collector: Collector) -> None:
@@ -137,7 +140,7 @@ def test_only_sampled_calls_leave_the_fast_path(
             assert table.get(b"sampled", after=done.token) == b"v"
     assert quick == [b"unsampled"]
     (span,) = collector.named("put quick")
-    assert [each.name for each in collector.received if each.trace == span.trace] == ["ask Write", "put quick"]
+    assert [each.name for each in collector.received if each.trace == span.trace] == ["put quick"]
 
 
 def test_a_scan_leaves_the_program_alone_between_its_pages(server: ServerProcess, collector: Collector) -> None:
@@ -209,25 +212,51 @@ def test_a_program_with_traces_runs_in_a_simulated_cluster() -> None:
     finished = spans.get_finished_spans()
     (put,) = (span for span in finished if span.name == "put simulated")
     assert (put.attributes or {})["duramen.offset"] == offsets[0]
-    assert "ask AppendMany" in {span.name for span in finished if span.context.trace_id == put.context.trace_id}
+    assert "duramen.gathered_ms" in (put.attributes or {})
 
 
 async def test_a_share_of_the_calls_is_traced_and_what_is_part_of_a_trace_always(
     server: ServerProcess, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = iter([0.2, 0.3, 0.24, 0.9])
-    monkeypatch.setattr("duramen.tracing.client_operations.random", lambda: next(drawn))
+    gaps = iter([0.0, 0.45, 0.7, 0.0])  # as many calls are none as (3/4)^n is more than what is left of 1
+    monkeypatch.setattr("duramen.tracing.client_operations.random", lambda: next(gaps))
     async with await aio.connect(server.target, traces=0.25) as db:
         table = await db.create_table("shares", partitions=1)
-        for number in range(4):
-            await table.put(b"k%d" % number, b"v")
-        with trace.get_tracer("program").start_as_current_span("the program's"):
-            assert await table.get(b"k0") == b"v"
-        with unsampled():
-            assert await table.get(b"k0") == b"v"
-    names = [span.name for span in collector.received if span.name.endswith("shares")]
-    assert sorted(names) == ["get shares", "put shares", "put shares"]
-    assert next(drawn, None) is None
+        for number in range(8):
+            await table.put(b"%d" % number, b"v")
+            with trace.get_tracer("program").start_as_current_span("the program's"):
+                assert await table.get(b"0") == b"v"
+            with unsampled():
+                assert await table.get(b"0") == b"v"
+    puts = [span for span in collector.received if span.name == "put shares"]
+    assert [span.attributes["duramen.offset"] for span in puts] == [2, 7]
+    gets = [span for span in collector.received if span.name == "get shares"]
+    assert len(gets) == 8
+    assert {span.parent for span in gets} == {span.id for span in collector.received if span.name == "the program's"}
+    assert next(gaps, None) is None
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.999])
+@pytest.mark.parametrize("inside", [False, True])
+def test_as_many_calls_are_traced_as_the_share_says(
+    share: float, inside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`inside`: the program has begun something that is no span."""
+    monkeypatch.setattr("opentelemetry.metrics.get_meter_provider", NoOpMeterProvider)
+    operations = OtelOperations(["127.0.0.1:1"], share)
+    token = attach(set_value("what", "a program's"))
+    if not inside:
+        detach(token)
+    skipped = taken = 0
+    for _ in range(20_000):
+        if operations.skips():
+            skipped += 1
+        else:
+            taken += operations.begin("get", "flights") is not None
+    if inside:
+        detach(token)
+    assert taken == pytest.approx(20_000 * share, rel=0.25)
+    assert skipped == (0 if inside else 20_000 - taken)
 
 
 @pytest.mark.parametrize("share", [-1, 1.5, float("nan"), 2])

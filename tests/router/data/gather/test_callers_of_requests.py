@@ -154,3 +154,19 @@ async def test_a_request_that_another_has_begun_has_the_callers_that_join_it() -
         assert [each for _, each in connection.callers] == [(caller,)]
     await reads.close()
     await writes.close()
+
+
+async def test_a_call_with_several_parts_is_one_caller() -> None:
+    connection = NotesCallers()
+    connection.answering.set()
+    reads = ReadCoalescer(cast("Any", connection), cast("Any", connection))
+    deadline = asyncio.get_running_loop().time() + 60
+    caller = LastingCaller()
+
+    def get(key: bytes) -> asyncio.Future[Any]:
+        return reads.submit(REF, ZERO, (key,), after=None, strong=False, seen=True, deadline=deadline)
+
+    async with within(20):
+        await asyncio.gather(*(traced_for(caller, lambda key=key: get(key)) for key in (b"1", b"2", b"3")))
+    assert connection.callers == [((b"1", b"2", b"3"), (caller,))]
+    await reads.close()
