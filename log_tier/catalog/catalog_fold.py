@@ -22,7 +22,15 @@ from log_tier.catalog.job_fold import (
 )
 from log_tier.catalog.placement import candidates, place_replicas
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import AUDIT_TABLE, PARTITIONS_MAX, REPLICAS_MAX, RESERVED_PREFIX, Offset, check_name
+from log_tier.model.identifiers import (
+    AUDIT_TABLE,
+    HISTORY_TABLE,
+    PARTITIONS_MAX,
+    REPLICAS_MAX,
+    RESERVED_PREFIX,
+    Offset,
+    check_name,
+)
 from log_tier.model.retention import Retention, check_retention
 from log_tier.trust.trust_commands import TRUST_COMMANDS, TrustCommand
 from log_tier.trust.trust_fold import TrustRefused, fold_trust
@@ -76,7 +84,7 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
         raise CommandRefused(error.message) from error
     if command.name == AUDIT_TABLE:
         _check_audited(cluster)
-    elif command.name.startswith(RESERVED_PREFIX):
+    elif command.name.startswith(RESERVED_PREFIX) and command.name != HISTORY_TABLE:
         raise CommandRefused(
             f"names that begin with {RESERVED_PREFIX} are Duramen's own; choose another than {command.name}"
         )

@@ -22,12 +22,14 @@ __all__ = [
     "ANYTHING",
     "AUDIT_TABLE",
     "FIRST",
+    "HISTORY_TABLE",
     "NAME_LENGTH_MAX",
     "NOTHING",
     "PARTITIONS_MAX",
     "RANGES_MAX",
     "REPLICAS_MAX",
     "RESERVED_PREFIX",
+    "SERVERS_TABLES",
     "Offset",
     "OffsetRange",
     "Partition",
@@ -105,6 +107,12 @@ RESERVED_PREFIX: Final = "_duramen"
 
 AUDIT_TABLE: Final = "_duramen_audit"
 """The table of the audit, which the servers make and write."""
+
+HISTORY_TABLE: Final = "_duramen_history"
+"""The table of what servers were like in the last week, which they make and write."""
+
+SERVERS_TABLES: Final = frozenset({AUDIT_TABLE, HISTORY_TABLE})
+"""Tables that callers may read, and neither make, write, change nor drop."""
 
 # Names become parts of topic names in Kafka (249 at most, with a prefix) and of lines in a terminal.
 NAME_LENGTH_MAX: Final = 120

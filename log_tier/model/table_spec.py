@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from log_tier.model.errors import InvalidName, InvalidRequest, LimitExceeded
-from log_tier.model.identifiers import AUDIT_TABLE, PARTITIONS_MAX, RESERVED_PREFIX, check_adopted_name, check_name
+from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, SERVERS_TABLES, check_adopted_name, check_name
 from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.retention import FOREVER, Retention, check_retention
 
@@ -32,11 +32,11 @@ class TableSpec:
     retention: Retention = FOREVER
     """How much of each partition's log stays."""
     of_servers: bool = False
-    """The table of the audit, which servers make for themselves. No message has this field."""
+    """One of `SERVERS_TABLES`, which servers make for themselves. No message has this field."""
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        if self.name.startswith(RESERVED_PREFIX) and not (self.of_servers and self.name == AUDIT_TABLE):
+        if self.name.startswith(RESERVED_PREFIX) and not (self.of_servers and self.name in SERVERS_TABLES):
             raise InvalidName(
                 f"names that begin with {RESERVED_PREFIX} are Duramen's own; choose another than {self.name}"
             )

@@ -15,7 +15,7 @@ from log_tier.model.identifiers import PartitionId
 from router.admin.answers.jobs import describe_job, list_jobs
 from router.admin.answers.plans import describe_plan
 from router.admin.planners.cluster_view import Situation
-from router.admin.planners.plan import Plan, check_plan
+from router.admin.planners.plan import Plan, check_content_may_change, check_plan
 from router.membership.views import NodeView, ReplicaView
 from router.proto import admin_pb2 as pb
 
@@ -60,6 +60,8 @@ async def plan_for(situation: Situation, planner: Callable[[Situation], Plan]) -
 
     def made(seen: Situation) -> Plan:
         plan = planner(seen)
+        for table in dict.fromkeys((plan.subject.partition(" ")[0], *(step.table_name for step in plan.steps))):
+            check_content_may_change(plan.kind, table)
         check_plan(seen.cluster, plan.command)
         return plan
 

@@ -33,18 +33,17 @@ from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import (
     CommandRejected,
     DuramenError,
-    InvalidName,
     InvalidRequest,
     LimitExceeded,
     TableExists,
     TableNotFound,
     Unavailable,
 )
-from log_tier.model.identifiers import AUDIT_TABLE, PARTITIONS_MAX, RESERVED_PREFIX, TableId, check_name
+from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, TableId, check_name
 from log_tier.model.log import Log, Topic
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
-from router.data.change_retention import change_retention, check_log_keeps
+from router.data.change_retention import change_retention, check_log_keeps, check_not_servers
 from router.data.in_time import in_time
 from router.data.requests import ReadPart, ReadResult
 
@@ -218,13 +217,13 @@ class CatalogTables:
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None) -> TableEntry:
         """Change how much of its log a table keeps; see `router.data.change_retention.change_retention`."""
-        _check_not_audit(name)
+        check_not_servers(name)
         table = await self.find(name)
         return await self._carried_through(change_retention(self._catalog, self._log, table, ms=ms, size=size))
 
     async def drop(self, name: str) -> TableEntry:
         """Delete a table and its log (not a topic of others); the nodes delete its indexes when they see it."""
-        _check_not_audit(name)
+        check_not_servers(name)
         table = await self.find(name)
         await self._carried_through(self._drop(table))
         return table
@@ -324,11 +323,6 @@ async def without_absent(
 def listed(cluster: ClusterMap) -> list[TableRef]:
     """All tables, by name. About 5 µs each."""
     return sorted((table.ref for table in cluster.tables.values()), key=lambda ref: ref.name)
-
-
-def _check_not_audit(name: str) -> None:
-    if name == AUDIT_TABLE:
-        raise InvalidName(f"{name} is written by the servers alone: nobody can drop it, or change how long it stays")
 
 
 def _exists(name: str) -> TableExists:

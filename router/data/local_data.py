@@ -44,7 +44,7 @@ from router.data.catalog_tables import CatalogTables, without_absent
 from router.data.describe import describe_table
 from router.data.fresh_replicas import FreshReplicas, answers_now
 from router.data.in_time import end_waiting, in_time, time_left
-from router.data.outcomes import behind_their_index, judged, outcome_forgotten, outcome_unknown, unanswered
+from router.data.outcomes import judged, outcome_forgotten, outcome_unknown, refused_parts, unanswered
 from router.data.reply_budget import ReplyBudget, read_keys, read_many_keys
 from router.data.requests import (
     PARTS_MAX,
@@ -179,7 +179,7 @@ class LocalData:
         ends_s = began_s + timeout
         if len(parts) > PARTS_MAX:
             raise too_many_parts(parts)
-        if self.node.refusals and (lost := behind_their_index(parts, self.node.refusals)):
+        if lost := refused_parts(parts, self.catalog.map, self.node.refusals):
             others = [part for part in parts if part.partition not in lost]
             done = iter(await self.write(others, timeout=timeout, patience=patience) if others else ())
             return [copy(lost[part.partition]) if part.partition in lost else next(done) for part in parts]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from log_tier.model.errors import DuramenError, LogDamaged, WriteUnknown
-from log_tier.model.identifiers import NOTHING, Offset, PartitionId
+from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.model.errors import DuramenError, LogDamaged, PermissionDenied, WriteUnknown
+from log_tier.model.identifiers import HISTORY_TABLE, NOTHING, Offset, PartitionId
 from router.data.requests import OutcomesPart, WriteOutcome, WritePart, WriteResult
 from serving_tier.fold.verdicts import Outcome, Verdict, rejection_of
 
@@ -18,14 +19,31 @@ __all__ = [
     "judged",
     "outcome_forgotten",
     "outcome_unknown",
+    "refused_parts",
     "unanswered",
     "write_unknown",
 ]
 
 
+def refused_parts(
+    parts: Sequence[WritePart], cluster: ClusterMap, refusals: Mapping[PartitionId, DuramenError]
+) -> Mapping[PartitionId, DuramenError]:
+    """The partitions to which these parts must not be appended, and why. Under 1 µs where there are none.
+
+    Without users nobody is asked for a grant, and so the history, which servers alone write, is refused here. What they
+    write of it they hand to the log. `refusals`: why replicas could not be opened.
+    """
+    history = cluster.named(HISTORY_TABLE)
+    if history is not None and any(part.partition.table == history.id for part in parts):
+        ours = [part.partition for part in parts if part.partition.table == history.id]
+        refused = PermissionDenied(f"{HISTORY_TABLE} is written by the servers alone: nobody else can change it")
+        return behind_their_index(parts, refusals) | dict.fromkeys(ours, refused)
+    return behind_their_index(parts, refusals) if refusals else {}
+
+
 def behind_their_index(
     parts: Sequence[WritePart], refusals: Mapping[PartitionId, DuramenError]
-) -> dict[PartitionId, LogDamaged]:
+) -> dict[PartitionId, DuramenError]:
     """The partitions whose log ends before what an index here has applied, as after a log was put back from an older
     copy: an append would get an offset that was acknowledged for something else, and the index would never apply it.
 

@@ -63,7 +63,7 @@ class RoutedConnection:
         self._routes = routes
         self._scatter = Scatter(routes)
         self.reads = RoutedReads(routes, self._scatter)
-        self.writes = RoutedWrites(log, fallback, routes, self._scatter)
+        self.writes = RoutedWrites(log, fallback, maps, routes, self._scatter)
         self._scans = RoutedScans(routes, self._scatter)
         self._tables = RoutedTables(routes, changes, log, fallback)
         self.times = CallTimes()

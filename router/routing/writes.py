@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from copy import copy
 from typing import Final
 
+from log_tier.catalog.catalog import Maps
 from log_tier.model.errors import Disconnected, DuramenError
 from log_tier.model.log import Appended, Log
-from router.data.outcomes import outcome_unknown, unanswered
+from router.data.outcomes import outcome_unknown, refused_parts, unanswered
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.data.seam import DataPlane
 from router.routing.hedging import HedgedQuestions
@@ -28,9 +30,12 @@ _OUTCOMES_TRY_S: Final = 5.0
 class RoutedWrites:
     """`Connection.write` and `outcomes`: to the log, or through `fallback` if this process does not reach the log."""
 
-    def __init__(self, log: Log | None, fallback: DataPlane | None, routes: Routes, scatter: Scatter) -> None:
+    def __init__(
+        self, log: Log | None, fallback: DataPlane | None, maps: Maps, routes: Routes, scatter: Scatter
+    ) -> None:
         assert log is not None or fallback is not None, "there is no way to write"
         self._log = log
+        self._maps = maps
         self._fallback = fallback
         self._scatter = scatter
         self.questions = HedgedQuestions(routes)
@@ -41,6 +46,10 @@ class RoutedWrites:
         if self._log is None:
             assert self._fallback is not None, "without a log there is a fallback"
             return list(await self._fallback.write(parts, timeout=timeout, patience=patience))
+        if refused := refused_parts(parts, self._maps.map, {}):
+            others = [part for part in parts if part.partition not in refused]
+            done = iter(await self.write(others, timeout=timeout, patience=patience) if others else ())
+            return [copy(refused[part.partition]) if part.partition in refused else next(done) for part in parts]
         deadline = self._loop.time() + timeout
         appended: Sequence[Appended | DuramenError]
         try:

@@ -138,7 +138,7 @@ def log(
         streams_max=settings.streams_max,
         slow_call_ms=settings.slow_call_ms,
     )
-    _run(opening, settings.http_port, certificates, announce, end_traces)
+    _run(opening, settings.http_port, certificates, announce, end_traces, history=False)
 
 
 @app.command()
@@ -236,7 +236,7 @@ def node(
         streams_max=settings.streams_max,
         slow_call_ms=settings.slow_call_ms,
     )
-    _run(opening, settings.http_port, certificates, announce, end_traces)
+    _run(opening, settings.http_port, certificates, announce, end_traces, history=settings.history)
 
 
 @app.command()
@@ -317,7 +317,7 @@ def router(
         heal=settings.heal,
         relieve=settings.relieve,
     )
-    _run(opening, settings.http_port, certificates, announce, end_traces)
+    _run(opening, settings.http_port, certificates, announce, end_traces, history=settings.history)
 
 
 def _users(name: str, token_file: str) -> Any:
@@ -342,13 +342,19 @@ def _begin(level: str, form: str, traces: str, role: str) -> Callable[[], None]:
 
 
 def _run(
-    opening: Awaitable[Any], http_port: Any, certificates: Any, announce: _Announcer, end_traces: Callable[[], None]
+    opening: Awaitable[Any],
+    http_port: Any,
+    certificates: Any,
+    announce: _Announcer,
+    end_traces: Callable[[], None],
+    *,
+    history: bool,
 ) -> None:
-    """Run the role that is `opening`, with its HTTP port, until a signal."""
+    """Run the role that is `opening`, with its HTTP port and what that keeps, until a signal."""
     from duramen.server.roles.http_port import http_port_of, opened_with_http
     from duramen.server.roles.run import run_role, run_until_signal
 
-    serving = opened_with_http(opening, http_port_of(http_port), certificates)
+    serving = opened_with_http(opening, http_port_of(http_port), certificates, history=history)
     run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
     end_traces()
     announce.stopped()

@@ -101,6 +101,13 @@ def up(
             max=65535,
         ),
     ] = None,
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history/--no-history",
+            help="Keep what /history shows in the table _duramen_history as well, so that it outlives a restart.",
+        ),
+    ] = True,
     certs: Annotated[
         Path | None,
         typer.Option(
@@ -218,6 +225,7 @@ def up(
             snapshot_every_s=snapshot_every_s,
             allow_locations=tuple(allow_location or ()),
             http_port=http_port,
+            history=history,
             resp_port=resp_port,
             resp_password=resp_password,
             resp_cache_mebibytes=resp_cache_mebibytes,
@@ -254,11 +262,11 @@ def up(
         audit=audit,
         **shared,
     )
-    _run(opening, Announcer(data, log, host, json, certs), http_port, certs, traces.value)
+    _run(opening, Announcer(data, log, host, json, certs), http_port, certs, traces.value, history=history)
 
 
-def _run(opening: Any, announce: Any, http_port: int | None, certs: Path | None, traces: str) -> None:
-    """Run the server until a signal. `http_port`: see `ServesHttp`; -1: none. `traces`: where spans go."""
+def _run(opening: Any, announce: Any, http_port: int | None, certs: Path | None, traces: str, *, history: bool) -> None:
+    """Run the server until a signal. `http_port`, `history`: see `ServesHttp`; -1: none. `traces`: where spans go."""
     from duramen.server.roles.http_port import opened_with_http
     from duramen.server.roles.run import run_role, run_until_signal
     from duramen.server.wiring.server_certificates import ServerCertificates
@@ -269,7 +277,9 @@ def _run(opening: Any, announce: Any, http_port: int | None, certs: Path | None,
     except InvalidRequest:
         opening.close()
         raise
-    serving = opened_with_http(opening, http_port, None if certs is None else ServerCertificates.open(certs))
+    serving = opened_with_http(
+        opening, http_port, None if certs is None else ServerCertificates.open(certs), history=history
+    )
     run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
     end_traces()
     announce.stopped()

@@ -32,8 +32,8 @@ What holds:
 The page is a frame and pages. `files/pages.js` has one line for each page, and says what a page's module exports; the
 part of the address behind `#` says which one is shown. A file in `files/` is served by being there.
 
-What is not here: history that outlives the process, and that of the cluster as a whole. A router's history is of what
-the nodes report to it.
+A router's history is of what the nodes report to it, so it is the cluster's. What outlives the process is in
+`duramen.server.kept`.
 
 Reading order: `history_ring.py`, `history.py`, `sync_times.py`, `history_answer.py`, `node_facts.py`, `node_watch.py`,
 `look.py`, `history_keeper.py`, `night_document.py`, `status_events.py`, `console_files.py`, `console.py`; then

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final, Protocol
 
 from duramen.server.console.calls.console_calls import CALL_PATH, ConsoleCalls
 from duramen.server.console.calls.local_call import FindMethod
 from duramen.server.console.console_files import PAGE_HEADERS, ConsoleFile, read_console_files
+from duramen.server.console.history import ServerHistory
 from duramen.server.console.history_answer import history_to_json, look_back, parse_history_query
 from duramen.server.console.history_keeper import HistoryKeeper
 from duramen.server.console.node_watch import AskStatus
@@ -22,10 +23,29 @@ from log_tier.concurrency.sized_work import run_sized
 from log_tier.model.errors import Overloaded
 from log_tier.trust.caller import Caller
 
-__all__ = ["Console"]
+__all__ = ["Console", "Keep", "KeepsHistory"]
 
 _AGAIN_S: Final = 5
 """When to ask again for a stream: a browser that is closed leaves its place within a second or two."""
+
+
+class KeepsHistory(Protocol):
+    """Keeps a history for longer than its server lives."""
+
+    def start(self) -> None:
+        """Begin, in the background."""
+        ...
+
+    async def close(self) -> None:
+        """End it. Idempotent."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """How it stands, as `/history` shows it."""
+        ...
+
+
+Keep = Callable[[ServerHistory], KeepsHistory]
 
 
 class Console:
@@ -39,10 +59,12 @@ class Console:
         files: Mapping[str, ConsoleFile],
         ask: AskStatus | None,
         find: FindMethod | None,
+        kept: Keep | None,
     ) -> None:
         self._sight = sight
         self._files = files
         self.keeper = HistoryKeeper(sight, ask)
+        self._kept = None if kept is None else kept(self.keeper.history)
         self.events = StatusEvents(self.keeper, gate, streams_max=limits.streams_max)
         self._calls = None if find is None else ConsoleCalls(find, calls_max=limits.calls_max)
 
@@ -54,17 +76,23 @@ class Console:
         limits: HttpLimits,
         ask: AskStatus | None = None,
         find: FindMethod | None = None,
+        kept: Keep | None = None,
     ) -> Console:
         """Begin to keep the history. `ask`: asks a node of the cluster for its status, at a router. `find`: the
-        methods that pages may call; None: there are none.
+        methods that pages may call; None: there are none. `kept`: keeps the history for longer than this server lives;
+        None: nothing does.
         """
-        made = cls(sight, gate, limits, await asyncio.to_thread(read_console_files), ask, find)
+        made = cls(sight, gate, limits, await asyncio.to_thread(read_console_files), ask, find, kept)
         made.keeper.start()
+        if made._kept is not None:
+            made._kept.start()
         return made
 
     async def close(self) -> None:
-        """Keep it no longer; it is forgotten. Idempotent."""
+        """Keep it no longer; what is in memory is forgotten. Idempotent."""
         self.events.close()
+        if self._kept is not None:
+            await self._kept.close()
         await self.keeper.close()
 
     def routes(self) -> dict[str, HttpRoute]:
@@ -87,8 +115,9 @@ class Console:
         history = self.keeper.history
         view = look_back(history, query, self._sight.uptime_s(), self._sight.now_ms())
         shows: Callable[[str], bool] | None = self._sight.shows()
+        kept = None if self._kept is None else self._kept.describe()
         items = len(view.points) * (1 + history.partitions // 10)
-        return HttpReply(200, await run_sized(items, lambda: history_to_json(view, query, shows)) + b"\n")
+        return HttpReply(200, await run_sized(items, lambda: history_to_json(view, query, shows, kept)) + b"\n")
 
     async def _events(self, caller: Caller, _: HttpRequest) -> HttpReply:
         stream = self.events.stream(caller, self._sight.shows)

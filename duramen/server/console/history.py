@@ -8,7 +8,8 @@ itself take some 4 MB.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from operator import eq, gt
 from typing import Final, NamedTuple
 
@@ -100,8 +101,23 @@ class ServerHistory:
         return self._since.get((table, partition), ("", None))[1]
 
     def ring(self, since_s: float, now_s: float) -> HistoryRing:
-        """The finer ring of those that reach back to `since_s`."""
-        return self.hour if now_s - since_s <= HOUR_S + self.hour.step_s else self.week
+        """The finer ring of those that reach back to `since_s`, as far as anything is known."""
+        if now_s - since_s > HOUR_S + self.hour.step_s:
+            return self.week
+        # The hour before a restart is in the week alone.
+        is_longer = self.week.begins_s(since_s) < self.hour.begins_s(since_s) - self.week.step_s
+        return self.week if is_longer else self.hour
+
+    def restore(self, rows: Iterable[HistoryRow]) -> int:
+        """Put what was before this server began into the week: rows in the order of their times, which are below zero.
+        Returns how many had room. O(partitions of all rows).
+        """
+        shared: list[HistoryRow] = []
+        for row in rows:
+            before = shared[-1] if shared else None
+            may_compare = before is not None and before.names == row.names and not any(map(gt, before.last, row.last))
+            shared.append(replace(row, names=before.names if before is not None and may_compare else (*row.names,)))
+        return self.week.restore(shared)
 
     def _names(self, partitions: Sequence[PartitionStatus], last: array[int]) -> PartitionNames:
         """The names of the row before, the very object, where its numbers may be compared with the new ones."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import sub
 from typing import Any, Final, NamedTuple
@@ -79,8 +79,14 @@ def look_back(history: ServerHistory, query: HistoryQuery, now_s: float, now_ms:
     return HistoryView(points, step_s, now_ms - round((now_s - begin_s) * 1000), now_ms, ring.step_s)
 
 
-def history_to_json(view: HistoryView, query: HistoryQuery, shows: Callable[[str], bool] | None = None) -> bytes:
+def history_to_json(
+    view: HistoryView,
+    query: HistoryQuery,
+    shows: Callable[[str], bool] | None = None,
+    kept: Mapping[str, Any] | None = None,
+) -> bytes:
     """The answer for a caller to whom `shows` says which tables are shown; None: all. What is null was not observed.
+    `kept`: how it stands with what outlives the server; None: nothing does.
 
     O(points × partitions), some 0.1 µs each.
     """
@@ -99,6 +105,7 @@ def history_to_json(view: HistoryView, query: HistoryQuery, shows: Callable[[str
         "begin_ms": view.begin_ms,
         "step_s": view.step_s,
         "kept_step_s": view.kept_step_s,
+        "kept": kept,
         "server": {
             "sync_p99_s": [_rounded(each.sync_p99_s, 6) for each in samples],
             "queue_age_s": [_rounded(each.queue_age_s, 3) for each in samples],

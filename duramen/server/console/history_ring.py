@@ -6,8 +6,10 @@ observed has no row.
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -92,6 +94,30 @@ class HistoryRing:
         rows.append(row)
         while row.at_s - rows[0].at_s > self.span_s:
             rows.popleft()
+
+    def restore(self, rows: Iterable[HistoryRow]) -> int:
+        """Put rows before those that are here, in the order of their times, and return how many had room: of the span,
+        and of a step that nothing is known of. O(rows).
+        """
+        newest = self._rows[-1].at_s if self._rows else -math.inf
+        first = self._step(self._rows[0]) if self._rows else math.inf
+        older: deque[HistoryRow] = deque()
+        for row in rows:
+            if self._step(row) >= first or newest - row.at_s > self.span_s:
+                continue
+            if older and self._step(older[-1]) == self._step(row):
+                row = _one(older.pop(), row)
+            older.append(row)
+        self._rows = older + self._rows
+        return len(older)
+
+    def after(self, at_s: float) -> list[HistoryRow]:
+        """The rows of steps that began after `at_s`, without the newest, to which later rows may be added. O(rows)."""
+        return [row for row in list(self._rows)[:-1] if self._step(row) * self.step_s > at_s]
+
+    def begins_s(self, since_s: float) -> float:
+        """The time of the first row from `since_s` on; infinite: there is none. O(rows)."""
+        return next((row.at_s for row in self._rows if row.at_s >= since_s), math.inf)
 
     def set_step(self, step_s: int) -> None:
         """Have steps of another length. Of what is there, the last row of each longer step stays. O(rows)."""

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
+from duramen.server.kept.history_sources import history_sources
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import Access, guard_shell, write_audit
 from duramen.server.roles.http_port import HttpAccess, open_http
@@ -165,12 +166,20 @@ class SingleServer:
         raise AssertionError("not reached")
 
     async def serve_http(
-        self, port: int | None, certificates: ServerCertificates | None = None, limits: HttpLimits | None = None
+        self,
+        port: int | None,
+        certificates: ServerCertificates | None = None,
+        limits: HttpLimits | None = None,
+        *,
+        history: bool = False,
     ) -> None:
         """Answer health, status and metrics over HTTP as well: `ServesHttp`."""
         assert self.sight is not None, "a server that is not open answers nothing"
         access = HttpAccess.of(self.access)
-        self.http_port = await open_http(self._opened, self.shell, self.sight, access, port, certificates, limits)
+        kept = history_sources("single", NODE_ID, self.data_plane.log, self.data_plane) if history else None
+        self.http_port = await open_http(
+            self._opened, self.shell, self.sight, access, port, certificates, limits, kept=kept
+        )
 
     @property
     def port(self) -> int:

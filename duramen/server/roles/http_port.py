@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from duramen.server.console.node_watch import AskStatus
+from duramen.server.kept.history_sources import HistorySources
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import Access
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT
@@ -36,11 +37,16 @@ class ServesHttp(Protocol):
     """A role that can have an HTTP port."""
 
     async def serve_http(
-        self, port: int | None, certificates: ServerCertificates | None = None, limits: HttpLimits | None = None
+        self,
+        port: int | None,
+        certificates: ServerCertificates | None = None,
+        limits: HttpLimits | None = None,
+        *,
+        history: bool = False,
     ) -> None:
         """Answer health, status and metrics over HTTP as well, at the same address. `port`: 0 for a free one; None:
-        `HTTP_PORT`, or a free one where that is taken, for this machine alone. `certificates`: by HTTPS. Raises
-        `PortInUse`.
+        `HTTP_PORT`, or a free one where that is taken, for this machine alone. `certificates`: by HTTPS. `history`:
+        keep it in the table `_duramen_history` as well. Raises `PortInUse`.
         """
         ...
 
@@ -82,18 +88,27 @@ async def open_http(
     ask: AskStatus | None = None,
     *,
     answers_calls: bool = True,
+    kept: HistorySources | None = None,
 ) -> int:
     """Listen for HTTP until `opened` is closed; the port. `port`: see `ServesHttp`. `ask`: asks a node of the cluster
-    for its status. `answers_calls`: may pages call the methods of the shell? Raises `PortInUse`.
+    for its status. `answers_calls`: may pages call the methods of the shell? `kept`: by what its history outlives the
+    server; None: it does not. Raises `PortInUse`.
     """
     # Here, because a server without it need not load the libraries.
     from duramen.server.console.console import Console
+    from duramen.server.console.history import ServerHistory
+    from duramen.server.kept.history_table import HistoryTable
     from duramen.server.sight.http_endpoint import HttpEndpoint
 
     limits = HttpLimits() if limits is None else limits
     settings = with_certificate(NO_RESP_ENDPOINT, None if certificates is None else certificates.files)
     find = shell.find_method if answers_calls else None
-    console = await Console.open(sight, access.gate, limits, ask, find)
+
+    def keep(history: ServerHistory) -> HistoryTable:
+        assert kept is not None, "a history is kept by something"
+        return HistoryTable(history, kept, sight.uptime_s, sight.now_ms)
+
+    console = await Console.open(sight, access.gate, limits, ask, find, None if kept is None else keep)
     opened.push_async_callback(console.close)
     taken: PortInUse | None = None
     for host, number in _places(shell.host, port):
@@ -130,15 +145,15 @@ def _places(host: str, port: int | None) -> Iterator[tuple[str, int]]:
 
 
 async def opened_with_http(
-    opening: Awaitable[_Role], port: int | None, certificates: ServerCertificates | None
+    opening: Awaitable[_Role], port: int | None, certificates: ServerCertificates | None, *, history: bool = False
 ) -> _Role:
-    """The role that `opening` opens, with an HTTP port as `ServesHttp` says; below 0: without one. Raises what opening
-    it raises, and `PortInUse`; then the role is closed.
+    """The role that `opening` opens, with an HTTP port as `ServesHttp` says; below 0: without one, and without history.
+    Raises what opening it raises, and `PortInUse`; then the role is closed.
     """
     role = await opening
     try:
         if port is None or port >= 0:
-            await role.serve_http(port, certificates)
+            await role.serve_http(port, certificates, history=history)
     except BaseException:
         await role.close()
         raise

@@ -108,10 +108,15 @@ class LogRole:
         raise AssertionError("not reached")
 
     async def serve_http(
-        self, port: int | None, certificates: ServerCertificates | None = None, limits: HttpLimits | None = None
+        self,
+        port: int | None,
+        certificates: ServerCertificates | None = None,
+        limits: HttpLimits | None = None,
+        *,
+        history: bool = False,
     ) -> None:
         """Answer health, status and metrics over HTTP as well: `ServesHttp`. Where the catalog cannot be read nothing
-        listens, and the log says why.
+        listens, and the log says why. `history` changes nothing: a log has no way to tables.
         """
         async with AsyncExitStack() as opened:
             try:

@@ -9,10 +9,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Literal
 
+from duramen.server.kept.history_sources import history_sources
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import USERS_SERVICES, Access, guard_shell, write_audit
 from duramen.server.roles.http_port import HttpAccess, open_http
-from duramen.server.roles.kv import add_kv_services, nearest, others_on_demand
+from duramen.server.roles.kv import OpenConnection, add_kv_services, nearest, others_on_demand
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.sight.http_limits import HttpLimits
 from duramen.server.sight.server_sight import ServerSight, SightSources
@@ -146,6 +147,7 @@ class NodeRole:
         access: Access,
         sight: ServerSight,
         identity: str,
+        near: OpenConnection,
         opened: AsyncExitStack,
     ) -> None:
         self.shell = shell
@@ -163,6 +165,7 @@ class NodeRole:
         self.first_user: FirstUserResult = ""
         """What became of the first user that was asked for."""
         self._identity = identity
+        self._near = near
         self._opened = opened
         self._watcher: asyncio.Task[None] | None = None
         self._leave: Leave | None = None
@@ -251,7 +254,7 @@ class NodeRole:
                     *where, node=data_plane.node, node_id=node_id, membership=membership, admin=admin, access=access
                 )
             await shell.start((*NODE_SERVICES, *kv, *added), serving=False)
-            made = cls(shell, data_plane, node, access, sight, folder.identity, opened.pop_all())
+            made = cls(shell, data_plane, node, access, sight, folder.identity, near, opened.pop_all())
             made.resp_port, made.first_user = sockets.port, first_user
             made._watcher = run_forever(made._watch_health(), name="watching the replicas' health", failed=made._end)
             made._leave = await node.follower.follow(made._check_identity, name="watching its id", failed=made._end)
@@ -259,11 +262,23 @@ class NodeRole:
         raise AssertionError("not reached")
 
     async def serve_http(
-        self, port: int | None, certificates: ServerCertificates | None = None, limits: HttpLimits | None = None
+        self,
+        port: int | None,
+        certificates: ServerCertificates | None = None,
+        limits: HttpLimits | None = None,
+        *,
+        history: bool = False,
     ) -> None:
         """Answer health, status and metrics over HTTP as well: `ServesHttp`."""
         access = HttpAccess.of(self.access)
-        self.http_port = await open_http(self._opened, self.shell, self.sight, access, port, certificates, limits)
+        kept = (
+            history_sources("node", self.node.hosting.node_id, self.data_plane.log, self.data_plane, self._near)
+            if history
+            else None
+        )
+        self.http_port = await open_http(
+            self._opened, self.shell, self.sight, access, port, certificates, limits, kept=kept
+        )
 
     @property
     def port(self) -> int:

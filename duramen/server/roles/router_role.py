@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
+from duramen.server.kept.history_sources import history_sources
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import USERS_SERVICES, Access, guard_shell, write_audit
 from duramen.server.roles.http_port import HttpAccess, open_http
@@ -76,6 +77,7 @@ class RouterRole:
         access: Access,
         sight: ServerSight,
         membership: LiveMembership,
+        log: Log,
         ended: asyncio.Future[DuramenError],
         opened: AsyncExitStack,
     ) -> None:
@@ -86,6 +88,7 @@ class RouterRole:
         self.sight = sight
         """What it knows of itself and of the nodes."""
         self._membership = membership
+        self._log = log
         self.http_port = 0
         """The port of health and status over HTTP; 0 if there is none."""
         self.resp_port = 0
@@ -177,17 +180,24 @@ class RouterRole:
             )
             passed = _pass_log(shell, log, access.gate) if passing else ()
             await shell.start((*_SERVICES, *passed, *kv, *added))
-            made = cls(shell, catalog, connection, access, sight, membership, ended, opened.pop_all())
+            made = cls(shell, catalog, connection, access, sight, membership, log, ended, opened.pop_all())
             made.resp_port, made.first_user = sockets.port, first_user
             return made
         raise AssertionError("not reached")
 
     async def serve_http(
-        self, port: int | None, certificates: ServerCertificates | None = None, limits: HttpLimits | None = None
+        self,
+        port: int | None,
+        certificates: ServerCertificates | None = None,
+        limits: HttpLimits | None = None,
+        *,
+        history: bool = False,
     ) -> None:
         """Answer health, status and metrics over HTTP as well: `ServesHttp`."""
         access, ask = HttpAccess.of(self.access), self._membership.status
-        self.http_port = await open_http(self._opened, self.shell, self.sight, access, port, certificates, limits, ask)
+        kept = history_sources("router", "router", self._log, self.connection) if history else None
+        shell, opened = self.shell, self._opened
+        self.http_port = await open_http(opened, shell, self.sight, access, port, certificates, limits, ask, kept=kept)
 
     @property
     def port(self) -> int:

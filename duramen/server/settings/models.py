@@ -45,6 +45,10 @@ _HTTP_PORT: Final = (
     "picks a free port and reports it, -1: none; auto: 8080, or a free port where that is taken, for this machine "
     "alone."
 )
+_HISTORY: Final = (
+    "Keep the history of the HTTP port in the table `_duramen_history` too, so that it outlives a restart: a row each "
+    "minute, for a week. The servers of a cluster have the same."
+)
 _RESP_PORT: Final = "The port of the RESP endpoint, the Redis protocol; 0 picks a free port and reports it, -1: none."
 _RESP_SOCKET: Final = "A Unix socket on which the RESP endpoint is, too; empty: none."
 _RESP_PASSWORD: Final = "What clients of the RESP endpoint must give with AUTH; empty: everybody may come in."
@@ -139,6 +143,7 @@ class NodeSettings(BaseSettings):
         description="Become the node of this id although another data folder has it. For a disk that is lost for good.",
     )
     http_port: HttpPort = Field("auto", description=_HTTP_PORT)
+    history: bool = Field(True, description=_HISTORY)
     resp_port: OptionalPort = Field(-1, description=_RESP_PORT)
     resp_socket: str = Field("", description=_RESP_SOCKET)
     resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
@@ -192,6 +197,7 @@ class RouterSettings(BaseSettings):
         repr=False,
     )
     http_port: HttpPort = Field("auto", description=_HTTP_PORT)
+    history: bool = Field(True, description=_HISTORY)
     resp_port: OptionalPort = Field(-1, description=_RESP_PORT)
     resp_socket: str = Field("", description=_RESP_SOCKET)
     resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)

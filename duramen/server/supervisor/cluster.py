@@ -52,6 +52,8 @@ class ClusterOptions:
     """The router's port of health, status and metrics; the nodes have theirs on ports of their own. -1: none; None: see
     `HTTP_PORT`.
     """
+    history: bool = True
+    """Do nodes and router keep their history in a table?"""
     resp_port: int | None = None
     """The router's RESP endpoint; the nodes then have theirs on ports of their own. None: no RESP endpoints."""
     resp_password: str = field(default="", repr=False)
@@ -282,8 +284,12 @@ def _audit(role: str, options: ClusterOptions) -> dict[str, str]:
 
 
 def _streams(role: str, options: ClusterOptions) -> dict[str, str]:
-    """How many streams each child may have open, and which calls it notes."""
-    return {f"DURAMEN_{role}_STREAMS_MAX": str(options.streams_max), **_slow(role, options)}
+    """How many streams each child may have open, which calls it notes, and whether it keeps its history."""
+    return {
+        f"DURAMEN_{role}_STREAMS_MAX": str(options.streams_max),
+        f"DURAMEN_{role}_HISTORY": str(options.history).lower(),
+        **_slow(role, options),
+    }
 
 
 def _slow(role: str, options: ClusterOptions) -> dict[str, str]:

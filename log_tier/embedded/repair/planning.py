@@ -25,7 +25,7 @@ from log_tier.embedded.storage.disk import Disk, replace_file
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.embedded.verification.overlay_disk import OverlayDisk
 from log_tier.model.errors import DuramenError, InvalidRequest, UnknownFormat
-from log_tier.model.identifiers import AUDIT_TABLE, RESERVED_PREFIX, Offset, OffsetRange, PartitionId, TableId
+from log_tier.model.identifiers import RESERVED_PREFIX, SERVERS_TABLES, Offset, OffsetRange, PartitionId, TableId
 from log_tier.model.log import Topic
 
 __all__ = ["GiveUp", "LogPlanning", "PartitionWork", "RepairPlan", "RepairStep"]
@@ -272,7 +272,7 @@ class LogPlanning:
         self._plan.refusals += plan.refusals
         if not plan.refusals:
             self._plan.steps += _steps(work)
-            if plan.given_up and topic.name.startswith(RESERVED_PREFIX) and topic.name != AUDIT_TABLE:
+            if plan.given_up and topic.name.startswith(RESERVED_PREFIX) and topic.name not in SERVERS_TABLES:
                 self._plan.notes.append(f"{name} holds the catalog: restart every server of the cluster afterwards")
         self._plan.steps += [
             RepairStep("index", stale.segment.index_path, f"{stale.segment.index_path}: {stale.why}: made anew", name)

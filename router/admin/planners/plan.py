@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from log_tier.catalog.actions import COPIES_INDEX, GAINS_REPLICA, Action
+from log_tier.catalog.actions import COPIES_INDEX, GAINS_REPLICA, SHORTENS_LOG, Action, JobKind
 from log_tier.catalog.catalog_fold import fold_command
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import AbortJob, ClearTable, Command, ResumeJob, StartJob, TaskPlan
 from log_tier.catalog.jobs import ArgumentValue
-from log_tier.model.errors import CommandRejected
-from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.model.errors import CommandRejected, InvalidName
+from log_tier.model.identifiers import SERVERS_TABLES, Offset, PartitionId
 
-__all__ = ["RATE_BYTES_S", "Plan", "Step", "check_plan", "plan_of"]
+__all__ = ["RATE_BYTES_S", "Plan", "Step", "check_content_may_change", "check_plan", "plan_of"]
 
 # What a node copies, verifies and syncs in a second, on a plain disk; for the estimate only. Nodes do two tasks at a
 # time and share one disk between them, so that a node's steps count one after the other.
@@ -108,6 +108,17 @@ def plan_of(
     listed = tuple(steps)
     command = StartJob(str(kind), subject, tuple(step.task() for step in listed), dict(arguments or {}))
     return Plan(str(kind), subject, command, listed, tuple(notes), begins_empty)
+
+
+_CHANGES_CONTENT: Final = frozenset(
+    {JobKind.STAGE, JobKind.SWAP, JobKind.ROLLBACK, JobKind.DISCARD, JobKind.CLEAR, *SHORTENS_LOG}
+)
+
+
+def check_content_may_change(kind: str, table: str) -> None:
+    """Raises `InvalidName` for a job that changes what a table of the servers holds, or its log."""
+    if kind in _CHANGES_CONTENT and table in SERVERS_TABLES:
+        raise InvalidName(f"{table} is written by the servers alone: nobody can {kind} it")
 
 
 def check_plan(cluster: ClusterMap, command: Command) -> ClusterMap:

@@ -18,7 +18,7 @@ from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.log import Bounds
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
-from router.admin.planners.plan import Plan, Step, plan_of
+from router.admin.planners.plan import Plan, Step, check_content_may_change, plan_of
 from router.admin.planners.upkeep import LogBounds
 
 __all__ = [
@@ -137,7 +137,8 @@ def plan_clear(situation: Situation, bounds: LogBounds, *, table: str, keep: int
 
 
 def clear_command(table: TableEntry, bounds: Sequence[Bounds], keep: int) -> ClearTable:
-    """Clear what the table's log held at these bounds."""
+    """Clear what the table's log held at these bounds. Raises `InvalidName` for a table of the servers."""
+    check_content_may_change(JobKind.CLEAR, table.name)
     return ClearTable(table.id, tuple(each.latest for each in bounds), keep)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
 
-__all__ = ["Document", "in_file", "json_document", "plain_json", "sealed_json"]
+__all__ = ["Document", "deflated", "in_file", "json_document", "plain_json", "sealed_json"]
 
 Read = Callable[[bytes, Path], object]
 
@@ -89,3 +90,19 @@ def in_file(name: str, read: Callable[[Path], object]) -> Read:
         return read(path)
 
     return reading
+
+
+def deflated(plain: Document) -> Document:
+    """A document that is stored compressed. Damage is to its text, as its compression has a checksum of its own."""
+    assert plain.unknown is not None
+    assert plain.newer is not None
+    assert plain.without is not None
+    without = plain.without
+    return replace(
+        plain,
+        good=zlib.compress(plain.good),
+        unknown=zlib.compress(plain.unknown),
+        newer=zlib.compress(plain.newer),
+        damaged=zlib.compress(plain.damaged),
+        without=lambda name: zlib.compress(without(name)),
+    )

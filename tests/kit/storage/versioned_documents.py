@@ -14,9 +14,10 @@ from zlib import crc32
 import google_crc32c
 import lmdb
 
+from duramen.server.kept.row_format import parse_row as parse_kept_row
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.verification.history import read_history
-from kit.storage.versioned_document import Document, in_file, json_document, plain_json, sealed_json
+from kit.storage.versioned_document import Document, deflated, in_file, json_document, plain_json, sealed_json
 from log_tier.audit.row_format import parse_row
 from log_tier.catalog.commands import DropTable, command_batch, parse_command
 from log_tier.catalog.map_json import map_from_json
@@ -53,6 +54,10 @@ TABLE: Final = TableId("AAECAwQFBgcICQoLDA0ODw")
 PLACE: Final = PartitionId(TABLE, Partition(0))
 DISK: Final = LocalDisk()
 
+HISTORY_ROW: Final = (
+    b'{"v":1,"server":{"sync_p99_s":0.1,"queue_age_s":0.0,"disk_free_bytes":7,"ready":true},"tables":[{"table":"orders",'
+    b'"partitions":[0],"last":[7],"lag":[2],"state":["behind"]}]}'
+)
 AUDIT_ROW: Final = (
     b'{"v":1,"time_ms":1764104400123,"until_ms":1764104400123,"count":1,"server":"n1","kind":"read",'
     b'"result":"refused","user":"alice","proof":"token","credential":"0a1b2c3d4e5f","address":"10.0.0.7",'
@@ -364,6 +369,16 @@ def of_positions() -> dict[str, Document]:
             version="v",
             required="count",
             changed=plain_json,
+        ),
+        "row of the history": deflated(
+            json_document(
+                HISTORY_ROW,
+                lambda data, _: parse_kept_row(b"node/n1/1764104400123", data),
+                "duramen/server/kept/row_format.py",
+                version="v",
+                required="tables",
+                changed=plain_json,
+            )
         ),
     }
 
