@@ -11,7 +11,7 @@ from log_tier.catalog.actions import Action
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.identifiers import Partition, PartitionId, TableId, partition_id
 
-__all__ = ["FINISHED", "ArgumentValue", "Job", "JobState", "JobTasks", "Task", "TaskState"]
+__all__ = ["FINISHED", "SEEN", "ArgumentValue", "Job", "JobState", "JobTasks", "Task", "TaskState"]
 
 TaskState = Literal["waiting", "ready", "done", "failed", "aborted"]
 JobState = Literal["running", "done", "failed", "aborted"]
@@ -19,6 +19,10 @@ ArgumentValue = int | str
 
 FINISHED: Final = frozenset({"done", "failed", "aborted"})
 """States of tasks and jobs in which nobody works on them."""
+
+SEEN: Final = "seen"
+"""The argument of a job that names the version of the map on which it was planned: no other job may have begun since.
+Without it a job begins after others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ What holds:
 
 - A1 A plan is a pure function of one map and one view of the nodes. Showing it changes nothing (`dry_run`). A plan has
   an id, made of what it would do: a change that names the id of the plan that was shown begins exactly that plan, or is
-  refused because the plan would be another now.
+  refused because the plan would be another now. One that names the catalog's version as well begins only if no job
+     began since: of two that begin one plan at once, one does.
 - A2 A plan is tried on the map that it was made from before it is shown: a dry run refuses what a real one would.
 - A3 Work goes to nodes that are there: a lost node is never a plan's target or worker. What needs it waits for it, and
      the plan says so.

@@ -52,6 +52,7 @@ from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, check_plan
 from router.admin.planners.restore import check_restorable, plan_restore_table
 from router.admin.planners.resume import job_of, plan_abort, plan_resume
+from router.admin.planners.shown_plan import Shown
 from router.admin.planners.upkeep import LogBounds
 from router.admin.planners.versions import clear_command, lacking, plan_stage
 from router.admin.set_retention import set_retention
@@ -221,19 +222,22 @@ class Admin:
 
     # --- changes
 
-    async def start(self, change: AdminChange, *, dry_run: bool, plan_id: str = "") -> pb.AdminPlan:
+    async def start(
+        self, change: AdminChange, *, dry_run: bool, plan_id: str = "", seen: Offset | None = None
+    ) -> pb.AdminPlan:
         """Plan a change; begin it, unless `dry_run`. Returns the plan, with its job's id where one began.
 
-        `plan_id`: begin that plan and no other, as it was shown. Raises `CommandRejected` where the cluster does not
+        `plan_id`: begin that plan and no other, as it was shown; `seen`: and only if no job began since that version of
+        the catalog. Raises `CommandRejected` where the cluster does not
         allow it, `InvalidRequest` and `TableNotFound` for what is not there, and what the catalog raises.
         """
         situation = await self._situation()
         if isinstance(change, RestoreTable):
-            return await self._restore_table(situation, change, dry_run=dry_run, plan_id=plan_id)
+            return await self._restore_table(situation, change, Shown(plan_id, seen), dry_run=dry_run)
         if isinstance(change, (Swap, Rollback)):
             situation = await self._heard(situation, change)
         plan = await plan_for(situation, await self._planner(situation, change))
-        return await self._begin(plan, dry_run=dry_run, plan_id=plan_id)
+        return await self._begin(situation, plan, Shown(plan_id, seen), dry_run=dry_run)
 
     async def clear(self, table: str, *, keep: int) -> int:
         """Begin to clear a table, and return the job: what a server does by itself, for `FLUSHDB`.
@@ -267,10 +271,11 @@ class Admin:
         return await self._go_on(partial(plan_resume, job_id=job_id), job_id, dry_run=dry_run)
 
     async def _go_on(self, planner: _Planner, job_id: int, *, dry_run: bool) -> pb.AdminPlan:
-        plan = await plan_for(await self._situation(), planner)
+        situation = await self._situation()
+        plan = await plan_for(situation, planner)
         if not dry_run:
             await self._catalog.submit(plan.command)
-        return await plan_answer(plan, dry_run=dry_run, job=job_id)
+        return await plan_answer(plan, situation.cluster.version, dry_run=dry_run, job=job_id)
 
     async def _planner(self, situation: Situation, change: AdminChange) -> _Planner:
         if isinstance(change, Stage):
@@ -307,25 +312,17 @@ class Admin:
         sizes = [part.bytes for part in version.parts]
         return partial(plan_stage, table=change.table, url=change.url, part_bytes=sizes)
 
-    async def _begin(self, plan: Plan, *, dry_run: bool, plan_id: str) -> pb.AdminPlan:
-        self._check_same(plan, plan_id)
+    async def _begin(self, situation: Situation, plan: Plan, shown: Shown, *, dry_run: bool) -> pb.AdminPlan:
+        command, seen = shown.checked(plan, situation.cluster), situation.cluster.version
         if dry_run or not (plan.steps or plan.begins_empty):
-            return await plan_answer(plan, dry_run=dry_run)
-        job, _ = await self._catalog.submit(plan.command)
-        return await plan_answer(plan, dry_run=False, job=job)
-
-    def _check_same(self, plan: Plan, plan_id: str) -> None:
-        if plan_id and plan.id != plan_id:
-            raise CommandRejected(
-                f"the cluster has changed since the plan {plan_id} was shown, it would be {plan.id} now: look at it "
-                "again (--dry-run)",
-                version=self._catalog.map.version,
-            )
+            return await plan_answer(plan, seen, dry_run=dry_run)
+        job, _ = await self._catalog.submit(command)
+        return await plan_answer(plan, seen, dry_run=False, job=job)
 
     # --- a table as it was
 
     async def _restore_table(
-        self, situation: Situation, change: RestoreTable, *, dry_run: bool, plan_id: str
+        self, situation: Situation, change: RestoreTable, shown: Shown, *, dry_run: bool
     ) -> pb.AdminPlan:
         """Make the new table and begin to copy into it.
 
@@ -345,9 +342,10 @@ class Admin:
         plan = plan_restore_table(situation, table=source, target=_PLANNED, target_name=change.target, offsets=offsets)
         planned = CreateTable(_PLANNED, change.target, source.partitions, replicas, source.partitioner)
         check_plan(check_plan(situation.cluster, planned), plan.command)
-        self._check_same(plan, plan_id)
+        shown.checked(plan, situation.cluster)
+        seen = situation.cluster.version
         if dry_run:
-            return await plan_answer(plan, dry_run=True)
+            return await plan_answer(plan, seen, dry_run=True)
         made = await self._tables.create(
             TableSpec(change.target, source.partitions, replicas, partitioner=source.partitioner)
         )
@@ -357,7 +355,7 @@ class Admin:
         except CommandRejected:
             await self._tables.drop(change.target)
             raise
-        return await plan_answer(plan, dry_run=False, job=job)
+        return await plan_answer(plan, seen, dry_run=False, job=job)
 
     async def _offsets(
         self, situation: Situation, table: TableEntry, change: RestoreTable

@@ -102,9 +102,14 @@ class AdminConnection:
             async for reply in replies:
                 yield self._checked(reply)
 
-    async def start(self, change: AdminChange, *, dry_run: bool = False, plan_id: str = "") -> pb.AdminPlan:
-        """Plan a change, and begin it unless it is a dry run."""
-        reply: pb.AdminPlan = await self._ask(self._stub.Start, start_request(change, dry_run=dry_run, plan_id=plan_id))
+    async def start(
+        self, change: AdminChange, *, dry_run: bool = False, plan_id: str = "", seen: int | None = None
+    ) -> pb.AdminPlan:
+        """Plan a change, and begin it unless it is a dry run. `plan_id` and `seen`: see `Admin.start`."""
+        request = start_request(change, dry_run=dry_run, plan_id=plan_id)
+        if seen is not None:
+            request.version = seen
+        reply: pb.AdminPlan = await self._ask(self._stub.Start, request)
         return reply
 
     async def set_retention(self, table: str, *, ms: int | None = None, size: int | None = None) -> pb.AdminRetention:

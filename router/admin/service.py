@@ -10,7 +10,7 @@ import grpc
 
 from log_tier.concurrency.sized_work import run_sized
 from log_tier.model.errors import DuramenError, InvalidRequest
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Offset, Partition
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
 from log_tier.rpc.time_left import time_left_s
@@ -114,8 +114,10 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             await abort(context, error)
 
     async def Start(self, request: pb.AdminStartRequest, context: _Context) -> pb.AdminPlan:  # noqa: N802
+        seen = Offset(request.version) if request.HasField("version") else None
         return await self._answer(
-            lambda admin: admin.start(change_from(request), dry_run=request.dry_run, plan_id=request.plan), context
+            lambda admin: admin.start(change_from(request), dry_run=request.dry_run, plan_id=request.plan, seen=seen),
+            context,
         )
 
     async def Job(self, request: pb.AdminJobRequest, context: _Context) -> None:  # noqa: N802

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from log_tier.catalog.jobs import Job
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, Turn, run_sized
-from log_tier.model.identifiers import PartitionId
+from log_tier.model.identifiers import Offset, PartitionId
 from router.admin.answers.jobs import describe_job, list_jobs
 from router.admin.answers.plans import describe_plan
 from router.admin.planners.cluster_view import Situation
@@ -68,9 +68,10 @@ async def plan_for(situation: Situation, planner: Callable[[Situation], Plan]) -
     return await said_of(situation, made)
 
 
-async def plan_answer(plan: Plan, *, dry_run: bool, job: int | None = None) -> pb.AdminPlan:
-    """The plan as an answer; `job`: its id, once it has begun."""
-    return await run_sized(len(plan.steps) * _STEP_ITEMS, lambda: describe_plan(plan, dry_run=dry_run, job=job))
+async def plan_answer(plan: Plan, seen: Offset, *, dry_run: bool, job: int | None = None) -> pb.AdminPlan:
+    """The plan as an answer. `seen`: the catalog's version on which it was made; `job`: its id, once it has begun."""
+    items = len(plan.steps) * _STEP_ITEMS
+    return await run_sized(items, lambda: describe_plan(plan, seen, dry_run=dry_run, job=job))
 
 
 async def job_answer(situation: Situation, job: Job) -> pb.AdminJob:

@@ -1038,6 +1038,7 @@ class AdminPlan(_message.Message):
     SECONDS_FIELD_NUMBER: _builtins.int
     RATE_BYTES_S_FIELD_NUMBER: _builtins.int
     NOTES_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
     subject: _builtins.str
     plan: _builtins.str
@@ -1050,6 +1051,8 @@ class AdminPlan(_message.Message):
     seconds: _builtins.float
     """Estimated, at `rate_bytes_s`."""
     rate_bytes_s: _builtins.int
+    version: _builtins.int
+    """Of the catalog, on which it was made. Not set: made by an older server."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminStep]: ...
     @_builtins.property
@@ -1068,14 +1071,20 @@ class AdminPlan(_message.Message):
         seconds: _builtins.float = ...,
         rate_bytes_s: _builtins.int = ...,
         notes: _abc.Iterable[_builtins.str] | None = ...,
+        version: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "job", b"job"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "_version", b"_version", "job", b"job", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "bytes", b"bytes", "dry_run", b"dry_run", "job", b"job", "kind", b"kind", "notes", b"notes", "plan", b"plan", "rate_bytes_s", b"rate_bytes_s", "replicas_moved", b"replicas_moved", "seconds", b"seconds", "steps", b"steps", "subject", b"subject"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "_version", b"_version", "bytes", b"bytes", "dry_run", b"dry_run", "job", b"job", "kind", b"kind", "notes", b"notes", "plan", b"plan", "rate_bytes_s", b"rate_bytes_s", "replicas_moved", b"replicas_moved", "seconds", b"seconds", "steps", b"steps", "subject", b"subject", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__job: _TypeAlias = _typing.Literal["job"]  # noqa: Y015
     _WhichOneofArgType__job: _TypeAlias = _typing.Literal["_job", b"_job"]  # noqa: Y015
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__job) -> _WhichOneofReturnType__job | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
 
 Global___AdminPlan: _TypeAlias = AdminPlan  # noqa: Y015
 
@@ -1721,6 +1730,7 @@ class AdminStartRequest(_message.Message):
 
     DRY_RUN_FIELD_NUMBER: _builtins.int
     PLAN_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     MOVE_FIELD_NUMBER: _builtins.int
     DRAIN_FIELD_NUMBER: _builtins.int
     RETIRE_FIELD_NUMBER: _builtins.int
@@ -1742,6 +1752,10 @@ class AdminStartRequest(_message.Message):
     plan: _builtins.str
     """Begin this plan and no other; rejected where the cluster has changed since it was shown. Empty: whatever is right
     now.
+    """
+    version: _builtins.int
+    """The `version` of the plan that was shown: rejected where a job has begun since. Of several that begin the same plan
+    one begins, and the others are rejected. Not set: a job more is what is wanted.
     """
     @_builtins.property
     def move(self) -> Global___AdminMove: ...
@@ -1780,6 +1794,7 @@ class AdminStartRequest(_message.Message):
         *,
         dry_run: _builtins.bool = ...,
         plan: _builtins.str = ...,
+        version: _builtins.int | None = ...,
         move: Global___AdminMove | None = ...,
         drain: Global___AdminDrain | None = ...,
         retire: Global___AdminRetire | None = ...,
@@ -1797,12 +1812,17 @@ class AdminStartRequest(_message.Message):
         clear: Global___AdminClear | None = ...,
         automate: Global___AdminAutomate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["automate", b"automate", "change", b"change", "clear", b"clear", "compact", b"compact", "discard", b"discard", "drain", b"drain", "move", b"move", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "automate", b"automate", "change", b"change", "clear", b"clear", "compact", b"compact", "discard", b"discard", "drain", b"drain", "move", b"move", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["automate", b"automate", "change", b"change", "clear", b"clear", "compact", b"compact", "discard", b"discard", "drain", b"drain", "dry_run", b"dry_run", "move", b"move", "plan", b"plan", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "automate", b"automate", "change", b"change", "clear", b"clear", "compact", b"compact", "discard", b"discard", "drain", b"drain", "dry_run", b"dry_run", "move", b"move", "plan", b"plan", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
     _WhichOneofReturnType_change: _TypeAlias = _typing.Literal["move", "drain", "retire", "rebalance", "set_replicas", "take_snapshots", "restore_node", "restore_table", "trim", "compact", "stage", "swap", "rollback", "discard", "clear", "automate"]  # noqa: Y015
     _WhichOneofArgType_change: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_change) -> _WhichOneofReturnType_change | None: ...
 
 Global___AdminStartRequest: _TypeAlias = AdminStartRequest  # noqa: Y015

@@ -48,7 +48,7 @@ def carry_out(
     """
 
     async def carried(admin: AdminConnection) -> int:
-        plan_id = ""
+        plan_id, seen = "", None
         if dry_run or not yes:
             plan = await admin.start(change, dry_run=True)
             if dry_run:
@@ -56,9 +56,9 @@ def carry_out(
                 return OK
             actions = {step.action for step in plan.steps}
             if not destroys_if or actions & set(destroys_if):
-                plan_id = plan.plan
+                plan_id, seen = plan.plan, plan.version if plan.HasField("version") else None
                 await asyncio.to_thread(_confirm, plan, destroys, json)
-        plan = await admin.start(change, plan_id=plan_id)
+        plan = await admin.start(change, plan_id=plan_id, seen=seen)
         _say(plan, json)
         if not plan.HasField("job"):
             return OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from log_tier.model.identifiers import Offset
 from router.admin.answers.argument_messages import argument_messages
 from router.admin.planners.plan import RATE_BYTES_S, Plan
 from router.proto import admin_pb2 as pb
@@ -9,8 +10,8 @@ from router.proto import admin_pb2 as pb
 __all__ = ["describe_plan"]
 
 
-def describe_plan(plan: Plan, *, dry_run: bool, job: int | None = None) -> pb.AdminPlan:
-    """The plan as an answer; `job`: its id, once it has begun."""
+def describe_plan(plan: Plan, seen: Offset | None = None, *, dry_run: bool, job: int | None = None) -> pb.AdminPlan:
+    """The plan as an answer. `seen`: the catalog's version on which it was made; `job`: its id, once it has begun."""
     return pb.AdminPlan(
         kind=plan.kind,
         subject=plan.subject,
@@ -35,4 +36,5 @@ def describe_plan(plan: Plan, *, dry_run: bool, job: int | None = None) -> pb.Ad
         seconds=plan.seconds,
         rate_bytes_s=RATE_BYTES_S,
         notes=plan.notes,
+        version=seen,
     )

@@ -119,12 +119,36 @@ async def test_the_plan_that_was_shown_is_begun_or_none(cluster: Operated) -> No
     await filled(cluster)
     shown = await cluster.admin.start(Drain("n1"), dry_run=True)
     await cluster.done(Move("flights", ZERO, "n1", "n3"))
-    with pytest.raises(CommandRejected, match="has changed since the plan"):
+    with pytest.raises(CommandRejected, match="changed since the plan"):
         await cluster.admin.start(Drain("n1"), plan_id=shown.plan)
     shown = await cluster.admin.start(Drain("n3"), dry_run=True)
     begun = await cluster.admin.start(Drain("n3"), plan_id=shown.plan)
     assert begun.plan == shown.plan
     assert (await cluster.ended(begun.job)).state == "done"
+
+
+async def test_of_two_that_begin_one_plan_one_does(cluster: Operated) -> None:
+    """Two consoles show the same plan, and both are told to go on: at once, and one after the other."""
+    await filled(cluster)
+    shown = await cluster.admin.start(TakeSnapshots("flights"), dry_run=True)
+    await cluster.database.create_table("ships", partitions=1)  # a change of the catalog, and no job
+    again = await cluster.admin.start(TakeSnapshots("flights"), dry_run=True)
+    assert (again.plan, again.version > shown.version) == (shown.plan, True)
+
+    async def press() -> pb.AdminPlan:
+        seen = Offset(shown.version)
+        return await cluster.admin.start(TakeSnapshots("flights"), dry_run=False, plan_id=shown.plan, seen=seen)
+
+    results = await asyncio.gather(press(), press(), press(), return_exceptions=True)
+    (begun,) = [each for each in results if isinstance(each, pb.AdminPlan)]
+    refused = [each for each in results if isinstance(each, CommandRejected)]
+    assert len(refused) == 2
+    assert all("the catalog changed, look again" in each.message for each in refused)
+    assert (await cluster.ended(begun.job)).state == "done"
+    with pytest.raises(CommandRejected, match=f"look again: .* job {begun.job}, snapshot flights, has begun since"):
+        await press()
+    after = await cluster.admin.start(TakeSnapshots("flights"), dry_run=True)
+    assert after.version >= begun.job
 
 
 async def test_drain_and_rebalance(cluster: Operated) -> None:
