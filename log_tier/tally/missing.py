@@ -1,6 +1,6 @@
-"""Which offsets are missing, when two tallies of the same minute differ. Pure.
+"""Which offsets are missing or were counted twice, when two tallies of the same minute differ. Pure.
 
-Both checksums are sums over batches. So what is missing in one of them adds up to their difference, and a run of
+Both checksums are sums over batches. So what is in one of them alone adds up to their difference, and a run of
 batches that does is found by the sums up to each batch: one look in a dict for each.
 """
 
@@ -18,7 +18,8 @@ __all__ = ["find_missing"]
 def find_missing(
     headers: Iterable[BatchHeader], *, written: Period, counted: Period | None
 ) -> tuple[Offset, Offset] | None:
-    """The one run of batches, as its first and last offset, without which `written` would be `counted`.
+    """The one run of batches, as its first and last offset, without which `written` would be `counted`; where more was
+    counted than was written, with which twice it would be.
 
     `headers`: the batches of the log that reach into `written`. None if no run explains the difference: several runs
     are missing, or other batches were counted. O(batches).
@@ -27,7 +28,9 @@ def find_missing(
         return written.first, written.last
     offsets = written.offsets - counted.offsets
     checksum = (written.checksum - counted.checksum) & CHECKSUM_MASK
-    if offsets <= 0:
+    if offsets < 0:
+        offsets, checksum = -offsets, -checksum & CHECKSUM_MASK
+    if not offsets:
         return None
     sums: dict[tuple[int, int], Offset] = {(0, 0): written.first}
     count = total = 0

@@ -321,7 +321,7 @@ class LocalData:
         """Follow a table's changes; see `router.data.watch`."""
         table = await self.tables.known(table_id)
         replicas = [self.node.replica(PartitionId(table_id, partition)) for partition in partitions or _every(table)]
-        async with aclosing(watch_replicas(self.log, replicas, start)) as events:
+        async with aclosing(watch_replicas(self.log, replicas, start, self.node.deliveries)) as events:
             async for event in events:
                 yield event
 

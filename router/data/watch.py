@@ -18,12 +18,14 @@ from itertools import count
 from typing import Final, Literal
 
 from log_tier.concurrency.sized_work import Turn, end_some
-from log_tier.model.batch_header import offsets_in
+from log_tier.model.batch_header import BatchHeader
 from log_tier.model.errors import DuramenError, InvalidRequest, OffsetTrimmed
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Log
+from log_tier.tally.compare import log_time_at
 from router.data.requests import WatchEvent
 from serving_tier.fold.verdicts import Verdict
+from serving_tier.node.deliveries import Deliveries, Delivery, headers_of
 from serving_tier.replica.replica import Replica
 
 __all__ = ["watch_replicas"]
@@ -46,9 +48,10 @@ _PATIENCE_S: Final = 365 * 86_400.0
 
 
 async def watch_replicas(
-    log: Log, replicas: Sequence[Replica], start: Mapping[Partition, Offset]
+    log: Log, replicas: Sequence[Replica], start: Mapping[Partition, Offset], deliveries: Deliveries
 ) -> AsyncGenerator[WatchEvent, None]:
-    """Yield a first event with the positions, then events with batches, in order within each partition.
+    """Yield a first event with the positions, then events with batches, in order within each partition. What was
+    passed on is counted in `deliveries`.
 
     Raises `OffsetTrimmed` where a start is no longer in the log, `TokenAhead` where it is beyond its end, and whatever
     stops a replica or the log.
@@ -68,12 +71,15 @@ async def watch_replicas(
         raise InvalidRequest(f"the watch names partition {min(unknown)}, the table has {len(replicas)}")
     yield WatchEvent(Partition(0), b"", (), Offset(-1), positions)
 
+    name = deliveries.begin()
     events: asyncio.Queue[WatchEvent | DuramenError] = asyncio.Queue(1)
     turns = _Turns()
     followers: list[asyncio.Task[None]] = []
     try:
         for replica in replicas:
-            following = _follow(log, replica, positions[replica.id.partition], events, _Share(turns))
+            following = _follow(
+                log, replica, positions[replica.id.partition], events, _Share(turns), _Count(deliveries, name, replica)
+            )
             followers.append(asyncio.create_task(following, name=f"watch {replica.name}"))
             if turn.is_full(_START_ITEMS):
                 await turn.end()
@@ -142,13 +148,39 @@ class _Share:
         await self.take()
 
 
+class _Count:
+    """The count of what was passed on of one partition. It begins with the first run of batches."""
+
+    def __init__(self, deliveries: Deliveries, name: str, replica: Replica) -> None:
+        self._deliveries, self._name, self._replica = deliveries, name, replica
+        self._delivery: Delivery | None = None
+
+    async def passed_on(self, position: Offset, data: bytes, headers: Sequence[BatchHeader]) -> None:
+        """Batches were passed on to a subscriber who had what is below `position`."""
+        if self._delivery is None:
+            # The replica has applied these batches, so it knows the minute in which the log was before them.
+            before_ms = log_time_at([self._replica.index.tally()], position)
+            self._delivery = Delivery(self._replica.id, position, before_ms)
+            self._deliveries.note(self._name, self._delivery)
+        await self._delivery.passed_on(data, headers)
+
+    def end(self) -> None:
+        if self._delivery is not None:
+            self._deliveries.end(self._name, self._delivery)
+
+
 async def _follow(
-    log: Log, replica: Replica, start: Offset, events: asyncio.Queue[WatchEvent | DuramenError], share: _Share
+    log: Log,
+    replica: Replica,
+    start: Offset,
+    events: asyncio.Queue[WatchEvent | DuramenError],
+    share: _Share,
+    counted: _Count,
 ) -> None:
     position = start
     try:
         while True:
-            position = await _pass_on_run(log, replica, position, events, share)
+            position = await _pass_on_run(log, replica, position, events, share, counted)
             share.give()
     except DuramenError as error:
         await events.put(error)
@@ -158,10 +190,16 @@ async def _follow(
         raise
     finally:
         share.give()
+        counted.end()
 
 
 async def _pass_on_run(
-    log: Log, replica: Replica, position: Offset, events: asyncio.Queue[WatchEvent | DuramenError], share: _Share
+    log: Log,
+    replica: Replica,
+    position: Offset,
+    events: asyncio.Queue[WatchEvent | DuramenError],
+    share: _Share,
+    counted: _Count,
 ) -> Offset:
     """Pass chunks on from `position` until others want the turn; the position behind them."""
     partition = replica.id.partition
@@ -173,7 +211,8 @@ async def _pass_on_run(
                 await share.take()  # before the read, as there is something to read; at the end, when it has come
             async with share.lent():
                 chunk = await anext(chunks)
-                first, last = offsets_in(chunk.data)
+                headers = headers_of(chunk.data)
+                first, last = headers[0].base_offset, headers[-1].last_offset
                 await replica.wait_applied(last, timeout=_PATIENCE_S)
             outcomes = replica.index.outcomes(first, last)
             # Asked after the outcomes: what is remembered now was remembered when they were read.
@@ -184,7 +223,8 @@ async def _pass_on_run(
                 if outcome.duplicate_of is not None or outcome.verdict is not Verdict.ACCEPTED
             ]
             await events.put(WatchEvent(partition, chunk.data, void, chunk.latest))
-            del chunk
+            await counted.passed_on(position, chunk.data, headers)
+            del chunk, headers
             await events.join()
             position = Offset(last + 1)
             if replica.applied < position:

@@ -908,6 +908,7 @@ class AdminMinute(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     WRITTEN_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
+    SUBSCRIPTIONS_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     partition: _builtins.int
     minute_ms: _builtins.int
@@ -923,6 +924,10 @@ class AdminMinute(_message.Message):
 
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminReplicaCount]: ...
+    @_builtins.property
+    def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminReplicaCount]:
+        """The open subscriptions to it, by the node that serves them."""
+
     def __init__(
         self,
         *,
@@ -934,10 +939,11 @@ class AdminMinute(_message.Message):
         reason: _builtins.str = ...,
         written: Global___AdminCounted | None = ...,
         replicas: _abc.Iterable[Global___AdminReplicaCount] | None = ...,
+        subscriptions: _abc.Iterable[Global___AdminReplicaCount] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["written", b"written"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["minute_ms", b"minute_ms", "minutes", b"minutes", "partition", b"partition", "reason", b"reason", "replicas", b"replicas", "table", b"table", "verdict", b"verdict", "written", b"written"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["minute_ms", b"minute_ms", "minutes", b"minutes", "partition", b"partition", "reason", b"reason", "replicas", b"replicas", "subscriptions", b"subscriptions", "table", b"table", "verdict", b"verdict", "written", b"written"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -984,13 +990,17 @@ class AdminReplicaCount(_message.Message):
     DIFFERS_FROM_FIELD_NUMBER: _builtins.int
     DIFFERS_TO_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     node: _builtins.str
+    """Where it was counted."""
     verdict: _builtins.str
     """equal, different, not compared."""
     differs_from: _builtins.int
     """Where it differs: the offsets that are missing here, or between which the difference lies."""
     differs_to: _builtins.int
     reason: _builtins.str
+    name: _builtins.str
+    """Of a subscription: its name at that node."""
     @_builtins.property
     def counted(self) -> Global___AdminCounted: ...
     @_builtins.property
@@ -1007,10 +1017,11 @@ class AdminReplicaCount(_message.Message):
         differs_from: _builtins.int | None = ...,
         differs_to: _builtins.int | None = ...,
         reason: _builtins.str = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_differs_from", b"_differs_from", "_differs_to", b"_differs_to", "counted", b"counted", "differs_from", b"differs_from", "differs_to", b"differs_to", "written", b"written"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_differs_from", b"_differs_from", "_differs_to", b"_differs_to", "counted", b"counted", "differs_from", b"differs_from", "differs_to", b"differs_to", "node", b"node", "reason", b"reason", "verdict", b"verdict", "written", b"written"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_differs_from", b"_differs_from", "_differs_to", b"_differs_to", "counted", b"counted", "differs_from", b"differs_from", "differs_to", b"differs_to", "name", b"name", "node", b"node", "reason", b"reason", "verdict", b"verdict", "written", b"written"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__differs_from: _TypeAlias = _typing.Literal["differs_from"]  # noqa: Y015
     _WhichOneofArgType__differs_from: _TypeAlias = _typing.Literal["_differs_from", b"_differs_from"]  # noqa: Y015

@@ -6,7 +6,7 @@ service. A node holds nothing that could be lost.
 
 Hosting and the job worker are called with each newer map by the node's one `log_tier.catalog.map_follower`.
 
-Reading order: `node_load.py`, `log_ends.py`, `idle_expiry.py`, `node.py`, `staging.py`, `bootstrap.py`,
-`replica_files.py`, `absence.py`, `restart_pauses.py`, `bug_lines.py`, `bring_up.py`, `rebuilding.py`, `hosting.py`;
-`verification.py` looks at the indexes of a node that does not run.
+Reading order: `node_load.py`, `log_ends.py`, `idle_expiry.py`, `deliveries.py`, `node.py`, `staging.py`,
+`bootstrap.py`, `replica_files.py`, `absence.py`, `restart_pauses.py`, `bug_lines.py`, `bring_up.py`, `rebuilding.py`,
+`hosting.py`; `verification.py` looks at the indexes of a node that does not run.
 """

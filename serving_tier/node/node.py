@@ -32,6 +32,7 @@ from serving_tier.index.divergence import may_differ
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.names import is_version_of
+from serving_tier.node.deliveries import Deliveries
 from serving_tier.node.idle_expiry import IdleExpiry
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.observer import ReplicaEvent
@@ -91,6 +92,8 @@ class Node:
         """The error for a partition that is not here; `Hosting` replaces it by one that knows the cluster."""
         self.owner: ReplicaListener = _only_logged
         """Called with each event of a hosted replica."""
+        self.deliveries = Deliveries()
+        """What subscriptions to the replicas here were given."""
         self.idle_expiry = IdleExpiry(log, rank=self.rank, clock_ms=clock.wall_ms)
 
     @classmethod

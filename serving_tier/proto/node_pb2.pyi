@@ -378,26 +378,63 @@ class TallyReply(_message.Message):
     SINCE_FIELD_NUMBER: _builtins.int
     APPLIED_FIELD_NUMBER: _builtins.int
     PERIODS_FIELD_NUMBER: _builtins.int
+    SUBSCRIPTIONS_FIELD_NUMBER: _builtins.int
     since: _builtins.int
     """The first offset that is counted."""
     applied: _builtins.int
     """The last one."""
     @_builtins.property
     def periods(self) -> _containers.RepeatedCompositeFieldContainer[Global___Period]: ...
+    @_builtins.property
+    def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Subscription]:
+        """What was passed on to the subscriptions to this replica."""
+
     def __init__(
         self,
         *,
         since: _builtins.int = ...,
         applied: _builtins.int = ...,
         periods: _abc.Iterable[Global___Period] | None = ...,
+        subscriptions: _abc.Iterable[Global___Subscription] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "periods", b"periods", "since", b"since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "periods", b"periods", "since", b"since", "subscriptions", b"subscriptions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TallyReply: _TypeAlias = TallyReply  # noqa: Y015
+
+@_typing.final
+class Subscription(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    APPLIED_FIELD_NUMBER: _builtins.int
+    PERIODS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Of this node's life."""
+    since: _builtins.int
+    """As of TallyReply."""
+    applied: _builtins.int
+    @_builtins.property
+    def periods(self) -> _containers.RepeatedCompositeFieldContainer[Global___Period]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        since: _builtins.int = ...,
+        applied: _builtins.int = ...,
+        periods: _abc.Iterable[Global___Period] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "name", b"name", "periods", b"periods", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Subscription: _TypeAlias = Subscription  # noqa: Y015
 
 @_typing.final
 class Period(_message.Message):

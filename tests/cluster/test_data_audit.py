@@ -6,6 +6,8 @@ import asyncio
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,24 @@ def test_every_replica_has_the_numbers_of_the_log(orders: ClusterProcess) -> Non
     orders.wait_ready("orders")
     again = audited(orders, 0)
     assert [row["replicas"][1]["counted"] for row in again] == [row["written"] for row in rows]
+
+
+def test_what_subscriptions_were_given_is_what_the_log_holds(orders: ClusterProcess) -> None:
+    with orders.connect() as database:
+        table = database.table("orders")
+        with closing(table.watch(start="earliest")) as changes, closing(table.watch(start="now")) as later:
+            token = table.put(b"last", b"v").token
+            assert [change.offset for change in islice(changes, RECORDS + 1)][-1] == RECORDS
+            assert next(iter(later)).token == token
+            rows = audited(orders, 0)
+            given = [each for row in rows for each in row["subscriptions"]]
+            assert {each["verdict"] for each in given} == {"equal"}
+            assert sorted(
+                sum(each["counted"]["offsets"] for each in given if (each["node"], each["name"]) == who)
+                for who in {(each["node"], each["name"]) for each in given}
+            ) == [1, RECORDS + 1]
+            assert " delivered " in orders.run("audit", "data", "orders")
+    assert not any(row.get("subscriptions") for row in audited(orders, 0))
 
 
 def test_a_replica_that_lost_a_batch_is_found_with_its_offset(orders: ClusterProcess, tmp_path: Path) -> None:

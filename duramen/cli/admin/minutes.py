@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 
 from duramen.cli.admin.figures import place
@@ -13,19 +14,26 @@ __all__ = ["say_minute"]
 
 
 def say_minute(each: AdminMinute) -> None:
-    """`orders/3 14:05 written 81,204 applied 81,204 ×3`, and a line for each replica that differs."""
+    """`orders/3 14:05 written 81,204 applied 81,204 ×3 delivered 81,204 ×2`, and a line for each that differs."""
     if not each.minutes:
         say(f"{place(each)} {each.verdict}: {each.reason}")
         return
     written = f"{each.written.offsets:,}" if each.HasField("written") else "–"
-    counts = Counter(_applied(each, replica) for replica in each.replicas)
-    applied = ", ".join(f"{text} ×{count}" for text, count in counts.items()) or "–"
+    applied = _counts(each, each.replicas) or "–"
+    delivered = _counts(each, each.subscriptions)
     verdict = "" if each.verdict == "equal" else f"  {each.verdict}"
     reason = f": {each.reason}" if each.reason else ""
-    say(f"{place(each)} {_named(each)} written {written} applied {applied}{verdict}{reason}")
-    for replica in each.replicas:
+    rest = f" delivered {delivered}" if delivered else ""
+    say(f"{place(each)} {_named(each)} written {written} applied {applied}{rest}{verdict}{reason}")
+    for replica in (*each.replicas, *each.subscriptions):
         if replica.verdict == "different":
-            say(f"  {replica.node}: {replica.reason}")
+            name = f" {replica.name}" if replica.name else ""
+            say(f"  {replica.node}{name}: {replica.reason}")
+
+
+def _counts(each: AdminMinute, tier: Iterable[AdminReplicaCount]) -> str:
+    counts = Counter(_applied(each, replica) for replica in tier)
+    return ", ".join(f"{text} ×{count}" for text, count in counts.items())
 
 
 def _named(each: AdminMinute) -> str:
@@ -35,7 +43,7 @@ def _named(each: AdminMinute) -> str:
 
 
 def _applied(each: AdminMinute, replica: AdminReplicaCount) -> str:
-    """What a replica counted; and whose part of the minute that is, where it did not count all of it."""
+    """What was counted; and whose part of the minute that is, where it did not count all of it."""
     text = f"{replica.counted.offsets:,}"
     if replica.verdict == "equal" and replica.written != each.written:
         return f"{text} (offsets {replica.counted.first} to {replica.counted.last})"

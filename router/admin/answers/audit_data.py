@@ -1,14 +1,15 @@
-"""Is every replica's tally the log's? Minute by minute, in numbers that must be equal (`log_tier.tally`).
+"""Is every tier's tally the log's? Minute by minute, in numbers that must be equal (`log_tier.tally`).
 
-The replicas say first what they counted; then the log's batches are read again and counted, up to an offset that is not
-below any replica's. So a difference is a batch that was lost, or is another one: never a matter of who was asked when.
+The replicas, and the subscriptions to them, say first what they counted; then the log's batches are read again and
+counted, up to an offset that is not below any of theirs. So a difference is a batch that was lost, or is another one:
+never a matter of who was asked when.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, NamedTuple
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, PartitionId, table_id_to_bytes
@@ -20,17 +21,32 @@ from router.admin.planners.cluster_view import Situation
 from router.membership.views import Membership
 from router.proto import admin_pb2 as pb
 from serving_tier.proto.node_pb2 import TallyRequest
-from serving_tier.service.tallies import tally_from
+from serving_tier.service.tallies import subscriptions_from, tally_from
 
 __all__ = ["audit_partition"]
 
 # Offsets are looked for in the minutes that differ first. A replica that differs in more is built anew, not studied.
 _LOCATED_MAX: Final = 10
 
+_DOING: Final = {"replica": "folded", "subscription": "delivered"}
+
 _CLEANED: Final = (
     "Kafka compacts the topic, so what was folded may be gone from it; `duramen admin verify` compares the replicas "
     "with each other"
 )
+
+
+class _Counter(NamedTuple):
+    """Who counted."""
+
+    tier: Literal["replica", "subscription"]
+    node: str
+    name: str = ""
+
+    @property
+    def key(self) -> str:
+        """A name among those of all tiers."""
+        return f"{self.tier} {self.node} {self.name}"
 
 
 async def audit_partition(
@@ -42,18 +58,19 @@ async def audit_partition(
     since_ms: int = 0,
     timeout: float = 120.0,
 ) -> list[pb.AdminMinute]:
-    """Compare what the readable replicas of a partition counted with what the log holds, from the minute of `since_ms`
-    on. Reads the log from there once; `timeout`: of one question to a node, in seconds.
+    """Compare what the readable replicas of a partition and the subscriptions to them counted with what the log holds,
+    from the minute of `since_ms` on. Reads the log from there once; `timeout`: of one question to a node, in seconds.
     """
     table = situation.cluster.table(partition.table)
     answer = _Answer(table.name, partition)
     nodes = table.readable(partition.partition)
     silent = {node: situation.lost(node) for node in nodes if not situation.is_alive(node)}
-    tallies = await _ask(membership, partition, [node for node in nodes if node not in silent], timeout, silent)
+    counted = await _ask(membership, partition, [node for node in nodes if node not in silent], timeout, silent)
     answer.silent = "; ".join(f"{node}: {why}" for node, why in sorted(silent.items()))
-    if not tallies:
+    if not counted:
         return [answer.unverified(answer.silent or "it has no replica that can be read")]
-    tallies = {node: window_of(tally, since_ms // MINUTE_MS) for node, tally in tallies.items()}
+    answer.counters = {counter.key: counter for counter in counted}
+    tallies = {counter.key: window_of(tally, since_ms // MINUTE_MS) for counter, tally in counted.items()}
     try:
         bounds = await log.bounds(partition)
         if bounds.cleaned:
@@ -80,37 +97,44 @@ def _lowest(bounds: Bounds) -> int:
 
 async def _ask(
     membership: Membership, partition: PartitionId, nodes: list[str], timeout: float, silent: dict[str, str]
-) -> dict[str, PartitionTally]:
-    """What each node's replica counted; those that do not answer are noted in `silent`."""
+) -> dict[_Counter, PartitionTally]:
+    """What each node's replica counted, and the subscriptions to it; those that do not answer are noted in `silent`."""
     request = TallyRequest(table_id=table_id_to_bytes(partition.table), partition=partition.partition)
 
-    async def one(node: str) -> PartitionTally | None:
+    async def one(node: str) -> dict[_Counter, PartitionTally]:
         try:
-            return tally_from(await membership.tally(node, request, timeout=timeout))
+            reply = await membership.tally(node, request, timeout=timeout)
         except DuramenError as error:
             silent[node] = error.message
-            return None
+            return {}
+        given = subscriptions_from(reply)
+        return {
+            _Counter("replica", node): tally_from(reply),
+            **{_Counter("subscription", node, name): tally for name, tally in given.items()},
+        }
 
-    found = await asyncio.gather(*map(one, nodes))
-    return {node: tally for node, tally in zip(nodes, found, strict=True) if tally is not None}
+    found: dict[_Counter, PartitionTally] = {}
+    for of_node in await asyncio.gather(*map(one, nodes)):
+        found |= of_node
+    return found
 
 
 async def _located(
     log: Log, partition: PartitionId, lines: list[Comparison]
 ) -> Mapping[tuple[int, str], tuple[Offset, Offset]]:
-    """For each difference, by minute and node, the run of offsets that is missing, where one run explains it."""
+    """For each difference, by minute and counter, the run of offsets that is missing, where one run explains it."""
     places: dict[tuple[int, str], tuple[Offset, Offset]] = {}
     differing = [
-        (line.minute, node, replica)
+        (line.minute, counter, replica)
         for line in lines
-        for node, replica in line.replicas.items()
+        for counter, replica in line.replicas.items()
         if replica.verdict == "different" and replica.written is not None
     ]
-    for minute, node, replica in differing[:_LOCATED_MAX]:
+    for minute, counter, replica in differing[:_LOCATED_MAX]:
         assert replica.written is not None, f"{replica} has nothing to be compared with"
         run = await locate_missing(log, partition, replica.written, replica.counted)
         if run is not None:
-            places[minute, node] = run
+            places[minute, counter] = run
     return places
 
 
@@ -120,6 +144,8 @@ class _Answer:
     def __init__(self, table: str, partition: PartitionId) -> None:
         self.silent = ""
         """The replicas that did not answer, and why."""
+        self.counters: dict[str, _Counter] = {}
+        """By key."""
         self._table, self._partition = table, partition
 
     def unverified(self, reason: str, *, verdict: str = "unverified") -> pb.AdminMinute:
@@ -139,27 +165,41 @@ class _Answer:
             verdict="unverified" if self.silent and verdict == "equal" else verdict,
             reason=reason,
             written=_counted(line.written),
-            replicas=[
-                _replica(node, replica, places.get((line.minute, node)))
-                for node, replica in sorted(line.replicas.items())
-            ],
+            replicas=self._counts("replica", line, places),
+            subscriptions=self._counts("subscription", line, places),
         )
 
+    def _counts(
+        self, tier: str, line: Comparison, places: Mapping[tuple[int, str], tuple[Offset, Offset]]
+    ) -> Iterable[pb.AdminReplicaCount]:
+        for key, replica in sorted(line.replicas.items()):
+            counter = self.counters[key]
+            if counter.tier == tier:
+                yield _replica(counter, replica, places.get((line.minute, key)))
 
-def _replica(node: str, replica: ReplicaCount, run: tuple[Offset, Offset] | None) -> pb.AdminReplicaCount:
+
+def _replica(counter: _Counter, replica: ReplicaCount, run: tuple[Offset, Offset] | None) -> pb.AdminReplicaCount:
     message = pb.AdminReplicaCount(
-        node=node, verdict=replica.verdict, counted=_counted(replica.counted), written=_counted(replica.written)
+        node=counter.node,
+        name=counter.name,
+        verdict=replica.verdict,
+        counted=_counted(replica.counted),
+        written=_counted(replica.written),
     )
+    doing = _DOING[counter.tier]
     if replica.verdict == "different":
         periods = [period for period in (replica.written, replica.counted) if period is not None]
         within = min(period.first for period in periods), max(period.last for period in periods)
         message.differs_from, message.differs_to = run or within
-        if run is not None:
-            message.reason = f"offsets {run[0]} to {run[1]} are in the log and were not folded here"
+        is_more = replica.counted and replica.written and replica.counted.offsets > replica.written.offsets
+        if run is not None and is_more:
+            message.reason = f"offsets {run[0]} to {run[1]} were {doing} twice here"
+        elif run is not None:
+            message.reason = f"offsets {run[0]} to {run[1]} are in the log and were not {doing} here"
         elif replica.written is None:
-            message.reason = f"offsets {within[0]} to {within[1]} were folded here and are not in the log"
+            message.reason = f"offsets {within[0]} to {within[1]} were {doing} here and are not in the log"
         else:
-            message.reason = f"offsets {within[0]} to {within[1]}: other batches than the log's were folded here"
+            message.reason = f"offsets {within[0]} to {within[1]}: other batches than the log's were {doing} here"
     return message
 
 

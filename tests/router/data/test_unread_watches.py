@@ -54,7 +54,7 @@ async def test_a_watch_that_nobody_reads_holds_little(tmp_path: Path, partitions
         log: Any = counted
         shown: dict[Partition, int] = dict.fromkeys(map(Partition, range(partitions)), 0)
         start = dict.fromkeys(shown, Offset(0))
-        async with aclosing(watch_replicas(log, replicas, start)) as events:
+        async with aclosing(watch_replicas(log, replicas, start, plane.node.deliveries)) as events:
             await anext(events)
             event = await anext(events)
             # The followers have begun, and read what they may: a read of this log takes a few turns of the loop.

@@ -18,6 +18,8 @@ from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
+from log_tier.tally.compare import cuts
+from router.admin.answers.log_counts import count_log
 from router.data.local_data import LocalData
 from router.data.requests import WatchEvent
 
@@ -61,6 +63,23 @@ async def test_the_first_event_tells_where_it_stands(data_plane: LocalData, tabl
         await write(data_plane, table, 0, puts((b"c", b"1")))
         event = await following(events)
         assert (event.partition, shown(event), event.latest) == (0, {2: b"c"}, 2)
+
+
+async def test_what_was_passed_on_is_counted_as_the_log_counts_it(data_plane: LocalData, table: TableRef) -> None:
+    for number in range(5):
+        await write(data_plane, table, 0, puts(*((b"k%d" % each, b"1") for each in range(number + 1))))
+    place = table.partition(0)
+    async with aclosing(data_plane.watch(table.id, {ZERO: Offset(3)})) as events:
+        await following(events)
+        assert dict(data_plane.node.deliveries.of(place)) == {}
+        seen: dict[int, bytes] = {}
+        while max(seen, default=0) < 14:
+            seen |= shown(await following(events))
+        ((_, tally),) = data_plane.node.deliveries.of(place)
+        assert (tally.since, tally.applied) == (3, 14)
+        pieces = await count_log(data_plane.log, place, Offset(3), cuts([tally]))
+        assert [each.numbers for each in pieces] == [each.numbers for each in tally.periods]
+    assert dict(data_plane.node.deliveries.of(place)) == {}
 
 
 async def test_what_changed_nothing_is_void(data_plane: LocalData, table: TableRef) -> None:
