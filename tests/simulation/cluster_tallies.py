@@ -1,9 +1,11 @@
-"""The tallies of a simulated cluster: what every version of every replica has counted is what the log holds."""
+"""The tallies of a simulated cluster: what every version of every replica, and each open watch, has counted is what the
+log holds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
 from log_tier.model.batch_header import BatchHeader, read_header, split_batches
@@ -11,6 +13,7 @@ from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.tally.compare import compare, cuts
 from log_tier.tally.count import count_pieces
 from log_tier.tally.period import PartitionTally
+from router.data import watch
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from simulation.book import Broken
 from simulation.cluster_jobs import checked_table
@@ -40,7 +43,8 @@ async def check_tallies(world: ClusterWorld) -> None:
         pieces = list(count_pieces(headers, start=start, ends=cuts(tallies.values())))
         for line in compare(pieces, tallies, lowest=Offset(lowest)):
             for name, found in line.replicas.items():
-                world.story.met[f"tally {found.verdict}"] += 1
+                tier = "tally of a watch" if name.startswith("watch") else "tally"
+                world.story.met[f"{tier} {found.verdict}"] += 1
                 if found.verdict == "different":
                     raise Broken(
                         "tally",
@@ -50,12 +54,14 @@ async def check_tallies(world: ClusterWorld) -> None:
 
 
 def _tallies(world: ClusterWorld, place: PartitionId) -> Iterator[tuple[str, PartitionTally]]:
-    """Of the live version and of those that are level with it, at every node that lives."""
+    """Of the live version and of those that are level with it, and of the watches, at every node that lives."""
     for name, (_, plane) in world.nodes.items():
         replica = plane.node.hosted().get(place)
         if replica is not None:
             for index in (replica.index, *replica.versions.level.values()):
                 yield f"version {index.version} at {name}", index.tally()
+            for subscription, tally in plane.node.deliveries.of(place):
+                yield f"{subscription} at {name}", tally
 
 
 def _standby_takes_the_count_over() -> Patches:
@@ -71,6 +77,27 @@ def _standby_takes_the_count_over() -> Patches:
     return [(LmdbIndex, "level_with", level_with)]
 
 
+def _watch_skips_a_batch() -> Patches:
+    """Where a watch is given several batches at once, it passes on all but the first. What it says of its positions is
+    right, so nobody waits for them.
+    """
+
+    @asynccontextmanager
+    async def skipping(reader: Any) -> AsyncIterator[Any]:
+        async def chunks() -> AsyncGenerator[Any, None]:
+            async for chunk in reader:
+                _, *others = split_batches(chunk.data)
+                yield chunk._replace(data=b"".join(others)) if others else chunk
+
+        try:
+            yield chunks()
+        finally:
+            await reader.aclose()
+
+    return [(watch, "aclosing", skipping)]
+
+
 PLANTED_IN_TALLIES: Final[dict[str, Callable[[], Patches]]] = {
+    "a watch skips a batch": _watch_skips_a_batch,
     "a standby takes the live version's count for its own": _standby_takes_the_count_over,
 }
