@@ -26,7 +26,7 @@ from typing import Final
 
 from log_tier.catalog.actions import CHANGES_HOLDERS, GAINS_REPLICA, SHORTENS_LOG, Action, JobKind
 from log_tier.catalog.clear_fold import begin_clear, go_on_clearing, is_swapping
-from log_tier.catalog.cluster_map import Assignment, ClusterMap, ReplicaRole, TableEntry
+from log_tier.catalog.cluster_map import Assignment, ClusterMap, TableEntry
 from log_tier.catalog.commands import (
     AbortJob,
     ClearTable,
@@ -39,6 +39,7 @@ from log_tier.catalog.commands import (
 )
 from log_tier.catalog.decisions import CommandRefused
 from log_tier.catalog.jobs import FINISHED, SEEN, Job, JobState, JobTasks, Task, TaskState
+from log_tier.catalog.placement import with_assigned, with_role, without_replica
 from log_tier.catalog.version_fold import (
     SWAP_KINDS,
     VERSION_KINDS,
@@ -115,8 +116,8 @@ def task_ready(cluster: ClusterMap, command: TaskReady) -> ClusterMap:
         raise CommandRefused(
             f"task {command.task} of job {job.id} is a {task.action} in state {task.state}, no waiting move"
         )
-    cluster = _with_role(cluster, task, task.node, "member")
-    cluster = _with_role(cluster, task, str(task.arguments["from"]), "leaving")
+    cluster = with_role(cluster, task, task.node, "member")
+    cluster = with_role(cluster, task, str(task.arguments["from"]), "leaving")
     return _with_task(cluster, job, command.task, replace(task, state="ready"))
 
 
@@ -128,9 +129,9 @@ def task_done(cluster: ClusterMap, command: TaskDone) -> ClusterMap:
             raise CommandRefused(
                 f"task {command.task} of job {job.id} is {task.state}: a move is done after it was ready"
             )
-        cluster = _without_replica(cluster, task, str(task.arguments["from"]))
+        cluster = without_replica(cluster, task, str(task.arguments["from"]))
     elif task.action == Action.ADD:
-        cluster = _with_role(cluster, task, task.node, "member")
+        cluster = with_role(cluster, task, task.node, "member")
     elif task.action == Action.STAGE:
         cluster = with_holder(cluster, job, task)
     done = replace(task, state="done", note=command.note)
@@ -277,7 +278,7 @@ def _begin_remove(cluster: ClusterMap, table: TableEntry, task: Task, where: str
         raise CommandRefused(f"node {task.node} holds no replica of {where}")
     if len(readable) == 1:
         raise CommandRefused(f"node {task.node} holds the only replica of {where}: move it instead")
-    return _without_replica(cluster, task, task.node), replace(task, state="done")
+    return without_replica(cluster, task, task.node), replace(task, state="done")
 
 
 _BEGINNINGS: Final[Mapping[str, Callable[[ClusterMap, TableEntry, Task, str], tuple[ClusterMap, Task]]]] = {
@@ -291,7 +292,7 @@ def _joined(cluster: ClusterMap, table: TableEntry, task: Task, where: str) -> C
     if any(replica.node == task.node for replica in table.assignments[task.partition]):
         raise CommandRefused(f"node {task.node} holds a replica of {where} already")
     assigned = (*table.assignments[task.partition], Assignment(task.node, "joining"))
-    return _with_assigned(cluster, task, assigned)
+    return with_assigned(cluster, task, assigned)
 
 
 def _is_ready_move(cluster: ClusterMap, task: Task) -> bool:
@@ -303,15 +304,15 @@ def _is_ready_move(cluster: ClusterMap, task: Task) -> bool:
 
 def _kept(cluster: ClusterMap, task: Task) -> ClusterMap:
     """A move that is given up after its target was ready: both stay, since the fold cannot know which one is alive."""
-    return _with_role(cluster, task, str(task.arguments["from"]), "member")
+    return with_role(cluster, task, str(task.arguments["from"]), "member")
 
 
 def _undo(cluster: ClusterMap, task: Task) -> ClusterMap:
     if task.action not in GAINS_REPLICA or task.table not in cluster.tables:
         return cluster
     if task.action == Action.MOVE:
-        cluster = _with_role(cluster, task, str(task.arguments["from"]), "member")
-    return _without_replica(cluster, task, task.node)
+        cluster = with_role(cluster, task, str(task.arguments["from"]), "member")
+    return without_replica(cluster, task, task.node)
 
 
 # --- the map with one thing changed
@@ -393,23 +394,3 @@ def _with_replicas(cluster: ClusterMap, arguments: Mapping[str, int | str]) -> C
     if table is None or not isinstance(wanted, int) or wanted < 1:
         raise CommandRefused(f"set-replicas names table {arguments.get('table')!r} and {wanted!r} replicas")
     return cluster.with_table(replace(table, replicas=wanted))
-
-
-def _with_assigned(cluster: ClusterMap, task: Task, assigned: tuple[Assignment, ...]) -> ClusterMap:
-    table, number = cluster.tables[task.table], task.partition
-    assignments = (*table.assignments[:number], assigned, *table.assignments[number + 1 :])
-    return cluster.with_table(replace(table, assignments=assignments))
-
-
-def _with_role(cluster: ClusterMap, task: Task, node: str, role: ReplicaRole) -> ClusterMap:
-    table = cluster.tables[task.table]
-    assigned = tuple(
-        Assignment(node, role) if replica.node == node else replica for replica in table.assignments[task.partition]
-    )
-    return _with_assigned(cluster, task, assigned)
-
-
-def _without_replica(cluster: ClusterMap, task: Task, node: str) -> ClusterMap:
-    table = cluster.tables[task.table]
-    assigned = tuple(replica for replica in table.assignments[task.partition] if replica.node != node)
-    return _with_assigned(cluster, task, assigned)

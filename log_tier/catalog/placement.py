@@ -1,12 +1,16 @@
-"""Where replicas go. Pure, and used by the fold: two processes that place a table place it alike."""
+"""Where replicas go, and the map in which they are there. Pure, and used by the fold: two processes that place a table
+place it alike.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.cluster_map import Assignment, ClusterMap, ReplicaRole
+from log_tier.catalog.jobs import Task
 
-__all__ = ["candidates", "loads", "place_replicas"]
+__all__ = ["candidates", "loads", "place_replicas", "with_assigned", "with_role", "without_replica"]
 
 
 def loads(cluster: ClusterMap) -> dict[str, int]:
@@ -39,3 +43,26 @@ def place_replicas(cluster: ClusterMap, *, partitions: int, replicas: int) -> li
             counted[node] += 1
         placed.append(chosen)
     return placed
+
+
+def with_assigned(cluster: ClusterMap, task: Task, assigned: tuple[Assignment, ...]) -> ClusterMap:
+    """The map in which the replicas of the task's partition are at `assigned`."""
+    table, number = cluster.tables[task.table], task.partition
+    assignments = (*table.assignments[:number], assigned, *table.assignments[number + 1 :])
+    return cluster.with_table(replace(table, assignments=assignments))
+
+
+def with_role(cluster: ClusterMap, task: Task, node: str, role: ReplicaRole) -> ClusterMap:
+    """The map in which the replica of the task's partition at `node` has `role`."""
+    table = cluster.tables[task.table]
+    assigned = tuple(
+        Assignment(node, role) if replica.node == node else replica for replica in table.assignments[task.partition]
+    )
+    return with_assigned(cluster, task, assigned)
+
+
+def without_replica(cluster: ClusterMap, task: Task, node: str) -> ClusterMap:
+    """The map in which `node` has no replica of the task's partition."""
+    table = cluster.tables[task.table]
+    assigned = tuple(replica for replica in table.assignments[task.partition] if replica.node != node)
+    return with_assigned(cluster, task, assigned)

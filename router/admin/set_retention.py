@@ -7,7 +7,7 @@ from typing import Final
 from log_tier.catalog.catalog import Catalog
 from log_tier.model.log import Log
 from router.admin.planners.cluster_view import Situation
-from router.admin.planners.held_log import held_by
+from router.admin.planners.upkeep import held_by
 from router.data.change_retention import change_retention
 from router.proto import admin_pb2 as pb
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from duramen.cli.servers.role_announcer import RoleAnnouncer
 from duramen.cli.servers.secret_arguments import warn_of_secret_arguments
 from duramen.cli.terminal.options import Json
-from duramen.cli.terminal.output import say, say_end, say_json
 from duramen.server.log_lines.setup import set_up_logging
 from duramen.server.supervisor.parent import end_with_parent
 from log_tier.model.errors import InvalidRequest
@@ -129,7 +128,7 @@ def log(
     end_traces = _begin(settings.log_level, settings.log_format, settings.traces, "log")
     check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
-    announce = _Announcer("log", "log", settings.host, json, data=str(settings.data.absolute()))
+    announce = RoleAnnouncer("log", "log", settings.host, json, data=str(settings.data.absolute()))
     opening = LogRole.open(
         settings.data,
         host=settings.host,
@@ -217,7 +216,7 @@ def node(
     end_traces = _begin(settings.log_level, settings.log_format, settings.traces, "node")
     check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
-    announce = _Announcer("node", settings.id, settings.host, json, data=str(settings.data.absolute()))
+    announce = RoleAnnouncer("node", settings.id, settings.host, json, data=str(settings.data.absolute()))
     opening = NodeRole.open(
         settings.data,
         node_id=settings.id,
@@ -300,7 +299,7 @@ def router(
     end_traces = _begin(settings.log_level, settings.log_format, settings.traces, "router")
     check_exposure(settings.host, certs=settings.certs, insecure=settings.insecure)
     certificates = ServerCertificates.of_process(settings.certs)
-    announce = _Announcer("router", "router", settings.host, json)
+    announce = RoleAnnouncer("router", "router", settings.host, json)
     opening = RouterRole.open(
         log_url=settings.log,
         host=settings.host,
@@ -345,7 +344,7 @@ def _run(
     opening: Awaitable[Any],
     http_port: Any,
     certificates: Any,
-    announce: _Announcer,
+    announce: RoleAnnouncer,
     end_traces: Callable[[], None],
     *,
     history: bool,
@@ -358,49 +357,3 @@ def _run(
     run_role(run_until_signal(serving, started=announce.started, stopping=announce.stopping))
     end_traces()
     announce.stopped()
-
-
-class _Announcer:
-    """Says that a role began and ended."""
-
-    def __init__(self, role: str, name: str, host: str, as_json: bool, **fields: str) -> None:
-        self._role, self._name, self._host, self._as_json, self._fields = role, name, host, as_json, fields
-
-    def started(self, running: Any) -> None:
-        peer_port = running.shell.peer_port
-        if self._as_json:
-            say_json(
-                {
-                    "event": "started",
-                    "role": self._role,
-                    "name": self._name,
-                    "host": self._host,
-                    "port": running.port,
-                    "pid": os.getpid(),
-                    **({"resp_port": running.resp_port} if getattr(running, "resp_port", 0) else {}),
-                    **({"http_port": running.http_port} if getattr(running, "http_port", 0) else {}),
-                    **({"peer_port": peer_port} if peer_port is not None else {}),
-                    **({"first_user": running.first_user} if getattr(running, "first_user", "") else {}),
-                    **self._fields,
-                },
-                flush=True,
-            )
-            return
-        who = self._role if self._name == self._role else f"{self._role} {self._name}"
-        say(f"{who} is up on {self._host}:{running.port}")
-        if getattr(running, "resp_port", 0):
-            say(f"  redis     redis-cli -p {running.resp_port}")
-        if getattr(running, "http_port", 0):
-            say(f"  console   port {running.http_port}, and /status, /metrics, /readyz, /livez")
-        if peer_port is not None:
-            say(f"  peers     port {peer_port}, with a certificate")
-        for key, value in self._fields.items():
-            say(f"  {key:<9} {value}")
-        say("  stop      Ctrl-C, or SIGTERM")
-        sys.stdout.flush()
-
-    def stopping(self, reason: str) -> None:
-        say_end({"event": "stopping", "signal": reason}, as_json=self._as_json)
-
-    def stopped(self) -> None:
-        say_end({"event": "stopped"}, as_json=self._as_json)

@@ -23,7 +23,7 @@ from log_tier.concurrency.sized_work import run_sized
 from log_tier.model.errors import Overloaded
 from log_tier.trust.caller import Caller
 
-__all__ = ["Console", "Keep", "KeepsHistory"]
+__all__ = ["Console", "KeepHistory", "KeepsHistory"]
 
 _AGAIN_S: Final = 5
 """When to ask again for a stream: a browser that is closed leaves its place within a second or two."""
@@ -45,7 +45,7 @@ class KeepsHistory(Protocol):
         ...
 
 
-Keep = Callable[[ServerHistory], KeepsHistory]
+KeepHistory = Callable[[ServerHistory], KeepsHistory]
 
 
 class Console:
@@ -59,7 +59,7 @@ class Console:
         files: Mapping[str, ConsoleFile],
         ask: AskStatus | None,
         find: FindMethod | None,
-        kept: Keep | None,
+        kept: KeepHistory | None,
     ) -> None:
         self._sight = sight
         self._files = files
@@ -76,7 +76,7 @@ class Console:
         limits: HttpLimits,
         ask: AskStatus | None = None,
         find: FindMethod | None = None,
-        kept: Keep | None = None,
+        kept: KeepHistory | None = None,
     ) -> Console:
         """Begin to keep the history. `ask`: asks a node of the cluster for its status, at a router. `find`: the
         methods that pages may call; None: there are none. `kept`: keeps the history for longer than this server lives;
@@ -89,7 +89,7 @@ class Console:
         return made
 
     async def close(self) -> None:
-        """Keep it no longer; what is in memory is forgotten. Idempotent."""
+        """KeepHistory it no longer; what is in memory is forgotten. Idempotent."""
         self.events.close()
         if self._kept is not None:
             await self._kept.close()

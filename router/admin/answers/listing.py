@@ -11,8 +11,7 @@ from log_tier.catalog.cluster_map import Assignment
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Bounds
 from router.admin.planners.cluster_view import Situation
-from router.admin.planners.held_log import held_by
-from router.admin.planners.upkeep import LogBounds
+from router.admin.planners.upkeep import LogBounds, held_by
 from router.membership.views import ReportedState
 from router.proto import admin_pb2 as pb
 

@@ -4,6 +4,6 @@ A planner sees one `Situation` (a map and what the nodes reported at one time) a
 is shown by `--dry-run` and carried out without it. A plan that lost a race is rejected by the catalog's fold.
 
 Reading order: `cluster_view.py`, `plan.py`, `shown_plan.py`, `choices.py`, `move.py`, `strains.py`, `relieve.py`,
-`rebalance.py`, `set_replicas.py`, `restore.py`, `heal.py`, `automate.py`, `resume.py`, `upkeep.py`, `held_log.py`,
+`rebalance.py`, `set_replicas.py`, `restore.py`, `heal.py`, `automate.py`, `resume.py`, `upkeep.py`,
 `versions.py`.
 """

@@ -17,8 +17,9 @@ from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, Step, plan_of
 from router.membership.views import ReportedState
+from serving_tier.jobs.trim_limit import trim_limit
 
-__all__ = ["LogBounds", "plan_compact", "plan_snapshot", "plan_trim"]
+__all__ = ["LogBounds", "held_by", "plan_compact", "plan_snapshot", "plan_trim"]
 
 LogBounds = Mapping[TableId, list[Bounds]]
 """What the log of each table holds, by partition."""
@@ -136,3 +137,17 @@ def _worker(situation: Situation, choices: Choices, partition: PartitionId) -> s
             "try again"
         )
     return node
+
+
+def held_by(situation: Situation, partition: PartitionId) -> str:
+    """Why retention removes nothing of a partition's log although its table has a bound; empty where it may."""
+    table = situation.cluster.table(partition.table)
+    if not table.retention.is_bounded:
+        return ""
+    views = [
+        situation.replica(partition, node)
+        for node, _ in table.assignments[partition.partition]
+        if situation.is_alive(node)
+    ]
+    applied = [view.applied for view in views if view.state != ReportedState.UNKNOWN]
+    return trim_limit(situation.cluster, partition, applied).held_by

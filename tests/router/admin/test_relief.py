@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from kit.cluster.operated import Operated, operated, table_of
 from kit.cluster.situations import folded, seen, with_nodes, with_table
 from kit.deadlines import until_true
+from kit.disk_usage import DiskUsage
 
 from log_tier.model.identifiers import PartitionId
 from router.admin import verbs
@@ -24,14 +24,6 @@ from router.admin.planners.strains import FULL_PERCENT, SLOW_MS
 from router.membership.views import NodeView
 
 DISK = 100_000
-
-
-class _Usage(NamedTuple):
-    """As `shutil.disk_usage` has it."""
-
-    total: int
-    used: int
-    free: int
 
 
 def with_disks(situation: Situation, free: dict[str, int]) -> Situation:
@@ -183,9 +175,9 @@ async def sized(cluster: Operated) -> bool:
 async def test_a_full_node_is_relieved_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real nodes, one of which is shown another disk than it has."""
 
-    def usage(folder: Path) -> _Usage:
+    def usage(folder: Path) -> DiskUsage:
         free = 50 << 20 if "n1" in Path(folder).parts else 800 << 20
-        return _Usage(1000 << 20, (1000 << 20) - free, free)
+        return DiskUsage(1000 << 20, (1000 << 20) - free, free)
 
     monkeypatch.setattr("shutil.disk_usage", usage)
     keys = [b"k%d" % number for number in range(60)]

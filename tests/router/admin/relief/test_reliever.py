@@ -6,11 +6,11 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from kit.cluster.operated import DEADLINE_S, Operated, operated, table_of
 from kit.deadlines import until_true
+from kit.disk_usage import DiskUsage
 
 from duramen.server.roles.router_role import RouterRole
 from router.admin import verbs
@@ -23,22 +23,14 @@ LATE = ReliefBounds(after_s=DEADLINE_S * 10)
 DISK = 1000 << 20
 
 
-class _Usage(NamedTuple):
-    """As `shutil.disk_usage` has it."""
-
-    total: int
-    used: int
-    free: int
-
-
 @pytest.fixture(autouse=True)
 def full(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The nodes that are shown a disk with a twentieth free; the others have four fifths free."""
     nodes = {"n1"}
 
-    def usage(folder: Path) -> _Usage:
+    def usage(folder: Path) -> DiskUsage:
         free = DISK // 20 if nodes.intersection(Path(folder).parts) else DISK * 4 // 5
-        return _Usage(DISK, DISK - free, free)
+        return DiskUsage(DISK, DISK - free, free)
 
     monkeypatch.setattr("shutil.disk_usage", usage)
     return nodes
