@@ -60,7 +60,14 @@ class Backoff:
         return limit_s * self._chance()
 
     async def pause(self) -> bool:
-        """Sleep until the next try. False, without a sleep, where that try would come too late."""
+        """Sleep until the next try. False, without a sleep, where that try would come too late.
+
+        Raises `CancelledError` where the task was cancelled, also if an error of a cleanup took the place of that: who
+        ended the task waits for its end.
+        """
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
         pause_s = self.next_s()
         if asyncio.get_running_loop().time() + pause_s >= self._deadline_s:
             return False

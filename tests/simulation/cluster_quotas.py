@@ -220,7 +220,7 @@ class _Session:
         ledger, before = self._world.ledger, self._world.ledger.refusals_of(self._name, self._user)
         for _ in range(calls):
             if self._wire is not None and chance.random() < 0.5:
-                await self._wire.call(chance)
+                await self._wire.call(chance, most=chance.choice((1, 4)))
             elif chance.random() < 0.4:
                 await self._caller.put(chance.choice((1, 300)), timeout=0.01)
             else:

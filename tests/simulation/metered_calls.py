@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -205,17 +205,22 @@ class MeteredWire:
 
     @classmethod
     async def connect(cls, world: ClusterWorld, chance: random.Random, user: str, server: str) -> MeteredWire:
-        """Connect, prove it, and select the table: nothing of that is counted, but for the bytes of the replies."""
-        client = await world.connected(chance, server, user)
+        """Connect, prove it, and select the table: nothing of that is counted, but for the bytes of the replies, which
+        are under way as long as it is.
+        """
+        asked, has_come = world.ledger.ask(server, user), False
         try:
-            (reply,) = await client.call([(b"SELECT", METERED_TABLE.encode())])
-            if isinstance(reply, RawError):
-                raise WireCut([])
-        except BaseException:
-            client.close()
-            raise
+            client = await world.connected(chance, server, user)
+            try:
+                (reply,) = await client.call([(b"SELECT", METERED_TABLE.encode())])
+                if isinstance(reply, RawError):
+                    raise WireCut([])
+            except BaseException:
+                client.close()
+                raise
+            has_come = True
         finally:
-            world.ledger.disturb(server, user)
+            (world.ledger.came if has_come else world.ledger.lost)(asked)
         return cls(world, user, server, client)
 
     def close(self) -> None:
@@ -248,7 +253,10 @@ class MeteredWire:
                 self._ledger.refused[command[1]] = reply.words
             elif done[number] == Status("OK") if isinstance(done, list) else not together and reply.outcome == "passed":
                 self._ledger.written[command[1]] = None
-        self._ledger.answered(asked, [*noted, Reply("uncounted")] if together else noted)
+        self._ledger.answered(asked, _as_one(noted) if together else noted)
+        if together and is_refused:
+            words = [each.words for each in noted if each.outcome == "refused"]
+            self._ledger.cut_short(asked, words, is_whole=noted[0].outcome == "refused", is_ended=_is_ended(done))
 
     def _command(self, chance: random.Random) -> _Command:
         if chance.random() < 0.5:
@@ -264,3 +272,16 @@ class MeteredWire:
         if not reply.text.startswith(_TRYAGAIN) or _HAS not in reply.text or said is None:
             return Reply("failed", words=reply.text)
         return Reply("refused", wait_s=float(said[1]), words=reply.text)
+
+
+def _is_ended(done: Any) -> bool:
+    """Has EXEC refused to run what it was given?"""
+    return isinstance(done, RawError) and done.text.startswith("EXECABORT")
+
+
+def _as_one(replies: Sequence[Reply]) -> Sequence[Reply]:
+    """A transaction is let in as one: by its first command, whatever the others take."""
+    if replies[0].outcome != "passed":
+        return replies
+    passed = [each for each in replies if each.outcome == "passed"]
+    return [Reply("passed", sum(each.size for each in passed), calls=len(passed))]

@@ -12,6 +12,7 @@ from log_tier.access.quotas.quota_keeper import QuotaHold, QuotaKeeper
 from log_tier.access.quotas.token_bucket import TokenBucket
 from log_tier.model.errors import Overloaded
 from log_tier.rpc import checked
+from router.endpoints.resp.commands import transactions
 from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.server.resp_server import RespServer
 from simulation.planted import Patches
@@ -120,6 +121,19 @@ def _refusal_in_a_transaction_is_forgotten() -> Patches:
     return [(Client, "_refuse", refuse)]
 
 
+def _each_command_of_a_transaction_by_itself() -> Patches:
+    inner = QuotaKeeper.hold
+
+    def hold(self: QuotaKeeper, *args: Any, goes_on: bool = False, **words: Any) -> Any:
+        return inner(self, *args, **words)
+
+    return [(QuotaKeeper, "hold", hold)]
+
+
+def _transactions_begin_at_a_price() -> Patches:
+    return [(transactions, "_free", lambda client: transactions._OK)]
+
+
 def _refusals_take_bytes() -> Patches:
     return [(Client, "leaves_free", lambda self, data: None)]
 
@@ -138,4 +152,6 @@ PLANTED_IN_RESP_QUOTAS: Final[dict[str, Callable[[], Patches]]] = {
     "each protocol of a server counts for itself": _each_protocol_counts_for_itself,
     "a transaction goes on without what a quota has refused": _refusal_in_a_transaction_is_forgotten,
     "the reply that refuses is paid for": _refusals_take_bytes,
+    "a transaction is refused in its middle": _each_command_of_a_transaction_by_itself,
+    "each try of a transaction takes bytes by its MULTI": _transactions_begin_at_a_price,
 }

@@ -34,7 +34,7 @@ _Quotas = Mapping[str, Quota]
 
 
 class Reply(NamedTuple):
-    """The answer to one call, or to one command of a pipeline."""
+    """The answer to one call, to one command of a pipeline, or to the commands of a transaction that was let in."""
 
     outcome: Outcome
     size: int = 0
@@ -44,6 +44,8 @@ class Reply(NamedTuple):
     wait_s: float = 0.0
     """What a refusal says."""
     words: str = ""
+    calls: int = 1
+    """That a quota counts: of a transaction, one for each command."""
 
 
 class Asked(NamedTuple):
@@ -120,10 +122,6 @@ class QuotaLedger:
             account.wait = None
         return Asked((server, user), self._now_s(), account.asked, self._life_of(server), self._quotas_at(server))
 
-    def disturb(self, server: str, user: str) -> None:
-        """Something comes that takes of the user's quotas and is not judged."""
-        self._accounts.setdefault((server, user), _Account()).asked += 1
-
     def came(self, asked: Asked) -> None:
         """It has arrived, and how it was answered is not judged."""
         self._accounts[asked.place].open -= 1
@@ -133,6 +131,13 @@ class QuotaLedger:
         account = self._accounts[asked.place]
         account.open -= 1
         account.disturbed_s = self._now_s() + _LATE_S
+
+    def cut_short(self, asked: Asked, refusals: Sequence[str], *, is_whole: bool, is_ended: bool) -> None:
+        """A quota has refused commands of a transaction: from its first one on, and EXEC is refused with them."""
+        if not is_whole:
+            self._break("waited", f"{asked.place} was refused in the middle of a transaction: {refusals}")
+        if not is_ended:
+            self._break("untouched", f"{asked.place} ran a transaction of which a quota has refused {refusals}")
 
     def refusals_of(self, server: str, user: str) -> int:
         """How often a quota has refused anything of the user there."""
@@ -198,16 +203,18 @@ class QuotaLedger:
             if passed[index - 1].sent_s <= passed[index].sent_s:
                 break
             passed[index - 1], passed[index] = passed[index], passed[index - 1]
-        taken = largest = replies = 0
-        for calls, each in enumerate(reversed(passed)):
+        taken = largest = calls = most = replies = 0
+        for each in reversed(passed):
             taken += each.reply.size
             largest = max(largest, each.reply.size)
+            calls += each.reply.calls
+            most = max(most, each.reply.calls)
             if each.heard_s <= last.sent_s:
                 replies += each.reply.reply_size
             seconds = 1 + last.heard_s - each.sent_s
             # What has taken the last of a bucket was the last one to be let through.
             for rate, amount, what in (
-                (quota.calls_s, calls, "calls"),
+                (quota.calls_s, calls - most, "calls"),
                 (quota.bytes_in_s, taken - largest, "bytes of requests"),
                 (quota.bytes_out_s, replies, "bytes of replies"),
             ):

@@ -82,10 +82,16 @@ class QuotaKeeper:
         gate.on_change(self._look)
 
     def hold(
-        self, caller: Caller, tables: Sequence[str], size: Callable[[], int], *, stream: Stream | None = None
+        self,
+        caller: Caller,
+        tables: Sequence[str],
+        size: Callable[[], int],
+        *,
+        stream: Stream | None = None,
+        goes_on: bool = False,
     ) -> QuotaHold | None:
         """Take what a call takes of its quotas; None where it has none. `size`: counts the bytes of the request.
-        `stream`: what the call opens.
+        `stream`: what the call opens. `goes_on`: it belongs to what was let in before, and is not refused.
 
         Raises `Overloaded` with `wait_ms`, and takes nothing.
         """
@@ -95,7 +101,7 @@ class QuotaKeeper:
         if not bounds:
             return None
         now = self._clock.monotonic_s()
-        if (refusal := _used_up(bounds, now)) is not None:
+        if not goes_on and (refusal := _used_up(bounds, now)) is not None:
             raise refusal
         for subject, quota, _ in bounds:
             if stream is not None and 0 < (most := getattr(quota, stream)) <= self._open.get((subject, stream), 0):

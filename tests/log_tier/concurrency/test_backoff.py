@@ -81,3 +81,50 @@ def test_without_a_deadline_it_goes_on() -> None:
         return asyncio.get_running_loop().time()
 
     assert run_virtually(slept_s()) == pytest.approx(1 + 2 + 4 + 8 + 16 + 32 + 60 * 994)
+
+
+def test_a_task_that_was_cancelled_tries_no_more() -> None:
+    """The cleanup of what was cancelled may fail, and its error stands in the place of the cancellation: a loop that
+    took it for a failed try would go on for ever, and who ends the task would wait for it.
+    """
+    tries = 0
+
+    async def attempt() -> None:
+        nonlocal tries
+        tries += 1
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise OSError("what was half done cannot be removed")
+
+    async def loop() -> None:
+        backoff = Backoff(1.0, 1.0)
+        while True:
+            try:
+                await attempt()
+            except OSError:
+                await backoff.pause()
+
+    async def ended() -> bool:
+        task = asyncio.create_task(loop())
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait([task], timeout=3600)
+        is_cancelled = task.done() and task.cancelled()
+        task.cancel()
+        return is_cancelled
+
+    assert run_virtually(ended())
+    assert tries == 1
+
+
+def test_a_timeout_that_was_caught_is_no_cancellation() -> None:
+    async def tried_again() -> bool:
+        try:
+            async with asyncio.timeout(1):
+                await asyncio.sleep(60)
+        except TimeoutError:
+            return await Backoff(1.0, 1.0).pause()
+        return False
+
+    assert run_virtually(tried_again())

@@ -6,6 +6,9 @@ between them, and a command that fails by itself (an INCR of a word) does not un
 keys lie in one partition; `{tags}` see to that.
 
 WATCH remembers versions. EXEC runs only if every watched key still has its version when the log decides.
+
+What only begins or ends a transaction takes nothing of a quota: MULTI, DISCARD, UNWATCH, and an EXEC that is aborted.
+Else each try that a quota refuses would take what the next one needs.
 """
 
 from __future__ import annotations
@@ -31,11 +34,12 @@ from router.endpoints.resp.wire.limits import (
     TRANSACTION_KEYS_MAX,
     WATCHED_KEYS_MAX,
 )
-from router.endpoints.resp.wire.replies import Problem, Simple
+from router.endpoints.resp.wire.replies import Problem, Simple, encode
 
 __all__ = ["SPECS", "begin", "discard", "enqueue", "execute", "multi", "unwatch", "watch"]
 
 _OK: Final = Simple("OK")
+_OK_BYTES: Final = encode(_OK, 2)
 _QUEUED: Final = Simple("QUEUED")
 
 
@@ -45,7 +49,7 @@ def multi(client: CommandContext, args: Sequence[bytes]) -> Simple:
         raise Problem("ERR MULTI calls can not be nested")
     client.transaction, client.transaction_keys, client.transaction_bytes, client.aborted = [], 0, 0, False
     client.changed()
-    return _OK
+    return _free(client)
 
 
 def discard(client: CommandContext, args: Sequence[bytes]) -> Simple:
@@ -53,7 +57,7 @@ def discard(client: CommandContext, args: Sequence[bytes]) -> Simple:
     if client.transaction is None:
         raise Problem("ERR DISCARD without MULTI")
     _end(client)
-    return _OK
+    return _free(client)
 
 
 def enqueue(client: CommandContext, spec: CommandSpec, command: RespCommand) -> Simple | Problem:
@@ -88,6 +92,12 @@ def enqueue(client: CommandContext, spec: CommandSpec, command: RespCommand) -> 
         return problem
     client.transaction.append((spec, command))
     return _QUEUED
+
+
+def _free(client: CommandContext) -> Simple:
+    """A reply that takes nothing of a quota."""
+    client.leaves_free(_OK_BYTES)
+    return _OK
 
 
 def _end(client: CommandContext) -> None:
@@ -138,7 +148,9 @@ def _take(client: CommandContext) -> _Transaction:
     aborted, watched = client.aborted, client.watched
     _end(client)
     if aborted:
-        raise Problem("EXECABORT Transaction discarded because of previous errors.")
+        aborted_by = Problem("EXECABORT Transaction discarded because of previous errors.")
+        client.leaves_free(encode(aborted_by, client.protocol))
+        raise aborted_by
     if any(name != client.table_name for name, _ in watched):
         raise Problem("ERR the watched keys are in another table: WATCH and EXEC go with one SELECT")
     keys = [key for spec, command in queued if spec.kind in DATA_KINDS for key in spec.keys(command)]
@@ -242,7 +254,7 @@ async def watch(client: CommandContext, args: Sequence[bytes]) -> Simple:
 def unwatch(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """UNWATCH"""
     client.watched = {}
-    return _OK
+    return _free(client)
 
 
 SPECS: Final = (

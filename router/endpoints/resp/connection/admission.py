@@ -10,7 +10,8 @@ which the fast paths, the runs and the rounds take as many as they like: all tha
 - A3 What is in the queue and has not begun is judged again when users, roles or grants have changed, or the caller's
      token has expired.
 - A4 What has quotas is counted when it gets into the queue, once: what is taken back for A3 is a `CountedCommand`. What
-     is over is a `RefusedCommand`, too, so nothing waits; it takes nothing, nor does its reply.
+     is over is a `RefusedCommand`, too, so nothing waits; it takes nothing, nor does its reply. A transaction is
+     refused with its first commands or not at all: once one is let in, the others take what they take (decision 76).
 - A5 What reads or writes a table whose reads or writes are audited is noted when it has left the queue, so when it has
      begun, and once (`AccessNotes`). Where the settings choose no table, this costs one comparison.
 
@@ -128,6 +129,8 @@ class Admission:
         """How long the connection sits out for what it was refused by a quota. See `QuotaKeeper.refused`."""
         self._free_bytes = 0
         """Of what has not left yet, so much takes nothing of a quota of bytes."""
+        self._let_in: object | None = None
+        """The transaction of which a quota has counted a command."""
         self._counted_for = ""
         """The user of whose connections it is one."""
         self._has_ended = False
@@ -244,11 +247,14 @@ class Admission:
             return None
         if spec.name in _NOT_COUNTED or "no_auth" in spec.flags:
             return None
+        transaction = self._client.transaction
+        goes_on = transaction is not None and transaction is self._let_in and not self._client.aborted
         try:
-            quotas.hold(self.caller, (self._client.table_name,), lambda: sum(map(len, command)))
+            quotas.hold(self.caller, (self._client.table_name,), lambda: sum(map(len, command)), goes_on=goes_on)
         except Overloaded as error:
             self.unheard_s = quotas.refused(self.caller, (self._client.table_name,))
             return problem_of(error)
+        self._let_in = transaction
         return None
 
     def take_unheard_s(self) -> float:

@@ -92,13 +92,49 @@ def test_a_transaction_is_counted_once_and_refused_as_a_whole(guarded: ServerThr
     guarded.submit(lambda seen: SetQuota(f"user:{name}", seen, calls_s=3))
     key = f"eu:{name}"
     with guarded.connect_as(name) as raw, guarded.connect_as("root") as root:
-        replies = pipelined(raw, [("MULTI",), *[("SET", key, n) for n in range(3)], ("EXEC",)])
-        assert replies[-1] == [OK] * 3
+        replies = pipelined(raw, [("MULTI",), *[("SET", key, n) for n in range(40)], ("EXEC",)])
+        assert replies[-1] == [OK] * 40, "what was let in goes on, and is paid for afterwards"
         replies = pipelined(raw, [("MULTI",), *[("SET", key, "refused")] * 40, ("EXEC",)])
         assert replies[0] == OK
-        assert any(map(is_over, replies))
+        assert all(map(is_over, replies[1:-1]))
+        assert float(replies[1].text.partition("try again in ")[2].partition(" s")[0]) > 10
         assert replies[-1].text.startswith("EXECABORT")
-        assert root.call("GET", key) == b"2"
+        assert root.call("GET", key) == b"39"
+
+
+def test_a_transaction_that_is_aborted_is_let_in_no_more(guarded: ServerThread, name: str) -> None:
+    """What follows is never run, so it would be no transaction's length that bounds it."""
+    guarded.add_user(name, GRANT)
+    guarded.submit(lambda seen: SetQuota(f"user:{name}", seen, calls_s=3))
+    with guarded.connect_as(name) as raw:
+        assert pipelined(raw, [("MULTI",), ("SET", "eu:1", "v")]) == [OK, Status("QUEUED")]
+        assert isinstance(raw.call("SET", "eu:1"), RawError)
+        assert any(map(is_over, pipelined(raw, [("SET", "eu:1", "v")] * 40)))
+
+
+@pytest.mark.parametrize("last", ["EXEC", "DISCARD"])
+@pytest.mark.parametrize("bounds", [{"calls_s": 4}, {"bytes_in_s": 60}, {"bytes_out_s": 60}], ids=str)
+def test_transactions_that_were_refused_get_through_when_they_are_tried_again(
+    guarded: ServerThread, name: str, bounds: dict[str, int], last: str
+) -> None:
+    """No try that is refused may take what the next one needs: neither its first commands, nor its replies."""
+    guarded.add_user(name, GRANT)
+    guarded.submit(lambda seen: SetQuota(f"user:{name}", seen, **bounds))
+    refused = 0
+    with guarded.connect_as(name) as raw:
+
+        def is_done() -> bool:
+            nonlocal refused
+            queued = pipelined(raw, [("MULTI",), *[("SET", "eu:1", "v")] * 8])
+            is_refused = any(map(is_over, queued))
+            refused += is_refused
+            reply = raw.call(last if is_refused else "EXEC")
+            assert is_refused or reply == [OK] * 8
+            return not is_refused
+
+        for _ in range(3):
+            wait_until(is_done)
+    assert refused > 0
 
 
 @pytest.mark.parametrize(("bound", "words"), [("bytes_in_s", "bytes of requests"), ("bytes_out_s", "bytes of replies")])
