@@ -1,4 +1,4 @@
-"""Spans of `log_tier.tracing` by OpenTelemetry's API, and the spans of calls that come to a server."""
+"""Spans of `log_tier.tracing` by OpenTelemetry's API: those of a program, by its own provider."""
 
 from __future__ import annotations
 
@@ -8,27 +8,16 @@ from typing import Any, Final
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, Tracer
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from duramen.tracing.harmless import harmless
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.tracing import span as seam
 
-__all__ = ["TRACER_NAME", "OtelSpan", "OtelTracing", "start"]
+__all__ = ["TRACER_NAME", "OtelSpan", "start"]
 
 TRACER_NAME: Final = "duramen"
 
 _KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
-
-_CARRIED: Final = ("traceparent", "tracestate")
-
-# What the W3C says that a `tracestate` needs at most; a `traceparent` has 55 characters.
-_HEADER_CHARS_MAX: Final = 512
-
-# What clients call. The other services are called by servers all the time: they continue traces, and begin none.
-_BEGINNING: Final = ("/duramen.v1.KeyValue/", "/duramen.v1.KV/", "/duramen.v1.Tables/")
-
-_FORMAT: Final = TraceContextTextMapPropagator()
 
 
 def _nothing() -> None:
@@ -169,32 +158,3 @@ class OtelSpan:
     def end(self, *, ago_s: float = 0.0) -> None:
         if self._span.is_recording():
             _end(self._span, self._noted, self._at(ago_s))
-
-
-class OtelTracing:
-    """The spans of calls that come to a server."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-
-    def serve(self, method: str, metadata: Any) -> seam.Span | None:
-        carrier: dict[str, str] = {}
-        for name, value in metadata or ():
-            if name in _CARRIED and type(value) is str and len(value) <= _HEADER_CHARS_MAX:
-                if name in carrier:  # two parents are none
-                    carrier.clear()
-                    break
-                carrier[name] = value
-        parent = _FORMAT.extract(carrier, Context()) if carrier else Context()
-        continued = trace.get_current_span(parent).get_span_context().is_valid
-        if not continued and not method.startswith(_BEGINNING):
-            return None
-        service, _, name = method[1:].rpartition("/")
-        made = start(
-            self._tracer,
-            f"{service}/{name}",
-            parent,
-            kind=SpanKind.SERVER,
-            attributes={"rpc.system": "grpc", "rpc.service": service, "rpc.method": name},
-        )
-        return OtelSpan(made, self._tracer) if made.is_recording() else None

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("duramen", "log_tier", "router", "serving_tier", "spark_bulk")
 
 THREADS: dict[str, str] = {
-    "duramen/tracing/export.py shutdown": "the provider's, or the one that ends it",
+    "duramen/tracing/export.py close": "the one that ends a server, which has stopped",
     "log_tier/concurrency/background_loop.py end": "a blocking caller's",
     "log_tier/concurrency/background_loop.py halt": "the interpreter's, at its end",
     "log_tier/concurrency/sized_work.py close": "the one that closes the log",

@@ -14,12 +14,11 @@ from kit.cluster.cluster_process import ClusterProcess
 from kit.traces.collector import Collector, tree_of
 from kit.traces.program import sending_to
 from kit.traces.servers import environment_of_traces
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, SamplingResult, StaticSampler
 
 import duramen
-from duramen.tracing.otel_spans import OtelTracing
+from duramen.tracing.otlp_bytes import SpanRecord
+from duramen.tracing.served_spans import ServedTraces
 from router.proto import kv_pb2 as kv
 
 pytestmark = pytest.mark.embedded_log_only
@@ -113,27 +112,39 @@ async def test_a_hostile_header_is_ignored(
     assert {span.trace for span in collector.received} == {(0x600D).to_bytes(16)}
 
 
-def test_a_long_tracestate_is_left_out(collector: Collector) -> None:
-    spans = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    tracing = OtelTracing(provider.get_tracer("duramen"))
+def forget(_span: SpanRecord) -> None:
+    """It is no matter."""
+
+
+def test_a_long_tracestate_is_left_out() -> None:
+    spans: list[SpanRecord] = []
+    tracing = ServedTraces(ALWAYS_ON, spans.append)
     for state in ("vendor=1", ",".join(f"vendor{number}={'x' * 200}" for number in range(30))):
         span = tracing.serve("/duramen.v1.KV/Get", [*parent(5), ("tracestate", state)])
         assert span is not None
+        span.child("index read").end()
         span.end()
-    kept, dropped = spans.get_finished_spans()
-    assert (dict(kept.context.trace_state), dict(dropped.context.trace_state)) == ({"vendor": "1"}, {})
-    assert (kept.context.trace_id, dropped.context.trace_id) == (5, 5)
+    assert [span.state for span in spans] == ["vendor=1", "vendor=1", "", ""]
+    assert {span.trace for span in spans} == {(5).to_bytes(16)}
+    assert [span.is_parent_remote for span in spans] == [False, True] * 2
 
 
 def test_servers_begin_no_traces_of_each_other() -> None:
-    tracing = OtelTracing(TracerProvider(shutdown_on_exit=False).get_tracer("duramen"))
+    tracing = ServedTraces(ALWAYS_ON, forget)
     for method in ("/duramen.v1.Log/AppendMany", "/duramen.v1.Node/Status", "/grpc.health.v1.Health/Check"):
         assert tracing.serve(method, ()) is None
         assert tracing.serve(method, parent(7)) is not None
         assert tracing.serve(method, (*parent(7), *parent(8))) is None, "two parents are none"
     assert tracing.serve("/duramen.v1.KV/Get", None) is not None
+
+
+def test_a_sampler_that_raises_changes_nothing() -> None:
+    class Failing(StaticSampler):
+        def should_sample(self, *_: Any, **__: Any) -> SamplingResult:
+            raise RuntimeError("a bug of somebody's sampler")
+
+    tracing = ServedTraces(Failing(Decision.RECORD_AND_SAMPLE), forget)
+    assert tracing.serve("/duramen.v1.KV/Get", parent(7)) is None
 
 
 def test_a_cluster_has_one_trace_from_router_to_log_and_node(collector: Collector, tmp_path: Path) -> None:
