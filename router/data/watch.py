@@ -91,6 +91,7 @@ async def watch_replicas(
             del event
             events.task_done()
     finally:
+        deliveries.left()
         await end_some(followers)
 
 
@@ -164,6 +165,10 @@ class _Count:
             self._deliveries.note(self._name, self._delivery)
         await self._delivery.passed_on(data, headers)
 
+    def taken(self, offsets: int, waited_s: float) -> None:
+        """The subscriber has taken them, `waited_s` after they were ready for it."""
+        self._deliveries.taken(offsets, waited_s)
+
     def end(self) -> None:
         if self._delivery is not None:
             self._deliveries.end(self._name, self._delivery)
@@ -203,6 +208,7 @@ async def _pass_on_run(
 ) -> Offset:
     """Pass chunks on from `position` until others want the turn; the position behind them."""
     partition = replica.id.partition
+    time_s = asyncio.get_running_loop().time
     reader = log.read(replica.topic.partition(partition), position, follow=True, chunk_bytes=_CHUNK_BYTES)
     async with aclosing(reader) as chunks:
         _check_remembered(replica, position)
@@ -222,10 +228,12 @@ async def _pass_on_run(
                 for offset, outcome in outcomes.items()
                 if outcome.duplicate_of is not None or outcome.verdict is not Verdict.ACCEPTED
             ]
+            put_s = time_s()
             await events.put(WatchEvent(partition, chunk.data, void, chunk.latest))
             await counted.passed_on(position, chunk.data, headers)
             del chunk, headers
             await events.join()
+            counted.taken(last + 1 - first, time_s() - put_s)
             position = Offset(last + 1)
             if replica.applied < position:
                 share.give()

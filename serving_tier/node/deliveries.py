@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Final
 
+from log_tier.measures.histogram import SECONDS, Histogram
+from log_tier.measures.work_counts import DeliveryCounts
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import BatchHeader, place_of, read_header, split_batches
 from log_tier.model.identifiers import Offset, PartitionId
@@ -83,11 +85,28 @@ class Deliveries:
 
     def __init__(self) -> None:
         self._numbers = count(1)
+        self._subscriptions = self._offsets = 0
+        self.taken_s = Histogram(SECONDS)
+        """How long chunks waited until their subscriber took them."""
         self._open: defaultdict[PartitionId, dict[str, Delivery]] = defaultdict(dict)
 
     def begin(self) -> str:
-        """A name for a subscription, of which each partition is noted with `note`."""
+        """A name for a subscription, of which each partition is noted with `note`. `left` ends it."""
+        self._subscriptions += 1
         return f"watch {next(self._numbers)}"
+
+    def left(self) -> None:
+        """A subscription that had begun is over."""
+        self._subscriptions -= 1
+
+    def taken(self, offsets: int, waited_s: float) -> None:
+        """A subscriber has taken a chunk of so many offsets, which had waited for it."""
+        self._offsets += offsets
+        self.taken_s.observe(waited_s)
+
+    def counts(self) -> DeliveryCounts:
+        """What was counted so far."""
+        return DeliveryCounts(self._subscriptions, self._offsets)
 
     def note(self, name: str, delivery: Delivery) -> None:
         """A partition of a subscription has begun."""

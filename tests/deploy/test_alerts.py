@@ -53,6 +53,7 @@ TROUBLES: dict[str, Course] = {
     "DuramenDiskFillsUp": {FREE: "400000000000-1000000000x60", SIZE: "1000000000000x60"},
     "DuramenSlowCommits": SLOW,
     "DuramenQueueAge": {"duramen_log_queue_age_seconds": "6x60"},
+    "DuramenReadersEnd": {"duramen_resp_reader_ends_total": "0+1x60"},
     "DuramenCertificateEnds": {"duramen_certificate_expiry_timestamp_seconds": "86400x60"},
 }
 

@@ -14,6 +14,7 @@ from kit.deadlines import wait_until
 from kit.prometheus import scraping
 from kit.whole_server import measured_whole, observed_whole
 from prometheus_client.parser import text_string_to_metric_families
+from redis import Redis
 
 from duramen.server.sight.metrics import metrics_to_text
 from duramen.server.sight.status_document import status_of_server
@@ -94,22 +95,28 @@ def test_every_metric_that_a_server_has_is_asked_for_and_no_other() -> None:
         "duramen_partition_applied_offset",
         "duramen_partition_damaged",
         "duramen_partition_first_offset",
+        "duramen_resp_connections_opened_total",
         "duramen_streams_max",
     }
 
 
 @pytest.mark.embedded_log_only  # its figures of the log are of one in this process
 def test_a_real_prometheus_answers_every_panel(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path / "data", log=tmp_path / "log", arguments=["--http-port", "0"])
+    ports = ["--http-port", "0", "--resp-port", "0", "--resp-readers", "1"]
+    server = ServerProcess(tmp_path / "data", log=tmp_path / "log", arguments=ports)
     try:
         with (
             server.connect() as database,
+            Redis(port=int(server.announcement["resp_port"])) as redis,
             scraping(tmp_path, f"127.0.0.1:{server.announcement['http_port']}") as prometheus,
         ):
             table = database.create_table("flights", partitions=2)
+            changes = table.watch()
 
             def answered() -> set[str]:
                 table.put(b"k", b"v")
+                assert next(changes).key == b"k"
+                redis.get(b"k")
                 table.get(b"k")
                 list(table.scan())
                 return {title for title, expression in queries() if prometheus.query(filled(expression))}

@@ -15,6 +15,7 @@ from duramen.server.sight.observed import (
     PartitionStatus,
 )
 from log_tier.measures.histogram import BYTES, SECONDS, Histogram
+from log_tier.measures.work_counts import DeliveryCounts, RespCounts
 
 __all__ = ["measured_whole", "observed_whole"]
 
@@ -49,4 +50,9 @@ def measured_whole() -> Measures:
     for value in (0.0002, 0.02, 99.0):
         seconds.observe(value)
         sizes.observe(value)
-    return Measures(*(sizes.read() if name == "commit_bytes" else seconds.read() for name in Measures._fields))
+    histograms = [name for name in Measures._fields if name not in ("watched", "resp")]
+    return Measures(
+        **{name: sizes.read() if name == "commit_bytes" else seconds.read() for name in histograms},
+        watched=DeliveryCounts(2, 1000),
+        resp=RespCounts(5, 50, 1, 4000, 3000, readers=2, readers_running=2, reader_commands=9000, reader_ends=0),
+    )

@@ -158,6 +158,7 @@ class SingleServer:
                 node_id=NODE_ID,
                 admin=at_hand,
                 access=access,
+                sight=sight,
             )
             await shell.start((*_SERVICES, *kv, *added))
             server = cls(shell, database.data_plane, access, sockets.port, database.node.ended, opened.pop_all())

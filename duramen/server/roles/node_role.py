@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -249,10 +250,9 @@ class NodeRole:
             added: tuple[str, ...] = ()
             if resp_endpoint.wanted:
                 where = (opened, shell, await near(), node.follower, resp_endpoint, sockets)
+                open_endpoint = partial(open_resp_endpoint, *where, access=access, sight=sight)
                 membership = await memberships()
-                added = await open_resp_endpoint(
-                    *where, node=data_plane.node, node_id=node_id, membership=membership, admin=admin, access=access
-                )
+                added = await open_endpoint(node=data_plane.node, node_id=node_id, membership=membership, admin=admin)
             await shell.start((*NODE_SERVICES, *kv, *added), serving=False)
             made = cls(shell, data_plane, node, access, sight, folder.identity, near, opened.pop_all())
             made.resp_port, made.first_user = sockets.port, first_user

@@ -46,6 +46,13 @@ class Readers:
         self._sockets = [each.fileno() for each in sockets.shared]
         self._processes: dict[int, Process] = {}
         self._keeping: list[asyncio.Task[None]] = []
+        self.ended = 0
+        """Processes that ended by themselves."""
+
+    @property
+    def running(self) -> int:
+        """How many processes run."""
+        return sum(each.returncode is None for each in self._processes.values())
 
     @property
     def pids(self) -> list[int]:
@@ -112,6 +119,7 @@ class Readers:
         while True:
             process = self._processes[task.number]
             code = await process.wait()
+            self.ended += 1
             logger.error("reader process %s (pid %s) ended with code %s", task.number, process.pid, code)
             self._resp_server.reader_died()
             while True:

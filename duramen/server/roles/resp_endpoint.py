@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import Access
 from duramen.server.roles.readers import Readers
+from duramen.server.sight.server_sight import ServerSight
 from log_tier.catalog.map_follower import MapFollower
+from log_tier.measures.work_counts import RespCounts
 from router.admin.admin import OpenAdmin
 from router.data.seam import Connection
 from router.endpoints.resp.server.peers import MembershipPeers, RespEndpointService
+from router.endpoints.resp.server.resp_counts import resp_counts
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.live_membership import LiveMembership
@@ -39,11 +43,12 @@ async def open_resp_endpoint(
     membership: LiveMembership | None = None,
     admin: OpenAdmin | None = None,
     access: Access,
+    sight: ServerSight,
 ) -> tuple[str, ...]:
     """Open the endpoint, if it is wanted; `opened` closes it. The names of the services that were added to the shell.
 
     `membership`: the other nodes; without it this server is alone. `admin`: what clears tables. `access`: who
-    calls, and what it may do.
+    calls, and what it may do. `sight`: learns what it counts.
     """
     if not settings.wanted:
         return ()
@@ -64,9 +69,11 @@ async def open_resp_endpoint(
         slow=access.slow,
     )
     opened.push_async_callback(resp_server.close)
+    readers: Readers | None = None
     if settings.readers:
         readers = await Readers.start(resp_server, settings, sockets)
         opened.push_async_callback(readers.close)
+    sight.resp = partial(_counts, resp_server, readers)
     service = RespEndpointService(
         port=sockets.port,
         tls=settings.tls_certificate is not None,
@@ -74,3 +81,9 @@ async def open_resp_endpoint(
     )
     resp_endpoint_pb2_grpc.add_RespEndpointServicer_to_server(service, shell.registry)  # type: ignore[no-untyped-call]
     return RESP_SERVICES
+
+
+def _counts(resp_server: RespServer, readers: Readers | None) -> RespCounts:
+    if readers is None:
+        return resp_counts(resp_server)
+    return resp_counts(resp_server, readers_running=readers.running, reader_ends=readers.ended)

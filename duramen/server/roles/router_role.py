@@ -177,6 +177,7 @@ class RouterRole:
                 membership=membership,
                 admin=_at_hand(admin),
                 access=access,
+                sight=sight,
             )
             passed = _pass_log(shell, log, access.gate) if passing else ()
             await shell.start((*_SERVICES, *passed, *kv, *added))

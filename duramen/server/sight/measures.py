@@ -1,16 +1,19 @@
-"""What a server has measured of its own work: a value, read from the histograms of its parts. Pure."""
+"""What a server has measured and counted of its own work: a value, read from its parts. Pure."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from log_tier.measures.histogram import HistogramCounts
+from log_tier.measures.work_counts import DeliveryCounts, RespCounts
 
 __all__ = ["Measures"]
 
 
 class Measures(NamedTuple):
-    """One histogram for each kind of work; None: this role does none of it. Seconds but for `commit_bytes`."""
+    """One histogram for each kind of work, in seconds but for `commit_bytes`, and what else is counted; None: this role
+    does none of it.
+    """
 
     commit_s: HistogramCounts | None = None
     commit_bytes: HistogramCounts | None = None
@@ -20,3 +23,6 @@ class Measures(NamedTuple):
     scans: HistogramCounts | None = None
     applies: HistogramCounts | None = None
     snapshots: HistogramCounts | None = None
+    watches: HistogramCounts | None = None
+    watched: DeliveryCounts | None = None
+    resp: RespCounts | None = None

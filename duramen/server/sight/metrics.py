@@ -26,6 +26,7 @@ from duramen.server.sight.observed import LogFacts, Observed, PartitionStatus
 from duramen.server.sight.status_document import StatusDocument
 from duramen.server.sight.troubles import TROUBLE_KINDS
 from log_tier.measures.histogram import HistogramCounts
+from log_tier.measures.work_counts import RespCounts
 
 __all__ = ["SERIES_MAX", "MetricsText", "metrics_to_text"]
 
@@ -164,11 +165,40 @@ def _of_work(measures: Measures) -> Iterator[Metric]:
         ("duramen_log_commit_seconds", "Commits: write and sync.", measures.commit_s),
         ("duramen_log_commit_size_bytes", "Bytes of a commit.", measures.commit_bytes),
         ("duramen_apply_seconds", "Turns of the thread that folds the log into indexes.", measures.applies),
+        ("duramen_watch_seconds", "Chunks of watches, until their subscriber took them.", measures.watches),
         ("duramen_snapshot_seconds", "Snapshots, until they were stored and read back.", measures.snapshots),
     )
     for name, text, counts in named:
         if counts is not None:
             yield _histogram(name, text, counts)
+    if measures.watched is not None:
+        yield _gauge("duramen_watches", "Watches that are open here.", measures.watched.open)
+        passed = "Offsets of the log that were passed on to watches."
+        yield CounterMetricFamily("duramen_watched_offsets", passed, measures.watched.offsets)
+    if measures.resp is not None:
+        yield from _of_resp(measures.resp)
+
+
+def _of_resp(counts: RespCounts) -> Iterator[Metric]:
+    yield _gauge("duramen_resp_connections", "Connections of the Redis protocol that are open.", counts.connections)
+    opened = "Connections of the Redis protocol that were opened."
+    yield CounterMetricFamily("duramen_resp_connections_opened", opened, counts.connections_taken)
+    refused = "Of them, those that were refused because there were too many."
+    yield CounterMetricFamily("duramen_resp_connections_refused", refused, counts.connections_refused)
+    commands = CounterMetricFamily(
+        "duramen_resp_commands", "Commands of the Redis protocol that were answered.", labels=("process",)
+    )
+    commands.add_metric(("server",), counts.commands)
+    if counts.readers:
+        commands.add_metric(("readers",), counts.reader_commands)
+    yield commands
+    at_once = "Reads, and runs of them, that the server answered at once from an index."
+    yield CounterMetricFamily("duramen_resp_direct_reads", at_once, counts.direct_reads)
+    if counts.readers:
+        yield _gauge("duramen_resp_readers", "Reader processes that there should be.", counts.readers)
+        yield _gauge("duramen_resp_readers_running", "Reader processes that run.", counts.readers_running)
+        ends = "Reader processes that ended by themselves."
+        yield CounterMetricFamily("duramen_resp_reader_ends", ends, counts.reader_ends)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -38,6 +38,7 @@ from log_tier.concurrency.threads import in_own_thread
 from log_tier.embedded import EmbeddedLog
 from log_tier.measures.call_times import CallTimes
 from log_tier.measures.histogram import Histogram
+from log_tier.measures.work_counts import RespCounts
 from log_tier.model.errors import CertificateInvalid, Damaged, DuramenError
 from log_tier.model.identifiers import NOTHING, PartitionId
 from log_tier.model.log import Bounds, Log
@@ -92,6 +93,8 @@ class ServerSight:
         self._recent: Observed | None = None
         self._observed_s = 0.0
         """When `_recent` was looked at."""
+        self.resp: Callable[[], RespCounts] | None = None
+        """What its endpoint of the Redis protocol has counted; None: it has none."""
 
     async def status_json(self, *, lately: bool = False) -> bytes:
         """The document for the caller of the present task's call. `lately`: of up to half a second ago is as good.
@@ -134,6 +137,9 @@ class ServerSight:
             scans=None if times is None else times.scans.read(),
             applies=None if hosting is None else hosting.node.apply_s.read(),
             snapshots=None if sources.snapshots is None else sources.snapshots.read(),
+            watches=None if hosting is None else hosting.node.deliveries.taken_s.read(),
+            watched=None if hosting is None else hosting.node.deliveries.counts(),
+            resp=None if self.resp is None else self.resp(),
         )
 
     async def observed_lately(self) -> Observed:

@@ -79,7 +79,16 @@ async def test_what_was_passed_on_is_counted_as_the_log_counts_it(data_plane: Lo
         assert (tally.since, tally.applied) == (3, 14)
         pieces = await count_log(data_plane.log, place, Offset(3), cuts([tally]))
         assert [each.numbers for each in pieces] == [each.numbers for each in tally.periods]
+        counts, before = data_plane.node.deliveries.counts, data_plane.node.deliveries.taken_s.read().counts[-1]
+        assert counts().open == 1
+        await write(data_plane, table, 0, puts((b"last", b"1")))
+        assert shown(await following(events)) == {15: b"last"}
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(events), 0.01)  # which takes what came
+        assert counts().offsets == 13
+        assert data_plane.node.deliveries.taken_s.read().counts[-1] > before
     assert dict(data_plane.node.deliveries.of(place)) == {}
+    assert counts() == (0, 13)
 
 
 async def test_what_changed_nothing_is_void(data_plane: LocalData, table: TableRef) -> None:

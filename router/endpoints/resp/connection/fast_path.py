@@ -61,6 +61,7 @@ class FastPath:
         if reply is None:
             return False
         client.commands += 1
+        self._reads.direct += 1
         client.reply_queue.push(reply)
         return True
 
@@ -102,6 +103,7 @@ class FastPath:
             return False
         queue.popleft()
         client.commands += 1
+        self._reads.direct += 1
         client.reply_queue.emit(reply)
         return True
 
@@ -116,6 +118,7 @@ class FastPath:
         replies, count = answered
         drop(queue, count)
         client.commands += count
+        self._reads.direct += 1
         client.reply_queue.emit(replies)
         return True
 
@@ -130,6 +133,7 @@ class FastPath:
             return False
         client.queue.popleft()
         client.commands += 1
+        self._reads.direct += 1
         client.reply_queue.emit(b"*%d\r\n%b" % (len(command) - 1, replies))
         return True
 

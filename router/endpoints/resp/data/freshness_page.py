@@ -150,8 +150,8 @@ class Tally:
         self.cells = memoryview(self._memory).cast("q")
 
     def total(self) -> int:
-        """Of all readers."""
-        return sum(self.cells)
+        """Of all readers. An endpoint that was closed has none any more."""
+        return 0 if self._memory.closed else sum(self.cells)
 
     def close(self) -> None:
         """Idempotent."""
@@ -166,6 +166,8 @@ class FreshnessPages:
         _remove_left_behind()
         self.folder, self._lock = _locked_folder()
         """Only this user may enter it."""
+        self.readers = readers
+        """How many processes there should be."""
         self.tally = Tally(self.folder, readers)
         self.trust = TrustCell(self.folder)
         self._last = 0

@@ -95,6 +95,8 @@ class LocalReads:
     def __init__(self, clock_ms: Callable[[], int], openings: Openings) -> None:
         self._clock_ms = clock_ms
         self._openings = openings
+        self.direct = 0
+        """Commands, and runs of GETs, that connections of this process have answered by it."""
 
     # --- at once, as the bytes of replies
 

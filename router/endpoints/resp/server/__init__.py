@@ -1,4 +1,4 @@
 """The RESP server: what it listens on, which connections it has, and what all of them share.
 
-Reading order: `sockets.py`, `peers.py` (where the other nodes' RESP endpoints are), `resp_server.py`.
+Reading order: `sockets.py`, `peers.py` (where the other nodes' RESP endpoints are), `resp_server.py`, `resp_counts.py`.
 """

@@ -81,7 +81,7 @@ def test_series_are_bounded() -> None:
     of_nodes = Counter(each.labels["node"] for each in samples if "node" in each.labels)
     assert len(of_partitions) == 100
     assert max(*of_partitions.values(), *of_nodes.values()) <= SERIES_MAX
-    assert len(samples) - sum(of_partitions.values()) < 200, "what a server has for itself"
+    assert len(samples) - sum(of_partitions.values()) < 250, "what a server has for itself"
 
 
 def test_what_is_not_known_has_no_series() -> None:
