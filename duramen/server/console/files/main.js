@@ -31,6 +31,7 @@ const feed = new Feed(
   (kind, data) => {
     const before = view.facts;
     view.take(kind, data);
+    if (view.facts !== null) view.skewMs = Date.now() - view.facts.now_ms;
     if (before !== null && (before.pid !== view.facts.pid || before.uptime_s > view.facts.uptime_s)) past.forget();
     draw();
   },

@@ -5,8 +5,8 @@ import { byId, made, setText, withCommands } from "./made.js";
 import { Plot } from "./plot.js";
 import { UNKNOWN, clock, count, date, duration, perSecond, plural, rate, size } from "./words.js";
 
-
 const TROUBLES_MAX = 8;
+const SKEW_MS = 30_000; // of the browser's clock: less is of no interest
 
 // The tiles: what each is called, its value of now, a line below it, and what of the history it shows.
 const TILES = [
@@ -88,6 +88,7 @@ function disk(facts) {
 
 export class NightPage {
   constructor() {
+    this.skewMs = 0;
     this.tiles = TILES.map((tile) => new Tile(tile));
     byId("tiles").append(...this.tiles.map((tile) => tile.node));
   }
@@ -103,7 +104,7 @@ export class NightPage {
       lost: () =>
         since === null
           ? "NO ANSWER: not since this page was opened"
-          : `NO ANSWER since ${clock(since)}, for ${duration(Math.max(0, Math.round((Date.now() - since) / 1000)))}`,
+          : `NO ANSWER since ${clock(since - this.skewMs)}, for ${duration(Math.max(0, Math.round((Date.now() - since) / 1000)))}`,
       full: () => "asked to wait: asking again",
       refused: () => "refused",
       login: () => "who are you?",
@@ -113,7 +114,7 @@ export class NightPage {
     if (state === "refused" || state === "full") this.#verdict("bad", "The server does not answer this page", why, []);
     if (state === "lost" && since === null) this.#verdict("bad", "The server does not answer", why, []);
     if (state === "lost" && since !== null) {
-      const what = `The server has not answered since ${clock(since)}: what follows is as old`;
+      const what = `The server has not answered since ${clock(since - this.skewMs)}: what follows is as old`;
       this.#verdict("bad", what, { what: why, do: "look whether its process is there, and start it again if not" }, []);
     }
     if (state === "login") this.#verdict("waiting", "Not known: nobody has said who asks", "", []);
@@ -124,7 +125,9 @@ export class NightPage {
     const { facts } = view;
     const sums = view.counts();
     const who = facts.name === facts.role ? facts.role : `${facts.role} ${facts.name}`;
-    setText(byId("server"), `${who} · ${facts.version} · up ${duration(facts.uptime_s)} · ${clock(facts.now_ms)}`);
+    this.skewMs = view.skewMs;
+    const behind = Math.abs(view.skewMs) < SKEW_MS ? "" : ` · this browser's clock is ${duration(Math.abs(view.skewMs) / 1000)} ${view.skewMs > 0 ? "ahead" : "behind"}`;
+    setText(byId("server"), `${who} · ${facts.version} · up ${duration(facts.uptime_s)} · ${clock(facts.now_ms)}${behind}`);
     const [worst, ...others] = facts.troubles;
     if (worst === undefined) this.#verdict("good", "All is well", "", []);
     else this.#verdict(facts.ready ? "warn" : "bad", facts.ready ? "Not all is well" : "NOT READY", worst, others);

@@ -2,7 +2,7 @@
 //
 // A module exports `show(root, parts, console)` and `hide()`. `show` fills `root`, which is empty; `parts` is what stands
 // behind the name in the address, decoded (`#/table/orders` gives ["orders"]); it is called again when those change.
-// `hide` ends its timers and calls. It may export `draw(view)`, called after each event of the server, at most once for
+// `hide` ends its timers and calls. A page that is `hidden` has no link; it is shown to be `under` another one. It may export `draw(view)`, called after each event of the server, at most once for
 // each frame, and `keys`, a list of [key, words, what it does].
 //
 // `console` has `view` (what is known of the server, server_view.js), `go(path)`, and `link()` (how the page is
@@ -12,6 +12,11 @@ const data = (facts) => facts.role !== "log"; // a log server knows no tables
 
 export const PAGES = [
   { path: "", name: "night", key: "n", applies: () => true, load: () => import("./night.js") },
+  { path: "tables", name: "tables", key: "t", applies: data, load: () => import("./tables.js") },
+  { path: "table", name: "table", hidden: true, under: "tables", applies: data, load: () => import("./table.js") },
+  { path: "key", name: "key", key: "k", applies: data, load: () => import("./key.js") },
+  { path: "log", name: "log", key: "l", applies: data, load: () => import("./log.js") },
+  { path: "query", name: "query", key: "q", applies: data, load: () => import("./query.js") },
 ];
 
 export const known = (facts) => PAGES.filter((each) => !each.hidden && (facts === null ? each.path === "" : each.applies(facts)));

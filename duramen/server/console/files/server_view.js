@@ -7,6 +7,7 @@ export class ServerView {
     this.facts = null; // until the first event
     this.partitions = new Map();
     this.columns = [];
+    this.skewMs = 0; // how far the browser's clock is ahead of the server's
   }
 
   // One event of /events.

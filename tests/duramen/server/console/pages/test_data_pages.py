@@ -1,0 +1,183 @@
+"""The pages of one table, one key, the log, and the query, in a real browser over a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from urllib.parse import quote
+
+import pytest
+from kit.browser import Browser
+from kit.client.with_users import WithUsers
+from kit.console_content import BINARY, HOSTILE
+
+from duramen.server.roles.all_in_one import SingleServer
+
+pytestmark = pytest.mark.embedded_log_only  # Kafka's records are looked at in tests/log_tier/kafka
+
+
+def shows(browser: Browser, server: SingleServer, fragment: str) -> None:
+    browser.open("about:blank")
+    browser.open(f"http://127.0.0.1:{server.http_port}/{fragment}")
+
+
+def check_has(browser: Browser, *texts: str) -> None:
+    for text in texts:
+        browser.wait("document.querySelector('#page').innerText.includes(arguments[0])", text)
+
+
+def check_harmless(browser: Browser) -> None:
+    assert browser.script("return window.harmed ?? 'whole'") == "whole"
+    assert browser.script("return document.querySelectorAll('#page img, #page script').length") == 0
+
+
+def check_fits(browser: Browser) -> None:
+    """On a telephone nothing is beyond the edge; tables scroll in themselves."""
+    browser.resize(360, 740)
+    wide = browser.script("return [document.documentElement.scrollWidth, innerWidth]")
+    browser.resize(1280, 900)
+    assert wide[0] <= wide[1]
+
+
+async def test_one_table(browser: Browser, server: SingleServer) -> None:
+    def looked() -> None:
+        shows(browser, server, "#/table/orders")
+        check_has(
+            browser, "2 partitions", "0 to 8191", "8192 to 16383", "n1 level", "equal at every tier", "all records"
+        )
+        check_has(browser, "snapshots", "versions", "live")
+        check_fits(browser)
+        shows(browser, server, "#/table/nowhere")
+        check_has(browser, "nowhere")
+        assert browser.script("return document.querySelectorAll('.card:not([hidden])').length") == 0
+        shows(browser, server, f"#/table/{quote(HOSTILE, safe='')}")
+        check_has(browser, HOSTILE)
+        check_harmless(browser)
+
+    await asyncio.to_thread(looked)
+
+
+async def test_one_key(browser: Browser, server: SingleServer) -> None:
+    def looked() -> None:
+        shows(browser, server, "#/key/orders/eu%3A07")
+        check_has(browser, '"seats": 7', "slot", "member", "accepted", "Looked through all of the log")
+        forms = {"hex": "7b 22 73 65", "text": '{"seats":7}', "JSON": '"seats": 7'}
+        for name, text in forms.items():
+            buttons = "[...document.querySelectorAll('.value-view button')]"
+            browser.script(f"{buttons}.find((each) => each.innerText === arguments[0]).click()", name)
+            browser.wait("document.querySelector('.value-text').innerText.includes(arguments[0])", text)
+        shows(browser, server, "#/key/orders/absent")
+        check_has(browser, "The key is not there.", "not there")
+        shows(browser, server, f"#/key/orders/{quote(HOSTILE, safe='')}")
+        check_has(browser, f"value {HOSTILE}")
+        check_harmless(browser)
+        shows(browser, server, f"#/key/orders/base64:{quote(b64encode(BINARY).decode(), safe='')}")
+        check_has(browser, "000000  00 01 fe", f"{len(BINARY)} bytes")
+        shows(browser, server, "#/key/orders/big")
+        check_has(browser, "the first 64.0 KiB of 1.0 MiB: the rest is not shown", "(1,048,576 bytes)")
+        assert browser.script("return document.querySelector('.value-text').innerText.length") == 64 * 1024
+        check_fits(browser)
+        shows(browser, server, "#/key/orders/base64:nonsense!")
+        check_has(browser, "no base64")
+
+    await asyncio.to_thread(looked)
+
+
+async def test_the_log_of_a_partition(browser: Browser, server: SingleServer) -> None:
+    rows = "[...document.querySelectorAll('.log-records tbody tr')].map((row) => row.cells[0].innerText)"
+
+    def looked() -> None:
+        shows(browser, server, "#/log/orders/0")
+        check_has(browser, "The log of orders/0 holds offsets 0 to", "put", "eu:")
+        newest = browser.script(f"return {rows}")
+        browser.press("j")
+        browser.wait("document.querySelector('.card h2').innerText === 'offset 0'")
+        check_has(browser, "its record")
+        shows(browser, server, f"#/log/orders/0/{int(newest[-1]) - 1}")
+        browser.wait(f"{rows}.length === 2")
+        browser.press("p")
+        browser.wait(f"{rows}[0] === '0'")
+        browser.press("]")
+        browser.wait("location.hash === '#/log/orders/0'")
+        browser.script("document.querySelector('.from').value = '2001-01-01 00:00'")
+        browser.script("document.querySelector('form.ask').requestSubmit()")
+        browser.wait("location.hash.includes('/t9783') || location.hash.includes('/t978')")
+        browser.wait(f"{rows}[0] === '0'")
+        browser.script("document.querySelector('.from').value = 'yesterday'")
+        browser.script("document.querySelector('form.ask').requestSubmit()")
+        check_has(browser, "neither an offset nor a time")
+        check_fits(browser)
+        for fragment in ("#/log/orders/7", "#/log/orders/x", "#/log/nowhere/0", "#/log/orders/0/99999999999999999999"):
+            shows(browser, server, fragment)
+            browser.wait("document.querySelector('.note-line.bad')?.innerText || " + f"{rows}.length === 0")
+        check_harmless(browser)
+
+    await asyncio.to_thread(looked)
+
+
+async def test_a_query(browser: Browser, server: SingleServer) -> None:
+    keys = "[...document.querySelectorAll('.entries tbody tr')].map((row) => row.cells[0].innerText)"
+
+    def asks(kind: str, **fields: str) -> None:
+        browser.script(f"document.querySelector('[data-kind={kind}]').click()")
+        for name, text in fields.items():
+            browser.script(f"document.querySelector('.{name}').value = arguments[0]", text)
+        browser.script("document.querySelector('form.ask').requestSubmit()")
+
+    def looked() -> None:
+        shows(browser, server, "#/query/orders")
+        browser.wait("document.querySelector('.ask')")
+        asks("prefix", prefix="eu:", limit="20")
+        browser.wait(f"{keys}.length === 20")
+        check_has(browser, "Found 20 keys, and there are more")
+        browser.script(
+            "[...document.querySelectorAll('button')].find((each) => each.innerText === 'next page').click()"
+        )
+        browser.wait(f"{keys}.length === 10 && {keys}[0] === 'eu:20'")
+        asks("range", start="eu:05", end="eu:08")
+        browser.wait(f"{keys}.join() === 'eu:05,eu:06,eu:07'")
+        browser.script("document.querySelector('.reverse').click()")
+        asks("range", start="eu:05", end="eu:08")
+        browser.wait(f"{keys}.join() === 'eu:07,eu:06,eu:05'")
+        asks("get", key="eu:09")
+        browser.wait(f"{keys}.join() === 'eu:09'")
+        asks("get", key="absent")
+        check_has(browser, "Found nothing")
+        asks("get", key="base64:!!")
+        check_has(browser, "is no base64")
+        asks("prefix", prefix="", limit="501")
+        check_has(browser, "a number from 1 to 500")
+        asks("prefix", prefix="<", limit="9")
+        check_has(browser, HOSTILE)
+        check_harmless(browser)
+        check_fits(browser)
+        browser.script("document.querySelector('.entries a').click()")
+        browser.wait("document.body.dataset.page === 'key'")
+        check_has(browser, f"value {HOSTILE}")
+
+    await asyncio.to_thread(looked)
+
+
+async def test_who_may_read_a_prefix_sees_that_alone(browser: Browser, server: SingleServer) -> None:
+    users = WithUsers(server)
+    await users.add_user("root", "admin *")
+    token = await users.add_user("alice", "read orders --key eu:")
+
+    def looked() -> None:
+        shows(browser, server, "#/key/orders/eu%3A07")
+        browser.wait("document.querySelector('#login').open")
+        browser.write("#token", token)
+        browser.script("document.querySelector('#token-form button').click()")
+        check_has(browser, '"seats": 7', "Not shown to you")
+        browser.script("location.hash = '#/key/orders/big'")
+        check_has(browser, "what is missing is 'read orders --key big'")
+        assert "xxx" not in browser.text("#page")
+        browser.script("location.hash = '#/log/orders/0'")
+        check_has(browser, "what is missing is 'read orders'")
+        browser.script("location.hash = '#/tables'")
+        check_has(browser, "Not shown to you", "what is missing is 'admin *'")
+        browser.script("location.hash = '#/table/orders'")
+        check_has(browser, "2 partitions", "Not shown to you")
+        browser.script("sessionStorage.clear()")
+
+    await asyncio.to_thread(looked)
