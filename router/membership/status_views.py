@@ -54,5 +54,6 @@ def _changed(replicas: dict[PartitionId, ReplicaView], message: node_pb2.NodeSta
             status.version or 1,  # an older node does not send it
             tuple(status.level),
             status.served_s,
+            status.reads_s,
         )
     return replicas

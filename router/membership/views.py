@@ -53,6 +53,8 @@ class ReplicaView(NamedTuple):
     """The standby versions that are level with it."""
     served_s: int = 0
     """Keys read and records applied a second, on average over the last minutes; 0 of a node that does not say."""
+    reads_s: int = 0
+    """Of those, the keys that were read."""
 
 
 class TaskView(NamedTuple):

@@ -303,6 +303,7 @@ class AdminReplica(_message.Message):
     VOID_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
+    READS_S_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     role: _builtins.str
     """joining, member, leaving."""
@@ -319,6 +320,8 @@ class AdminReplica(_message.Message):
     void: _builtins.int
     version: _builtins.int
     """Of the table, that is read there."""
+    reads_s: _builtins.int
+    """Keys that are read there a second, on average over the last minutes, without those that a cache answers."""
     @_builtins.property
     def level(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The standby versions that are level with it."""
@@ -339,10 +342,11 @@ class AdminReplica(_message.Message):
         void: _builtins.int = ...,
         version: _builtins.int = ...,
         level: _abc.Iterable[_builtins.int] | None = ...,
+        reads_s: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "bytes", b"bytes", "keys", b"keys", "lag_ms", b"lag_ms", "lag_records", b"lag_records", "level", b"level", "node", b"node", "reason", b"reason", "role", b"role", "source", b"source", "state", b"state", "version", b"version", "void", b"void"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "bytes", b"bytes", "keys", b"keys", "lag_ms", b"lag_ms", "lag_records", b"lag_records", "level", b"level", "node", b"node", "reads_s", b"reads_s", "reason", b"reason", "role", b"role", "source", b"source", "state", b"state", "version", b"version", "void", b"void"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -145,6 +145,7 @@ class ReplicaStatus(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     SERVED_S_FIELD_NUMBER: _builtins.int
+    READS_S_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     partition: _builtins.int
     applied: _builtins.int
@@ -166,6 +167,8 @@ class ReplicaStatus(_message.Message):
     """The version of the table that is read here (live), and the standby versions that are level with it."""
     served_s: _builtins.int
     """Keys read and records applied a second, on average over the last minutes."""
+    reads_s: _builtins.int
+    """Of those, the keys that were read."""
     @_builtins.property
     def level(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
@@ -185,10 +188,11 @@ class ReplicaStatus(_message.Message):
         version: _builtins.int = ...,
         level: _abc.Iterable[_builtins.int] | None = ...,
         served_s: _builtins.int = ...,
+        reads_s: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "bytes", b"bytes", "keys", b"keys", "lag_ms", b"lag_ms", "latest", b"latest", "level", b"level", "partition", b"partition", "reason", b"reason", "served_s", b"served_s", "source", b"source", "state", b"state", "table_id", b"table_id", "version", b"version", "void", b"void"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "bytes", b"bytes", "keys", b"keys", "lag_ms", b"lag_ms", "latest", b"latest", "level", b"level", "partition", b"partition", "reads_s", b"reads_s", "reason", b"reason", "served_s", b"served_s", "source", b"source", "state", b"state", "table_id", b"table_id", "version", b"version", "void", b"void"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

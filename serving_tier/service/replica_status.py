@@ -37,6 +37,8 @@ class Sizes(NamedTuple):
     keys: int = 0
     served_s: int = 0
     """Keys read and records applied a second, on average over the last minutes."""
+    reads_s: int = 0
+    """Of those, the keys that were read."""
 
 
 class ReplicaStatus(NamedTuple):
@@ -54,6 +56,7 @@ class ReplicaStatus(NamedTuple):
     version: int = 1
     level: tuple[int, ...] = ()
     served_s: int = 0
+    reads_s: int = 0
 
 
 def status_of(replica: Replica, sizes: Sizes) -> ReplicaStatus:
@@ -75,6 +78,7 @@ def status_of(replica: Replica, sizes: Sizes) -> ReplicaStatus:
         replica.index.version,
         tuple(sorted(replica.versions.level)),
         sizes.served_s,
+        sizes.reads_s,
     )
 
 

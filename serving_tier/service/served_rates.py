@@ -23,6 +23,8 @@ class _Counted(NamedTuple):
     applied: int
     served: int
     rate: float
+    reads: float
+    """Of the rate, the part that are keys."""
 
 
 class ServedRates:
@@ -42,16 +44,27 @@ class ServedRates:
         weight = 1.0 - math.exp(-max(0.0, passed_s) / _MEAN_S)
         counted: dict[PartitionId, _Counted] = {}
         for name, replica in hosted.items():
-            applied, served, rate = replica.index.applied, replica.progress.served, 0.0
+            applied, served, rate, reads = replica.index.applied, replica.progress.served, 0.0, 0.0
             before = self._counted.get(name)
             if before is not None and before.replica is replica and passed_s > 0:
-                done = max(0, applied - before.applied) + max(0, served - before.served)
+                read = max(0, served - before.served)
+                done = max(0, applied - before.applied) + read
                 rate = before.rate + weight * (done / passed_s - before.rate)
-            counted[name] = _Counted(replica, applied, served, rate)
+                reads = before.reads + weight * (read / passed_s - before.reads)
+            counted[name] = _Counted(replica, applied, served, rate, reads)
         self._counted = counted
 
     def of(self, name: PartitionId) -> int:
         """The rate of a replica, rounded; 0 where it is not known."""
         found = self._counted.get(name)
-        rate = 0 if found is None else round(found.rate)
-        return round(rate, _DIGITS - len(str(rate))) if rate else 0
+        return 0 if found is None else _rounded(found.rate)
+
+    def reads_of(self, name: PartitionId) -> int:
+        """Of the rate, the keys that are read."""
+        found = self._counted.get(name)
+        return 0 if found is None else _rounded(found.reads)
+
+
+def _rounded(value: float) -> int:
+    rate = round(value)
+    return round(rate, _DIGITS - len(str(rate))) if rate else 0

@@ -299,7 +299,7 @@ class NodeStatusFeed:
 
     def _sizes_of(self, name: PartitionId) -> Sizes:
         found = self._sizes.get(name)
-        return Sizes(*(found[1] if found is not None else (0, 0)), self._rates.of(name))
+        return Sizes(*(found[1] if found is not None else (0, 0)), self._rates.of(name), self._rates.reads_of(name))
 
     async def _whole(self) -> node_pb2.NodeStatus:
         message = self._message((), ())

@@ -102,6 +102,7 @@ def _replica(situation: Situation, partition: PartitionId, assignment: Assignmen
         void=view.void,
         version=view.version,
         level=view.level,
+        reads_s=view.reads_s,
     )
 
 

@@ -31,6 +31,7 @@ def test_reads_and_records_count_alike_and_the_rate_comes_near_to_what_is_served
     assert seen[0] == 80
     assert seen[11] == pytest.approx(630, rel=0.05)
     assert seen[-1] == 1000
+    assert rates.reads_of(NAME) == 500, "the other half are records"
 
 
 def test_a_burst_makes_nobody_hot_and_is_forgotten() -> None:

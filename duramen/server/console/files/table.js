@@ -2,7 +2,7 @@
 // What the server says of these is shown as it is, so what it says more later on is shown as well.
 
 import { call, replies } from "./call.js";
-import { factList, failure, listed, tableOf, valueText, when } from "./documents.js";
+import { factList, failure, listed, tableOf, when } from "./documents.js";
 import { made, setText } from "./made.js";
 import { address } from "./pages.js";
 import { Poll } from "./poll.js";
@@ -14,6 +14,7 @@ const SELDOM = 5; // of so many answers, one asks for what changes rarely
 const SLOTS = 16384;
 const MINUTES = 5; // of the running proof
 const MINUTES_MAX = 400; // partitions × minutes
+const LINES_MAX = 60;
 
 let shown = null;
 
@@ -166,26 +167,40 @@ function listOf(objects, none, options) {
   return objects.length ? tableOf(objects, options) : made("p", "note-line", none);
 }
 
-// The newest minutes first, and of a minute what differs first.
-function proofOf({ replies: minutes, more }) {
+// What a tier has counted of a minute: where, how many offsets, and its verdict where that is another than "equal".
+function countedText(each) {
+  const where = [each.node, each.name].filter(Boolean).join(" ");
+  return `${where} ${each.counted ? count(each.counted.offsets) : "–"}${each.verdict === "equal" ? "" : ` ${each.verdict}`}`;
+}
+
+function reasonText(each) {
+  if (each.differs_from === undefined) return each.reason;
+  return `${each.node}: offsets ${count(each.differs_from)} to ${count(each.differs_to)}`;
+}
+
+// The minutes of the running proof: what differs first, then the newest. Each list of counts is a tier, whatever its name.
+export function proofOf({ replies: minutes, more }) {
   if (!minutes.length) return [made("p", "note-line", `Nothing was written in the last ${MINUTES} minutes.`)];
-  const wrong = minutes.filter((each) => each.verdict === "different");
+  const isTier = (value) => Array.isArray(value) && value.some((each) => each.verdict !== undefined);
+  const tiers = [...new Set(minutes.flatMap((each) => Object.keys(each).filter((name) => isTier(each[name]))))];
+  const differ = (each) => each.verdict === "different";
   const lines = [...minutes]
-    .sort((one, other) => (other.verdict === "different") - (one.verdict === "different") || other.minute_ms - one.minute_ms || one.partition - other.partition)
-    .slice(0, 60)
+    .sort((one, other) => differ(other) - differ(one) || other.minute_ms - one.minute_ms || one.partition - other.partition)
+    .slice(0, LINES_MAX)
     .map((each) => ({
       partition: each.partition,
       minute: when(each.minute_ms).slice(0, 16),
       written: each.written ? each.written.offsets : null,
-      replicas: each.replicas.map((replica) => `${replica.node} ${replica.counted ? count(replica.counted.offsets) : "–"}${replica.verdict === "equal" ? "" : ` ${replica.verdict}`}`).join(", "),
+      ...Object.fromEntries(tiers.map((tier) => [tier, each[tier].map(countedText).join(", ")])),
       offsets: each.written ? `${count(each.written.first)} to ${count(each.written.last)}` : "–",
       verdict: each.verdict,
-      reason: [each.reason, ...each.replicas.map((replica) => (replica.differs_from === undefined ? replica.reason : `${replica.node}: offsets ${count(replica.differs_from)} to ${count(replica.differs_to)}`))].filter(Boolean).join("; "),
+      reason: [each.reason, ...tiers.flatMap((tier) => each[tier]).map(reasonText)].filter(Boolean).join("; "),
     }));
-  const counted = minutes.filter((each) => each.verdict === "equal").length;
-  const word = wrong.length
-    ? made("p", "bad", `${plural(wrong.length, "minute")} differ: records are missing, or not the same`)
-    : made("p", counted === minutes.length ? "good" : "dim", `${plural(counted, "minute")} of ${valueText("", minutes.length)} equal at every tier${more ? "; there are more" : ""}`);
+  const wrong = minutes.filter(differ).length;
+  const equal = minutes.filter((each) => each.verdict === "equal").length;
+  const word = wrong
+    ? made("p", "bad", `${plural(wrong, "minute")} differ: records are missing, or not the same`)
+    : made("p", equal === minutes.length ? "good" : "dim", `${plural(equal, "minute")} of ${count(minutes.length)} equal at every tier${more ? "; there are more" : ""}`);
   return [word, tableOf(lines)];
 }
 

@@ -12,9 +12,11 @@ import { UNKNOWN, brief, clock, count, duration, plural, rate, size } from "./wo
 const EACH_MS = 3000;
 const NARROW = 9; // from so many nodes on a field has no room for its number
 
-// What a field can show. `of`: the value of a replica, null: not known. `all`: of a node's replicas together.
+// What a field can show. Writes are of the last seconds, reads an average over the last minutes.
+// `of`: the value of a replica, null: not known. `all`: of a node's replicas together.
 const KINDS = [
   { key: "writes", words: "writes /s", of: (replica) => replica.rate, text: rate, all: sum },
+  { key: "reads", words: "reads /s", of: (replica) => replica.reads_s ?? null, text: rate, all: sum },
   { key: "lag", words: "lag in records", of: (replica) => replica.lag_records, text: brief, all: sum },
   { key: "late", words: "lag in seconds", of: (replica) => replica.lag_ms / 1000, text: duration, all: most },
   { key: "keys", words: "keys", of: (replica) => replica.keys, text: brief, all: sum },
@@ -235,6 +237,7 @@ class HeatPage {
       `${replica.role}, ${replica.state}${why}`,
       lag,
       `applied ${count(replica.applied)}, ${replica.rate === null ? `rate ${UNKNOWN}` : `${rate(replica.rate)} /s`}`,
+      `${count(replica.reads_s)} keys read /s, on average over the last minutes`,
       `${count(replica.keys)} keys, ${size(replica.bytes)}`,
       `from ${replica.source || UNKNOWN}`,
       `${row.ready} of ${row.wanted} copies ready`,
@@ -253,6 +256,6 @@ export function hide() {
 }
 
 export const keys = [
-  ["m", "what the fields show: writes, lag, keys, bytes", () => shown.next(1)],
+  ["m", "what the fields show: writes, reads, lag, keys, bytes", () => shown.next(1)],
   ["/", "find partitions by name", () => shown.find.focus()],
 ];

@@ -57,6 +57,54 @@ async def test_one_table(browser: Browser, server: SingleServer) -> None:
     await asyncio.to_thread(looked)
 
 
+async def test_what_later_servers_say_is_shown_by_its_names(browser: Browser, server: SingleServer) -> None:
+    """Fields, kinds and tiers that no page knows: they have a column or a line, as text."""
+    minute = {
+        "partition": 3,
+        "minute_ms": 1_764_226_000_000,
+        "verdict": "different",
+        "reason": "",
+        "written": {"first": 5, "last": 9, "offsets": 5},
+        "replicas": [{"node": "n1", "verdict": "equal", "counted": {"offsets": 5}, "reason": ""}],
+        "derived": [
+            {
+                "node": "n2",
+                "name": "by_city",
+                "verdict": "different",
+                "counted": {"offsets": 4},
+                "differs_from": 7,
+                "differs_to": 7,
+            }
+        ],
+    }
+    table = {"lineage": HOSTILE, "vector_bytes": 2048, "is_derived": True, "embeddings": ["a", "b"], "budget_ms": 1500}
+
+    def looked() -> None:
+        shows(browser, server, "#/query")
+        browser.wait("document.querySelector('.ask')")
+        shown = browser.script(
+            "return import('/console/table.js').then((page) => {"
+            " document.querySelector('#page').replaceChildren(...page.proofOf({replies: [arguments[0]], more: false}));"
+            " return document.querySelector('#page').innerText })",
+            minute,
+        )
+        assert "1 minute differ" in shown
+        assert "n2 by_city 4 different" in shown
+        assert "n2: offsets 7 to 7" in shown
+        shown = browser.script(
+            "return import('/console/documents.js').then((page) => {"
+            " const root = document.querySelector('#page');"
+            " root.replaceChildren(page.factList(arguments[0]), page.tableOf([arguments[0]]));"
+            " return root.innerText })",
+            table,
+        )
+        for text in (HOSTILE, "vector", "2.0 KiB", "is derived", "yes", "a, b", "1.5 s"):
+            assert shown.count(text) == 2, (text, shown)
+        check_harmless(browser)
+
+    await asyncio.to_thread(looked)
+
+
 async def test_one_key(browser: Browser, server: SingleServer) -> None:
     def looked() -> None:
         shows(browser, server, "#/key/orders/eu%3A07")

@@ -50,6 +50,7 @@ async def test_what_is_written_is_hot(browser: Browser, server: SingleServer) ->
             table = db.table("orders")
             while not stop.is_set():
                 await table.put(b"eu:07", b"v")
+                await table.get(b"eu:07")
                 await asyncio.sleep(0.002)
 
     def looked() -> None:
@@ -57,7 +58,8 @@ async def test_what_is_written_is_hot(browser: Browser, server: SingleServer) ->
         browser.wait(f"{ROWS}.join() === 'all,orders/0,orders/1'")
         browser.wait(f"{CELLS}.filter((each) => Number(each) > 1).length === 2")  # its partition, and the node
         browser.press("m")
-        browser.wait("document.querySelector('[aria-pressed=true]').innerText === 'lag in records'")
+        browser.wait("document.querySelector('[aria-pressed=true]').innerText === 'reads /s'")
+        browser.wait(f"{CELLS}.filter((each) => Number(each) >= 1).length === 2")
         browser.script("document.querySelectorAll('.heat .field-cell')[1].click()")
         assert "orders/0 at n1: member, ready" in browser.text(".picked")
 
