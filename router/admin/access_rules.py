@@ -67,6 +67,7 @@ ADMIN_RULES: Final[MethodRules] = {
     "/duramen.v1.Admin/Abort": cluster_admin,
     "/duramen.v1.Admin/Resume": cluster_admin,
     "/duramen.v1.Admin/Healing": cluster_admin,
+    "/duramen.v1.Admin/Changes": cluster_admin,
 }
 
 

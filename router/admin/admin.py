@@ -35,6 +35,7 @@ from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
 from log_tier.privacy.masked_url import check_no_secret
 from router.admin.answers.audit_data import audit_partition
+from router.admin.answers.changes import catalog_changes
 from router.admin.answers.explain import explain_key
 from router.admin.answers.listing import (
     known_bounds,
@@ -103,7 +104,6 @@ class Admin:
         return Situation(await self._catalog.refresh(), self._membership.nodes())
 
     def _known(self) -> Situation:
-        """The situation as this process knows it, without a question to the log."""
         return Situation(self._catalog.map, self._membership.nodes())
 
     async def _bounds(self, situation: Situation, table: str) -> LogBounds:
@@ -164,6 +164,10 @@ class Admin:
     async def log_ends(self, table: str) -> list[Offset]:
         """The latest offset of each partition of a table that this process knows. One question to the log."""
         return [each.latest for each in await self._log.all_bounds(self._catalog.map.find(table).id)]
+
+    async def changes(self, request: pb.AdminChangesRequest) -> pb.AdminChanges:
+        """The last commands of the catalog; see `router.admin.answers.changes`."""
+        return await catalog_changes(self._catalog, self._log, request)
 
     async def jobs(self) -> list[pb.AdminJobSummary]:
         """The jobs that the catalog remembers: those that are not over first, then the newest."""
@@ -267,7 +271,7 @@ class Admin:
         return await self._go_on(partial(plan_abort, job_id=job_id), job_id, dry_run=dry_run)
 
     async def resume(self, job_id: int, *, dry_run: bool) -> pb.AdminPlan:
-        """Take up a job's failed tasks again, and give those of lost nodes to live ones."""
+        """Take up failed tasks again, and give those of lost nodes to live ones."""
         return await self._go_on(partial(plan_resume, job_id=job_id), job_id, dry_run=dry_run)
 
     async def _go_on(self, planner: _Planner, job_id: int, *, dry_run: bool) -> pb.AdminPlan:
@@ -343,9 +347,8 @@ class Admin:
         planned = CreateTable(_PLANNED, change.target, source.partitions, replicas, source.partitioner)
         check_plan(check_plan(situation.cluster, planned), plan.command)
         shown.checked(plan, situation.cluster)
-        seen = situation.cluster.version
         if dry_run:
-            return await plan_answer(plan, seen, dry_run=True)
+            return await plan_answer(plan, situation.cluster.version, dry_run=True)
         made = await self._tables.create(
             TableSpec(change.target, source.partitions, replicas, partitioner=source.partitioner)
         )
@@ -355,7 +358,7 @@ class Admin:
         except CommandRejected:
             await self._tables.drop(change.target)
             raise
-        return await plan_answer(plan, seen, dry_run=False, job=job)
+        return await plan_answer(plan, situation.cluster.version, dry_run=False, job=job)
 
     async def _offsets(
         self, situation: Situation, table: TableEntry, change: RestoreTable
@@ -394,5 +397,4 @@ def _newer_than(version: Offset) -> Callable[[Any], bool]:
 
 
 OpenAdmin = Callable[[], Awaitable[Admin]]
-"""Gives the administration, opened where it was not yet: from `router.admin.lazy.admin_on_demand`, or one that is
-open."""
+"""Gives the administration, opened where it was not yet (`router.admin.lazy.admin_on_demand`)."""

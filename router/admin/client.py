@@ -128,6 +128,12 @@ class AdminConnection:
         reply: pb.AdminHealing = await self._ask(self._stub.Healing, pb.AdminHealingRequest())
         return reply
 
+    async def changes(self, *, limit: int = 0, since_ms: int = 0) -> pb.AdminChanges:
+        """The last commands of the catalog: at most `limit` (0: 100), from a time on."""
+        request = pb.AdminChangesRequest(limit=limit, since_ms=since_ms)
+        reply: pb.AdminChanges = await self._ask(self._stub.Changes, request)
+        return reply
+
     async def job(self, job_id: int) -> pb.AdminJob:
         """One job with its tasks."""
         async for job in self._job(job_id, follow=False):

@@ -120,6 +120,9 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             context,
         )
 
+    async def Changes(self, request: pb.AdminChangesRequest, context: _Context) -> pb.AdminChanges:  # noqa: N802
+        return await self._answer(lambda admin: admin.changes(request), context)
+
     async def Job(self, request: pb.AdminJobRequest, context: _Context) -> None:  # noqa: N802
         try:
             admin = await self._admin()

@@ -1551,6 +1551,119 @@ class AdminLoss(_message.Message):
 Global___AdminLoss: _TypeAlias = AdminLoss  # noqa: Y015
 
 @_typing.final
+class AdminChangesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    limit: _builtins.int
+    """Commands: 0: 100, at most 500."""
+    before: _builtins.int
+    """Only those at smaller offsets. Not set: up to the newest."""
+    since_ms: _builtins.int
+    """Only commands from then on, ms since 1970. 0: of any time."""
+    def __init__(
+        self,
+        *,
+        limit: _builtins.int = ...,
+        before: _builtins.int | None = ...,
+        since_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_before", b"_before", "before", b"before"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_before", b"_before", "before", b"before", "limit", b"limit", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__before: _TypeAlias = _typing.Literal["before"]  # noqa: Y015
+    _WhichOneofArgType__before: _TypeAlias = _typing.Literal["_before", b"_before"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__before) -> _WhichOneofReturnType__before | None: ...
+
+Global___AdminChangesRequest: _TypeAlias = AdminChangesRequest  # noqa: Y015
+
+@_typing.final
+class AdminChanges(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMANDS_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    more: _builtins.bool
+    """There are earlier ones: ask for those before the first of these."""
+    version: _builtins.int
+    """Of the catalog, when it was read."""
+    @_builtins.property
+    def commands(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminCommand]:
+        """In the order of their offsets."""
+
+    def __init__(
+        self,
+        *,
+        commands: _abc.Iterable[Global___AdminCommand] | None = ...,
+        more: _builtins.bool = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commands", b"commands", "more", b"more", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminChanges: _TypeAlias = AdminChanges  # noqa: Y015
+
+@_typing.final
+class AdminCommand(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    TIME_MS_FIELD_NUMBER: _builtins.int
+    COMMAND_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    REJECTED_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    """Its offset: the catalog's version from which it holds."""
+    time_ms: _builtins.int
+    command: _builtins.str
+    """create-table, start-job, grant-rights, …: its name on the log."""
+    table: _builtins.str
+    """The table that it is about, by its name; empty: none, or one that is not there any more."""
+    node: _builtins.str
+    """The node."""
+    user: _builtins.str
+    """The user or role that it changes."""
+    job: _builtins.int
+    """The job that it began, or is about."""
+    detail: _builtins.str
+    """Its other fields, for people; no secret is in it."""
+    rejected: _builtins.str
+    """Why it had no effect; empty: it had one, or nobody remembers."""
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+        time_ms: _builtins.int = ...,
+        command: _builtins.str = ...,
+        table: _builtins.str = ...,
+        node: _builtins.str = ...,
+        user: _builtins.str = ...,
+        job: _builtins.int | None = ...,
+        detail: _builtins.str = ...,
+        rejected: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_job", b"_job", "command", b"command", "detail", b"detail", "job", b"job", "node", b"node", "offset", b"offset", "rejected", b"rejected", "table", b"table", "time_ms", b"time_ms", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__job: _TypeAlias = _typing.Literal["job"]  # noqa: Y015
+    _WhichOneofArgType__job: _TypeAlias = _typing.Literal["_job", b"_job"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__job) -> _WhichOneofReturnType__job | None: ...
+
+Global___AdminCommand: _TypeAlias = AdminCommand  # noqa: Y015
+
+@_typing.final
 class AdminHealingRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

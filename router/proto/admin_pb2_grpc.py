@@ -104,6 +104,11 @@ class AdminStub:
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminGoOnRequest.SerializeToString,
                 response_deserializer=router_dot_proto_dot_admin__pb2.AdminPlan.FromString,
                 _registered_method=True)
+        self.Changes = channel.unary_unary(
+                '/duramen.v1.Admin/Changes',
+                request_serializer=router_dot_proto_dot_admin__pb2.AdminChangesRequest.SerializeToString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminChanges.FromString,
+                _registered_method=True)
         self.Healing = channel.unary_unary(
                 '/duramen.v1.Admin/Healing',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminHealingRequest.SerializeToString,
@@ -213,6 +218,13 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Changes(self, request, context):
+        """The last commands of the catalog's log, in their order: what changed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Healing(self, request, context):
         """What the router that answers would do by itself about lost nodes now, and why. Only routers heal.
         """
@@ -292,6 +304,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Resume,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminGoOnRequest.FromString,
                     response_serializer=router_dot_proto_dot_admin__pb2.AdminPlan.SerializeToString,
+            ),
+            'Changes': grpc.unary_unary_rpc_method_handler(
+                    servicer.Changes,
+                    request_deserializer=router_dot_proto_dot_admin__pb2.AdminChangesRequest.FromString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminChanges.SerializeToString,
             ),
             'Healing': grpc.unary_unary_rpc_method_handler(
                     servicer.Healing,
@@ -677,6 +694,33 @@ class Admin:
             '/duramen.v1.Admin/Resume',
             router_dot_proto_dot_admin__pb2.AdminGoOnRequest.SerializeToString,
             router_dot_proto_dot_admin__pb2.AdminPlan.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Changes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Admin/Changes',
+            router_dot_proto_dot_admin__pb2.AdminChangesRequest.SerializeToString,
+            router_dot_proto_dot_admin__pb2.AdminChanges.FromString,
             options,
             channel_credentials,
             insecure,

@@ -133,6 +133,7 @@ ROWS: Final = [
     Row("Admin/SetRetention", "admin of table", lambda _: admin.AdminSetRetentionRequest(table=TABLE)),
     Row("Admin/Abort", "admin", lambda _: admin.AdminGoOnRequest(job=1, dry_run=True)),
     Row("Admin/Resume", "admin", lambda _: admin.AdminGoOnRequest(job=1, dry_run=True)),
+    Row("Admin/Changes", "admin", lambda _: admin.AdminChangesRequest()),
     Row("Admin/Healing", "admin", lambda _: admin.AdminHealingRequest()),
     Row("Users/AddUser", "admin", lambda _: users.AddUserRequest(user="a b")),
     Row("Users/RemoveUser", "admin", lambda _: users.RemoveUserRequest(user="not-there")),
