@@ -22,16 +22,17 @@ that writes; `index/lmdb/lmdb_index.py` decodes the chunk, asks `fold/fold.py` w
 the new applied offset; back on the event loop `replica/waiters.py` wakes the reads that waited for it. A read takes its
 own short transaction in whatever thread it runs: LMDB's readers block nobody.
 
-The catalog says which replicas a node has; `node/hosting.py` keeps the node in step with it. Long operations are in
-`jobs/` (moves, snapshots, restores, trims); their progress is a state in the catalog. `snapshots/` makes, checks and
-installs copies; `locations/` confines the places of versions that callers name; `service/` reports the status of the
-replicas to others, and gives them copies and digests.
+The catalog says which replicas a node has; `node/node.py` opens them, and `node/hosting.py` keeps the node in step with
+it. Long operations are in `jobs/` (moves, snapshots, restores, trims); their progress is a state in the catalog.
+`snapshots/` makes, checks and installs copies; `locations/` confines the places of versions that callers name; `proof/`
+compares what was folded and delivered with the log; `service/` reports the status of the replicas to others, and gives
+them copies and digests.
 
 What the tier does not do: it writes to the log only the no-op with which `node/node.py` moves an idle partition's log
 time on, the commands that report on a job, and the puts of a point-in-time restore. It does not route, and its reads
 know no protocol: both are the business of `router`.
 
 Reading order: `names.py` (what lies where on the disk), `disk.py` (the seam to it), `folders.py`, `fold/` (what a
-record means), `index/` (what is stored), `replica/`, `node/`, then `snapshots/`, `versions/`, `locations/`, `jobs/` and
-`service/`.
+record means), `index/` (what is stored), `replica/`, `node/`, then `snapshots/`, `versions/`, `locations/`, `jobs/`,
+`proof/` and `service/`.
 """

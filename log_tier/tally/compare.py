@@ -16,7 +16,16 @@ from typing import Literal, NamedTuple
 from log_tier.model.identifiers import Offset
 from log_tier.tally.period import HOUR, MINUTE_MS, PartitionTally, Period, merged
 
-__all__ = ["Comparison", "ReplicaCount", "compare", "cuts", "log_time_at", "window_of"]
+__all__ = [
+    "Comparison",
+    "ReplicaCount",
+    "compare",
+    "cuts",
+    "difference_text",
+    "from_offset",
+    "log_time_at",
+    "window_of",
+]
 
 CountVerdict = Literal["equal", "different", "not compared"]
 
@@ -59,6 +68,16 @@ def window_of(tally: PartitionTally, since_minute: int) -> PartitionTally:
     return PartitionTally(begin, tally.applied, ())
 
 
+def from_offset(tally: PartitionTally, start: Offset, *, whole: bool = False) -> PartitionTally:
+    """The periods of a tally that reach to `start` or beyond it. The first one may begin before it, unless `whole`."""
+    if start <= tally.since:
+        return tally
+    for at, period in enumerate(tally.periods):
+        if (period.first if whole else period.last) >= start:
+            return PartitionTally(period.first, tally.applied, tally.periods[at:])
+    return PartitionTally(Offset(tally.applied + 1), tally.applied, ())
+
+
 def cuts(tallies: Iterable[PartitionTally]) -> list[Offset]:
     """The offsets behind which the log's pieces have to end, to be compared with these tallies."""
     return sorted({offset for tally in tallies for offset in (Offset(tally.since - 1), tally.applied)})
@@ -96,6 +115,22 @@ def compare(pieces: Sequence[Period], tallies: Mapping[str, PartitionTally], *, 
                 replicas[replica] = ReplicaCount("equal" if is_equal else "different", own, expected)
         found.append(Comparison(minute, minutes, merged(of_log, minute=minute, minutes=minutes), replicas))
     return found
+
+
+def difference_text(count: ReplicaCount, run: tuple[Offset, Offset] | None, doing: str) -> tuple[Offset, Offset, str]:
+    """The offsets between which a count differs from the log, and a sentence about them.
+
+    `run`: the batches that explain it (`log_tier.tally.missing`); `doing`: what the tier does, such as "folded".
+    """
+    periods = [period for period in (count.written, count.counted) if period is not None]
+    first, last = run or (min(period.first for period in periods), max(period.last for period in periods))
+    more = count.counted is not None and count.written is not None and count.counted.offsets > count.written.offsets
+    if run is not None:
+        what = f"were {doing} twice here" if more else f"are in the log and were not {doing} here"
+        return first, last, f"offsets {first} to {last} {what}"
+    if count.written is None:
+        return first, last, f"offsets {first} to {last} were {doing} here and are not in the log"
+    return first, last, f"offsets {first} to {last}: other batches than the log's were {doing} here"
 
 
 def _named(periods: Iterable[Period], hours: set[int]) -> dict[tuple[int, int], list[Period]]:

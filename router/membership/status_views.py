@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, table_id_from_bytes
 from router.membership.views import NodeView, ReplicaView, TaskView
 from serving_tier.proto import node_pb2
 
@@ -55,5 +55,7 @@ def _changed(replicas: dict[PartitionId, ReplicaView], message: node_pb2.NodeSta
             tuple(status.level),
             status.served_s,
             status.reads_s,
+            Offset(status.proven) if status.HasField("proven") else NOTHING,
+            status.differs,
         )
     return replicas

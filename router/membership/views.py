@@ -55,6 +55,10 @@ class ReplicaView(NamedTuple):
     """Keys read and records applied a second, on average over the last minutes; 0 of a node that does not say."""
     reads_s: int = 0
     """Of those, the keys that were read."""
+    proven: Offset = NOTHING
+    """Up to here it was compared with what the log holds."""
+    differs: str = ""
+    """The offsets at which it, or a watch of it, differs from the log, in words."""
 
 
 class TaskView(NamedTuple):

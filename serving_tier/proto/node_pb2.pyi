@@ -146,6 +146,8 @@ class ReplicaStatus(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     SERVED_S_FIELD_NUMBER: _builtins.int
     READS_S_FIELD_NUMBER: _builtins.int
+    PROVEN_FIELD_NUMBER: _builtins.int
+    DIFFERS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     partition: _builtins.int
     applied: _builtins.int
@@ -169,6 +171,10 @@ class ReplicaStatus(_message.Message):
     """Keys read and records applied a second, on average over the last minutes."""
     reads_s: _builtins.int
     """Of those, the keys that were read."""
+    proven: _builtins.int
+    """Up to here it was compared with what the log holds; -1: nothing yet. An older node sends neither."""
+    differs: _builtins.str
+    """The offsets at which it, or a watch of it, differs from the log, in words; empty: none were found."""
     @_builtins.property
     def level(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
@@ -189,12 +195,16 @@ class ReplicaStatus(_message.Message):
         level: _abc.Iterable[_builtins.int] | None = ...,
         served_s: _builtins.int = ...,
         reads_s: _builtins.int = ...,
+        proven: _builtins.int | None = ...,
+        differs: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_proven", b"_proven", "proven", b"proven"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "bytes", b"bytes", "keys", b"keys", "lag_ms", b"lag_ms", "latest", b"latest", "level", b"level", "partition", b"partition", "reads_s", b"reads_s", "reason", b"reason", "served_s", b"served_s", "source", b"source", "state", b"state", "table_id", b"table_id", "version", b"version", "void", b"void"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_proven", b"_proven", "applied", b"applied", "bytes", b"bytes", "differs", b"differs", "keys", b"keys", "lag_ms", b"lag_ms", "latest", b"latest", "level", b"level", "partition", b"partition", "proven", b"proven", "reads_s", b"reads_s", "reason", b"reason", "served_s", b"served_s", "source", b"source", "state", b"state", "table_id", b"table_id", "version", b"version", "void", b"void"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__proven: _TypeAlias = _typing.Literal["proven"]  # noqa: Y015
+    _WhichOneofArgType__proven: _TypeAlias = _typing.Literal["_proven", b"_proven"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__proven) -> _WhichOneofReturnType__proven | None: ...
 
 Global___ReplicaStatus: _TypeAlias = ReplicaStatus  # noqa: Y015
 

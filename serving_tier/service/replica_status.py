@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId, table_id_to_bytes
+from log_tier.tally.proof import NO_PROOF, Proof
 from serving_tier.proto import node_pb2
 from serving_tier.replica.replica import Replica
 
@@ -57,9 +58,11 @@ class ReplicaStatus(NamedTuple):
     level: tuple[int, ...] = ()
     served_s: int = 0
     reads_s: int = 0
+    proven: Offset = NOTHING
+    differs: str = ""
 
 
-def status_of(replica: Replica, sizes: Sizes) -> ReplicaStatus:
+def status_of(replica: Replica, sizes: Sizes, proof: Proof = NO_PROOF) -> ReplicaStatus:
     """The status of an open replica. About 2 µs.
 
     Its reason says also why one that goes on applies nothing now: its disk is full, or descriptors are out.
@@ -79,6 +82,7 @@ def status_of(replica: Replica, sizes: Sizes) -> ReplicaStatus:
         tuple(sorted(replica.versions.level)),
         sizes.served_s,
         sizes.reads_s,
+        *proof,
     )
 
 

@@ -32,6 +32,7 @@ from log_tier.concurrency.sized_work import Turn, run_sized
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, Overloaded
 from log_tier.model.identifiers import PartitionId
+from log_tier.tally.proof import NO_PROOF
 from serving_tier.node.node import Node
 from serving_tier.node.node_load import Load
 from serving_tier.proto import node_pb2
@@ -173,7 +174,7 @@ class NodeStatusFeed:
         """One replica's status, with its size as it was measured last. Some 5 µs. Raises `KeyError`."""
         hosted = self._hosts.node.hosted().get(name)
         if hosted is not None:
-            return status_of(hosted, self._sizes_of(name))
+            return self._status_of(name, hosted)
         pending, refusal = self._hosts.pending.get(name), self._hosts.node.refusals.get(name)
         if pending is None and refusal is None:
             raise KeyError(name)
@@ -281,7 +282,7 @@ class NodeStatusFeed:
             mark = (replica, replica.changes)
             if whole or name not in before or seen.get(name) != mark:
                 seen[name] = mark
-                after[name] = status_of(replica, self._sizes_of(name))
+                after[name] = self._status_of(name, replica)
                 if turn.is_full(_STATUS_ITEMS):
                     await turn.end()
             else:
@@ -296,6 +297,9 @@ class NodeStatusFeed:
             del seen[name]
         self._statuses = after
         return changed, gone
+
+    def _status_of(self, name: PartitionId, replica: Replica) -> ReplicaStatus:
+        return status_of(replica, self._sizes_of(name), self._hosts.node.proofs.get(name, NO_PROOF))
 
     def _sizes_of(self, name: PartitionId) -> Sizes:
         found = self._sizes.get(name)

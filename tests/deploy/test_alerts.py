@@ -44,6 +44,7 @@ TROUBLES: dict[str, Course] = {
     "DuramenUnreadable": {"duramen_partition_readable": "0x60"},
     "DuramenUnwritable": {"duramen_log_writable": "0x60"},
     "DuramenDamaged": {"duramen_partition_damaged": "1x60"},
+    "DuramenDifferent": {"duramen_partition_different": "1x60"},
     "DuramenNotReady": {"duramen_ready": "0x60"},
     "DuramenLagRises": {LAG: "0+50x60", LAG_S: "60x60"},
     "DuramenBehind": {LAG: "1000x60", LAG_S: "601x60"},

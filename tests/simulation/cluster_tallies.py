@@ -9,7 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
 from log_tier.model.batch_header import BatchHeader, read_header, split_batches
-from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.tally.compare import compare, cuts
 from log_tier.tally.count import count_pieces
 from log_tier.tally.period import PartitionTally
@@ -24,7 +24,9 @@ __all__ = ["PLANTED_IN_TALLIES", "check_tallies"]
 
 
 async def check_tallies(world: ClusterWorld) -> None:
-    """Compare all tallies of the clients' table with the log, minute by minute. Raises `Broken`."""
+    """Compare all tallies of the clients' table with the log, minute by minute; then let each node do so, as it does by
+    itself every minute. Raises `Broken`.
+    """
     table, log = checked_table(world), world.log
     if table is None or log is None:
         return
@@ -51,6 +53,13 @@ async def check_tallies(world: ClusterWorld) -> None:
                         f"{name} counted {found.counted} of partition {place.partition} in minute {line.minute}, and "
                         f"the log holds {found.written}",
                     )
+
+    for name, (serving, plane) in list(world.nodes.items()):
+        await serving.proof.round(rest=0)
+        for place, proof in plane.node.proofs.items():
+            world.story.met["proof of a node" if proof.proven > NOTHING else "proof of a node, of nothing"] += 1
+            if proof.differs:
+                raise Broken("tally", f"{name} says of partition {place.partition}: {proof.differs}")
 
 
 def _tallies(world: ClusterWorld, place: PartitionId) -> Iterator[tuple[str, PartitionTally]]:

@@ -22,7 +22,7 @@ EVENTS_FORMAT: Final = 1
 
 COLUMNS: Final = (
     "table", "partition", "state", "reason", "ready", "wanted", "last", "applied", "lag_s", "written_per_s",
-    "applied_per_s", "lag_per_s", "level_in_s", "state_since_s",
+    "applied_per_s", "lag_per_s", "level_in_s", "state_since_s", "proven", "differs",
 )  # fmt: skip
 
 Row = tuple[Any, ...]
@@ -106,6 +106,8 @@ def _row(each: PartitionStatus, trends: Trends, since: StateSince) -> Row:
         _rounded(figures.lag_per_s) if each.lag_records else None,
         _rounded(figures.level_in_s) if each.lag_records else None,
         _rounded(since_s),
+        each.proven,
+        each.differs,
     )
 
 

@@ -43,6 +43,10 @@ class PartitionStatus:
     """How many should be: 1 at a node."""
     damaged: bool = False
     """It stopped here because of damage; a router does not know."""
+    proven: int = -1
+    """Up to here what was folded was compared with what the log holds; at a router: at each node that answers."""
+    differs: str = ""
+    """The offsets at which it is not what the log holds, in words; empty: none were found."""
 
     @property
     def is_readable(self) -> bool:

@@ -43,6 +43,7 @@ from log_tier.model.errors import CertificateInvalid, Damaged, DuramenError
 from log_tier.model.identifiers import NOTHING, PartitionId
 from log_tier.model.log import Bounds, Log
 from log_tier.rpc.messages.stream_bound import StreamBound
+from log_tier.tally.proof import NO_PROOF
 from router.membership.views import Membership, NodeView, ReplicaView
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node_load import Load
@@ -221,6 +222,8 @@ class ServerSight:
             reason=status.reason,
             ready=int(status.state == "ready"),
             damaged=_is_damaged(hosting, name),
+            proven=status.proven,
+            differs=status.differs,
         )
 
 
@@ -234,7 +237,7 @@ def _status_here(hosting: Hosting, name: PartitionId) -> ReplicaStatus:
     """The status of a replica that this node has, or should have; of one that has just gone: that it is opened."""
     replica = hosting.node.hosted().get(name)
     if replica is not None:
-        return status_of(replica, Sizes())
+        return status_of(replica, Sizes(), hosting.node.proofs.get(name, NO_PROOF))
     pending, refusal = hosting.pending.get(name), hosting.node.refusals.get(name)
     if pending is None and refusal is None:
         return ReplicaStatus(NOTHING, NOTHING, 0, "bootstrapping", "", 0, 0, "", 0)
@@ -263,6 +266,11 @@ def _best(table: TableEntry, name: PartitionId, views: dict[str, NodeView]) -> P
         replica = view.replicas.get(name) if view is not None and view.alive else None
         if replica is not None:
             found.append(replica)
+    differing = (
+        f"{node}: {view.replicas[name].differs}"
+        for node, view in sorted(views.items())
+        if view.alive and name in view.replicas and view.replicas[name].differs
+    )
     best = max(found, key=lambda each: (each.state == "ready", each.state == "behind", each.applied), default=None)
     return PartitionStatus(
         table=table.name,
@@ -275,6 +283,8 @@ def _best(table: TableEntry, name: PartitionId, views: dict[str, NodeView]) -> P
         reason="none of its nodes answers" if best is None else best.reason,
         ready=sum(each.state == "ready" for each in found),
         wanted=table.replicas,
+        proven=min((each.proven for each in found), default=NOTHING),
+        differs=next(differing, ""),
     )
 
 

@@ -96,6 +96,8 @@ def _partitions(partitions: Sequence[PartitionStatus]) -> list[dict[str, object]
             "reason": each.reason,
             "ready": each.ready,
             "wanted": each.wanted,
+            "proven": each.proven,
+            "differs": each.differs,
         }
         for each in partitions
     ]

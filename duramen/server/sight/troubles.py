@@ -29,6 +29,7 @@ TROUBLE_KINDS: Final = (
     "log_stopped",
     "unreadable",
     "stopped",
+    "different",
     "disk_full",
     "certificate_expired",
     "node_lost",
@@ -75,6 +76,7 @@ def troubles_of(observed: Observed) -> tuple[Trouble, ...]:
     return (
         *_of_the_log(observed),
         *_of_partitions(observed),
+        *_of_proofs(observed),
         *_of_the_disk(observed, full=True),
         *_of_certificates(observed, expired=True),
         *_of_nodes(observed),
@@ -114,6 +116,17 @@ def _of_partitions(observed: Observed) -> Iterator[Trouble]:
             f"{_named(stopped)} stopped here{_reason(stopped)}",
             "do what the reason says; `duramen admin partitions` has the reason of each",
             blocks=True,
+        )
+
+
+def _of_proofs(observed: Observed) -> Iterator[Trouble]:
+    different = [each for each in observed.partitions if each.differs]
+    if different:
+        yield Trouble(
+            "different",
+            f"{_named(different)}: what was folded or delivered is not what the log holds ({different[0].differs})",
+            f"look at `duramen audit data {different[0].table}`; `duramen admin restore NODE` builds a replica anew",
+            blocks=False,
         )
 
 

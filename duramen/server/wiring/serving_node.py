@@ -40,6 +40,7 @@ from serving_tier.node.hosting import Hosting
 from serving_tier.node.log_ends import LogEnds
 from serving_tier.node.node import Node
 from serving_tier.node.node_load import Load
+from serving_tier.proof.running_proof import RunningProof
 from serving_tier.snapshots.peer_copy import CopySource
 from serving_tier.snapshots.snapshot_store import SnapshotStore
 
@@ -84,6 +85,7 @@ class ServingNode:
         hosting: Hosting,
         worker: JobWorker,
         snapshots: NodeSnapshots,
+        proof: RunningProof,
         folder: Path,
         ended: asyncio.Future[DuramenError],
         opened: AsyncExitStack,
@@ -93,6 +95,7 @@ class ServingNode:
         self.hosting = hosting
         self.worker = worker
         self.snapshots = snapshots
+        self.proof = proof
         self.load = Load()
         """What is under way here; the endpoints count it, the status reports it."""
         self.folder = folder
@@ -160,7 +163,9 @@ class ServingNode:
                 log, catalog, hosting, store, _peer_applied, round_s=retention_round_s, failed=failed
             )
             opened.push_async_callback(trimmer.close)
-            return cls(follower, hosting, worker, taken, folder, ended, opened.pop_all())
+            proof = await RunningProof.open(log, node, failed=failed)
+            opened.push_async_callback(proof.close)
+            return cls(follower, hosting, worker, taken, proof, folder, ended, opened.pop_all())
         raise AssertionError("not reached")
 
     async def close(self) -> None:

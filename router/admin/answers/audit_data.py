@@ -14,12 +14,12 @@ from typing import Final, Literal, NamedTuple
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, PartitionId, table_id_to_bytes
 from log_tier.model.log import Bounds, Log
-from log_tier.tally.compare import Comparison, ReplicaCount, compare, cuts, log_time_at, window_of
+from log_tier.tally.compare import Comparison, ReplicaCount, compare, cuts, difference_text, log_time_at, window_of
 from log_tier.tally.period import MINUTE_MS, PartitionTally, Period
-from router.admin.answers.log_counts import count_log, locate_missing
 from router.admin.planners.cluster_view import Situation
 from router.membership.views import Membership
 from router.proto import admin_pb2 as pb
+from serving_tier.proof.log_counts import count_log, locate_missing
 from serving_tier.proto.node_pb2 import TallyRequest
 from serving_tier.service.tallies import subscriptions_from, tally_from
 
@@ -186,20 +186,8 @@ def _replica(counter: _Counter, replica: ReplicaCount, run: tuple[Offset, Offset
         counted=_counted(replica.counted),
         written=_counted(replica.written),
     )
-    doing = _DOING[counter.tier]
     if replica.verdict == "different":
-        periods = [period for period in (replica.written, replica.counted) if period is not None]
-        within = min(period.first for period in periods), max(period.last for period in periods)
-        message.differs_from, message.differs_to = run or within
-        is_more = replica.counted and replica.written and replica.counted.offsets > replica.written.offsets
-        if run is not None and is_more:
-            message.reason = f"offsets {run[0]} to {run[1]} were {doing} twice here"
-        elif run is not None:
-            message.reason = f"offsets {run[0]} to {run[1]} are in the log and were not {doing} here"
-        elif replica.written is None:
-            message.reason = f"offsets {within[0]} to {within[1]} were {doing} here and are not in the log"
-        else:
-            message.reason = f"offsets {within[0]} to {within[1]}: other batches than the log's were {doing} here"
+        message.differs_from, message.differs_to, message.reason = difference_text(replica, run, _DOING[counter.tier])
     return message
 
 

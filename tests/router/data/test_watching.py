@@ -19,9 +19,9 @@ from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from log_tier.tally.compare import cuts
-from router.admin.answers.log_counts import count_log
 from router.data.local_data import LocalData
 from router.data.requests import WatchEvent
+from serving_tier.proof.log_counts import count_log
 
 
 def shown(event: WatchEvent) -> dict[int, bytes]:

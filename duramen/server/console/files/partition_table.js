@@ -19,6 +19,7 @@ const COLUMNS = [
   { name: "lagging for", of: (each) => (each.lag ? duration(each.lag_s) : "–"), number: true },
   { name: "trend", of: (each) => trend(each) },
   { name: "level in", of: (each) => level(each) },
+  { name: "proof", of: (each) => proof(each) },
   { name: "graph", of: () => "" },
 ];
 
@@ -40,7 +41,15 @@ function level(each) {
   return each.level_in_s === null ? "never at this rate" : duration(each.level_in_s);
 }
 
-const style = (each) => (!each.readable ? "bad" : each.well ? "" : "warn");
+// Is what was folded what the log holds? Compared once a minute.
+function proof(each) {
+  if (each.differs) return "different";
+  if (each.applied < 0) return "–";
+  if (each.proven < 0) return UNKNOWN;
+  return each.proven >= each.applied ? "equal" : `equal to ${brief(each.proven)}`;
+}
+
+const style = (each) => (!each.readable || each.differs ? "bad" : each.well ? "" : "warn");
 
 export class PartitionTable {
   // `past`: the graphs. `view`: the partitions.
@@ -155,6 +164,7 @@ export class PartitionTable {
       ["applied up to", `${count(each.applied)} of ${count(each.last)}, ${perSecond(each.applied_per_s)}`],
       ["lag", each.lag ? `${count(each.lag)} records for ${duration(each.lag_s)}, ${trend(each)}, level in: ${level(each)}` : "level"],
       ["copies", `${each.ready} ready of ${each.wanted}`],
+      ["proof", each.differs || (each.proven < 0 ? UNKNOWN : `equal to the log up to ${count(each.proven)}`)],
     ];
     const list = made("dl", "", ...facts.map(([name, text]) => made("div", "", made("dt", "", name), made("dd", "", text))));
     const graphs = this.past.partitions.get(each.name);

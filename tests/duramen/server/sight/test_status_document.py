@@ -61,7 +61,7 @@ def test_a_server_that_is_well() -> None:
     assert found["disk"] == {"folder": "/data", "free_bytes": 600 << 30, "full_bytes": 1000 << 30}
     assert found["partitions"][0] == {
         "table": "orders", "partition": 0, "state": "ready", "first": 3, "last": 20, "applied": 20,
-        "lag_records": 0, "lag_s": 0.0, "reason": "", "ready": 1, "wanted": 1,
+        "lag_records": 0, "lag_s": 0.0, "reason": "", "ready": 1, "wanted": 1, "proven": -1, "differs": "",
     }  # fmt: skip
 
 

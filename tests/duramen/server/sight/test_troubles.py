@@ -53,6 +53,17 @@ def test_the_most_urgent_comes_first() -> None:
     assert "restart this server" in status.first
 
 
+@pytest.mark.parametrize("role", [NODE, ROUTER])
+def test_what_is_not_what_the_log_holds_is_named_and_served(role: Observed) -> None:
+    wrong = partition("ready", 3, applied=10, differs="n2: offsets 17 to 17 are in the log and were not folded here")
+    observed = replace(role, partitions=(partition("ready", applied=10), wrong))
+    (trouble,) = troubles_of(observed)
+    assert (trouble.kind, trouble.blocks) == ("different", False)
+    assert trouble.what.startswith("orders/3: ")
+    assert "offsets 17 to 17" in trouble.what
+    assert "duramen audit data orders" in trouble.do
+
+
 @pytest.mark.parametrize("state", ["bootstrapping", "replaying", "behind", "stopped"])
 def test_a_node_is_ready_when_every_replica_is(state: str) -> None:
     assert status_of_server(replace(NODE, partitions=(partition("ready"),))).ready

@@ -23,10 +23,16 @@ BATCHES_SEARCHED_MAX: Final = 200_000
 
 
 async def count_log(
-    log: Log, partition: PartitionId, start: Offset, ends: Sequence[Offset], *, log_time_ms: int = 0
+    log: Log,
+    partition: PartitionId,
+    start: Offset,
+    ends: Sequence[Offset],
+    *,
+    log_time_ms: int = 0,
+    until: Offset | None = None,
 ) -> list[Period]:
-    """Pieces from `start` up to the log's present end, cut at minutes and behind each of `ends`. Some 2 µs a batch, and
-    the reading of its bytes; in a thread. `log_time_ms`: the largest timestamp before `start`, as far as it is known.
+    """Pieces from `start` up to `until`, or the log's present end, cut at minutes and behind each of `ends`. Some 2 µs
+    a batch, and the reading of its bytes; in a thread. `log_time_ms`: the largest timestamp before `start`, if known.
 
     Raises as `Log.read` does, and `BatchRefused` for a batch whose checksum is wrong.
     """
@@ -42,6 +48,8 @@ async def count_log(
                     pieces.append(piece)
             position = Offset(headers[-1].last_offset + 1)
             log_time_ms = max(log_time_ms, *(header.timestamp_ms for header in headers))
+            if until is not None and position > until:
+                break
     return pieces
 
 
