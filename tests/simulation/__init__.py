@@ -145,6 +145,11 @@ the end the ledger is held against every endpoint, and replicas at equal offsets
 two healings at once, never fewer members than a table wants, and all copies are there within two minutes of virtual
 time.
 
+**Relief.** In a cluster of four nodes one or two disks fill, or a node falls behind, and two routers relieve them
+(`relieving.py`), while a router is killed, nodes restart or are lost, and an operator switches it off: one relief at a
+time and none while others move replicas, nobody is filled, nothing comes back to where it was taken from, and in the
+end nobody is full who could be relieved. Disks are modelled; hot nodes are not in it.
+
 **What nobody retrieves.** Garbage is collected at the end of a run and not within it. A task or a future that ends with
 an error of which only the loop's exception handler hears breaks the run, in every world.
 
@@ -178,6 +183,6 @@ has.
 `cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
 `planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
 `planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`,
-`planted_resp_users.py`, `planted_quotas.py`, `planted_audit.py`, `healing.py`, `planted_healing.py`, `worlds.py`,
-`run.py`, `page.py`, `__main__.py`.
+`planted_resp_users.py`, `planted_quotas.py`, `planted_audit.py`, `healing.py`, `planted_healing.py`, `relieving.py`,
+`planted_relief.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

@@ -39,6 +39,8 @@ PROPERTIES = {
     "fault",
     "expired": "a token proves nothing from its end on, by the clock of the server, nor does a stream outlive it",
     "healing": "one healing at a time, and no partition has fewer members than its table wants",
+    "relief": "one relief at a time, none while others move replicas or when it is off, and it fills nobody",
+    "relieved": "a node that stays full is relieved within a bounded time, where others have room",
     "healed": "a node that stays lost is replaced: all copies are there within a bounded time",
     "granted": "no call is refused for which there is a grant",
     "metered": "no server lets through more of a user than its quota there gives, of all protocols together",

@@ -8,8 +8,8 @@ What holds:
 - L3 No move makes a node full or hot, and what was moved is not moved back: a node gets something only with
      `ROOM_PERCENT` of its disk free afterwards, and gives only below `FULL_PERCENT`; a replica goes only where less is
      served with it than its node serves without it.
-- L4 A node must have had too much without a break for `after_s`, as this process has seen it. After a relief, whatever
-     became of it, that time begins anew: what it has done shows first.
+- L4 A node must have had too much without a break for `after_s`, as this process has seen it. After a job that moves
+     replicas, whatever became of it, that time begins anew for all nodes: what it has done shows first.
 - L5 Few replicas in one job, and no more bytes a second on average than the settings say, those of healings counted in.
 - L6 A lost node goes first: while one is missed that may come back or be healed, no relief begins, and one that is
      under way is undone when a healing has something to do.

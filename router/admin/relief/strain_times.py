@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from log_tier.catalog.actions import JobKind
+from log_tier.catalog.actions import CHANGES_HOLDERS
 from log_tier.catalog.cluster_map import ClusterMap
 from router.admin.planners.strains import Strain
 
@@ -14,8 +14,9 @@ __all__ = ["StrainTimes"]
 class StrainTimes:
     """How long each node has had too much without a break, on the clock of this process, which only rises.
 
-    It begins with the process, and anew for a node that a job was to relieve, when that job is over: what became of it
-    has to show first, and an operator who aborted it shall be left alone for a while.
+    It begins with the process, and anew for all nodes when a job that moves replicas is over: how full and how busy its
+    nodes are now has to show first, and an operator who aborted it shall be left alone for a while. Nodes look at their
+    disks every few seconds.
     """
 
     def __init__(self, look_s: float) -> None:
@@ -26,7 +27,7 @@ class StrainTimes:
         self._strained_s: dict[str, float] = {}
         self._last_s: float | None = None
         self._over: set[int] | None = None
-        """The reliefs that are over and were seen; None: none was looked for."""
+        """The jobs that are over and were seen; None: none was looked for."""
 
     def look(self, cluster: ClusterMap, strains: Sequence[Strain], now_s: float) -> None:
         """Take in who has too much at `now_s`, in seconds. O(nodes and jobs)."""
@@ -34,11 +35,10 @@ class StrainTimes:
         self._last_s = now_s
         before = self._strained_s
         self._strained_s = {each.node: before[each.node] + passed_s if each.node in before else 0.0 for each in strains}
-        over = {job.id: job for job in cluster.jobs.values() if job.kind == JobKind.RELIEVE and job.is_over}
-        for number, job in over.items():
-            node = str(job.arguments.get("node", ""))
-            if self._over is not None and number not in self._over and node in self._strained_s:
-                self._strained_s[node] = 0.0
+        over = {job.id: job for job in cluster.jobs.values() if job.is_over}
+        ended = [] if self._over is None else [job for number, job in over.items() if number not in self._over]
+        if any(task.action in CHANGES_HOLDERS for job in ended for task in job.tasks):
+            self._strained_s = dict.fromkeys(self._strained_s, 0.0)
         self._over = set(over)
 
     def seconds(self, node: str) -> float:

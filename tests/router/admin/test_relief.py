@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.cluster.operated import Operated, operated, table_of
+from kit.cluster.shown_disks import show_disks
 from kit.cluster.situations import folded, seen, with_nodes, with_table
 from kit.deadlines import until_true
-from kit.disk_usage import DiskUsage
 
 from log_tier.model.identifiers import PartitionId
 from router.admin import verbs
@@ -174,12 +174,7 @@ async def sized(cluster: Operated) -> bool:
 
 async def test_a_full_node_is_relieved_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real nodes, one of which is shown another disk than it has."""
-
-    def usage(folder: Path) -> DiskUsage:
-        free = 50 << 20 if "n1" in Path(folder).parts else 800 << 20
-        return DiskUsage(1000 << 20, (1000 << 20) - free, free)
-
-    monkeypatch.setattr("shutil.disk_usage", usage)
+    show_disks(monkeypatch, {"n1"})
     keys = [b"k%d" % number for number in range(60)]
     async with operated(tmp_path / "cluster") as cluster:
         table = await table_of(cluster, keys)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from kit.cluster.operated import DEADLINE_S, Operated, operated, table_of
+from kit.cluster.shown_disks import show_disks
 from kit.deadlines import until_true
-from kit.disk_usage import DiskUsage
 
 from duramen.server.roles.router_role import RouterRole
 from router.admin import verbs
@@ -20,19 +20,13 @@ from router.proto import admin_pb2 as pb
 KEYS = [b"k%03d" % number for number in range(40)]
 SOON = ReliefBounds(after_s=1.0)
 LATE = ReliefBounds(after_s=DEADLINE_S * 10)
-DISK = 1000 << 20
 
 
 @pytest.fixture(autouse=True)
 def full(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The nodes that are shown a disk with a twentieth free; the others have four fifths free."""
+    """The nodes that are shown a full disk."""
     nodes = {"n1"}
-
-    def usage(folder: Path) -> DiskUsage:
-        free = DISK // 20 if nodes.intersection(Path(folder).parts) else DISK * 4 // 5
-        return DiskUsage(DISK, DISK - free, free)
-
-    monkeypatch.setattr("shutil.disk_usage", usage)
+    show_disks(monkeypatch, nodes)
     return nodes
 
 
