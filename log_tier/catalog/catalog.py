@@ -20,6 +20,7 @@ from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import Command, StartJob, command_batch, parse_command
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.broadcast import Broadcast
+from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import decode_batch
@@ -33,7 +34,7 @@ from log_tier.model.errors import (
     Unavailable,
     WriteUnknown,
 )
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import HISTORY_TABLE, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Log, Topic
 
 __all__ = ["CATALOG_TOPIC", "Catalog", "MapFeed", "Maps", "newer_map"]
@@ -85,12 +86,23 @@ class MapFeed:
 
     def __init__(self) -> None:
         self.map = ClusterMap()
+        self.closed: set[TableId] = set()
+        """The history's table, while it is there: servers alone write it. One object as long as the feed lives, so that
+        each write looks without a call."""
+        self._names: PersistentMap[str, TableId] = PersistentMap()
+        """Of which `closed` was made."""
         self._failure: DuramenError | None = None
         self._changed = Broadcast()
 
     def advance(self, cluster: ClusterMap) -> None:
         """Take over a newer map and wake all waiters."""
         self.map = cluster
+        facts = cluster.facts
+        if facts is None or facts.tables is not cluster.tables or facts.names is not self._names:
+            self._names = cluster.table_facts().names
+            history = self._names.get(HISTORY_TABLE)
+            self.closed.clear()
+            self.closed.update(() if history is None else (history,))
         self._changed.notify_all()
 
     def fail(self, failure: DuramenError) -> None:
@@ -122,6 +134,7 @@ class Catalog:
         self.topic = topic
         self._partition = topic.partition(_PARTITION)
         self._feed = MapFeed()
+        self.closed = self._feed.closed
         self._follower: asyncio.Task[None] | None = None
         self._opening = True
         """The caller of `open` gets the error that ends the follower, and says it."""

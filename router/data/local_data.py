@@ -20,7 +20,6 @@ from operator import attrgetter
 from typing import Final
 
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.cluster_map import TableEntry
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, Turn, gather_some
 from log_tier.measures.call_times import CallTimes
 from log_tier.measures.long_work import LongRequest, LongWork, places_of
@@ -73,6 +72,7 @@ __all__ = ["LocalData"]
 _PART_ITEMS: Final = 10
 
 _is_gathered: Final = attrgetter("gathered")
+_table_of: Final = attrgetter("partition.table")
 
 _UNANSWERED: Final = InvalidRequest("no answer yet: a bug if anybody sees this")
 
@@ -179,7 +179,10 @@ class LocalData:
         ends_s = began_s + timeout
         if len(parts) > PARTS_MAX:
             raise too_many_parts(parts)
-        if lost := refused_parts(parts, self.catalog.map, self.node.refusals):
+        refusals, closed = self.node.refusals, self.catalog.closed
+        if (refusals or not closed.isdisjoint(map(_table_of, parts))) and (
+            lost := refused_parts(parts, closed, refusals)
+        ):
             others = [part for part in parts if part.partition not in lost]
             done = iter(await self.write(others, timeout=timeout, patience=patience) if others else ())
             return [copy(lost[part.partition]) if part.partition in lost else next(done) for part in parts]
@@ -299,7 +302,7 @@ class LocalData:
             table = await self.tables.known(request.table_id)
         after, strong, lag_max_ms = request.after, request.strong, request.lag_max_ms
         replicas = await gather_some(
-            [table.partition(partition) for partition in request.partitions or _every(table)],
+            [table.partition(partition) for partition in request.partitions or range(table.partitions)],
             lambda each: self._fresh.fresh(each, after.get(each.partition, NOTHING), strong, lag_max_ms, left_s=left_s),
         )
         waits_s = time() - began_s
@@ -320,7 +323,7 @@ class LocalData:
     ) -> AsyncGenerator[WatchEvent, None]:
         """Follow a table's changes; see `router.data.watch`."""
         table = await self.tables.known(table_id)
-        replicas = [self.node.replica(PartitionId(table_id, partition)) for partition in partitions or _every(table)]
+        replicas = [self.node.replica(table.partition(each)) for each in partitions or range(table.partitions)]
         async with aclosing(watch_replicas(self.log, replicas, start, self.node.deliveries)) as events:
             async for event in events:
                 yield event
@@ -334,7 +337,7 @@ class LocalData:
         async with in_time(timeout, "the table was not looked up"):
             table = await self.tables.known(table_id)
         turn = Turn()
-        for partition in partitions or _every(table):
+        for partition in partitions or map(Partition, range(table.partitions)):
             replica = await self._fresh.fresh(PartitionId(table_id, partition), NOTHING, True, left_s=left_s)
             if turn.is_full(OPENING_ITEMS if replica.index.is_at_rest else _PART_ITEMS):
                 await turn.end()
@@ -394,7 +397,3 @@ class LocalData:
 
 def _judged_in(index: LmdbIndex, part: OutcomesPart) -> WriteResult | DuramenError:
     return judged(part, index.outcomes(part.base_offset, part.after))
-
-
-def _every(table: TableEntry) -> list[Partition]:
-    return [Partition(number) for number in range(table.partitions)]

@@ -6,11 +6,10 @@ alike on every replica. So the question may go to any replica, and again to anot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.model.errors import DuramenError, LogDamaged, PermissionDenied, WriteUnknown
-from log_tier.model.identifiers import HISTORY_TABLE, NOTHING, Offset, PartitionId
+from log_tier.model.identifiers import HISTORY_TABLE, NOTHING, Offset, PartitionId, TableId
 from router.data.requests import OutcomesPart, WriteOutcome, WritePart, WriteResult
 from serving_tier.fold.verdicts import Outcome, Verdict, rejection_of
 
@@ -26,16 +25,15 @@ __all__ = [
 
 
 def refused_parts(
-    parts: Sequence[WritePart], cluster: ClusterMap, refusals: Mapping[PartitionId, DuramenError]
+    parts: Sequence[WritePart], closed: Collection[TableId], refusals: Mapping[PartitionId, DuramenError]
 ) -> Mapping[PartitionId, DuramenError]:
     """The partitions to which these parts must not be appended, and why. Under 1 µs where there are none.
 
-    Without users nobody is asked for a grant, and so the history, which servers alone write, is refused here. What they
-    write of it they hand to the log. `refusals`: why replicas could not be opened.
+    Without users nobody is asked for a grant, and so the history, which servers alone write (`closed`), is refused
+    here. What they write of it they hand to the log. `refusals`: why replicas could not be opened.
     """
-    history = cluster.named(HISTORY_TABLE)
-    if history is not None and any(part.partition.table == history.id for part in parts):
-        ours = [part.partition for part in parts if part.partition.table == history.id]
+    ours = [part.partition for part in parts if part.partition.table in closed]
+    if ours:
         refused = PermissionDenied(f"{HISTORY_TABLE} is written by the servers alone: nobody else can change it")
         return behind_their_index(parts, refusals) | dict.fromkeys(ours, refused)
     return behind_their_index(parts, refusals) if refusals else {}

@@ -9,6 +9,7 @@ from typing import Final
 
 from log_tier.catalog.catalog import Maps
 from log_tier.model.errors import Disconnected, DuramenError
+from log_tier.model.identifiers import HISTORY_TABLE
 from log_tier.model.log import Appended, Log
 from router.data.outcomes import outcome_unknown, refused_parts, unanswered
 from router.data.requests import OutcomesPart, WritePart, WriteResult
@@ -46,7 +47,8 @@ class RoutedWrites:
         if self._log is None:
             assert self._fallback is not None, "without a log there is a fallback"
             return list(await self._fallback.write(parts, timeout=timeout, patience=patience))
-        if refused := refused_parts(parts, self._maps.map, {}):
+        history = self._maps.map.named(HISTORY_TABLE)
+        if history is not None and (refused := refused_parts(parts, {history.id}, {})):
             others = [part for part in parts if part.partition not in refused]
             done = iter(await self.write(others, timeout=timeout, patience=patience) if others else ())
             return [copy(refused[part.partition]) if part.partition in refused else next(done) for part in parts]
