@@ -16,7 +16,7 @@ from typing import Final
 
 from log_tier.access.attempts import Attempts
 from log_tier.access.gate import NOBODY, Gate
-from log_tier.access.passwords import Passwords
+from log_tier.access.passwords import ARGON2, Hasher, Passwords
 from log_tier.access.tokens import read_token
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import Unauthenticated
@@ -44,9 +44,9 @@ def claimed_user(header: str) -> str:
 class Authenticator:
     """Turns proofs into callers. Belongs to one event loop."""
 
-    def __init__(self, gate: Gate, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, gate: Gate, *, clock: Clock = SYSTEM_CLOCK, hasher: Hasher = ARGON2) -> None:
         self._gate = gate
-        self._passwords = Passwords()
+        self._passwords = Passwords(hasher)
         self._attempts = Attempts(clock)
         self._key = secrets.token_bytes(32)
         self._known: OrderedDict[bytes, tuple[str, str]] = OrderedDict()

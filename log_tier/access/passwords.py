@@ -1,10 +1,10 @@
-"""Passwords as argon2id hashes, checked in threads: few at once, since each takes 19 MiB and some 30 ms of a processor.
+"""Passwords as hashes that are slow to make: few are checked at once, in the order in which they came.
 
-Their threads have a low priority, so calls under way come first: logins take what these leave of the processors.
+`ARGON2` makes them by argon2id, in threads: each takes 19 MiB and some 30 ms of a processor. Its threads have a low
+priority, so calls under way come first: logins take what these leave of the processors. Its parameters are those that
+OWASP recommends: 19 MiB, two passes, one thread. A hash names its own, so others can come later.
 
-The parameters are those that OWASP recommends for argon2id: 19 MiB, two passes, one thread. A hash names its own, so
-others can come later. The password of an unknown user is checked against a hash that nobody has the password of, and
-takes as long.
+The password of an unknown user is checked against a hash that nobody has the password of, and takes as long.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from log_tier.model.errors import InvalidRequest, Overloaded
 
-__all__ = ["PASSWORD_BYTES_MAX", "Passwords", "hash_password"]
+__all__ = ["ARGON2", "PASSWORD_BYTES_MAX", "Hasher", "Passwords", "hash_password"]
 
 _T = TypeVar("_T")
 
@@ -68,20 +68,46 @@ def hash_password(password: str) -> str:
     return _HASHER.hash(password)
 
 
+class Hasher(Protocol):
+    """Makes hashes and compares them, as slowly as it means to. It holds no event loop."""
+
+    async def hash(self, password: str) -> str:
+        """Another hash each time. Raises `InvalidRequest` for a password that is too short or too long."""
+        ...
+
+    async def matches(self, password_hash: str, password: str) -> bool:
+        """Is it the password of this hash? No password is that of an empty hash, which takes as long to say."""
+        ...
+
+
+class _Argon2:
+    """argon2id, in threads."""
+
+    async def hash(self, password: str) -> str:
+        return await _in_a_thread(hash_password, password)
+
+    async def matches(self, password_hash: str, password: str) -> bool:
+        return await _in_a_thread(_matches, password_hash or _NOBODYS, password) and password_hash != ""
+
+
+ARGON2: Final[Hasher] = _Argon2()
+
+
 class Passwords:
     """Makes hashes, and checks passwords against them. Belongs to one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, hasher: Hasher = ARGON2) -> None:
+        self._hasher = hasher
         self._free = asyncio.Semaphore(_AT_ONCE)
         self._waiting = 0
 
     async def hash(self, password: str) -> str:
-        """`hash_password` in a thread; few at once."""
+        """The hash for the catalog; few at once. Raises as `Hasher.hash`."""
         async with self._free:
-            return await _in_a_thread(hash_password, password)
+            return await self._hasher.hash(password)
 
     async def match(self, password_hash: str, password: str, *, first: Callable[[], None] = lambda: None) -> bool:
-        """Is it the password of this hash? Empty hash: no password is, which takes as long to say.
+        """`Hasher.matches`, when its turn has come.
 
         `first` is called when its turn has come, and may raise. Raises `Overloaded` where too many wait for theirs.
         """
@@ -96,7 +122,7 @@ class Passwords:
             self._waiting -= 1
         try:
             first()
-            return await _in_a_thread(_matches, password_hash or _NOBODYS, password) and password_hash != ""
+            return await self._hasher.matches(password_hash, password)
         finally:
             self._free.release()
 

@@ -118,6 +118,13 @@ or refused as the text of the grants says, each for itself, whatever it shares a
 grant, a token and a user go under connections that are idle and connections that listen: 100 ms later every server has
 ended what listens, and refuses the next command (`cluster_resp_users.py`).
 
+**Passwords.** In half of the runs with users, two users log in by passwords, which an administrator changes, takes
+away, or gives again with the user, at any server: by a header of gRPC, and where there are endpoints by `AUTH` and
+`HELLO`. The hasher is simulated (`SimulatedHasher`): a login takes its time and no processor. Where the server's map
+has not changed meanwhile, a password must be judged as the hash of that map says; somebody who guesses must have to
+wait longer after each failure. When all is level, passwords change under open watches and connections: 100 ms later
+every server has ended what is open, and takes the new password alone (`cluster_passwords.py`).
+
 **Quotas.** In half of the runs with users, others have quotas of calls and bytes, which an administrator sets, changes
 and removes at any server while they call, too fast and often without heeding a refusal; in the world `cluster-resp` by
 both protocols at once, of which a server has one count. Every try of every client is noted where it leaves, and every
@@ -126,10 +133,12 @@ own quotas have not changed meanwhile, no more may have been let through than th
 who waits as long as it was told is let through (`quota_ledger.py`). Each write has a key of its own: in the end none is
 there that a quota has refused. When all is level, quotas are used up over open connections, and removed under them.
 
-**Audit.** In half of the runs of the world `cluster` with users, nodes and router write their audit. The network says
-how each call has ended at its server, whoever hears that. When all is level, the sum of the counts of the audit's rows
-must be what each server refused each user, by action; where a server has had another life, no more than that
-(`refusal_ledger.py`).
+**Audit.** In half of the runs with users, nodes and router write their audit. The network says how each call has ended
+at its server, whoever hears that. When all is level, the sum of the counts of the audit's rows must be what each server
+refused each user, by action; where a server has had another life, no more than that (`refusal_ledger.py`). The table
+that these users share is audited: calls that were let in, and streams that have sent something, must be there once, and
+commands of the Redis protocol that were refused. What may or may not have been let in, as its reply is lost or an
+error, makes the bounds wider (`access_ledger.py`).
 
 **A log that is put back.** In a tenth of the runs a first workload runs without faults, and the log's disk is copied
 meanwhile. Everything is stopped, the log gets the copy, the nodes keep their indexes, and other clients write on with
@@ -175,14 +184,14 @@ has.
 **Reading order**: the simulated machine is `duramen.testing.machine`. Here: `node_faults.py`, `plan.py`,
 `planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`,
 `database_world.py`, `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`,
-`kept_log.py`, `index_crashes.py`, `quota_ledger.py`, `refusal_ledger.py`, `cluster_world.py`, `cluster_turns.py`,
-`cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`,
+`kept_log.py`, `index_crashes.py`, `quota_ledger.py`, `access_ledger.py`, `refusal_ledger.py`, `cluster_world.py`,
+`cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`,
 `cluster_versions.py`, `cluster_past.py`, `cluster_tallies.py`, `cluster_put_back.py`, `trust_turns.py`,
 `cluster_callers.py`, `cluster_expiries.py`, `cluster_roles.py`, `metered_calls.py`, `cluster_quotas.py`,
-`cluster_audit.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`,
-`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
-`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
-`planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`,
-`planted_resp_users.py`, `planted_quotas.py`, `planted_audit.py`, `healing.py`, `planted_healing.py`, `relieving.py`,
-`planted_relief.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+`cluster_passwords.py`, `cluster_audit.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`,
+`cluster_resp_users.py`, `cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`,
+`planted_damage.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`,
+`planted_trims.py`, `planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`,
+`planted_cluster_resp.py`, `planted_resp_users.py`, `planted_quotas.py`, `planted_passwords.py`, `planted_audit.py`,
+`healing.py`, `planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

@@ -43,11 +43,13 @@ PROPERTIES = {
     "relieved": "a node that stays full is relieved within a bounded time, where others have room",
     "healed": "a node that stays lost is replaced: all copies are there within a bounded time",
     "granted": "no call is refused for which there is a grant",
+    "guessed": "who guesses a password has to wait longer after each failure",
     "metered": "no server lets through more of a user than its quota there gives, of all protocols together",
     "unmetered": "no user is refused for the quota of another one, nor for one that it has no more",
     "waited": "who was refused by a quota, and waited as long as it was told, is let through",
     "untouched": "what a quota has refused has no effect, and whoever sent it knows that",
-    "audited": "the audit of a server has each call that it refused, once; where it was killed, it may lack some",
+    "audited": "the audit of a server has each call that it refused, or let in on an audited table, once; where it was "
+    "killed, it may lack some",
     "level": "everything is alive, and every replica has applied the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",
 }

@@ -1,8 +1,9 @@
-"""The audit of a simulated cluster: its rows against what its servers have refused."""
+"""The audit of a simulated cluster: its rows against what its servers have refused, and let in on an audited table."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from duramen import aio
@@ -20,12 +21,14 @@ _LOOK_S: Final = 0.5
 
 
 async def check_audit(world: ClusterWorld) -> None:
-    """When all is level and nothing is at fault: the audit soon has what was refused. Raises `Broken`."""
+    """When all is level and nothing is at fault: the audit soon has what was refused, and what was let in on the
+    audited table. Raises `Broken`.
+    """
     if not world.has_audit:
         return
     lives = {name: world.processes[name].lives for name in (*NODES, "router")}
     ends_s = world.loop.time() + _WRITTEN_S
-    while difference := world.refusals.difference(await _rows(), lives):
+    while difference := await _difference(world, lives):
         if world.loop.time() > ends_s:
             raise Broken("audited", difference)
         await asyncio.sleep(_LOOK_S)
@@ -33,6 +36,13 @@ async def check_audit(world: ClusterWorld) -> None:
     world.story.met["audit: server whose refusals are all there"] += whole
     world.story.met["audit: server that may lack some"] += len(lives) - whole
     world.story.met["audit: refused call"] += world.refusals.count
+    for what, count in world.accesses.count.items():
+        world.story.met[f"audit: {what}"] += count
+
+
+async def _difference(world: ClusterWorld, lives: Mapping[str, int]) -> str:
+    rows = await _rows()
+    return world.refusals.difference(rows, lives) or world.accesses.difference(rows, lives)
 
 
 async def _rows() -> list[dict[str, Any]]:

@@ -14,13 +14,14 @@ from log_tier.model.errors import DuramenError
 from log_tier.rpc.credentials import bearer_header
 from log_tier.rpc.transport import TRANSPORT
 from log_tier.trust.users import TrustState
+from simulation.access_ledger import AUDITED
 from simulation.book import Broken
 from simulation.cluster_world import ClusterWorld
 from simulation.trust_turns import has_grant, trust_of, version_at
 
 __all__ = ["REFUSED", "TABLE", "one_call", "prove", "watch_of"]
 
-TABLE: Final = "shared"
+TABLE: Final = AUDITED
 REFUSED: Final = ("permission_denied", "unauthenticated")
 
 

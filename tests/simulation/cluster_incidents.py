@@ -12,6 +12,7 @@ from duramen.testing.cluster.levelling import behind
 from simulation.book import Broken
 from simulation.cluster_audit import check_audit
 from simulation.cluster_jobs import bugs, damages, finish_drops, maps_differ, under_way, unfinished, work
+from simulation.cluster_passwords import check_passwords, use_passwords
 from simulation.cluster_past import check_builds, check_pasts, restore_pasts
 from simulation.cluster_put_back import accept_loss
 from simulation.cluster_quotas import check_quotas, use_quotas
@@ -30,7 +31,15 @@ __all__ = ["OPERATORS", "Operator", "disk_operator", "happen", "level"]
 Operator = Callable[[ClusterWorld, asyncio.Event], Coroutine[Any, Any, None]]
 """Works until the event is set."""
 
-OPERATORS: Final[tuple[Operator, ...]] = (work, change_versions, change_logs, restore_pasts, use_grants, use_quotas)
+OPERATORS: Final[tuple[Operator, ...]] = (
+    work,
+    change_versions,
+    change_logs,
+    restore_pasts,
+    use_grants,
+    use_quotas,
+    use_passwords,
+)
 _PACE: Final = 0.6
 """What the times of a plan are multiplied by."""
 _OPERATOR_S: Final = 1.0
@@ -88,6 +97,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
     await level(world)
     await check_revocations(world)
     await check_quotas(world)
+    await check_passwords(world)
     await check_audit(world)
     await check_tallies(world)
     await check_pasts(world)

@@ -12,6 +12,7 @@ from router.endpoints.resp.data.served_tables import DEFAULT_TABLE
 from simulation.book import Broken
 from simulation.cluster_incidents import happen
 from simulation.cluster_jobs import work
+from simulation.cluster_passwords import use_passwords
 from simulation.cluster_past import restore_pasts
 from simulation.cluster_quotas import use_quotas
 from simulation.cluster_resp_users import check_listeners, open_keys, use_keys
@@ -38,7 +39,7 @@ async def cluster_resp_traffic(world: ClusterWorld) -> None:
     await open_keys(world)
     ledger = Ledger()
     # No operator of versions: what a swap leaves out, the ledger would miss.
-    faults = partial(happen, world, operators=(work, change_logs, restore_pasts, use_keys, use_quotas))
+    faults = partial(happen, world, operators=(work, change_logs, restore_pasts, use_keys, use_quotas, use_passwords))
     async with pipelines(world, ledger, faults, calm_s=_CALM_S) as chance:
         for name in (*NODES, "router"):
             ledger.check(await finals(world, ledger, chance, at=name))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -139,7 +139,13 @@ async def _one_pipeline(world: ClusterWorld, chance: random.Random, client: Wire
     """Send a pipeline, and judge each reply where no grant has changed meanwhile. Raises `WireCut`, `Broken`."""
     commands = _commands(chance)
     trust, version = trust_of(world, name), version_at(world, name, -1)
-    replies = await client.call(commands)
+    try:
+        replies = await client.call(commands)
+    except BaseException as error:
+        heard = error.replies if isinstance(error, WireCut) else []
+        _note_refused(world, name, user, heard, perhaps=len(commands) - len(heard))
+        raise
+    _note_refused(world, name, user, replies, perhaps=commands[0][0] == b"MULTI")
     is_sure = trust is not None and trust is trust_of(world, name)
     if commands[0][0] == b"MULTI":
         # What was queued is served if all was.
@@ -156,6 +162,12 @@ async def _one_pipeline(world: ClusterWorld, chance: random.Random, client: Wire
             raise Broken("revoked", f"{name} at version {version} served {user}, who may not {_shown(command)}")
         if expected == "granted" and outcome == "refused":
             raise Broken("granted", f"{name} at version {version} refused {user}, who may {_shown(command)}: {reply}")
+
+
+def _note_refused(world: ClusterWorld, name: str, user: str, replies: Sequence[Any], *, perhaps: int) -> None:
+    """`perhaps`: commands that may have been refused, such as those of a transaction once more at its EXEC."""
+    refused = sum(isinstance(each, RawError) and each.text.startswith("NOPERM") for each in replies)
+    world.accesses.commanded(name, user, refused=refused, perhaps=perhaps)
 
 
 def _shown(command: _Command) -> str:

@@ -16,6 +16,7 @@ from log_tier.model.identifiers import AUDIT_TABLE
 from simulation.book import Broken
 from simulation.cluster_callers import REFUSED, TABLE, one_call, prove, watch_of
 from simulation.cluster_expiries import DAVE, check_expiries, open_expiries, renew_tokens
+from simulation.cluster_passwords import open_passwords
 from simulation.cluster_quotas import open_quotas
 from simulation.cluster_roles import ROLE_WAYS, change_roles, give_by_role, open_roles, take_by_role
 from simulation.cluster_turns import ASK_S
@@ -50,6 +51,7 @@ async def open_users(world: ClusterWorld) -> None:
         for name in USERS:
             added = await users.add_user(name, with_token=True)
             world.tokens[name] = added.token
+            world.accesses.only_calls(name)
         await open_expiries(world, users)
     await open_roles()
     async with await aio.connect("router:7070", timeout=ASK_S) as database:
@@ -57,6 +59,7 @@ async def open_users(world: ClusterWorld) -> None:
     for catalog in world.catalogs.values():
         await catalog.wait_for(lambda cluster: cluster.named(TABLE) is not None)
     await open_quotas(world)
+    await open_passwords(world)
 
 
 async def use_grants(world: ClusterWorld, stop: asyncio.Event) -> None:
@@ -107,6 +110,7 @@ async def check_revocations(world: ClusterWorld) -> None:
             added = await users.add_user(user, grants=[] if by_role else [_GRANTS[0]], with_token=True)
             given = await give_by_role(users, user, _GRANTS[0]) if by_role else added.version
         world.tokens[user] = added.token
+        world.accesses.only_calls(user)
         for name in TARGETS:
             await world.catalogs[name].wait_for(partial(is_at, given))
         watches = {name: asyncio.create_task(watch_of(world, user, name)) for name in TARGETS}

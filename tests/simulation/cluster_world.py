@@ -20,7 +20,7 @@ from duramen.testing.machine.node_disk.node_fault import FILL_INDEX, NodeFault
 from duramen.testing.machine.resp_words import RawError
 from duramen.testing.machine.simulated_clock import SimulatedClock, SlowTurnClock
 from duramen.testing.machine.simulated_loop import SimulatedLoop
-from duramen.testing.machine.simulated_network import Connecting, Network
+from duramen.testing.machine.simulated_network import CallAnswer, Connecting, Network
 from duramen.testing.machine.simulated_process import Life, SimulatedProcess
 from duramen.testing.machine.simulated_wire import WireClient, WireCut
 from duramen.testing.running.seeded import seeded
@@ -38,6 +38,7 @@ from router.membership.live_membership import LiveMembership
 from serving_tier.disk import NODE_DISK
 from serving_tier.jobs.log_trimmer import ROUND_S
 from serving_tier.node.node import Node
+from simulation.access_ledger import AUDITED_TABLES, AccessLedger
 from simulation.book import Broken
 from simulation.index_crashes import copy_indexes, put_indexes_back
 from simulation.kept_log import KeepingLog, KeptRecords
@@ -105,11 +106,12 @@ class ClusterWorld:
         """Tables of which a drop was begun and not answered."""
         users = "users of endpoints" if has_endpoints else "users"
         self.has_users, self.has_quotas = plan.has_users(users), plan.has_quotas(users)
-        self.has_audit = not has_endpoints and plan.has_audit()
-        self.refusals = RefusalLedger()
-        """What servers have refused, where their audit is written."""
+        self.has_passwords = plan.has_passwords(users)
+        self.has_audit = plan.has_audit(users)
+        self.refusals, self.accesses = RefusalLedger(), AccessLedger()
+        """What servers have refused and let in, where their audit is written."""
         if self.has_audit:
-            self.network.on_answer = self.refusals.answered
+            self.network.on_answer = self._note_answer
         self.tokens: dict[str, str] = {}
         """Of the users, by name."""
         self.ledger = QuotaLedger(loop.time, self._life_of, self._quotas_at, self._break, self.story.met)
@@ -170,6 +172,10 @@ class ClusterWorld:
     def _break(self, broken: Broken) -> None:
         if not self.broken.done():
             self.broken.set_exception(broken)
+
+    def _note_answer(self, answer: CallAnswer) -> None:
+        self.refusals.answered(answer)
+        self.accesses.answered(answer)
 
     def _life_of(self, name: str) -> int:
         return self.processes[name].lives
@@ -252,6 +258,7 @@ class ClusterWorld:
             snapshots=self._snapshots,
             retention_round_s=self._retention_round_s,
             servers=self._servers(),
+            audit=AUDITED_TABLES,
         )
         if self.has_endpoints or self.has_audit:
             others = others_on_demand(plane, memberships)
@@ -276,7 +283,9 @@ class ClusterWorld:
 
     async def _router_life(self, process: SimulatedProcess, opened: AsyncExitStack) -> None:
         clock = self.machine.clock_of(process.name)
-        router = await open_router(process, opened, clock, log_url=LOG_URL, servers=self._servers())
+        router = await open_router(
+            process, opened, clock, log_url=LOG_URL, servers=self._servers(), audit=AUDITED_TABLES
+        )
         self._write_audit(opened, router.access, here(router.connection), process.name)
         if self.has_endpoints:
             await self._open_endpoint(
@@ -316,6 +325,7 @@ class ClusterWorld:
             gate=access and access.gate,
             authenticator=access and access.authenticator,
             quotas=access and access.quotas,
+            audit=access.audit if access is not None and self.has_audit else None,
             clock=SlowTurnClock(self.loop.time, random.Random(f"turns {process.name} {self.plan.seed}")),
         )
         opened.push_async_callback(endpoint.close)
@@ -328,7 +338,7 @@ class ClusterWorld:
         Raises `Broken` where its token is refused.
         """
         while True:
-            client = await self._wired(chance, at)
+            client = await self.wired(chance, at)
             if not self.has_users:
                 return client
             with suppress(WireCut):
@@ -338,7 +348,8 @@ class ClusterWorld:
                 return client
             await asyncio.sleep(0.05)
 
-    async def _wired(self, chance: random.Random, at: str) -> WireClient:
+    async def wired(self, chance: random.Random, at: str) -> WireClient:
+        """`connected`, for one who has not proved anything."""
         while True:
             name = at or chance.choice([*NODES, "router"])
             try:

@@ -71,6 +71,7 @@ _UNEVEN_CHANCE: Final = 0.3
 _COPIES_CHANCE: Final = 0.3
 _USERS_CHANCE: Final = 0.3
 _QUOTAS_CHANCE: Final = 0.5
+_PASSWORDS_CHANCE: Final = 0.5
 _AUDIT_CHANCE: Final = 0.5
 _COPIERS: Final = ("clients", "clients", "router", *_NODES)
 _COPIED_TO: Final = ("log", "log", "router", *_NODES)
@@ -194,9 +195,13 @@ class Plan:
         """Have some of these users quotas? See `has_users`."""
         return self.has_users(what) and random.Random(f"quotas {self.seed}").random() < _QUOTAS_CHANCE
 
-    def has_audit(self) -> bool:
-        """Does a cluster with users of gRPC write its audit? See `has_users`."""
-        return self.has_users() and random.Random(f"audit {self.seed}").random() < _AUDIT_CHANCE
+    def has_passwords(self, what: str = "users") -> bool:
+        """Have some of these users passwords? See `has_users`."""
+        return self.has_users(what) and random.Random(f"passwords {self.seed}").random() < _PASSWORDS_CHANCE
+
+    def has_audit(self, what: str = "users") -> bool:
+        """Does a cluster with these users write its audit? See `has_users`."""
+        return self.has_users(what) and random.Random(f"audit {self.seed}").random() < _AUDIT_CHANCE
 
     @property
     def copies_s(self) -> float:

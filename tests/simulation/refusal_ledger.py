@@ -14,8 +14,10 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from duramen.testing.machine.simulated_network import CallAnswer
+from log_tier.access.authenticator import read_basic
 from log_tier.access.tokens import read_token
 from log_tier.rpc.credentials import AUTHORIZATION
+from simulation.access_ledger import is_of_redis
 
 __all__ = ["RefusalLedger"]
 
@@ -23,6 +25,7 @@ _PACKAGE: Final = "/duramen.v1."
 _LOGIN: Final = "login"
 _DENIED: Final = grpc.StatusCode.PERMISSION_DENIED
 _UNPROVED: Final = grpc.StatusCode.UNAUTHENTICATED
+_SLOWED: Final = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class _Caller(NamedTuple):
@@ -39,13 +42,21 @@ class RefusalLedger:
         self._unproved: Counter[_Caller] = Counter()
         self._streams: Counter[_Caller] = Counter()
         """Streams that were refused, or ended."""
+        self._by_password: set[str] = set()
+        """Users who come and go: their name is noted as long as they are there. They count as nobody."""
 
     def answered(self, answer: CallAnswer) -> None:
         """A server has ended a call."""
-        if answer.code is not _DENIED and answer.code is not _UNPROVED:
+        if answer.code not in (_DENIED, _UNPROVED, _SLOWED):
             return
         header = next((value for key, value in answer.metadata if key == AUTHORIZATION), "")
-        proof = read_token(header.rpartition(" ")[2])
+        scheme, _, rest = header.rpartition(" ")
+        has_password = scheme == "Basic"
+        if answer.code is _SLOWED and not has_password:
+            return  # by a quota, which no audit notes
+        proof = None if has_password else read_token(rest)
+        if has_password:
+            self._by_password.add(read_basic(rest)[0])
         caller = _Caller(answer.server, "" if proof is None else proof.user)
         if answer.is_stream:
             self._streams[caller] += 1
@@ -68,8 +79,9 @@ class RefusalLedger:
         for row in rows:
             if row["kind"] == "lost":
                 lost.add(row["server"])
-            if row["result"] == "refused":
-                noted[_Caller(row["server"], row["user"]), row["action"]] += row["count"]
+            if row["result"] == "refused" and not is_of_redis(row):
+                user = "" if row["user"] in self._by_password else row["user"]
+                noted[_Caller(row["server"], user), row["action"]] += row["count"]
         for caller, action in sorted({*noted, *self._denied}):
             denied, found = self._denied[caller, action], noted[caller, action]
             if found > denied + self._unproved[caller] + self._streams[caller]:

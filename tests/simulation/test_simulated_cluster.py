@@ -20,6 +20,7 @@ from simulation.job_steps import ACTIONS, KINDS, never_met, steps_met
 from simulation.plan import Plan, plan_of
 from simulation.planted import plant
 from simulation.planted_audit import PLANTED_IN_AUDIT
+from simulation.planted_passwords import PLANTED_IN_PASSWORDS
 from simulation.planted_quotas import PLANTED_IN_QUOTAS
 from simulation.run import run_seed
 from simulation.worlds import BUGS
@@ -35,6 +36,7 @@ FOUND_FROM = {
     "a call has the rights of when its caller proved itself": 3,
     "a follower that was reset skips a record": 1,
     "a half-made empty version is taken for whole": 110,
+    "a header that was good once stays good": 18,
     "a late copy of a batch that is not its producer's last one counts": 4,
     "a late read is asked again without what it must show": 13,
     "a repeated batch takes effect twice": 29,
@@ -44,16 +46,23 @@ FOUND_FROM = {
     "a row of the audit that is written again is another one": 45,
     "a session forgets what it has seen at another node": 1,
     "a restore to a point in time holds a record more": 28,
+    "a server keeps the hash of a user's first login": 18,
     "a snapshot of before a swap and its rollback covers the log": 114,
     "a snapshot's manifest names a later offset than its data": 3,
     "a standby applies what the live version rejected": 4,
+    "a stream on an audited table is not noted": 12,
     "a strong read does not ask the log": 4,
     "a trim goes past the verified snapshot": 3,
     "a write is done before a quota refuses it": 20,
+    "a write to an audited table is noted twice": 12,
     "a write whose reply is lost is reported as refused": 4,
+    "failed logins are not counted": 18,
     "of equal refusals the audit counts one": 45,
     "the bytes of replies are not counted": 8,
+    "the reads of an audited table are not noted": 12,
     "what a read must show is not on the wire": 1,
+    "what is open outlives its password": 18,
+    "who has no password is let in with any": 18,
 }
 """Seeds to begin with, which save time: the others follow, for a change of the product moves what a seed comes to."""
 FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
@@ -70,6 +79,7 @@ FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
     "rights are compiled anew only when a user's own grants change": lambda plan: plan.has_users(),
     "rights are not compiled anew when a role changes": lambda plan: plan.has_users(),
     **dict.fromkeys(PLANTED_IN_AUDIT, lambda plan: plan.has_audit()),
+    **dict.fromkeys(PLANTED_IN_PASSWORDS, lambda plan: plan.has_passwords()),
     **dict.fromkeys(PLANTED_IN_QUOTAS, lambda plan: plan.has_quotas()),
     "a build is put on top of what the table holds": has_versions,
     "a standby takes the live version's count for its own": has_versions,

@@ -18,7 +18,7 @@ from simulation.database_world import DatabaseWorld
 from simulation.log_world import LogWorld
 from simulation.plan import Plan
 from simulation.planted import PLANTED, Patches
-from simulation.planted_audit import PLANTED_IN_AUDIT
+from simulation.planted_audit import PLANTED_IN_AUDIT, PLANTED_IN_RESP_AUDIT
 from simulation.planted_clocks import CLOCKS_IN_DATABASE, CLOCKS_IN_LOG
 from simulation.planted_cluster import PLANTED_IN_CLUSTER
 from simulation.planted_cluster_resp import PLANTED_IN_CLUSTER_RESP
@@ -27,6 +27,7 @@ from simulation.planted_data_sets import PLANTED_IN_DATA_SETS
 from simulation.planted_database import PLANTED_IN_DATABASE
 from simulation.planted_index import PLANTED_IN_INDEX
 from simulation.planted_node_disk import PLANTED_IN_NODE_DISK
+from simulation.planted_passwords import PLANTED_IN_PASSWORDS
 from simulation.planted_quotas import PLANTED_IN_QUOTAS, PLANTED_IN_RESP_QUOTAS
 from simulation.planted_resp import PLANTED_IN_RESP
 from simulation.planted_resp_users import PLANTED_IN_RESP_USERS
@@ -90,9 +91,10 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_INDEX
     | PLANTED_IN_NODE_DISK
     | PLANTED_IN_USERS
+    | PLANTED_IN_PASSWORDS
     | PLANTED_IN_QUOTAS
     | PLANTED_IN_AUDIT
     | PLANTED_IN_TALLIES,
-    "cluster-resp": PLANTED_IN_CLUSTER_RESP | PLANTED_IN_RESP_USERS | PLANTED_IN_RESP_QUOTAS,
+    "cluster-resp": PLANTED_IN_CLUSTER_RESP | PLANTED_IN_RESP_USERS | PLANTED_IN_RESP_QUOTAS | PLANTED_IN_RESP_AUDIT,
 }
 """Where each planted bug is found."""

@@ -23,6 +23,7 @@ from log_tier.access.authenticator import Authenticator
 from log_tier.access.gate import Gate
 from log_tier.access.guard import GrpcGuard, IdentifyPeer
 from log_tier.access.log_rules import LOG_RULES
+from log_tier.access.passwords import ARGON2, Hasher
 from log_tier.access.quotas.quota_keeper import QuotaKeeper
 from log_tier.access.rules import MethodRules
 from log_tier.audit.audit_settings import AuditSettings
@@ -122,15 +123,16 @@ async def guard_services(
     failed: Failed = only_logged,
     audit: AuditSettings | None = None,
     clock: Clock = SYSTEM_CLOCK,
+    hasher: Hasher = ARGON2,
 ) -> Access:
     """Guard every service that is added to `server` from now on, and add `duramen.v1.Users`. Endpoints of other
     protocols get what this returns, so that all of them decide alike, and count what a user takes together.
 
-    `takes_first`: see `UserAdmin`. The others as for `guard_shell` and `GrpcGuard`.
+    `takes_first`: see `UserAdmin`. `hasher`: of passwords. The others as for `guard_shell` and `GrpcGuard`.
     """
     trail = AuditTrail(audit, clock=clock)
     gate = Gate(lambda: catalog.map, clock=clock)
-    authenticator = Authenticator(gate, clock=clock)
+    authenticator = Authenticator(gate, clock=clock, hasher=hasher)
     quotas = QuotaKeeper(gate, clock)
     opened.push_async_callback(await follower.follow(gate.follow, name="following users and grants", failed=failed))
     guard = GrpcGuard(
@@ -147,7 +149,7 @@ async def guard_services(
     opened.callback(guard.close)
     server.guard_with(guard)
     server.slow.know(maps=lambda: catalog.map)
-    users = UsersService(UserAdmin(catalog, gate, takes_first=takes_first, clock=clock))
+    users = UsersService(UserAdmin(catalog, gate, takes_first=takes_first, clock=clock, hasher=hasher))
     users_pb2_grpc.add_UsersServicer_to_server(users, server.registry)  # type: ignore[no-untyped-call]
     return Access(gate, authenticator, trail, quotas, server.slow)
 

@@ -20,6 +20,6 @@ and the loss of the log's disk.
 
 `await cluster.check()` judges every reply (`duramen.testing.recording`).
 
-Reading order: `guarded.py`, `lives.py` (what a process opens), `cluster_processes.py`, `faults.py`, `levelling.py`,
-`program.py`, `cluster.py`.
+Reading order: `simulated_hasher.py`, `guarded.py`, `lives.py` (what a process opens), `cluster_processes.py`,
+`faults.py`, `levelling.py`, `program.py`, `cluster.py`.
 """

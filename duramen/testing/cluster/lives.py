@@ -18,6 +18,7 @@ from duramen.testing.cluster.guarded import guard_server
 from duramen.testing.machine.simulated_machine import SimulatedMachine
 from duramen.testing.machine.simulated_process import SimulatedProcess
 from duramen.testing.machine.simulated_server import SimulatedServer
+from log_tier.audit.audit_settings import AuditSettings
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import MapFollower
@@ -80,9 +81,10 @@ async def open_node(
     snapshots: SnapshotPolicy = ON_DEMAND,
     retention_round_s: float = ROUND_S,
     servers: Collection[str] = (),
+    audit: AuditSettings | None = None,
 ) -> NodeParts:
     """Open a node of the process' name, in a folder of that name. Raises what opening log and node raises. `servers`:
-    of a cluster that has users, see `guard_server`; none: everybody may do everything.
+    of a cluster that has users, and what is `audit`ed of them: see `guard_server`; none: everybody may do everything.
     """
     name, clock = process.name, machine.clock_of(process.name)
     log = await open_log(log_url)
@@ -111,15 +113,21 @@ async def open_node(
     server: Any = process.new_server()
     access = None
     if servers:
-        access = await guard_server(opened, server, catalog, node.follower, servers=servers, clock=clock)
+        access = await guard_server(opened, server, catalog, node.follower, servers=servers, clock=clock, audit=audit)
     opened.push_async_callback(add_node_services(server, plane, node, admin, role="node", log_url=log_url))
     return NodeParts(server, node, plane, catalog, memberships, access)
 
 
 async def open_router(
-    process: SimulatedProcess, opened: AsyncExitStack, clock: Clock, *, log_url: str, servers: Collection[str] = ()
+    process: SimulatedProcess,
+    opened: AsyncExitStack,
+    clock: Clock,
+    *,
+    log_url: str,
+    servers: Collection[str] = (),
+    audit: AuditSettings | None = None,
 ) -> RouterParts:
-    """Open a router. Raises what opening the log raises. `servers`: as for `open_node`."""
+    """Open a router. Raises what opening the log raises. `servers`, `audit`: as for `open_node`."""
     log = await open_log(log_url)
     opened.push_async_callback(log.close)
     catalog = await Catalog.open(log)
@@ -132,7 +140,7 @@ async def open_router(
     server = process.new_server()
     access = None
     if servers:
-        access = await guard_server(opened, server, catalog, follower, servers=servers, clock=clock)
+        access = await guard_server(opened, server, catalog, follower, servers=servers, clock=clock, audit=audit)
     keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, server.streams), server.registry)  # type: ignore[no-untyped-call]
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), server.registry)  # type: ignore[no-untyped-call]
     maps = ClusterService(catalog, server.streams, role="router", log_url=log_url)

@@ -141,6 +141,8 @@ class CallAnswer(NamedTuple):
     metadata: tuple[tuple[str, str], ...]
     code: Any
     """Of gRPC."""
+    sent: int = 0
+    """Messages of a stream."""
 
 
 class Network:

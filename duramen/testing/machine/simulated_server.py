@@ -74,7 +74,7 @@ class ServedCall:
         self.number = call.number
         self._loop = connection.network.loop
         self._task: asyncio.Task[None] | None = None
-        self._unread = 0
+        self._unread = self._sent = 0
         self._room = asyncio.Event()
         self._serialize: Callable[[Any], bytes]
         self._status: tuple[Any, str, Any] | None = None
@@ -138,7 +138,8 @@ class ServedCall:
             server.broken(self._call.method, error)
         finally:
             call = self._call
-            server.network.on_answer(CallAnswer(server.process, call.method, is_stream, call.metadata, status[0]))
+            ended = CallAnswer(server.process, call.method, is_stream, call.metadata, status[0], self._sent)
+            server.network.on_answer(ended)
             self._answer(reply, *status)
 
     def _answer(self, reply: bytes | None, code: Any, details: str, trailing: Any) -> None:
@@ -147,6 +148,7 @@ class ServedCall:
 
     def _send(self, message: Any) -> None:
         self._unread += 1
+        self._sent += 1
         self._connection.to_client.send(self._call.arrived, self._serialize(message))
 
     # --- what a handler calls

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from log_tier.access.current import CALLER
 from log_tier.access.gate import NOBODY, Gate
-from log_tier.access.passwords import Passwords
+from log_tier.access.passwords import ARGON2, Hasher, Passwords
 from log_tier.access.tokens import MintedToken, mint_token
 from log_tier.catalog.catalog import Catalog
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
@@ -57,7 +57,15 @@ class UserAdmin:
     `CommandRejected` with the fold's reason, and what the catalog raises.
     """
 
-    def __init__(self, catalog: Catalog, gate: Gate, *, takes_first: bool = True, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        gate: Gate,
+        *,
+        takes_first: bool = True,
+        clock: Clock = SYSTEM_CLOCK,
+        hasher: Hasher = ARGON2,
+    ) -> None:
         """`takes_first`: whether a cluster without users may get its first one. Not one of several servers that cannot
         prove to each other that they are servers: they would refuse each other's calls.
         """
@@ -65,7 +73,7 @@ class UserAdmin:
         self._gate = gate
         self._takes_first = takes_first
         self._clock = clock
-        self._passwords = Passwords()
+        self._passwords = Passwords(hasher)
 
     async def add_user(
         self, name: str, *, password: str, grants: Sequence[str], with_token: bool, ttl_ms: int

@@ -40,3 +40,19 @@ async def test_who_hashes_gives_way_to_calls() -> None:
         assert thread.native_id is not None
         assert os.getpriority(os.PRIO_PROCESS, thread.native_id) >= min(10, here + 1)
     assert Path(f"/proc/self/task/{threading.get_native_id()}/stat").read_text().split()[18] == str(here)
+
+
+async def test_another_hasher_stands_in_its_place() -> None:
+    """The limits and the turns are of `Passwords`, whatever makes the hashes."""
+
+    class Plain:
+        async def hash(self, password: str) -> str:
+            return f"plain {password}"
+
+        async def matches(self, password_hash: str, password: str) -> bool:
+            return password_hash == f"plain {password}"
+
+    passwords = Passwords(Plain())
+    made = await passwords.hash("correct horse")
+    assert [await passwords.match(made, each) for each in ("correct horse", "correct hors")] == [True, False]
+    assert not await passwords.match(made, "x" * (PASSWORD_BYTES_MAX + 1))
