@@ -20,6 +20,7 @@ import inspect
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 import grpc
@@ -33,6 +34,7 @@ from log_tier.rpc.messages.early_refusals import EarlyRefusal, Metadata, refusin
 from log_tier.rpc.messages.message_fields import count_fields
 from log_tier.rpc.messages.slow_call_sink import CallEnd, SlowCallSink
 from log_tier.rpc.messages.stream_bound import StreamBound
+from log_tier.rpc.messages.timed_streams import TimedStream
 from log_tier.rpc.problems import abort
 from log_tier.tracing.serving import traced_answer
 from log_tier.tracing.span import Tracing
@@ -208,13 +210,13 @@ def _checked(
         assert guard is None, f"the messages of {method} are not parsed, and nobody could decide about its calls"
         return handler
     serialize = _not_yet(handler.response_serializer)
+    measured = slow if slow is not None and slow.measures(method) else None
     if handler.request_streaming:
         answer = _each_parsed(method, handler.stream_stream, parse, refusals, guard)
         return grpc.stream_stream_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
     if handler.response_streaming:
-        answer = _streaming(method, handler.unary_stream, parse, refusals, guard)
+        answer = _streaming(method, handler.unary_stream, parse, refusals, guard, measured)
         return grpc.unary_stream_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
-    measured = slow if slow is not None and slow.measures(method) else None
     single = handler.unary_unary if tracing is None else traced_answer(method, handler.unary_unary, tracing)
     answer = _single(method, single, parse, refusals, guard, measured)
     return grpc.unary_unary_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
@@ -342,7 +344,9 @@ class _Metered:
             await asyncio.sleep(wait_s)
 
 
-def _streaming(method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None) -> Any:
+def _streaming(
+    method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None, slow: SlowCallSink | None
+) -> Any:
     admit = _admitting(guard, method, is_stream=True) or _everybody
     if inspect.isasyncgenfunction(answer):
 
@@ -366,8 +370,9 @@ def _streaming(method: str, answer: Any, parse: Any, refusals: Refusals, guard: 
             request = await refusals.parsed(method, request, parse, context)
         held = await admit(request, context)
         try:
-            metered = held is not None and held.counts_replies
-            await answer(request, _Metered(context, held) if metered and held is not None else context)
+            seen: Any = _Metered(context, held) if held is not None and held.counts_replies else context
+            with nullcontext(seen) if slow is None else TimedStream(seen, method, request, slow) as timed:
+                await answer(request, timed)
         finally:
             if held is not None:
                 held.release("done")

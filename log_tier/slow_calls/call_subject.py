@@ -17,7 +17,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest
 from log_tier.model.identifiers import PartitionId, partition_id, table_id_from_bytes
 from log_tier.slow_calls.slow_call import KEY_BYTES_MAX, NO_SUBJECT, CallKind, CallSubject
 
-__all__ = ["CALL_KINDS", "subject_of"]
+__all__ = ["CALL_KINDS", "FIRST_ONLY", "subject_of"]
 
 CALL_KINDS: Final[dict[str, CallKind]] = {
     "/duramen.v1.KeyValue/Read": "read",
@@ -32,6 +32,9 @@ CALL_KINDS: Final[dict[str, CallKind]] = {
     "/duramen.v1.KV/Update": "write",
     "/duramen.v1.KV/Write": "write",
     "/duramen.v1.KV/EndToken": "other",
+    "/duramen.v1.KV/Scan": "scan",
+    "/duramen.v1.KV/Watch": "other",
+    "/duramen.v1.KeyValue/Watch": "other",
     "/duramen.v1.Log/Append": "write",
     "/duramen.v1.Log/AppendMany": "write",
     "/duramen.v1.Log/Bounds": "other",
@@ -43,7 +46,10 @@ CALL_KINDS: Final[dict[str, CallKind]] = {
     "/duramen.v1.Tables/SetRetention": "other",
     "/duramen.v1.Tables/Drop": "other",
 }
-"""The methods whose calls are measured, and what kind of request carries them."""
+"""The methods whose calls are measured, and what kind of request carries them. Of streams their messages are."""
+
+FIRST_ONLY: Final = frozenset({"/duramen.v1.KV/Watch", "/duramen.v1.KeyValue/Watch"})
+"""Streams whose later messages wait for somebody's write."""
 
 # Of a request with more parts, or a larger batch: a few say what it was about, and it may have thousands.
 _PARTS_MAX: Final = 16
@@ -75,6 +81,8 @@ def _by_name(request: Any, cluster: ClusterMap | None) -> CallSubject:
     keys = [item if isinstance(item, bytes) else item.key for item in islice(items, _PARTS_MAX)]
     partition_of = entry.ref.partition_of
     places = list(dict.fromkeys(entry.partition(partition_of(key)) for key in keys if key))
+    if "prefix" in fields:  # of a range, which may have keys in each partition
+        places = [entry.partition(number) for number in range(min(_PARTS_MAX, entry.partitions))]
     return CallSubject(entry.name, places, keys[0][:KEY_BYTES_MAX] if keys else None, len(items))
 
 

@@ -13,12 +13,12 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.measures.long_work import LongCommit, LongRequest, LongWork
 from log_tier.model.identifiers import PartitionId
 from log_tier.rpc.messages.slow_call_sink import CallEnd
-from log_tier.slow_calls.call_subject import CALL_KINDS, subject_of
+from log_tier.slow_calls.call_subject import CALL_KINDS, FIRST_ONLY, subject_of
 from log_tier.slow_calls.slow_call import NO_SUBJECT, CallKind, CallSubject, SlowCall
 from log_tier.slow_calls.slow_document import slow_document
 from log_tier.slow_calls.slow_lines import SlowLines
 from log_tier.slow_calls.slow_ring import SlowRing
-from log_tier.slow_calls.time_spent import TICK_S, time_spent
+from log_tier.slow_calls.time_spent import TICK_S, TimeSpent, time_spent
 
 __all__ = ["SLOW_CALL_MS", "SlowCallLog"]
 
@@ -78,6 +78,10 @@ class SlowCallLog:
         """Are the calls of a gRPC method measured? By its full name."""
         return method in CALL_KINDS
 
+    def measures_later(self, method: str) -> bool:
+        """Of a stream: its later messages too?"""
+        return method not in FIRST_ONLY
+
     def subject_at(self, place: PartitionId, key: bytes | None) -> CallSubject:
         """What a call is about that names a partition itself. `key`: the beginning of its first one."""
         entry = None if self._maps is None else self._maps().tables.get(place.table)
@@ -105,6 +109,19 @@ class SlowCallLog:
             self._lines.skip()
             return
         self._note("resp", what, kind, subject(), began_s, ended_s, outcome, user=user, peer=peer, client=client)
+
+    def read_elsewhere(
+        self, what: str, place: PartitionId, key: bytes, items: int, began_s: float, ended_s: float, *, peer: str
+    ) -> None:
+        """Another process of this server has answered a slow command of the Redis protocol, and has read all that time.
+        `key`: the beginning of its first one. Who called is not known there.
+        """
+        if not self.ring.admits(ended_s):
+            self._lines.skip()
+            return
+        subject = self.subject_at(place, key)._replace(items=items)
+        spent = TimeSpent({"read": ended_s - began_s})
+        self._note("resp", what, "read", subject, began_s, ended_s, "done", user="", peer=peer, spent=spent)
 
     def called(self, method: str, request: Any, peer: str, began_s: float, outcome: CallEnd) -> None:
         """A gRPC call has ended just now that was slow. Called in its task. O(1), some 30 µs."""
@@ -138,11 +155,13 @@ class SlowCallLog:
         user: str,
         peer: str,
         client: str = "",
+        spent: TimeSpent | None = None,
     ) -> None:
-        since_s = began_s - TICK_S
-        commits = None if self._commits is None else self._commits.since(since_s)
-        requests = [] if self._requests is None else self._requests.since(since_s)
-        spent = time_spent(kind, subject.places, began_s, ended_s, requests, commits, is_alone=self._is_alone)
+        if spent is None:
+            since_s = began_s - TICK_S
+            commits = None if self._commits is None else self._commits.since(since_s)
+            requests = [] if self._requests is None else self._requests.since(since_s)
+            spent = time_spent(kind, subject.places, began_s, ended_s, requests, commits, is_alone=self._is_alone)
         call = SlowCall(
             number=self.ring.next_number,
             ended_ms=self._clock.wall_ms(),

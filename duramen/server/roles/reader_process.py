@@ -1,16 +1,18 @@
 """A reader process of the RESP endpoint: `python -m duramen.server.roles.reader_process`, started by its server only.
 
 Its task comes on the standard input, as one JSON line, and its listening socket as an inherited file. It says `ready`
-on the standard output, and ends at SIGTERM, or when its server ends.
+on the standard output, and then which of its reads were slow; it ends at SIGTERM, or when its server ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +39,22 @@ async def _run(said: dict[str, Any]) -> None:
     tls = tls_context(
         RespSettings(tls_certificate=Path(certificate) if certificate else None, tls_key=Path(key) if key else None)
     )
-    numbers = (said[name] for name in ("number", "readers", "stall_s", "clients_bytes", "handshake_s"))
+    numbers = (said[name] for name in ("number", "readers", "stall_s", "clients_bytes", "handshake_s", "slow_s"))
     task = ReaderTask(Path(said["folder"]), *numbers)
-    process = await ReaderProcess.open(task, socket.socket(fileno=said["socket"]), tls=tls)
+    listening = socket.socket(fileno=said["socket"])
+    process = await ReaderProcess.open(task, listening, tls=tls, write=_write_to_server)
     quick_switching()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
+    os.set_blocking(sys.stdout.fileno(), False)
     await stop
     await process.close()
+
+
+def _write_to_server(line: bytes) -> None:
+    """A line that the server reads, unless it has too many of them; a pipe takes so short a one as a whole."""
+    with suppress(OSError):
+        os.write(sys.stdout.fileno(), line)
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.readers.reader_process import ReaderTask
+from router.endpoints.resp.readers.slow_reads import hear_slow_read
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 
@@ -91,6 +92,7 @@ class Readers:
             "stall_s": task.stall_s,
             "clients_bytes": task.clients_bytes,
             "handshake_s": task.handshake_s,
+            "slow_s": self._resp_server.slow.least_s,
             "socket": listening,
             "tls_certificate": str(settings.tls_certificate or ""),
             "tls_key": str(settings.tls_key or ""),
@@ -118,6 +120,7 @@ class Readers:
         backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         while True:
             process = self._processes[task.number]
+            await self._hear(process)
             code = await process.wait()
             self.ended += 1
             logger.error("reader process %s (pid %s) ended with code %s", task.number, process.pid, code)
@@ -131,6 +134,13 @@ class Readers:
                 else:
                     backoff.reset()
                     break
+
+    async def _hear(self, process: Process) -> None:
+        """Note the slow reads that it reports, until it ends."""
+        assert process.stdout is not None, "it was started with pipes"
+        while line := await process.stdout.readline():
+            with suppress(ValueError, KeyError, TypeError):
+                hear_slow_read(self._resp_server.slow, line)
 
     async def close(self) -> None:
         """SIGTERM, then SIGKILL. Idempotent."""

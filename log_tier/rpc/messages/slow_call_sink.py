@@ -12,7 +12,7 @@ CallEnd = Literal["done", "failed", "unanswered"]
 
 
 class SlowCallSink(Protocol):
-    """Learns of single calls that took long."""
+    """Learns of single calls, and of messages of streams, that took long."""
 
     @property
     def least_s(self) -> float:
@@ -25,9 +25,13 @@ class SlowCallSink(Protocol):
         ...
 
     def measures(self, method: str) -> bool:
-        """Does it want to know of the calls of a method, by its full name?"""
+        """Does it want to know of the calls of a method, or of the messages of a stream, by its full name?"""
+        ...
+
+    def measures_later(self, method: str) -> bool:
+        """Of a stream that is measured: its later messages too? They do not wait for anybody else's work."""
         ...
 
     def called(self, method: str, request: Any, peer: str, began_s: float, outcome: CallEnd) -> None:
-        """A call has ended that took long. Called in its task."""
+        """A call has ended that took long, or a message of a stream was made. Called in its task."""
         ...

@@ -12,7 +12,7 @@ from kit.log.sample_batches import plain_batch
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.model.identifiers import table_id_from_bytes
 from log_tier.proto import log_pb2
-from log_tier.slow_calls.call_subject import CALL_KINDS, subject_of
+from log_tier.slow_calls.call_subject import CALL_KINDS, FIRST_ONLY, subject_of
 from log_tier.slow_calls.slow_call import KEY_BYTES_MAX, NO_SUBJECT
 from router.proto import keyvalue_pb2, kv_pb2, tables_pb2
 
@@ -28,11 +28,20 @@ MESSAGES = {
 }
 
 
-def test_every_kind_is_of_a_single_call_that_there_is() -> None:
+def test_every_kind_is_of_a_call_that_there_is_and_streams_are_those_that_clients_read() -> None:
+    streams = set()
     for method in CALL_KINDS:
         _, service, name = method.replace("/duramen.v1.", "/").split("/")
         found = MESSAGES[service].DESCRIPTOR.services_by_name[service].methods_by_name[name]
-        assert (found.client_streaming, found.server_streaming) == (False, False), method
+        assert not found.client_streaming, method
+        if found.server_streaming:
+            streams.add(method)
+    assert streams == {"/duramen.v1.KV/Scan", *FIRST_ONLY}
+
+
+def test_a_range_is_of_all_partitions() -> None:
+    found = subject_of(kv_pb2.KVScanRequest(table="flights", prefix=b"UA"), CLUSTER)
+    assert found == ("flights", [FLIGHTS.partition(number) for number in range(4)], None, 0)
 
 
 def test_by_name_and_key() -> None:

@@ -38,6 +38,7 @@ What holds:
      key of it, and a few in a turn. What it has not opened it leaves to the server.
 
 Reading order: `lazy_replicas.py` (the indexes that a reader opens), `reader_table.py` (a table as a reader sees it),
+`local_answers.py` (what it answers by itself), `slow_reads.py` (what of that took long, for the server's slow log),
 `reader_state.py` (what connections share), `proxy.py` (a connection), `upstream.py` (its other half, at the server),
 `reader_process.py`. The fences between the two processes are in `router/endpoints/resp/wire/fence.py`, the shared
 memory in `router/endpoints/resp/data/freshness_page.py`.

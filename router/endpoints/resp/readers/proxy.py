@@ -13,18 +13,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from itertools import islice
 from typing import Final, cast
 
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.command_spec import CommandSpec
-from router.endpoints.resp.commands.command_table import find_command
+from router.endpoints.resp.commands.command_table import COMMANDS, find_command
 from router.endpoints.resp.connection.lingering_close import LingeringClose
-from router.endpoints.resp.connection.runs import GetRuns
 from router.endpoints.resp.connection.socket_input import SocketInput
 from router.endpoints.resp.connection.turns import TURN, TURN_S, TURN_SHARE_OF_BYTES
-from router.endpoints.resp.data.key_views import ReadOnlyView
-from router.endpoints.resp.data.reads import check_keys
+from router.endpoints.resp.readers.local_answers import LocalAnswers
 from router.endpoints.resp.readers.reader_state import ReaderState
 from router.endpoints.resp.readers.reader_table import ReaderTable
 from router.endpoints.resp.readers.upstream import UpstreamConnection, connect_upstream, has_one_line, packed
@@ -33,7 +30,7 @@ from router.endpoints.resp.wire.fallback_parser import ProtocolError, RespComman
 from router.endpoints.resp.wire.fence import ConnectionState, Fences, first_question, new_secret, next_question
 from router.endpoints.resp.wire.framing import RequestStream, lone_get
 from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
-from router.endpoints.resp.wire.replies import NULL, Problem, encode
+from router.endpoints.resp.wire.replies import NULL, encode
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
 
 __all__ = ["ProxyConnection"]
@@ -41,6 +38,7 @@ __all__ = ["ProxyConnection"]
 logger = logging.getLogger(__name__)
 
 _SUBSCRIBING: Final = frozenset({"subscribe", "psubscribe"})
+_GET: Final = COMMANDS["get"]
 
 
 class ProxyConnection(asyncio.Protocol):
@@ -49,8 +47,8 @@ class ProxyConnection(asyncio.Protocol):
     def __init__(self, process: ReaderState) -> None:
         self._process = process
         self._loop = process.loop
-        self._reads = process.reads
-        self._runs = GetRuns(process.reads)
+        self._answers = LocalAnswers(process.reads, process.clock_ms)
+        self._slow = process.slow
         self._now_s, self._turns = process.now_s, process.turns
         self._intake = RequestStream()
         self._turn_scheduled = False
@@ -356,10 +354,13 @@ class ProxyConnection(asyncio.Protocol):
         table = self._current()
         if table is None:
             return None
+        began_s = self._now_s()
         reply = table.value(key, self._null, self._process.clock_ms)
         if reply is None or not table.is_current:
             return None
         self._process.answered(1)
+        if self._now_s() - began_s >= self._slow.least_s:
+            self._slow.took(_GET, [b"get", key], table, began_s, self._address())
         return reply
 
     def _answered(self, spec: CommandSpec, command: RespCommand) -> bool:
@@ -367,34 +368,14 @@ class ProxyConnection(asyncio.Protocol):
         table = self._current()
         if table is None or spec.refusal(command) is not None:
             return False
-        if spec.name == "get":
-            keys = [command[1]]
-            for following in islice(self._queue, 1, self._runs.keys_max):
-                if len(following) != len(command) or find_command(following[0]) is not spec:
-                    break
-                keys.append(following[1])
-            replies, commands = self._runs.answer(table, keys, self._null) or (None, 0)
-        elif spec.name == "mget":
-            replies, commands = self._reads.values(table, command[1:], self._null), 1
-            if replies is not None:
-                replies = b"*%d\r\n%b" % (len(command) - 1, replies)
-        else:
-            replies, commands = self._other(table, spec, command), 1
+        began_s = self._now_s()
+        replies, commands = self._answers.first(table, spec, self._queue, self._protocol)
         if replies is None or not table.is_current:
             return False
         for _ in range(commands):
             self._queue.popleft()
         self._replies.emit(replies)
         self._process.answered(commands)
+        if self._now_s() - began_s >= self._slow.least_s:
+            self._slow.took(spec, command, table, began_s, self._address())
         return True
-
-    def _other(self, table: ReaderTable, spec: CommandSpec, command: RespCommand) -> bytes | None:
-        try:
-            keys = spec.keys(command)
-            check_keys(keys)
-            found = self._reads.at_once(table, keys)
-            if found is None:
-                return None
-            return encode(spec.run(ReadOnlyView(found, self._process.clock_ms()), command[1:]), self._protocol)
-        except Problem as problem:
-            return encode(problem, self._protocol)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 
 from router.endpoints.resp.bounds.tls_handshakes import TlsHandshakes
 from router.endpoints.resp.readers.proxy import ProxyConnection
@@ -14,18 +15,31 @@ from router.endpoints.resp.wire.limits import LISTEN_BACKLOG
 __all__ = ["ReaderProcess", "ReaderTask"]
 
 
+def _forget(_line: bytes) -> None:
+    """There is no server that would take it."""
+
+
 class ReaderProcess:
     """`open()` lets clients in, `close()` ends them all."""
 
-    def __init__(self, task: ReaderTask) -> None:
-        self._state = ReaderState(task)
+    def __init__(self, task: ReaderTask, write: Callable[[bytes], None]) -> None:
+        self._state = ReaderState(task, write)
         self._server: asyncio.Server | None = None
         self._handshakes: TlsHandshakes | None = None
 
     @classmethod
-    async def open(cls, task: ReaderTask, listening: socket.socket, *, tls: ssl.SSLContext | None) -> ReaderProcess:
-        """Accept connections. `listening`: one of the sockets that share the port."""
-        process = cls(task)
+    async def open(
+        cls,
+        task: ReaderTask,
+        listening: socket.socket,
+        *,
+        tls: ssl.SSLContext | None,
+        write: Callable[[bytes], None] = _forget,
+    ) -> ReaderProcess:
+        """Accept connections. `listening`: one of the sockets that share the port. `write`: of lines for the server;
+        never waits, and raises nothing.
+        """
+        process = cls(task, write)
         state = process._state
         listening.setblocking(False)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -17,6 +19,7 @@ from router.endpoints.resp.data.local_reads import LocalReads
 from router.endpoints.resp.data.openings import Openings
 from router.endpoints.resp.data.trust_cell import TrustCell
 from router.endpoints.resp.readers.reader_table import ReaderTables
+from router.endpoints.resp.readers.slow_reads import SlowReads
 from router.endpoints.resp.wire.limits import CLIENTS_MEBIBYTES, OUTPUT_STALL_S
 
 __all__ = ["UPSTREAM_SOCKET", "ReaderState", "ReaderTask"]
@@ -41,6 +44,8 @@ class ReaderTask:
     """What its connections may hold together."""
     handshake_s: float = HANDSHAKE_S
     """As in `RespSettings`."""
+    slow_s: float = inf
+    """Reads that take so long are reported to the server."""
 
 
 class ReaderConnection(BoundedConnection, Protocol):
@@ -52,10 +57,12 @@ class ReaderConnection(BoundedConnection, Protocol):
 class ReaderState:
     """Shared by the connections of one reader process. Belongs to one event loop."""
 
-    def __init__(self, task: ReaderTask) -> None:
+    def __init__(self, task: ReaderTask, write: Callable[[bytes], None]) -> None:
+        """`write`: of a line for the server. Never waits, and raises nothing."""
         self.loop = asyncio.get_running_loop()
         self.upstream_path = task.folder / UPSTREAM_SOCKET
         self.now_s = SYSTEM_CLOCK.monotonic_s
+        self.slow = SlowReads(task.slow_s, self.now_s, write)
         self.turns = SharedTurns(self.loop, self.now_s)
         """Of all connections: see there."""
         openings = Openings(self.loop.call_soon)

@@ -41,6 +41,7 @@ class ReaderTable:
         self.cells = cells
         self.generation = generation
         """The object may be read while this is the page's generation; compare after the read."""
+        self.id = ref.id
         self.partitions = ref.partitions
         self.partition_of = ref.partition_of
         self.replicas = replicas

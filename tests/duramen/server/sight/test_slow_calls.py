@@ -165,6 +165,36 @@ async def test_calls_of_other_languages_and_failures(tmp_path: Path) -> None:
     assert call.partition is not None
 
 
+async def test_pages_of_a_scan_and_the_position_of_a_watch(tmp_path: Path) -> None:
+    """What the caller takes to read, and what a watch waits for, is nobody's time."""
+    log = HeldLog(await log_on(MemoryDisk()))
+    async with served(tmp_path / "data", log) as server:
+        async with await aio.connect(f"127.0.0.1:{server.port}") as db:
+            await db.create_table("flights", partitions=1)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            stub: Any = kv_pb2_grpc.KVStub(channel)  # type: ignore[no-untyped-call]
+            watch = stub.Watch(kv_pb2.KVWatchRequest(table="flights"))
+            await watch.read()
+            log.hold_reads()
+            put = await stub.Put(kv_pb2.KVPutRequest(table="flights", key=b"k", value=b"v"))
+            server.access.slow.ring.clear()
+            scan = stub.Scan(kv_pb2.KVScanRequest(table="flights", after=put.token))
+            await held_for(HELD_S)
+            assert [call.what for call in server.access.slow.ring.newest()] == []
+            log.release_reads()
+            page = await scan.read()
+            await held_for(2 * HELD_S)
+            assert not isinstance(await scan.read(), kv_pb2.KVScanResponse), "that was all"
+            await watch.read()
+            await held_for(HELD_S)
+            watch.cancel()
+            (call,) = [call for call in server.access.slow.ring.newest() if call.what in ("KV/Scan", "KV/Watch")]
+    assert [entry.key for entry in page.entries] == [b"k"]
+    assert (call.what, call.outcome, call.subject.table, call.partition) == ("KV/Scan", "done", "flights", 0)
+    assert HELD_S <= call.took_s < 30
+    assert max(call.parts, key=lambda name: call.parts[name] or 0.0) in ("waited", "read")
+
+
 async def test_quick_calls_leave_nothing(tmp_path: Path) -> None:
     async with served(tmp_path / "data", await log_on(MemoryDisk()), threshold_ms=600_000) as server:
         async with await aio.connect(f"127.0.0.1:{server.port}") as db:

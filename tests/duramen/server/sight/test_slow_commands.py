@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import redis.asyncio
+from kit.client.command_line import run_here
+from kit.client.server_process import ServerProcess
 from kit.client.with_users import WithUsers
-from kit.deadlines import until
+from kit.deadlines import until, wait_until
 from kit.log.held_log import HeldLog
 from kit.log.held_step import HeldStep
 from kit.log.sample_batches import plain_batch
@@ -218,3 +221,33 @@ async def test_two_users(tmp_path: Path) -> None:
         async with connected(server, username="root", password=users.tokens["root"]) as client:
             await client.slowlog_reset()
             assert await client.slowlog_len() == 0
+
+
+def test_slow_reads_of_reader_processes_are_in_the_slow_log(tmp_path: Path) -> None:
+    """A value of megabytes takes longer than a millisecond to read; what it forwards, its server measures."""
+    arguments = ["--resp-port", "0", "--resp-readers", "1", "--slow-call-ms", "1"]
+    server = ServerProcess(tmp_path / "data", log=tmp_path / "log", arguments=arguments)
+    key, large = b"large" * 20, b"v" * (3 << 20)
+
+    def slow_gets() -> list[dict[str, Any]]:
+        done = run_here("slow", "--json", "--count", "0", "--at", server.target)
+        assert done.returncode == 0, done.stderr
+        calls: list[dict[str, Any]] = json.loads(done.stdout)["calls"]
+        return [call for call in calls if call["call"] == "get" and "read_ms" in call["parts"]]
+
+    try:
+        with redis.Redis(port=int(server.announcement["resp_port"])) as client:
+            client.set(key, large)
+            wait_until(lambda: client.get(key) == large and slow_gets())
+            call = slow_gets()[0]
+            assert (call["table"], call["partition"], call["key"]) == ("default", 0, "large" * 6 + "la")
+            assert (call["protocol"], call["outcome"], call["items"]) == ("resp", "done", 2)
+            assert call["parts"] == {"read_ms": call["duration_ms"]}
+            assert call["duration_ms"] >= 1
+            assert call["peer"].startswith("127.0.0.1:")
+            entry = next(each for each in client.slowlog_get(100) if each["command"].startswith(b"get "))
+            assert entry["command"] == b"get " + key[:32]
+            written = [each for each in client.slowlog_get(100) if each["command"].startswith(b"set ")]
+            assert [each["client_address"] for each in written] == [call["peer"].encode()], "of the same connection"
+    finally:
+        server.close()

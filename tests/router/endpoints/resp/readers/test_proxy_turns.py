@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Hashable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from router.endpoints.resp.data.local_reads import LocalReads
 from router.endpoints.resp.data.openings import Openings
 from router.endpoints.resp.data.trust_cell import TrustCell
 from router.endpoints.resp.readers.proxy import ProxyConnection
+from router.endpoints.resp.readers.slow_reads import SlowReads
 
 
 class OverTurns:
@@ -77,6 +79,8 @@ async def proxy(turns: OverTurns, tmp_path: Path) -> AsyncIterator[tuple[ProxyCo
         stall_s=60.0,
         upstream_path=tmp_path / "none",
         trust=TrustCell(tmp_path),
+        slow=SlowReads(math.inf, loop.time, lambda line: None),
+        clock_ms=lambda: 0,
     )
     connection, upstream = ProxyConnection(process), Pipe()
     connection.connection_made(Pipe())
