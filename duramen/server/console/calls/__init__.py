@@ -20,5 +20,5 @@ What holds:
 What is not here: streams that last (`/events` is the only one), and calls of the data plane, whose values have no bound
 that a page could show (`duramen.v1.Console` has the ones for pages).
 
-Reading order: `call_messages.py`, `local_call.py`, `console_calls.py`.
+Reading order: `message_document.py`, `call_messages.py`, `local_call.py`, `console_calls.py`.
 """

@@ -69,7 +69,7 @@ export function tableOf(objects, { without = [], links = {}, first = [] } = {}) 
 }
 
 // Why something is not shown, in place of it.
-export function failure(error) {
-  const kind = error.code === "permission_denied" ? "note-line" : "note-line bad";
-  return made("p", kind, error.code === "permission_denied" ? `Not shown to you: ${error.message}` : error.message);
+export function failure(error, refused = "Not shown to you: ") {
+  const isRefused = error.code === "permission_denied";
+  return made("p", isRefused ? "note-line" : "note-line bad", isRefused ? refused + error.message : error.message);
 }

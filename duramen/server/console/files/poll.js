@@ -1,4 +1,7 @@
-// Asks again and again while a page is shown and seen: one question is under way at a time, and none when it is over.
+// Asks again and again while a page is shown and seen: one question is under way at a time, and none when it is over. What
+// takes long is asked for less often.
+
+const SHARE = 10; // of the time, so much is spent waiting for answers: a tenth
 
 export class Poll {
   // `ask(signal)`: the question. `take(answer)`, `fail(error)`: what becomes of it.
@@ -33,6 +36,7 @@ export class Poll {
     const ending = new AbortController();
     this.#ending = ending;
     this.#late = false;
+    const begun = performance.now();
     let answer;
     let failure = null;
     try {
@@ -46,7 +50,7 @@ export class Poll {
     this.#timer = setTimeout(() => {
       if (document.hidden) this.#late = true;
       else this.now();
-    }, this.eachMs);
+    }, Math.max(this.eachMs, SHARE * (performance.now() - begun)));
   }
 
   #end() {

@@ -12,6 +12,8 @@ import { UNKNOWN, brief, clock, count, duration, plural, rate, size } from "./wo
 const EACH_MS = 3000;
 const NARROW = 9; // from so many nodes on a field has no room for its number
 
+const FITS = 24; // so many nodes fit on the screen of a desk, where their names can stay while rows go by
+
 // What a field can show. Writes are of the last seconds, reads an average over the last minutes.
 // `of`: the value of a replica, null: not known. `all`: of a node's replicas together.
 const KINDS = [
@@ -19,8 +21,8 @@ const KINDS = [
   { key: "reads", words: "reads /s", of: (replica) => replica.reads_s ?? null, text: rate, all: sum },
   { key: "lag", words: "lag in records", of: (replica) => replica.lag_records, text: brief, all: sum },
   { key: "late", words: "lag in seconds", of: (replica) => replica.lag_ms / 1000, text: duration, all: most },
-  { key: "keys", words: "keys", of: (replica) => replica.keys, text: brief, all: sum },
-  { key: "bytes", words: "bytes", of: (replica) => replica.bytes, text: size, all: sum },
+  { key: "keys", words: "keys", of: (replica) => replica.keys ?? null, text: brief, all: sum },
+  { key: "bytes", words: "bytes", of: (replica) => replica.bytes ?? null, text: size, all: sum },
 ];
 
 const ALL = { name: "all", table: "", replicas: new Map(), wanted: 0, ready: 0 };
@@ -74,6 +76,17 @@ export class HeatModel {
   }
 }
 
+// What this server's stream shows to everybody who may see a table: of each partition its best replica, and no other.
+function bestOf(view) {
+  const node = view.facts === null || view.facts.role === "router" ? "best replica" : view.facts.name;
+  return [...view.partitions.values()]
+    .sort((one, other) => (one.table < other.table ? -1 : one.table > other.table ? 1 : one.partition - other.partition))
+    .map(({ table, partition, state, reason, applied, lag, lag_s, wanted, ready }) => ({
+      table, partition, wanted, ready,
+      replicas: [{ node, role: "one of its replicas", state, reason, applied, lag_records: lag, lag_ms: lag_s * 1000 }],
+    }));
+}
+
 const model = new HeatModel();
 let shown = null; // what is in the document; null: the page is hidden
 
@@ -96,7 +109,8 @@ class HeatPage {
     this.table = made("table", "heat");
     this.head = this.table.createTHead().insertRow();
     const bar = made("div", "bar", this.title, made("div", "choice", ...this.choices), field("find", this.find));
-    root.append(bar, this.note, this.detail, made("div", "wide", this.table));
+    this.frame = made("div", "wide", this.table);
+    root.append(bar, this.note, this.detail, this.frame);
     this.rows = new Rows(this.table, {
       make: (row) => this.#row(row),
       fill: (node, row) => this.#fill(node, row),
@@ -105,11 +119,11 @@ class HeatPage {
     });
     this.table.addEventListener("click", (event) => this.#click(event));
     this.poll = new Poll(
-      (signal) => call("Admin/Partitions", {}, { signal, timeout_s: 10 }),
-      (answer) => {
-        model.take(answer.partitions, performance.now());
+      (signal) => this.#ask(signal),
+      ({ partitions, refused }) => {
+        model.take(partitions, performance.now());
         this.heard = this.console.view.facts?.now_ms ?? null;
-        this.error = null;
+        this.error = refused;
         this.draw();
       },
       (error) => {
@@ -125,6 +139,16 @@ class HeatPage {
   close() {
     this.poll.stop();
     this.rows.close();
+  }
+
+  async #ask(signal) {
+    try {
+      const answer = await call("Admin/Partitions", {}, { signal, timeout_s: 10 });
+      return { partitions: answer.partitions, refused: null };
+    } catch (error) {
+      if (error.code !== "permission_denied") throw error;
+      return { partitions: bestOf(this.console.view), refused: error };
+    }
   }
 
   choose(kind) {
@@ -153,7 +177,9 @@ class HeatPage {
   }
 
   #say() {
-    if (this.error) {
+    if (this.error?.code === "permission_denied") {
+      this.note.replaceChildren("Of each partition its best replica. All of them are ", ...failure(this.error, "not shown to you: ").childNodes);
+    } else if (this.error) {
       const age = this.heard ? ` What is shown is of ${clock(this.heard)}.` : "";
       this.note.replaceChildren(...failure(this.error).childNodes, age);
     } else if (model.atMs === null) setText(this.note, "asking the server");
@@ -173,7 +199,9 @@ class HeatPage {
     const names = model.nodes.join("\n");
     if (this.names === names) return;
     this.names = names;
-    this.table.classList.toggle("narrow", model.nodes.length >= NARROW);
+    this.isNarrow = model.nodes.length >= NARROW;
+    this.table.classList.toggle("narrow", this.isNarrow);
+    this.frame.classList.toggle("fits", model.nodes.length <= FITS);
     this.head.replaceChildren(
       made("th", "", "partition"),
       ...model.nodes.map((node) => Object.assign(made("th", "node-name", made("span", "", node)), { title: node })),
@@ -210,7 +238,7 @@ class HeatPage {
       cell.classList.toggle("unwell", unwell);
       cell.classList.toggle("selected", this.selected?.[0] === row.name && this.selected?.[1] === name);
       cell.style.setProperty("--heat", none || !value || !hottest ? "0" : Math.sqrt(value / hottest).toFixed(2));
-      setText(cell, unwell ? `! ${replica.state}` : words);
+      setText(cell, !unwell ? words : this.isNarrow ? "!" : `! ${replica.state}`);
       cell.title = none ? `${name} has no replica of ${row.name}` : `${row.name} at ${name}: ${unwell ? `${replica.state}, ` : ""}${words === "?" ? UNKNOWN : words}`;
     });
   }
@@ -238,7 +266,7 @@ class HeatPage {
       lag,
       `applied ${count(replica.applied)}, ${replica.rate === null ? `rate ${UNKNOWN}` : `${rate(replica.rate)} /s`}`,
       `${count(replica.reads_s)} keys read /s, on average over the last minutes`,
-      `${count(replica.keys)} keys, ${size(replica.bytes)}`,
+      `${brief(replica.keys)} keys, ${size(replica.bytes)}`,
       `from ${replica.source || UNKNOWN}`,
       `${row.ready} of ${row.wanted} copies ready`,
     ];
