@@ -72,6 +72,26 @@ class Browser:
         (element,) = found.values()
         self._command(f"element/{element}/value", {"text": text})
 
+    def new_tab(self) -> str:
+        """Open a tab and turn to it; its handle."""
+        handle: str = self._command("window/new", {"type": "tab"})["handle"]
+        self.turn_to(handle)
+        return handle
+
+    def turn_to(self, handle: str) -> None:
+        """Have the commands that follow go to a tab."""
+        self._command("window", {"handle": handle})
+
+    def close_tab(self) -> None:
+        """Close the tab; turn to another one before anything else."""
+        self._asked("DELETE", f"{self._session}/window")
+
+    @property
+    def tab(self) -> str:
+        """The handle of the tab."""
+        handle: str = self._asked("GET", f"{self._session}/window")
+        return handle
+
     def resize(self, width: int, height: int) -> None:
         """Have the page so many pixels, of a screen that is as large."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}

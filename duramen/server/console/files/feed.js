@@ -6,6 +6,12 @@ import { token } from "./kept.js";
 const AGAIN_MS = 1000;
 const SILENT_MS = 1700; // an event comes each second; the page says within two that none comes
 
+// A browser opens six connections to a server, for all of its tabs together. So a tab that nobody sees holds none: it looks
+// from time to time, and its title says what it found.
+const HIDDEN_MS = 3000; // until it lets go: who turns to another tab is often back at once
+const LOOK_MS = 10_000;
+const REST = Symbol("nobody sees the tab");
+
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export async function ask(path, signal) {
@@ -29,18 +35,24 @@ export class Feed {
     this.onState = onState;
     this.heardAt = null; // when the last event came, ms since 1970; null: none ever came
     this.state = "waiting";
+    this.resting = false; // it holds no connection
     this.#heard = performance.now();
     this.#wake = () => {};
+    this.#turn();
+    document.addEventListener("visibilitychange", () => this.#turn());
     setInterval(() => this.#listen(), 250);
   }
 
   #heard;
   #wake;
+  #hiddenAt = Infinity; // since when nobody sees the tab
+  #seen = () => {}; // ends a rest
 
   async run() {
     for (;;) {
       const again = await this.#once();
-      if (again) await pause(again);
+      if (again === REST) await this.#rest();
+      else if (again) await pause(again);
       else await new Promise((resolve) => (this.#wake = resolve)); // until somebody has given a token
     }
   }
@@ -51,7 +63,26 @@ export class Feed {
     this.#wake();
   }
 
-  // Read one stream to its end; in how many ms to ask again, 0: when `retry` is called.
+  #turn() {
+    this.#hiddenAt = document.hidden ? performance.now() : Infinity;
+    if (!document.hidden) this.#seen();
+  }
+
+  // Hold no connection, until it is time for another look, or somebody sees the tab.
+  async #rest() {
+    this.resting = true;
+    await new Promise((resolve) => {
+      const timer = setTimeout(resolve, LOOK_MS);
+      this.#seen = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+    this.resting = false;
+    this.#heard = performance.now();
+  }
+
+  // Read one stream to its end; in how many ms to ask again, 0: when `retry` is called, REST: after a rest.
   async #once() {
     const ending = new AbortController();
     try {
@@ -71,6 +102,7 @@ export class Feed {
         return 5 * AGAIN_MS;
       }
       const end = await this.#read(reply.body.getReader());
+      if (end === REST) return REST;
       if (end !== null) {
         token.set("");
         this.#say("login", end);
@@ -85,7 +117,7 @@ export class Feed {
     return AGAIN_MS;
   }
 
-  // Why the server ended the stream; null: it is only over.
+  // Why the server ended the stream; null: it is only over; REST: nobody sees what it brings.
   async #read(reader) {
     const decoder = new TextDecoder();
     let text = "";
@@ -102,12 +134,13 @@ export class Feed {
         this.heardAt = Date.now();
         this.onEvent(kind, data);
         this.#say("live", "");
+        if (performance.now() - this.#hiddenAt > HIDDEN_MS) return REST;
       }
     }
   }
 
   #listen() {
-    if (this.state === "live" && performance.now() - this.#heard > SILENT_MS) {
+    if (this.state === "live" && !this.resting && performance.now() - this.#heard > SILENT_MS) {
       this.#say("lost", "nothing comes from the server");
     }
   }

@@ -78,6 +78,10 @@ class LogPage {
   async ask(table, partition, from) {
     this.ending?.abort();
     const { signal } = (this.ending = new AbortController());
+    if (!/^\d{1,5}$/.test(partition) || !/^(t-?)?\d{0,15}$/.test(from)) {
+      this.#fail({ message: "A partition is a number from 0 on, and so is an offset." });
+      return;
+    }
     const request = { table, partition: Number(partition), limit: LIMIT, value_bytes_max: LINE_BYTES };
     if (from.startsWith("t")) request.time_ms = Number(from.slice(1));
     else if (from !== "") request.offset = Number(from);
@@ -96,6 +100,9 @@ class LogPage {
   #fail(error) {
     this.note.replaceChildren(...failure(error).childNodes);
     this.note.className = "note-line bad";
+    this.picked.hidden = true;
+    this.body.replaceChildren();
+    this.page = this.lines = undefined;
   }
 
   #show(table, partition, answer) {

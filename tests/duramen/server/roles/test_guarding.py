@@ -30,7 +30,7 @@ from log_tier.trust.trust_commands import (
     SetQuota,
 )
 from router.endpoints.resp.server.sockets import RespSettings
-from router.proto import admin_pb2, admin_pb2_grpc, kv_pb2, tables_pb2, tables_pb2_grpc, users_pb2
+from router.proto import admin_pb2, admin_pb2_grpc, console_pb2, kv_pb2, tables_pb2, tables_pb2_grpc, users_pb2
 
 pytestmark = pytest.mark.embedded_log_only  # users in Kafka: test_users_service.py
 
@@ -54,13 +54,13 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
 def test_every_method_of_every_service_has_a_rule() -> None:
     """A new method without one would be for servers alone, and its author has to say for whom it is."""
     methods = set()
-    for module in (log_pb2, cluster_pb2, kv_pb2, tables_pb2, users_pb2, admin_pb2):
+    for module in (log_pb2, cluster_pb2, kv_pb2, console_pb2, tables_pb2, users_pb2, admin_pb2):
         assert module.DESCRIPTOR.services_by_name, f"{module} has services"
     pool = descriptor_pool.Default()
     for name in ("log", "cluster"):
         methods |= _methods(pool.FindFileByName(f"log_tier/proto/{name}.proto"))
     methods |= _methods(pool.FindFileByName("serving_tier/proto/node.proto"))
-    for name in ("keyvalue", "admin", "resp_endpoint"):
+    for name in ("keyvalue", "admin", "console", "resp_endpoint"):
         methods |= _methods(pool.FindFileByName(f"router/proto/{name}.proto"))
     for name in ("kv", "tables", "users"):
         methods |= _methods(pool.FindFileByName(f"duramen/v1/{name}.proto"))

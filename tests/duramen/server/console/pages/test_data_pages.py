@@ -155,9 +155,18 @@ async def test_the_log_of_a_partition(browser: Browser, server: SingleServer) ->
         browser.script("document.querySelector('form.ask').requestSubmit()")
         check_has(browser, "neither an offset nor a time")
         check_fits(browser)
-        for fragment in ("#/log/orders/7", "#/log/orders/x", "#/log/nowhere/0", "#/log/orders/0/99999999999999999999"):
+        for fragment in (
+            "#/log/orders/7",
+            "#/log/orders/x",
+            "#/log/nowhere/0",
+            f"#/log/orders/0/{9 * 10**20}",
+            "#/log/orders/0/tx",
+        ):
             shows(browser, server, fragment)
-            browser.wait("document.querySelector('.note-line.bad')?.innerText || " + f"{rows}.length === 0")
+            browser.wait("document.querySelector('.note-line.bad')")
+            assert browser.script(f"return {rows}") == [], fragment
+        shows(browser, server, "#/log/orders/0/999999")
+        check_has(browser, "there is none from")
         check_harmless(browser)
 
     await asyncio.to_thread(looked)

@@ -82,6 +82,39 @@ async def test_a_browser_whose_clock_is_wrong(browser: Browser, server: SingleSe
     await asyncio.to_thread(looked)
 
 
+async def test_many_tabs_of_one_browser(browser: Browser, server: SingleServer) -> None:
+    """A browser opens six connections to a server. A tab that nobody sees leaves its own to the others, and looks."""
+    hide = (
+        "Object.defineProperty(document, 'hidden', {configurable: true, get: () => arguments[0]});"
+        "document.dispatchEvent(new Event('visibilitychange'));"
+    )
+    at = f"http://127.0.0.1:{server.http_port}/"
+    assert server.sight is not None
+
+    def looked() -> None:
+        first, handles = browser.tab, []
+        browser.open(at)
+        browser.wait("document.body.dataset.link === 'live'")
+        for _ in range(8):
+            browser.script(hide, True)
+            handles.append(browser.new_tab())
+            browser.open(f"{at}#/query/orders")
+            browser.wait("document.body.dataset.link === 'live'")
+        browser.script("document.querySelector('form.ask').requestSubmit()")
+        browser.wait("document.querySelectorAll('.entries tr').length > 1")
+        for handle in handles:
+            browser.turn_to(handle)
+            browser.close_tab()
+        browser.turn_to(first)
+        assert browser.script("return document.title").startswith("all is well"), "it rests, and has lost nothing"
+        browser.script(hide, False)
+        seen = browser.text("#server")
+        browser.wait("document.querySelector('#server').innerText !== arguments[0]", seen)
+        assert browser.script("return document.body.dataset.link") == "live"
+
+    await asyncio.to_thread(looked)
+
+
 async def test_a_tab_that_is_used_all_day_keeps_nothing(browser: Browser, server: SingleServer) -> None:
     """Every page is shown often: neither nodes nor listeners nor memory grow with how often."""
     fragments = ["#/tables", "#/table/orders", "#/key/orders/big", "#/log/orders/0", "#/query/orders", "#/"]
