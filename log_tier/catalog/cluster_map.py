@@ -314,6 +314,17 @@ class ClusterMap:
             raise TableNotFound(f"there is no table {name!r}; the tables are: {known}", table=name)
         return found
 
+    def job_since(self, seen: int) -> str:
+        """Why a job planned at version `seen` must not begin: another one has since; empty: none has. O(jobs)."""
+        newest = max(self.jobs, default=NOTHING)
+        if newest <= seen:
+            return ""
+        job = self.jobs[newest]
+        return (
+            f"the catalog changed, look again: the plan was made at version {seen} of it, and job {newest}, {job.kind} "
+            f"{job.subject}, has begun since"
+        )
+
     def held_by(self, node: str) -> Iterator[tuple[TableEntry, Partition, ReplicaRole]]:
         """Every replica that a node should have. O(replicas)."""
         for table in self.tables.values():

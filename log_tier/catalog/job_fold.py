@@ -49,12 +49,11 @@ from log_tier.catalog.version_fold import (
     with_holder,
     without_unstaged,
 )
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, TableId
 
 __all__ = [
     "FINISHED_JOBS_MAX",
     "abort_job",
-    "check_no_job_since",
     "clear_table",
     "resume_job",
     "start_job",
@@ -63,17 +62,15 @@ __all__ = [
     "task_ready",
     "undo_tasks_of",
 ]
-
 _ACTIONS: Final = frozenset(Action)
 
-# Enough for an operator to see what happened this week; every process holds the map whole.
+# Enough for an operator to see what happened this week; every process holds the map.
 FINISHED_JOBS_MAX: Final = 100
 
 
 def start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: StartJob) -> ClusterMap:
     """Begin a job; its id is `offset`."""
-    seen = command.arguments.get(SEEN)
-    if isinstance(seen, int) and (reason := check_no_job_since(cluster, seen)):
+    if isinstance(seen := command.arguments.get(SEEN), int) and (reason := cluster.job_since(seen)):
         raise CommandRefused(reason)
     tasks: list[Task] = []
     arguments = dict(command.arguments)
@@ -89,18 +86,6 @@ def start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: StartJ
         cluster = _with_replicas(cluster, command.arguments)
     job = Job(offset, command.kind, command.subject, "running", JobTasks(tasks), time_ms, arguments)
     return _settled(cluster, job)
-
-
-def check_no_job_since(cluster: ClusterMap, seen: int) -> str:
-    """Why a job that was planned at version `seen` must not begin: another one has since. Empty: none has. O(jobs)."""
-    newest = max(cluster.jobs, default=NOTHING)
-    if newest <= seen:
-        return ""
-    job = cluster.jobs[newest]
-    return (
-        f"the catalog changed, look again: the plan was made at version {seen} of it, and job {newest}, {job.kind} "
-        f"{job.subject}, has begun since"
-    )
 
 
 def clear_table(cluster: ClusterMap, offset: Offset, time_ms: int, command: ClearTable) -> ClusterMap:

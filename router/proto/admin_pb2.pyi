@@ -1627,7 +1627,7 @@ class AdminCommand(_message.Message):
     """Its offset: the catalog's version from which it holds."""
     time_ms: _builtins.int
     command: _builtins.str
-    """create-table, start-job, grant-rights, …: its name on the log."""
+    """create-table, start-job, grant, …: its name on the log."""
     table: _builtins.str
     """The table that it is about, by its name; empty: none, or one that is not there any more."""
     node: _builtins.str

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Final, NamedTuple
 
+from duramen.server.console.verb_forms import verb_forms_to_json
+
 __all__ = ["PAGE_HEADERS", "ConsoleFile", "read_console_files"]
 
 _FOLDER: Final = files("duramen.server.console") / "files"
@@ -41,7 +43,14 @@ class ConsoleFile(NamedTuple):
 
 
 def read_console_files() -> dict[str, ConsoleFile]:
-    """The files by their paths: there is no other way to a file. Blocks: some twenty files, 100 KiB."""
+    """The files by their paths: there is no other way to a file. Blocks: some thirty files, 200 KiB."""
+    return {
+        "/console/verbs.json": ConsoleFile(verb_forms_to_json(), "application/json; charset=utf-8"),
+        **_files(),
+    }
+
+
+def _files() -> dict[str, ConsoleFile]:
     return {
         "/" if each.name == "index.html" else f"/console/{each.name}": ConsoleFile(
             each.read_bytes(), _TYPES[each.name.rpartition(".")[2]]

@@ -103,14 +103,14 @@ def describe_command(command: Command, cluster: ClusterMap, names: Mapping[Table
     job = getattr(command, "job", None)
     if isinstance(job, int):
         made.job = job
-    made.detail = " ".join(_words(about))[:_DETAIL_MAX]
+    made.detail = " ".join(word for word in _words(about) if word != f"name={made.table}")[:_DETAIL_MAX]
     return made
 
 
 def _words(about: Any) -> Iterator[str]:
     for each in fields(about):
         value = getattr(about, each.name)
-        if each.name in _ELSEWHERE or not each.repr or value in ("", (), None):
+        if each.name in _ELSEWHERE or not each.repr or value in ("", (), None, each.default):
             continue
         if each.name == "tasks":
             yield f"tasks={len(value)}"

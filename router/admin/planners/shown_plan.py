@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import AbortJob, ClearTable, ResumeJob, StartJob
-from log_tier.catalog.job_fold import check_no_job_since
 from log_tier.catalog.jobs import SEEN
 from log_tier.model.errors import CommandRejected
 from log_tier.model.identifiers import Offset
@@ -37,7 +36,7 @@ class Shown(NamedTuple):
             )
         if self.version is None:
             return plan.command
-        if reason := check_no_job_since(cluster, self.version):
+        if reason := cluster.job_since(self.version):
             raise CommandRejected(reason, version=cluster.version)
         command = plan.command
         if not isinstance(command, StartJob):

@@ -1,6 +1,7 @@
 // The night page: what needs somebody, the server in numbers, its nodes and its partitions.
 
 import { byId } from "./made.js";
+import { NightChanges } from "./night_changes.js";
 import { NightPage } from "./night_page.js";
 import { PartitionTable } from "./partition_table.js";
 import { Past } from "./past.js";
@@ -13,6 +14,7 @@ export const past = new Past(
   (name) => table.graph(name),
 );
 const table = new PartitionTable(view, past);
+const changes = new NightChanges(() => past.span, (found) => page.mark(found));
 
 let shown = false;
 
@@ -33,11 +35,14 @@ export function draw() {
 
 // Ask for what is missing of the graphs.
 export function refresh() {
-  if (shown) past.refresh();
+  if (!shown) return;
+  past.refresh();
+  changes.refresh(view.facts);
 }
 
 function turn() {
   past.turn();
+  changes.forget();
   byId("span").textContent = past.words;
   past.refresh();
   draw();

@@ -141,6 +141,13 @@ export class NightPage {
 
   past(answer, view) {
     for (const tile of this.tiles) tile.past(answer, view);
+    this.mark(this.changes ?? []);
+  }
+
+  // Marks on the graphs at the times of changes.
+  mark(changes) {
+    this.changes = changes;
+    for (const tile of this.tiles) tile.mark(changes.map((each) => each.time_ms));
   }
 
   #title(state) {
@@ -228,6 +235,15 @@ class Tile {
     const known = values.filter((value) => value !== null);
     this.usual = known.length ? `most: ${this.tile.shown(Math.max(...known))}` : `earlier: ${UNKNOWN}`;
     setText(this.hint, this.usual);
+  }
+
+  // `times`: ms since 1970; those outside of the graph are left out.
+  mark(times) {
+    if (!this.plot || !this.answer) return;
+    const { begin_ms, step_s } = this.answer;
+    const whole = 1000 * step_s * Math.max(1, this.plot.values.length - 1);
+    const shares = times.map((ms) => (ms - begin_ms) / whole).filter((share) => share >= 0);
+    this.plot.happened(shares.map((share) => Math.min(1, share))); // within the step that is not over, too
   }
 
   #point(event) {

@@ -17,6 +17,10 @@ export const PAGES = [
   { path: "key", name: "key", key: "k", applies: data, load: () => import("./key.js") },
   { path: "log", name: "log", key: "l", applies: data, load: () => import("./log.js") },
   { path: "query", name: "query", key: "q", applies: data, load: () => import("./query.js") },
+  { path: "jobs", name: "jobs", key: "j", applies: data, load: () => import("./jobs.js") },
+  { path: "changes", name: "changes", key: "c", applies: data, load: () => import("./changes.js") },
+  { path: "users", name: "users", key: "u", applies: data, load: () => import("./users.js") },
+  { path: "audit", name: "audit", key: "a", applies: data, load: () => import("./audit.js") },
 ];
 
 export const known = (facts) => PAGES.filter((each) => !each.hidden && (facts === null ? each.path === "" : each.applies(facts)));

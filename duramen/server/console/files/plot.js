@@ -20,7 +20,8 @@ export class Plot {
     this.area = element("path", { class: "area" });
     this.line = element("path", { class: "line", "vector-effect": "non-scaling-stroke" });
     this.marks = element("path", { class: "marks", "vector-effect": "non-scaling-stroke" });
-    this.node.append(this.area, this.line, this.marks);
+    this.events = element("path", { class: "events", "vector-effect": "non-scaling-stroke" });
+    this.node.append(this.events, this.area, this.line, this.marks);
   }
 
   // `most`: what the top is at least, so that noise near zero does not look like a storm.
@@ -45,6 +46,12 @@ export class Plot {
     this.line.setAttribute("d", line);
     this.area.setAttribute("d", area);
     this.marks.setAttribute("d", marks);
+  }
+
+  // Upright lines where something happened, at shares (0 to 1) of the width.
+  happened(shares) {
+    const places = [...new Set(shares.map((share) => (share * WIDTH).toFixed(1)))];
+    this.events.setAttribute("d", places.map((x) => `M${x} 0V${this.height}`).join(""));
   }
 
   // The place of the value at a share (0 to 1) of the width.
