@@ -142,6 +142,8 @@ export class NightPage {
   past(answer, view) {
     for (const tile of this.tiles) tile.past(answer, view);
     this.mark(this.changes ?? []);
+    byId("kept-note").hidden = !answer.kept?.error;
+    setText(byId("kept-note"), answer.kept?.error ? `The history is in memory alone for now, and would be gone with this server: ${answer.kept.error}` : "");
   }
 
   // Marks on the graphs at the times of changes.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -221,5 +222,29 @@ async def test_the_setting_switches_it_off(tmp_path: Path, history: bool, expect
 
         await until_true(is_said)
         assert found[-1] == expected
+    finally:
+        await server.close()
+
+
+async def test_a_real_server_shows_what_was_before_it_began(tmp_path: Path) -> None:
+    server = await SingleServer.open(tmp_path / "data", port=0)
+    try:
+        now_ms = time.time_ns() // 1_000_000
+        async with kept(Run(server.data_plane, began_ms=now_ms - 20 * 60_000, series="single/n1")) as run:
+            run.lives(5)
+            await until_true(count_is(server.data_plane, 5))
+        await server.serve_http(0, history=True)
+        found: list[Any] = []
+
+        async def is_shown() -> bool:
+            found.append(json.loads((await http_get(server.http_port, "/history?since=-3600"))[2]))
+            return bool(found[-1]["kept"]["is_read"])
+
+        await until_true(is_shown)
+        lags = found[-1]["all"]["lag_records"]
+        assert sum(lag is not None for lag in lags) in (5, 6), "five minutes, and what is known since"
+        assert lags[-1] is not None or lags[-2] is not None or len(found) == 1
+        assert found[-1]["kept_step_s"] == 60
+        assert None in lags[lags.index(30) + 5 :], "and the time in between is a gap"
     finally:
         await server.close()
