@@ -337,6 +337,12 @@ class Database:
         """A token of everything that this client has written or read, for `merge_token` in another process."""
         return self._loop.run(partial(_called, self._inner.token))
 
+    def acknowledged(self) -> str:
+        """What this client wrote and was acknowledged in the last ten minutes or so, as JSON for
+        `duramen audit data TABLE --session FILE`, which says whether the log holds all of it. O(tables x partitions).
+        """
+        return self._loop.run(partial(_called, self._inner.acknowledged))
+
     def merge_token(self, token: str | Token) -> None:
         """From now on, session reads see what the token names. Raises `InvalidToken`."""
         self._loop.run(partial(_called, partial(self._inner.merge_token, token)))

@@ -21,6 +21,7 @@ from log_tier.model.tokens import Token
 from log_tier.rpc.credentials import CallCredentials, proving
 from log_tier.rpc.security import ChannelSecurity, secured
 from router.data.direct_reads import DirectReads
+from router.data.gather.acknowledged import Acknowledged
 from router.data.gather.read_coalescer import ReadCoalescer
 from router.data.gather.write_coalescer import WriteCoalescer
 from router.data.seam import Connection
@@ -89,6 +90,8 @@ class ClientContext:
         self.compress = compress
         """Whether batches are compressed with zstd where that makes them smaller."""
         self.session = Session()
+        self.acknowledged = Acknowledged()
+        """What was written through this client and acknowledged, of the last minutes."""
         self.operations: Operations | None = None
         """What sees each call as an operation, if anything does."""
         if address is not None and address.traces:
@@ -119,7 +122,13 @@ class ClientContext:
         ways = ClientWays(
             connection,
             ReadCoalescer(connection, self.session),
-            WriteCoalescer(connection, self.session, secrets.randbits(63) | 1, compress=self.compress),
+            WriteCoalescer(
+                connection,
+                self.session,
+                secrets.randbits(63) | 1,
+                compress=self.compress,
+                acknowledged=self.acknowledged,
+            ),
         )
         observer = CLIENT_OBSERVER.get()
         if observer is not None:
@@ -147,6 +156,7 @@ class ClientContext:
     def after_fork(self) -> None:
         """This process has inherited the client: nothing of the connection may be used here, or destroyed."""
         links, self._links = self._links, None
+        self.acknowledged.forget()
         if links is not None:
             keep_for_ever(links)
             for task in asyncio.all_tasks(links.loop):
@@ -197,7 +207,14 @@ class ClientContext:
 
     def _fast_path_to(self, host: str, port: int) -> RespFastPath:
         credentials = None if self._address is None else self._address.credentials
-        return RespFastPath(host, port, self.session, compress=self.compress, credentials=credentials)
+        return RespFastPath(
+            host,
+            port,
+            self.session,
+            compress=self.compress,
+            credentials=credentials,
+            acknowledged=self.acknowledged,
+        )
 
     def timeout(self, timeout: float | None) -> float:
         """The seconds that a call may take. Raises `InvalidRequest`, and `DatabaseClosed` after `close`."""

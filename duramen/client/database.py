@@ -7,6 +7,7 @@ from typing import Final
 
 from duramen.client.context import TIMEOUT_DEFAULT_S, Address, ClientContext, DirectFactory
 from duramen.client.lookup import TableLookup
+from duramen.client.model.acknowledged_json import acknowledged_to_json
 from duramen.client.model.results import TableInfo
 from duramen.client.observed_table import ObservedTable
 from duramen.client.retry import ask_until
@@ -179,6 +180,12 @@ class Database:
     def token(self) -> str:
         """A token of everything that this client has written or read, for `merge_token` in another process."""
         return str(self.context.token())
+
+    def acknowledged(self) -> str:
+        """What this client wrote and was acknowledged in the last ten minutes or so, as JSON for
+        `duramen audit data TABLE --session FILE`, which says whether the log holds all of it. O(tables x partitions).
+        """
+        return acknowledged_to_json(self.context.acknowledged.runs())
 
     def merge_token(self, token: str | Token) -> None:
         """From now on, session reads see what the token names. Raises `InvalidToken`."""

@@ -29,9 +29,11 @@ from duramen.client.retry import ask_until
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.sized_work import Turn
 from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.batch_header import HEADER_BYTES
 from log_tier.model.errors import DatabaseForked, DuramenError, InvalidRequest, WriteUnknown
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
+from router.data.gather.acknowledged import NOTED_MAX
 from router.data.gather.batch_progress import may_be_written
 from router.data.outcomes import write_unknown
 from router.data.requests import WritePart, WriteResult
@@ -217,6 +219,7 @@ class TableWriter:
         parts = await asyncio.to_thread(self._encoded, ref, groups, context.compress)
         failure: DuramenError | None = None
         unknown = False
+        noted = context.acknowledged.noted
         loop = asyncio.get_running_loop()
         deadline_s = context.deadline(None)
         backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline_s)
@@ -233,6 +236,8 @@ class TableWriter:
                 if isinstance(result, WriteResult):
                     records = len(groups[part.partition.partition].columns.keys)
                     last = _last_of(result, records)
+                    head = part.batch[:HEADER_BYTES]
+                    noted.append((part.partition, head, result.base_offset, result.timestamp_ms, part.outcomes))
                     self._offsets[part.partition.partition] = max(
                         self._offsets.get(part.partition.partition, NOTHING), last
                     )
@@ -246,6 +251,8 @@ class TableWriter:
                 if not (result.retryable or isinstance(result, WriteUnknown)):
                     final = result
             parts = left
+            if len(noted) > NOTED_MAX:
+                context.acknowledged.count()
             if final is not None:
                 raise write_unknown(final.message) if unknown else final
             if parts:

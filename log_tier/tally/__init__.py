@@ -22,5 +22,6 @@ another one changes a number.
 What is not here: where a replica keeps its tally (in the transaction of the fold, `serving_tier.index.lmdb`), and who
 asks whom: each node by itself (`serving_tier.proof`), and an operator (`router.admin.answers.audit_data`).
 
-Reading order: `period.py`, `count.py`, `parts.py`, `keep.py`, `compare.py`, `missing.py`, `proof.py`.
+Reading order: `period.py`, `count.py`, `parts.py`, `keep.py`, `compare.py`, `missing.py`, `acknowledged.py`,
+`proof.py`.
 """

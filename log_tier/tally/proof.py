@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 from log_tier.model.identifiers import NOTHING, Offset
 
-__all__ = ["NO_PROOF", "Proof"]
+__all__ = ["NO_PROOF", "ReplicaProof"]
 
 
-class Proof(NamedTuple):
+class ReplicaProof(NamedTuple):
     """What the comparisons of a replica with its log came to so far."""
 
     proven: Offset = NOTHING
@@ -18,5 +18,5 @@ class Proof(NamedTuple):
     """Which offsets are not what the log holds; empty: all were equal."""
 
 
-NO_PROOF: Final = Proof()
+NO_PROOF: Final = ReplicaProof()
 """Nothing was compared yet."""

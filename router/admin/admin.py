@@ -211,15 +211,15 @@ class Admin:
             situation = Situation(self._catalog.map, self._membership.nodes())
 
     async def audit_data(
-        self, table: str, partition: Partition | None = None, *, since_ms: int = 0, timeout: float = 120.0
+        self, request: pb.AdminAuditDataRequest, *, timeout: float = 120.0
     ) -> AsyncIterator[pb.AdminMinute]:
-        """Compare what the replicas of each partition counted with what the log holds, from a time on."""
+        """Compare what the tiers of each partition of a table counted with what the log holds."""
+        partition = Partition(request.partition) if request.HasField("partition") else None
         situation = await self._situation()
-        entry = situation.table(table, partition)
-        chosen = range(entry.partitions) if partition is None else [partition]
-        for place in map(entry.partition, chosen):
+        entry = situation.table(request.table, partition)
+        for place in map(entry.partition, range(entry.partitions) if partition is None else [partition]):
             for minute in await audit_partition(
-                situation, self._log, self._membership, place, since_ms=since_ms, timeout=timeout
+                situation, self._log, self._membership, place, request, timeout=timeout
             ):
                 yield minute
             situation = self._known()

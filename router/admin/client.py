@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Final, cast
@@ -94,10 +94,17 @@ class AdminConnection:
                 yield self._checked(reply)
 
     async def audit_data(
-        self, table: str, partition: Partition | None = None, *, since_ms: int = 0
+        self,
+        table: str,
+        partition: Partition | None = None,
+        *,
+        since_ms: int = 0,
+        acknowledged: Sequence[pb.AdminAcknowledged] = (),
     ) -> AsyncIterator[pb.AdminMinute]:
-        """What the log holds and the replicas counted, minute by minute."""
-        request = pb.AdminAuditDataRequest(table=table, partition=partition, since_ms=since_ms)
+        """What the log holds and the tiers counted, minute by minute; `acknowledged`: by a client's session."""
+        request = pb.AdminAuditDataRequest(
+            table=table, partition=partition, since_ms=since_ms, acknowledged=acknowledged
+        )
         async with aclosing(cast("Any", self._wire.stream(self._stub.AuditData, request))) as replies:
             async for reply in replies:
                 yield self._checked(reply)

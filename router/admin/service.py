@@ -102,11 +102,10 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             await abort(context, error)
 
     async def AuditData(self, request: pb.AdminAuditDataRequest, context: _Context) -> None:  # noqa: N802
-        partition = Partition(request.partition) if request.HasField("partition") else None
         timeout = time_left_s(context, default_s=_TIMEOUT_DEFAULT_S)
         try:
             admin = await self._admin()
-            minutes = admin.audit_data(request.table, partition, since_ms=request.since_ms, timeout=timeout)
+            minutes = admin.audit_data(request, timeout=timeout)
             async with self._streams.served(context), aclosing(cast("Any", minutes)) as answers:
                 async for answer in answers:
                     await context.write(answer)

@@ -913,6 +913,7 @@ class AdminMinute(_message.Message):
     WRITTEN_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
     SUBSCRIPTIONS_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     partition: _builtins.int
     minute_ms: _builtins.int
@@ -932,6 +933,12 @@ class AdminMinute(_message.Message):
     def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminReplicaCount]:
         """The open subscriptions to it, by the node that serves them."""
 
+    @_builtins.property
+    def acknowledged(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminReplicaCount]:
+        """What a client was acknowledged, of the request: then there are no others. `written` is what the log holds of it, and
+        checksums are those of AdminAcknowledged.
+        """
+
     def __init__(
         self,
         *,
@@ -944,10 +951,11 @@ class AdminMinute(_message.Message):
         written: Global___AdminCounted | None = ...,
         replicas: _abc.Iterable[Global___AdminReplicaCount] | None = ...,
         subscriptions: _abc.Iterable[Global___AdminReplicaCount] | None = ...,
+        acknowledged: _abc.Iterable[Global___AdminReplicaCount] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["written", b"written"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["minute_ms", b"minute_ms", "minutes", b"minutes", "partition", b"partition", "reason", b"reason", "replicas", b"replicas", "subscriptions", b"subscriptions", "table", b"table", "verdict", b"verdict", "written", b"written"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "minute_ms", b"minute_ms", "minutes", b"minutes", "partition", b"partition", "reason", b"reason", "replicas", b"replicas", "subscriptions", b"subscriptions", "table", b"table", "verdict", b"verdict", "written", b"written"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1771,27 +1779,83 @@ class AdminAuditDataRequest(_message.Message):
     TABLE_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     SINCE_MS_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     partition: _builtins.int
     """Not set: all of them."""
     since_ms: _builtins.int
     """ms since 1970, by the log's timestamps: from that minute on. 0: all that the replicas keep."""
+    @_builtins.property
+    def acknowledged(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminAcknowledged]:
+        """What a client's session was acknowledged. Runs of other tables and partitions are passed over."""
+
     def __init__(
         self,
         *,
         table: _builtins.str = ...,
         partition: _builtins.int | None = ...,
         since_ms: _builtins.int = ...,
+        acknowledged: _abc.Iterable[Global___AdminAcknowledged] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "partition", b"partition", "since_ms", b"since_ms", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "acknowledged", b"acknowledged", "partition", b"partition", "since_ms", b"since_ms", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__partition: _TypeAlias = _typing.Literal["partition"]  # noqa: Y015
     _WhichOneofArgType__partition: _TypeAlias = _typing.Literal["_partition", b"_partition"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__partition) -> _WhichOneofReturnType__partition | None: ...
 
 Global___AdminAuditDataRequest: _TypeAlias = AdminAuditDataRequest  # noqa: Y015
+
+@_typing.final
+class AdminAcknowledged(_message.Message):
+    """Batches of one producer in one partition whose sequences follow each other."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PRODUCER_FIELD_NUMBER: _builtins.int
+    MINUTE_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """Its text form."""
+    partition: _builtins.int
+    producer: _builtins.int
+    minute: _builtins.int
+    """Of the log, since 1970; 0: not known."""
+    first: _builtins.int
+    """Offsets between which they lie."""
+    last: _builtins.int
+    sequence: _builtins.int
+    """Of the first record."""
+    records: _builtins.int
+    checksum: _builtins.int
+    """The sum over the batches of body checksum × (2 × sequence + 1), modulo 2^64."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        producer: _builtins.int = ...,
+        minute: _builtins.int = ...,
+        first: _builtins.int = ...,
+        last: _builtins.int = ...,
+        sequence: _builtins.int = ...,
+        records: _builtins.int = ...,
+        checksum: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "first", b"first", "last", b"last", "minute", b"minute", "partition", b"partition", "producer", b"producer", "records", b"records", "sequence", b"sequence", "table_id", b"table_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminAcknowledged: _TypeAlias = AdminAcknowledged  # noqa: Y015
 
 @_typing.final
 class AdminJobsRequest(_message.Message):

@@ -26,7 +26,7 @@ from log_tier.model.errors import DuramenError, NotHosted
 from log_tier.model.identifiers import FIRST, Offset, PartitionId, TableId
 from log_tier.model.log import Bounds, Log, Topic
 from log_tier.privacy.private_files import make_private
-from log_tier.tally.proof import Proof
+from log_tier.tally.proof import ReplicaProof
 from serving_tier.disk import NODE_DISK
 from serving_tier.folders import clear_away
 from serving_tier.index.divergence import may_differ
@@ -93,7 +93,7 @@ class Node:
         """The error for a partition that is not here; `Hosting` replaces it by one that knows the cluster."""
         self.owner: ReplicaListener = _only_logged
         """Called with each event of a hosted replica."""
-        self.proofs: dict[PartitionId, Proof] = {}
+        self.proofs: dict[PartitionId, ReplicaProof] = {}
         """How far the replicas here are proven to have all of the log (`serving_tier.proof`)."""
         self.deliveries = Deliveries()
         """What subscriptions to the replicas here were given."""

@@ -16,7 +16,7 @@ from log_tier.tally.missing import find_missing
 from log_tier.tally.parts import counted_parts, is_counted_whole
 from log_tier.tally.period import Period
 
-__all__ = ["BATCHES_SEARCHED_MAX", "count_log", "locate_missing"]
+__all__ = ["BATCHES_SEARCHED_MAX", "count_log", "headers_between", "locate_missing"]
 
 BATCHES_SEARCHED_MAX: Final = 200_000
 """Batches among which a difference is looked for: some 60 MB of headers. Beyond it, the whole minute is named."""
@@ -51,6 +51,17 @@ async def count_log(
             if until is not None and position > until:
                 break
     return pieces
+
+
+async def headers_between(log: Log, partition: PartitionId, start: Offset, last: Offset) -> list[BatchHeader]:
+    """The headers of the batches from the one with `start` to the one with `last`, their checksums checked."""
+    found: list[BatchHeader] = []
+    async with aclosing(_headers(log, partition, start, ())) as chunks:
+        async for headers in chunks:
+            found += headers
+            if headers[-1].last_offset >= last:
+                break
+    return found
 
 
 async def locate_missing(

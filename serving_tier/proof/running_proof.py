@@ -23,7 +23,7 @@ from log_tier.tally.compare import (
     window_of,
 )
 from log_tier.tally.period import HOUR, PartitionTally
-from log_tier.tally.proof import NO_PROOF, Proof
+from log_tier.tally.proof import NO_PROOF, ReplicaProof
 from serving_tier.node.node import Node
 from serving_tier.proof.log_counts import count_log, locate_missing
 from serving_tier.replica.replica import Replica
@@ -52,7 +52,7 @@ class _Known(NamedTuple):
 
     replica: Replica
     """A replica that is built anew is another object, and proven from its beginning."""
-    proof: Proof
+    proof: ReplicaProof
     watch_trouble: str = ""
     trouble_s: float = 0.0
     """When it was found, on the event loop's clock."""
@@ -125,7 +125,7 @@ class RunningProof:
                 self._known[name] = known
                 self._node.proofs[name] = self._shown(known)
 
-    def _shown(self, known: _Known) -> Proof:
+    def _shown(self, known: _Known) -> ReplicaProof:
         now_s = asyncio.get_running_loop().time()
         if known.proof.differs or not known.watch_trouble or now_s - known.trouble_s > _WATCH_TROUBLE_S:
             return known.proof

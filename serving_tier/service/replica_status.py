@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId, table_id_to_bytes
-from log_tier.tally.proof import NO_PROOF, Proof
+from log_tier.tally.proof import NO_PROOF, ReplicaProof
 from serving_tier.proto import node_pb2
 from serving_tier.replica.replica import Replica
 
@@ -62,7 +62,7 @@ class ReplicaStatus(NamedTuple):
     differs: str = ""
 
 
-def status_of(replica: Replica, sizes: Sizes, proof: Proof = NO_PROOF) -> ReplicaStatus:
+def status_of(replica: Replica, sizes: Sizes, proof: ReplicaProof = NO_PROOF) -> ReplicaStatus:
     """The status of an open replica. About 2 µs.
 
     Its reason says also why one that goes on applies nothing now: its disk is full, or descriptors are out.

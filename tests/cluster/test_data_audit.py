@@ -87,6 +87,35 @@ def test_what_subscriptions_were_given_is_what_the_log_holds(orders: ClusterProc
     assert not any(row.get("subscriptions") for row in audited(orders, 0))
 
 
+def test_what_a_session_was_acknowledged_is_in_the_log(orders: ClusterProcess, tmp_path: Path) -> None:
+    said = tmp_path / "acknowledged.json"
+    with orders.connect() as database:
+        table = database.table("orders")
+        for number in range(20):
+            table.put(b"s%d" % number, b"v")
+        with table.writer("a stream") as writer:
+            for number in range(50):
+                writer.put_rows([(b"w%d" % number, b"v")])
+        said.write_text(database.acknowledged())
+
+    def asked(code: int) -> list[dict[str, Any]]:
+        shown = orders.run("audit", "data", "orders", "--session", str(said), "--json", code=code)
+        return [each for each in map(json.loads, shown.splitlines()) if each.get("acknowledged")]
+
+    rows = asked(0)
+    assert sum(row["acknowledged"][0]["counted"]["offsets"] for row in rows) == 70
+    assert {row["verdict"] for row in rows} == {"equal"}
+    assert " acknowledged " in orders.run("audit", "data", "orders", "--session", str(said))
+
+    document = json.loads(said.read_text())
+    document["runs"][-1]["records"] += 3
+    said.write_text(json.dumps(document))
+    (wrong,) = [row for row in asked(1) if row["verdict"] == "different"]
+    assert "were acknowledged and are not in the log" in wrong["acknowledged"][0]["reason"]
+    said.write_text("{}")
+    assert asked(2) == []
+
+
 def test_a_replica_that_lost_a_batch_is_found_with_its_offset(orders: ClusterProcess, tmp_path: Path) -> None:
     lost = Offset(17)
 

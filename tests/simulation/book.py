@@ -34,7 +34,7 @@ PROPERTIES = {
     "retrieved": "no failure is lost: somebody retrieves what a task or a future ends with",
     "restored": "a table that was restored to a point in time holds what its source held at that offset",
     "equal": "replicas that have applied the same offset hold the same",
-    "tally": "what each version of each replica, and each open watch, counted is what the log holds, minute by minute",
+    "tally": "what each version of each replica, each open watch and each session counted is what the log holds",
     "revoked": "a server serves nothing without a grant, and 100 ms after a revocation nobody does where nothing is at "
     "fault",
     "expired": "a token proves nothing from its end on, by the clock of the server, nor does a stream outlive it",

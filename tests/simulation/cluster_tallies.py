@@ -8,12 +8,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
-from log_tier.model.batch_header import BatchHeader, read_header, split_batches
+from log_tier.model.batch_header import HEADER_BYTES, BatchHeader, read_header, split_batches
+from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
+from log_tier.tally.acknowledged import find_runs
 from log_tier.tally.compare import compare, cuts
 from log_tier.tally.count import count_pieces
 from log_tier.tally.period import PartitionTally
 from router.data import watch
+from router.data.gather.write_gatherer import WriteGatherer
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from simulation.book import Broken
 from simulation.cluster_jobs import checked_table
@@ -36,6 +39,7 @@ async def check_tallies(world: ClusterWorld) -> None:
         lowest = max(bounds.earliest, bounds.compacted)
         if not tallies or lowest > bounds.latest:
             continue
+        await _check_sessions(world, place, lowest)
         start = Offset(max(lowest, min(tally.since for tally in tallies.values())))
         headers: list[BatchHeader] = []
         reader: Any = log.read(place, start, follow=False)
@@ -60,6 +64,24 @@ async def check_tallies(world: ClusterWorld) -> None:
             world.story.met["proof of a node" if proof.proven > NOTHING else "proof of a node, of nothing"] += 1
             if proof.differs:
                 raise Broken("tally", f"{name} says of partition {place.partition}: {proof.differs}")
+
+
+async def _check_sessions(world: ClusterWorld, place: PartitionId, lowest: int) -> None:
+    """What clients were acknowledged is in the log, as far as it still has it. Raises `Broken`."""
+    runs = [run for session in world.sessions for run in session.runs() if run.partition == place]
+    assert world.log is not None, "sessions are compared with a log that is there"
+    headers: list[BatchHeader] = []
+    reader: Any = world.log.read(place, (await world.log.bounds(place)).earliest, follow=False)
+    async with aclosing(reader) as chunks:
+        async for chunk in chunks:
+            headers += map(read_header, split_batches(chunk.data))
+    for found in find_runs(headers, runs):
+        if found.is_equal():
+            world.story.met["tally of a session equal"] += 1
+        elif found.run.first < lowest:
+            world.story.met["tally of a session not compared"] += 1
+        else:
+            raise Broken("tally", f"a session was acknowledged {found.run}, and the log holds {found}")
 
 
 def _tallies(world: ClusterWorld, place: PartitionId) -> Iterator[tuple[str, PartitionTally]]:
@@ -106,7 +128,20 @@ def _watch_skips_a_batch() -> Patches:
     return [(watch, "aclosing", skipping)]
 
 
+def _session_counts_what_was_not_acknowledged() -> Patches:
+    """A batch that was given up counts as if it had its place."""
+    inner = WriteGatherer._give_up
+
+    def give_up(self: Any, batch: Any, reason: DuramenError) -> None:
+        if self._acknowledged is not None and batch.data:
+            self._acknowledged.noted.append((batch.place, batch.data[:HEADER_BYTES], Offset(0), 0, True))
+        inner(self, batch, reason)
+
+    return [(WriteGatherer, "_give_up", give_up)]
+
+
 PLANTED_IN_TALLIES: Final[dict[str, Callable[[], Patches]]] = {
+    "a session counts what was not acknowledged": _session_counts_what_was_not_acknowledged,
     "a watch skips a batch": _watch_skips_a_batch,
     "a standby takes the live version's count for its own": _standby_takes_the_count_over,
 }

@@ -60,7 +60,9 @@ async def cluster_traffic(world: ClusterWorld) -> None:
         targets = nodes if direct else ["router:7070"]
         while True:
             try:
-                return await aio.connect(targets, timeout=5.0, direct=direct)
+                database = await aio.connect(targets, timeout=5.0, direct=direct)
+                world.sessions.append(database.context.acknowledged)
+                return database
             except Disconnected:
                 await asyncio.sleep(RESTART_S)
 
@@ -84,6 +86,7 @@ async def cluster_traffic(world: ClusterWorld) -> None:
         earlier = await check(seconds=_BEFORE_S, faults=partial(copy_once, world, copies), keep_table=True)
         judge(earlier, world.story)
         await put_back(world, copies[0])
+        world.sessions.clear()  # what was acknowledged before is gone with the newer log
     history = await check(seconds=_SECONDS, faults=partial(happen, world), earlier=earlier)
     for record in history.log:
         if record.operation == "barrier" and any(

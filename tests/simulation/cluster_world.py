@@ -29,6 +29,7 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DuramenError
 from log_tier.trust.quotas import Quota
+from router.data.gather.acknowledged import Acknowledged
 from router.data.local_data import LocalData
 from router.data.seam import Connection
 from router.endpoints.resp.connection.client import Client
@@ -102,6 +103,8 @@ class ClusterWorld:
         """Something of the kind has begun."""
         self.disk_met: Callable[[ClusterWorld, str], None] = lambda world, fault: None
         """Called with each fault that a node's disk meets."""
+        self.sessions: list[Acknowledged] = []
+        """What the clients of the Python API were acknowledged."""
         self.drops: set[str] = set()
         """Tables of which a drop was begun and not answered."""
         users = "users of endpoints" if has_endpoints else "users"

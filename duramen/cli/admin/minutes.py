@@ -19,16 +19,19 @@ def say_minute(each: AdminMinute) -> None:
         say(f"{place(each)} {each.verdict}: {each.reason}")
         return
     written = f"{each.written.offsets:,}" if each.HasField("written") else "–"
-    applied = _counts(each, each.replicas) or "–"
-    delivered = _counts(each, each.subscriptions)
+    tiers = {
+        "applied": _counts(each, each.replicas) or ("–" if not each.acknowledged else ""),
+        "delivered": _counts(each, each.subscriptions),
+        "acknowledged": _counts(each, each.acknowledged),
+    }
     verdict = "" if each.verdict == "equal" else f"  {each.verdict}"
     reason = f": {each.reason}" if each.reason else ""
-    rest = f" delivered {delivered}" if delivered else ""
-    say(f"{place(each)} {_named(each)} written {written} applied {applied}{rest}{verdict}{reason}")
-    for replica in (*each.replicas, *each.subscriptions):
+    shown = "".join(f" {tier} {counts}" for tier, counts in tiers.items() if counts)
+    say(f"{place(each)} {_named(each)} written {written}{shown}{verdict}{reason}")
+    for replica in (*each.replicas, *each.subscriptions, *each.acknowledged):
         if replica.verdict == "different":
-            name = f" {replica.name}" if replica.name else ""
-            say(f"  {replica.node}{name}: {replica.reason}")
+            name = " ".join(filter(None, (replica.node, replica.name)))
+            say(f"  {name}: {replica.reason}")
 
 
 def _counts(each: AdminMinute, tier: Iterable[AdminReplicaCount]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -99,6 +100,10 @@ def data(
     since: Annotated[
         str, typer.Option("--since", metavar="TIME", help="From that minute on: 15m, 1h, 7d ago, or a time.")
     ] = "1h",
+    session: Annotated[
+        Path | None,
+        typer.Option("--session", metavar="FILE", help="Compare what `Database.acknowledged()` of a client said, too."),
+    ] = None,
     at: At = AT_DEFAULT,
     timeout: Timeout = 300.0,
     json: Json = False,
@@ -109,11 +114,15 @@ def data(
     offset, how many, and a checksum over their checksums. Replicas keep an hour of minutes, and a day of hours. Minutes
     are those of the log's timestamps. A difference names offsets.
 
+    With --session, what a client was acknowledged is looked for in the log as well: the file has the text that its
+    `Database.acknowledged()` returned.
+
     Exit code 1 where a replica differs, 5 where one did not answer.
 
     \b
       duramen audit data orders
       duramen audit data orders/3 --since 24h --json
+      duramen audit data orders --session acknowledged.json
     """
     from duramen.cli.admin.answer import say_answer
     from duramen.cli.admin.connection import ask
@@ -123,9 +132,10 @@ def data(
     table, partition = parse_place(where)
     since_ms = max(0, parse_time_ms(since, now_ms=time.time_ns() // 1_000_000))
     codes: set[int] = set()
+    acknowledged = _acknowledged(session)
 
     async def compared(admin: AdminConnection) -> None:
-        async for each in admin.audit_data(table, partition, since_ms=since_ms):
+        async for each in admin.audit_data(table, partition, since_ms=since_ms, acknowledged=acknowledged):
             codes.add(_CODES[each.verdict])
             if json:
                 say_answer(each, flush=True)
@@ -136,6 +146,19 @@ def data(
     if not codes and not json:
         say(f"nothing was written to {where} since then")
     return ERROR if ERROR in codes else max(codes, default=OK)
+
+
+def _acknowledged(session: Path | None) -> list[Any]:
+    if session is None:
+        return []
+    from duramen.client.model.acknowledged_json import parse_acknowledged
+    from router.admin.answers.audit_acknowledged import run_message
+
+    try:
+        text = session.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"the file of --session cannot be read: {error}") from error
+    return [run_message(run) for run in parse_acknowledged(text)]
 
 
 def _is_asked_for(row: dict[str, Any], user: str, table: str, refused: bool) -> bool:

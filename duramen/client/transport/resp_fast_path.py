@@ -27,12 +27,14 @@ from duramen.client.model.results import Done
 from duramen.client.model.session import Session
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.batch_header import HEADER_BYTES
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
 from log_tier.rpc.credentials import CallCredentials
 from router.data.direct_reads import NOT_FRESH
+from router.data.gather.acknowledged import NOTED_MAX, Acknowledged
 
 __all__ = ["FastPathTable", "Lost", "RespFastPath"]
 
@@ -109,10 +111,19 @@ class RespFastPath:
     """The way to one server's endpoint, for all threads. `close()` ends it."""
 
     def __init__(
-        self, host: str, port: int, session: Session, *, compress: bool, credentials: CallCredentials | None = None
+        self,
+        host: str,
+        port: int,
+        session: Session,
+        *,
+        compress: bool,
+        credentials: CallCredentials | None = None,
+        acknowledged: Acknowledged | None = None,
     ) -> None:
+        """`acknowledged`: notes the puts that have their place in the log."""
         self.session = session
         self.compress = compress
+        self.acknowledged = Acknowledged() if acknowledged is None else acknowledged
         # Now, and not with the first line: a process that is forked while another thread imports can never import that.
         import encodings.idna  # noqa: F401 - which `socket.getaddrinfo` imports
 
@@ -291,5 +302,9 @@ class FastPathTable:
             # What was refused is refused by gRPC too, in our words.
             return None if str(reply).startswith("NOTWRITTEN ") else Lost(ref, ref.partition(partition), records, batch)
         offset = Offset(reply[0])
+        noted = fast_path.acknowledged.noted
+        noted.append((ref.partition(partition), batch[:HEADER_BYTES], offset, reply[1] if len(reply) > 1 else 0, False))
+        if len(noted) > NOTED_MAX:
+            fast_path.acknowledged.count()
         fast_path.session.saw(ref, partition, offset)
         return Done(ref.id, partition, offset)

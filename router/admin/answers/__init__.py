@@ -4,6 +4,6 @@ An answer is a message of `router/proto/admin.proto`, from where it is made to w
 makes JSON of it.
 
 Reading order: `json_text.py`, `argument_messages.py`, `listing.py`, `versions.py`, `plans.py`, `jobs.py`,
-`log_times.py`, `node_client.py`, `record_texts.py`, `key_history.py`, `explain.py`, `verify.py`, `audit_data.py`,
-`changes.py`, `document.py`.
+`log_times.py`, `node_client.py`, `record_texts.py`, `key_history.py`, `explain.py`, `verify.py`,
+`audit_acknowledged.py`, `audit_data.py`, `changes.py`, `document.py`.
 """

@@ -16,6 +16,7 @@ from log_tier.model.identifiers import Offset, PartitionId, table_id_to_bytes
 from log_tier.model.log import Bounds, Log
 from log_tier.tally.compare import Comparison, ReplicaCount, compare, cuts, difference_text, log_time_at, window_of
 from log_tier.tally.period import MINUTE_MS, PartitionTally, Period
+from router.admin.answers.audit_acknowledged import audit_acknowledged
 from router.admin.planners.cluster_view import Situation
 from router.membership.views import Membership
 from router.proto import admin_pb2 as pb
@@ -54,9 +55,27 @@ async def audit_partition(
     log: Log,
     membership: Membership,
     partition: PartitionId,
+    request: pb.AdminAuditDataRequest,
     *,
-    since_ms: int = 0,
     timeout: float = 120.0,
+) -> list[pb.AdminMinute]:
+    """Compare what the tiers of a partition counted with what the log holds, and so what a client was acknowledged, as
+    far as the request says. `timeout`: of one question to a node, in seconds.
+    """
+    return [
+        *await _audit_counts(situation, log, membership, partition, since_ms=request.since_ms, timeout=timeout),
+        *await audit_acknowledged(situation.cluster.table(partition.table).name, log, partition, request.acknowledged),
+    ]
+
+
+async def _audit_counts(
+    situation: Situation,
+    log: Log,
+    membership: Membership,
+    partition: PartitionId,
+    *,
+    since_ms: int,
+    timeout: float,
 ) -> list[pb.AdminMinute]:
     """Compare what the readable replicas of a partition and the subscriptions to them counted with what the log holds,
     from the minute of `since_ms` on. Reads the log from there once; `timeout`: of one question to a node, in seconds.

@@ -11,6 +11,7 @@ from log_tier.model.identifiers import PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.tracing.passing import joined
 from log_tier.tracing.span import TRACED
+from router.data.gather.acknowledged import Acknowledged
 from router.data.gather.batch_builder import BatchBuilder
 from router.data.gather.batch_progress import BatchProgress
 from router.data.gather.columns_builder import ColumnsBuilder
@@ -38,11 +39,19 @@ class WriteCoalescer:
         *,
         compress: bool = False,
         rules: Rules = WRITE_RULES,
+        acknowledged: Acknowledged | None = None,
     ) -> None:
+        """`acknowledged`: notes what has its place in the log."""
         self._session = session
         self._loop = asyncio.get_running_loop()
         self.gatherer: WriteGatherer[TableRef, FutureCalls] = WriteGatherer(
-            connection, producer_id, rules, new=self._new_batch, closed=_closed, compress=compress
+            connection,
+            producer_id,
+            rules,
+            new=self._new_batch,
+            closed=_closed,
+            compress=compress,
+            acknowledged=acknowledged,
         )
 
     def submit(

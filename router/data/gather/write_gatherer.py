@@ -14,10 +14,12 @@ from typing import Final, Generic
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.sized_work import Turn
 from log_tier.concurrency.tasks import TaskSet
+from log_tier.model.batch_header import HEADER_BYTES
 from log_tier.model.errors import DeadlineExceeded, DuramenError, WriteUnknown
 from log_tier.model.identifiers import PartitionId
 from log_tier.tracing.passing import joined
 from log_tier.tracing.span import TRACED, Span
+from router.data.gather.acknowledged import NOTED_MAX, Acknowledged
 from router.data.gather.batch_builder import BatchBuilder, C
 from router.data.gather.batch_progress import Fate, place_in
 from router.data.gather.rounds import BatchRounds, Rules, T
@@ -57,9 +59,10 @@ class WriteGatherer(Generic[T, C]):
         new: Callable[[PartitionId, T], BatchBuilder[C]],
         closed: Callable[[], DuramenError],
         compress: bool = False,
+        acknowledged: Acknowledged | None = None,
     ) -> None:
         """`producer_id`: this gatherer's alone. `new`: makes an empty batch. `closed`: the error for a write that was
-        not sent before the end.
+        not sent before the end. `acknowledged`: notes what has its place in the log.
         """
         self._loop = asyncio.get_running_loop()
         self._tasks = TaskSet()
@@ -82,6 +85,7 @@ class WriteGatherer(Generic[T, C]):
         self._rules = rules
         self._compress = compress
         self._closed_error = closed
+        self._acknowledged = acknowledged
         self._sequences: dict[PartitionId, int] = {}
         """The next sequence of each partition that was written: some 150 bytes each, for as long as the gatherer lives,
         also of dropped tables. None may be forgotten: the fold voids a sequence that begins again."""
@@ -157,6 +161,7 @@ class WriteGatherer(Generic[T, C]):
             results = [error] * len(sent)
         again: list[BatchBuilder[C]] = []
         pending: list[tuple[BatchBuilder[C], OutcomesPart]] = []
+        acknowledged = self._acknowledged
         turn = Turn() if len(sent) > 1 else None  # a lone batch pays for nothing else
         try:
             for batch, part, result in zip(sent, parts, results, strict=True):
@@ -170,14 +175,20 @@ class WriteGatherer(Generic[T, C]):
                 if place is None:
                     assert isinstance(result, DuramenError), f"refused without an error: {result!r}"
                     batch.fail(result)
-                elif fate is Fate.JUDGED:
-                    batch.callers.judged(place)
-                elif batch.callers.placed(place, repeated=batch.progress.repeated):
-                    pending.append((batch, batch.question(place)))
+                else:
+                    if acknowledged is not None:
+                        head, base, time_ms = batch.data[:HEADER_BYTES], place.base_offset, place.timestamp_ms
+                        acknowledged.noted.append((batch.place, head, base, time_ms, batch.progress.repeated))
+                    if fate is Fate.JUDGED:
+                        batch.callers.judged(place)
+                    elif batch.callers.placed(place, repeated=batch.progress.repeated):
+                        pending.append((batch, batch.question(place)))
                 self.rounds.settle(batch)  # its place in the log is known, which is all that its successors need
         except BaseException as error:
             self._unknown(pending, error)  # closed meanwhile: `_send` gives up the batches that are not settled
             raise
+        if acknowledged is not None and len(acknowledged.noted) > NOTED_MAX:
+            acknowledged.count()
         return again, pending
 
     def _parts(

@@ -16,7 +16,7 @@ from log_tier.tally.missing import find_missing
 from log_tier.tally.period import MINUTE_MS, PartitionTally, Period
 from serving_tier.node.deliveries import DELIVERED_MINUTES_KEPT, Deliveries, Delivery
 
-PLACE = partition_id("0123456789abcdef0123456789abcdef", 0)
+PLACE = partition_id("AAAAAAAAAAAAAAAAAAAAAA", 0)
 
 
 async def delivered(runs: Sequence[Sequence[BatchHeader]], since: int = 0, log_time_ms: int = 0) -> PartitionTally:

@@ -17,7 +17,7 @@ from log_tier.model.identifiers import FIRST, Offset, PartitionId
 from log_tier.model.table_spec import TableSpec
 from log_tier.tally.count import count_pieces
 from log_tier.tally.period import PartitionTally
-from log_tier.tally.proof import Proof
+from log_tier.tally.proof import ReplicaProof
 from router.data.local_data import LocalData
 from router.data.requests import WritePart, WriteResult
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -26,7 +26,7 @@ from serving_tier.proof.running_proof import RunningProof
 BATCHES = 12
 
 
-class Machine:
+class ProvenTable:
     """A table with one partition, twelve batches of two records, and its proof, whose rounds a test calls."""
 
     def __init__(self, plane: LocalData, place: PartitionId) -> None:
@@ -48,7 +48,7 @@ class Machine:
         assert isinstance(done, WriteResult), done
         await self.plane.node.replica(self.place).wait_applied(done.base_offset, timeout=DEADLINE_S)
 
-    async def round(self) -> Proof:
+    async def round(self) -> ReplicaProof:
         await self.proof.round(rest=0)
         return self.plane.node.proofs[self.place]
 
@@ -64,28 +64,30 @@ class Machine:
 
 
 @pytest.fixture
-async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+async def machine(tmp_path: Path) -> AsyncIterator[ProvenTable]:
     async with one_machine(tmp_path) as plane:
         table = await plane.create_table(TableSpec("orders", 1), timeout=DEADLINE_S)
-        made = Machine(plane, table.partition(0))
+        made = ProvenTable(plane, table.partition(0))
         for number in range(BATCHES):
             await made.write(b"a%d" % number, b"b%d" % number)
         yield made
         await made.proof.close()
 
 
-async def test_what_was_folded_is_proven_once(machine: Machine) -> None:
+async def test_what_was_folded_is_proven_once(machine: ProvenTable) -> None:
     last = Offset(BATCHES * 2 - 1)
-    assert await machine.round() == Proof(last, "")
+    assert await machine.round() == ReplicaProof(last, "")
     assert machine.reads == 1
-    assert await machine.round() == Proof(last, "")
+    assert await machine.round() == ReplicaProof(last, "")
     assert machine.reads == 1, "nothing was written since"
     await machine.write(b"c")
-    assert await machine.round() == Proof(Offset(last + 1), "")
+    assert await machine.round() == ReplicaProof(Offset(last + 1), "")
     assert machine.reads == 2
 
 
-async def test_a_replica_that_lost_a_batch_stays_different(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_replica_that_lost_a_batch_stays_different(
+    machine: ProvenTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tally = await machine.tally_without(Offset(6))
     with monkeypatch.context() as planted:
         planted.setattr(LmdbIndex, "tally", lambda self: tally)
@@ -95,7 +97,7 @@ async def test_a_replica_that_lost_a_batch_stays_different(machine: Machine, mon
     assert (await machine.round()).differs == proof.differs, "what was read is wrong still"
 
 
-async def test_a_watch_that_skipped_a_batch_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watch_that_skipped_a_batch_is_named(machine: ProvenTable, monkeypatch: pytest.MonkeyPatch) -> None:
     table_id = machine.place.table
     async with within(DEADLINE_S), aclosing(machine.plane.watch(table_id, {ZERO: FIRST})) as events:
         await anext(events)
@@ -110,7 +112,7 @@ async def test_a_watch_that_skipped_a_batch_is_named(machine: Machine, monkeypat
     assert (await machine.round()).differs == "watch 7: offsets 8 to 9 are in the log and were not delivered here"
 
 
-async def test_a_log_that_does_not_answer_is_asked_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_log_that_does_not_answer_is_asked_again(machine: ProvenTable, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refused(*place: Any, **how: Any) -> AsyncGenerator[Any, None]:
         raise Disconnected("the log is away")
         yield
@@ -122,7 +124,7 @@ async def test_a_log_that_does_not_answer_is_asked_again(machine: Machine, monke
     assert (await machine.round()).proven == BATCHES * 2 - 1
 
 
-async def test_a_partition_that_has_gone_is_forgotten(machine: Machine) -> None:
+async def test_a_partition_that_has_gone_is_forgotten(machine: ProvenTable) -> None:
     await machine.round()
     await machine.plane.drop_table("orders", timeout=DEADLINE_S)
     async with within(DEADLINE_S):
