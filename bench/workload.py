@@ -56,6 +56,8 @@ METRICS: Final[dict[str, Metric]] = {
     "take_speed": Metric("snapshot / cp", 2, "more"),
     "install_speed": Metric("install / cp", 2, "more"),
     "seconds": Metric("seconds", 2, "less"),
+    "copy_seconds": Metric("copy s", 2, "less"),
+    "healed_to_copied": Metric("healed / copied", 2, "less"),
     "last_to_first": Metric("last hundred / first", 2, "less"),
     "longest_ms": Metric("longest read, ms", 1, "less"),
     "longest_ping_ms": Metric("longest PING, ms", 1, "less"),

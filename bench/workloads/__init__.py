@@ -9,6 +9,7 @@ from bench.workloads.cluster import CLUSTER
 from bench.workloads.embedded_get import EMBEDDED_GET
 from bench.workloads.fairness import FAIRNESS
 from bench.workloads.go_callers import GO_CALLERS
+from bench.workloads.healing import HEALING
 from bench.workloads.kafka import KAFKA
 from bench.workloads.log_append import LOG_APPEND
 from bench.workloads.many_tables import MANY_TABLES
@@ -44,6 +45,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         MEMORY,
         *CLUSTER,
         *SNAPSHOT_RESTORE,
+        *HEALING,
         *RESP_ENDPOINT,
         *RESP_PIPELINES,
         *RESP_PINGS,

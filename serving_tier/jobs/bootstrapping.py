@@ -18,10 +18,10 @@ from serving_tier.snapshots.snapshot_store import SnapshotStore
 from serving_tier.snapshots.source_plan import Goal, Offered, plan_sources
 from serving_tier.snapshots.sources import bootstrap
 
-__all__ = ["node_bootstrap"]
+__all__ = ["REPLAY_RECORDS", "node_bootstrap"]
 
 # So many records are folded in a tenth of a second, which is less than a request for a copy takes.
-_REPLAY_RECORDS: Final = 10_000
+REPLAY_RECORDS: Final = 10_000
 
 
 def node_bootstrap(
@@ -44,6 +44,9 @@ def node_bootstrap(
         table = cluster.tables.get(partition.table)
         start = FIRST if table is None else table.start(partition.partition)
         holders: Sequence[str] = () if table is None else table.readable(partition.partition)
+        giving = {task.arguments.get("from") for _, task in cluster.changing() if task.partition_id == partition}
+        # What a job moves away may be at a node that is lost, or that has too much already: that one is asked last.
+        holders = sorted(holders, key=lambda holder: holder in giving)
         peers = [
             peer(cluster.nodes[holder])
             for holder in holders
@@ -53,7 +56,7 @@ def node_bootstrap(
         version, swap = (1, None) if table is None else (table.live_version, table.last_swap)
         early = [entry.id for entry in offered.snapshots if entry.swap != swap]
         before = tried[partition] = [entry for entry in tried.get(partition, ()) if entry in early]
-        goal = Goal(wanted=wanted, version=version, swap=swap, tried=before, trivial_records=_REPLAY_RECORDS)
+        goal = Goal(wanted=wanted, version=version, swap=swap, tried=before, trivial_records=REPLAY_RECORDS)
         plan = plan_sources(offered, goal)
         source = await bootstrap(
             plan,
@@ -64,6 +67,7 @@ def node_bootstrap(
             partition=partition,
             folder=folder,
             progress=progress,
+            replay_max=REPLAY_RECORDS,
         )
         # A replica that is brought up once more did not come over a barrier with this one: others are tried first.
         before += [entry for entry in early if source.startswith(f"snapshot {entry} ") and entry not in before]

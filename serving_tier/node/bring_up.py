@@ -27,6 +27,7 @@ from log_tier.model.errors import (
     DuramenError,
     IndexDamaged,
     OffsetTrimmed,
+    Overloaded,
     ShuttingDown,
     SnapshotStoreUnavailable,
     Unavailable,
@@ -47,10 +48,10 @@ logger = logging.getLogger(__name__)
 
 _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 30.0
-# A log or a peer that is away may be back at any time, and a try costs one request: so the pauses stay short.
+# A log or a peer that is away, or busy, may be back at any time, and a try costs one request: so the pauses stay short.
 _RETRY_AWAY_MAX_S: Final = 2.0
 
-_AWAY: Final = (Disconnected, DeadlineExceeded, SnapshotStoreUnavailable)
+_AWAY: Final = (Disconnected, DeadlineExceeded, Overloaded, SnapshotStoreUnavailable)
 
 # Copies that are fetched at the same time: one disk and one network serve them all, and reads as well.
 _BOOTSTRAPS_MAX: Final = 2

@@ -6,11 +6,13 @@ implementation of `CopySource` carries the stream (`duramen.v1.Node/Copy`).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import SnapshotDamaged
 from log_tier.model.identifiers import PartitionId
@@ -57,13 +59,23 @@ async def send_copy(reading: Reading, *, table_name: str, work_folder: Path) -> 
 
     Raises what `take_snapshot` raises before the first part.
     """
-    async with copied_index(reading, table_name=table_name, work_folder=work_folder) as (folder, manifest):
+    async with copied_index(reading, table_name=table_name, work_folder=work_folder, synced=False) as made:
+        folder, manifest = made
         yield CopyPart(manifest=format_manifest(manifest))
         for file in manifest.files:
             # Opened here, and read by threads that are waited for: a caller that goes away loses no open file.
             with open(folder / file.name, "rb", 0) as data:  # noqa: ASYNC230 - some µs
-                while part := await in_thread(lambda _, data=data: data.read(PIECE_BYTES)):  # type: ignore[misc]
-                    yield CopyPart(file=file.name, data=part)
+                coming = _next_piece(data)
+                try:
+                    while piece := await coming:
+                        coming = _next_piece(data)  # while this one is sent
+                        yield CopyPart(file=file.name, data=piece)
+                finally:
+                    await _given_up(coming)
+
+
+def _next_piece(data: Any) -> asyncio.Task[bytes]:
+    return asyncio.create_task(in_thread(lambda _: cast("bytes", data.read(PIECE_BYTES))), name="the next piece")
 
 
 async def install_copy(
@@ -94,15 +106,33 @@ async def install_copy(
             check = FileCheck(file, f"{file.name} in {where}")
             with NODE_DISK.get().create(incoming / file.name) as out:
                 while part is not None and part.file == file.name:
-                    await in_thread(partial(_take, check, out, part.data))
                     done += len(part.data)
+                    part = await _taken(partial(_take, check, out, part.data), parts)
                     if progress is not None:
                         progress(f"copying from {peer}", done, manifest.bytes)
-                    part = await anext(parts, None)
                 await in_thread(partial(_finish, check, out))
         if part is not None:
             raise SnapshotDamaged(f"{where} goes on after its last file: use another source", file=where)
     return manifest
+
+
+async def _taken(take: Callable[[Stop], None], parts: AsyncIterator[CopyPart]) -> CopyPart | None:
+    """Take one piece in a thread while the next part comes, and return that."""
+    taking = asyncio.create_task(in_thread(take), name="a piece that has come")
+    try:
+        following = await anext(parts, None)
+    except BaseException:
+        await _given_up(taking)
+        raise
+    await taking
+    return following
+
+
+async def _given_up(task: asyncio.Task[Any]) -> None:
+    """End a task whose result nobody wants any more; it has ended when this returns."""
+    await end_tasks(task)
+    if not task.cancelled():
+        task.exception()
 
 
 def _take(check: FileCheck, out: Any, piece: bytes, _: Stop) -> None:

@@ -56,11 +56,15 @@ async def bootstrap(
     partition: PartitionId,
     folder: Path,
     progress: Progress | None = None,
+    replay_max: int | None = None,
 ) -> str:
     """Fill the index folder `folder`, which nothing has open; return where the content came from, for people.
 
     With the log as the source it is left as it is (missing, usually), and the log is folded into it. `same_history`
     raises `IndexDiverged` for the folder of a copy (its name, for people) that is of another history than the log.
+
+    `replay_max`: where a peer gives as many copies as it can, a log of more records is not folded instead: the peer's
+    `Overloaded` is raised, and another try is made when it has given them. None: it is folded.
 
     Raises `OffsetTrimmed` naming each source and its trouble where none is left; `Unavailable` with the same text
     where one of them was only away, so that another try can help; `DiskFailed`, `DiskFull`, `FolderReadOnly`, and
@@ -69,7 +73,11 @@ async def bootstrap(
     name, bounds = f"{topic.name}/{partition.partition}", offered.bounds
     tried = list(plan.passed_over)
     away = False
+    busy: Overloaded | None = None
+    is_long = replay_max is not None and bounds.latest - offered.start >= replay_max
     for choice in plan.choices:
+        if busy is not None and is_long and choice.kind == "log":
+            raise busy
         try:
             if choice.snapshot is not None:
                 if store is None:
@@ -93,6 +101,7 @@ async def bootstrap(
             if isinstance(error, IndexDiverged):
                 await in_thread(lambda _: discard(folder))
             away |= error.retryable
+            busy = error if isinstance(error, Overloaded) else busy
             tried.append(f"{choice}: {error.message}")
     text = (
         f"no source is left for a replica of {name}: "

@@ -104,9 +104,11 @@ async def copied_index(
     snapshot_id: str = "",
     clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
     described: Callable[[Contents], None] = lambda _: None,
+    synced: bool = True,
 ) -> AsyncIterator[tuple[Path, SnapshotManifest]]:
     """A checked copy of a live index in a folder of its own, and its manifest; the folder is removed at the end.
 
+    `synced`: it is on stable storage; a copy that is only sent on and removed need not be written to the disk at all.
     `snapshot_id`: hex digits that no other snapshot has; drawn here where they are not given. `described`: as
     `take_snapshot`.
 
@@ -118,7 +120,7 @@ async def copied_index(
     try:
         while True:
             with reading() as index:
-                files = await in_thread(lambda stop, index=index: _copy(index, folder, progress, stop))  # type: ignore[misc]
+                files = await in_thread(lambda stop, index=index: _copy(index, folder, progress, synced, stop))  # type: ignore[misc]
             contents = await in_thread(lambda _: read_contents(folder, digest=digest))
             if contents.version == contents.live.version:
                 break
@@ -142,16 +144,20 @@ async def copied_index(
         await in_thread(lambda _: clear_away(folder))
 
 
-def _copy(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Stop) -> tuple[SnapshotFile, ...]:
+def _copy(
+    index: LmdbIndex, folder: Path, progress: Progress | None, synced: bool, stop: Stop
+) -> tuple[SnapshotFile, ...]:
     """Make `folder` a closed index folder with a copy of `index`; return its files.
 
     LMDB writes into a pipe, in another thread, without the interpreter's lock.
     """
     with local_troubles(folder):
-        return _copied(index, folder, progress, stop)
+        return _copied(index, folder, progress, synced, stop)
 
 
-def _copied(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Stop) -> tuple[SnapshotFile, ...]:
+def _copied(
+    index: LmdbIndex, folder: Path, progress: Progress | None, synced: bool, stop: Stop
+) -> tuple[SnapshotFile, ...]:
     disk = NODE_DISK.get()
     disk.make_folder(folder, exist_ok=False)
     partition = index.identity()
@@ -176,9 +182,10 @@ def _copied(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Sto
         try:
             # Left with an error this closes the pipe, and that ends LMDB's side.
             with open(source, "rb", buffering=0) as pipe, disk.create(folder / DATA_FILE) as out:
-                passing = _written(pieces_of(pipe, stop), out, progress)
+                passing = _written(pieces_of(pipe, stop), out, progress, synced=synced)
                 data = describe_file(DATA_FILE, passing, f"the copy of {partition}")
-                sync_file(out)
+                if synced:
+                    sync_file(out)
         except SnapshotDamaged:
             # What LMDB itself said about the index comes first: the file is short because of it.
             writing.result()
@@ -189,12 +196,13 @@ def _copied(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Sto
         return data, describe_file(MARKER_FILE, pieces_of(marker, stop), MARKER_FILE)
 
 
-def _written(pieces: Iterator[bytes], out: FileIO, progress: Progress | None) -> Iterator[bytes]:
+def _written(pieces: Iterator[bytes], out: FileIO, progress: Progress | None, *, synced: bool) -> Iterator[bytes]:
     """Write each piece to `out` and pass it on."""
     done = 0
     for piece in pieces:
         write_whole(out, piece)
-        begin_writing(out.fileno())
+        if synced:
+            begin_writing(out.fileno())
         yield piece
         done += len(piece)
         if progress is not None:

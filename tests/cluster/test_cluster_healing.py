@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,9 +13,11 @@ from typing import Any
 
 import pytest
 from kit.client.server_process import read_line
-from kit.deadlines import patience_s, wait_until
+from kit.deadlines import patience_s, wait_until, within
 
 import duramen
+from router.admin.client import AdminConnection
+from router.proto import admin_pb2 as pb
 
 DEADLINE_S = 60.0
 NODES = ("n1", "n2", "n3", "n4")
@@ -21,18 +25,18 @@ KEYS = [b"UA%d" % number for number in range(200)]
 
 
 class ByHand:
-    """A log, four nodes and a router that heals after a second. `close()` leaves no process behind."""
+    """A log, four nodes and a router that heals. `close()` leaves no process behind."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.log_port, self.at = 0, ""
 
-    def start(self) -> None:
+    def start(self, heal_after_s: int = 1) -> None:
         self.log_port = self._start("log", "log", "--data", str(self._folder / "log"))
         for node in NODES:
             self.start_node(node)
-        self.at = f"127.0.0.1:{self._start('router', 'router', *self._log(), '--heal-after', '1')}"
+        self.at = f"127.0.0.1:{self._start('router', 'router', *self._log(), '--heal-after', str(heal_after_s))}"
 
     def _log(self) -> list[str]:
         return ["--log", f"grpc://127.0.0.1:{self.log_port}"]
@@ -49,6 +53,9 @@ class ByHand:
         line = read_line(process, DEADLINE_S)
         assert line, (self._folder / f"{name}.err").read_text()[-2000:]
         return int(json.loads(line)["port"])
+
+    def signal(self, name: str, number: int) -> None:
+        self._processes[name].send_signal(number)
 
     def kill9(self, name: str) -> None:
         process = self._processes.pop(name)
@@ -84,13 +91,47 @@ class ByHand:
 def cluster(tmp_path: Path) -> Iterator[ByHand]:
     made = ByHand(tmp_path)
     try:
-        made.start()
         yield made
     finally:
         made.close()
 
 
+async def began(at: str) -> pb.AdminJob:
+    """The healing, as soon as it is there."""
+    async with AdminConnection(at, timeout=DEADLINE_S) as admin, within(DEADLINE_S):
+        while not (jobs := [job for job in await admin.jobs() if job.kind == "heal"]):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        return await admin.job(jobs[0].job)
+
+
+def test_a_node_that_comes_back_during_its_healing_has_what_it_had(cluster: ByHand) -> None:
+    """All that n2 held is at n1 as well, which is paused when the copies have begun."""
+    cluster.start(heal_after_s=10)
+    with duramen.connect(cluster.at, timeout=DEADLINE_S) as database:
+        table = database.create_table("flights", partitions=4, replicas=2)
+        for begin in range(0, 48_000, 1000):  # more than a new copy would rather make of the log
+            table.put_many((b"key%06d" % number, b"x" * 1000) for number in range(begin, begin + 1000))
+        wait_until(lambda: all(len(nodes) == 2 for nodes in cluster.copies()), "all copies are there")
+        before = cluster.copies()
+        cluster.kill9("n2")
+        job = asyncio.run(began(cluster.at))
+        cluster.signal("n1", signal.SIGSTOP)
+        assert [(task.state, task.node) for task in job.task_list if task.state != "done"], "it was over too soon"
+        cluster.start_node("n2")
+        wait_until(lambda: cluster.rows("jobs")[0]["state"] == "aborted", "the healing is undone")
+        cluster.signal("n1", signal.SIGCONT)
+        wait_until(lambda: cluster.copies() == before, "each node has what it had")
+        assert len(cluster.rows("jobs")) == 1
+        sources = {
+            each["node"]: each["source"] for row in cluster.rows("partitions", "flights") for each in row["replicas"]
+        }
+        assert sources["n2"] == "log", "its own index, which follows the log"
+        table.put(b"key000000", b"late")
+        assert table.get(b"key000000") == b"late"
+
+
 def test_a_killed_node_is_healed_and_then_comes_back(cluster: ByHand) -> None:
+    cluster.start()
     with duramen.connect(cluster.at, timeout=DEADLINE_S) as database:
         table = database.create_table("flights", partitions=4, replicas=2)
         table.put_many((key, b"on time") for key in KEYS)

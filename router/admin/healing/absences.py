@@ -10,11 +10,11 @@ from router.admin.planners.cluster_view import Situation
 
 __all__ = ["LOOK_S", "Absences"]
 
-LOOK_S: Final = 1.0
+LOOK_S: Final = 0.25
 """How often a caller should look."""
 
 # A process that was held up saw nothing meanwhile: so much of the time between two looks counts.
-_SEEN_S: Final = 3 * LOOK_S
+_SEEN_S: Final = 3.0
 
 
 class Absences:

@@ -14,6 +14,7 @@ from kit.deadlines import until, within
 from log_tier.model.errors import Disconnected, DiskFailed, DuramenError, NotHosted, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.service import copies
 from serving_tier.service import server as module
 from serving_tier.service.content_digest import digest_pinned
 from serving_tier.service.copies import COPIES_MAX
@@ -81,7 +82,22 @@ async def test_a_peer_that_is_away(nodes: TwoNodes) -> None:
         await anext(peer_of(nodes).copy(nodes.topic.partition(ZERO)))
 
 
-async def test_only_some_copies_at_a_time(nodes: TwoNodes) -> None:
+async def test_a_copy_that_waits_gets_its_turn(nodes: TwoNodes) -> None:
+    await fill(nodes, 3000, size=10_000)
+    held = [peer_of(nodes).copy(nodes.topic.partition(ZERO)) for _ in range(COPIES_MAX)]
+    for parts in held:
+        assert (await anext(parts)).manifest
+    waiting = peer_of(nodes).copy(nodes.topic.partition(ZERO))
+    coming = asyncio.ensure_future(anext(waiting))
+    await held[0].aclose()
+    assert (await coming).manifest
+    for parts in (*held, waiting):
+        await parts.aclose()
+    await until(lambda: not leftovers(nodes))
+
+
+async def test_only_some_copies_at_a_time(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "TURN_S", 0.2)
     await fill(nodes, 3000, size=10_000)
     held = [peer_of(nodes).copy(nodes.topic.partition(ZERO)) for _ in range(COPIES_MAX)]
     for parts in held:

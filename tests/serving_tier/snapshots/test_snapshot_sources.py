@@ -197,6 +197,7 @@ async def run(
     latest: int,
     wanted: str = "auto",
     same_history: Callable[[Path, str], Awaitable[None]] = believed,
+    replay_max: int | None = None,
 ) -> str:
     offered: Offered[CopySource] = Offered(bounds(earliest, latest), snapshots=snapshots, peers=peers)
     return await bootstrap(
@@ -207,7 +208,22 @@ async def run(
         topic=TOPIC,
         partition=TOPIC.partition(PARTITION),
         folder=tmp_path / "new" / "3",
+        replay_max=replay_max,
     )
+
+
+async def test_a_long_log_is_not_folded_because_a_peer_is_busy(live: LiveIndex, tmp_path: Path) -> None:
+    end = live.index.applied
+    busy = Peer("n2", live, tmp_path, Overloaded("it gives 2 copies already", limit=2))
+    with pytest.raises(Overloaded, match="it gives 2 copies already"):
+        await run(None, tmp_path, [], [busy], 0, end, replay_max=end)
+    assert await run(None, tmp_path, [], [busy], 0, end, replay_max=end + 1) == "log", "that is soon done"
+    assert await run(None, tmp_path, [], [busy], 0, end) == "log"
+    assert busy.asked == 3
+    free = Peer("n3", live, tmp_path)
+    assert await run(None, tmp_path, [], [busy, free], 0, end, replay_max=0) == f"peer n3 at {end}"
+    away = Peer("n4", live, tmp_path, Disconnected("it is away"))
+    assert await run(None, tmp_path / "other", [], [away], 0, end, replay_max=0) == "log"
 
 
 async def test_the_newest_good_snapshot_is_used_and_the_bad_ones_are_logged_by_name(

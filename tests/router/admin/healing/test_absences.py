@@ -17,10 +17,11 @@ def three() -> ClusterMap:
 
 
 def looked(absences: Absences, cluster: ClusterMap, *, lost: list[str], begin_s: float, seconds: int) -> float:
-    """Look every second; the time of the last look."""
-    for second in range(seconds + 1):
-        absences.look(seen(cluster, lost=lost), begin_s + second * LOOK_S)
-    return begin_s + seconds * LOOK_S
+    """Look as often as a router does, for so many seconds; the time of the last look."""
+    looks = round(seconds / LOOK_S)
+    for number in range(looks + 1):
+        absences.look(seen(cluster, lost=lost), begin_s + number * LOOK_S)
+    return begin_s + looks * LOOK_S
 
 
 def test_it_counts_from_the_first_look_that_misses_the_node(three: ClusterMap) -> None:
