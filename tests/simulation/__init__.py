@@ -193,5 +193,6 @@ has.
 `planted_damage.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`,
 `planted_trims.py`, `planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`,
 `planted_cluster_resp.py`, `planted_resp_users.py`, `planted_quotas.py`, `planted_passwords.py`, `planted_audit.py`,
-`healing.py`, `planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+`healing.py`, `planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`, `page.py`,
+`__main__.py`.
 """
