@@ -20,7 +20,7 @@ another one changes a number.
 - T5 What is kept is bounded: an hour of minutes, a day of hours (`keep.py`).
 
 What is not here: where a replica keeps its tally (in the transaction of the fold, `serving_tier.index.lmdb`), and who
-asks whom: each node by itself (`serving_tier.proof`), and an operator (`router.admin.answers.audit_data`).
+asks whom: each node by itself (`serving_tier.proof`), and an operator (`router.admin.audits.audit_data`).
 
 Reading order: `period.py`, `count.py`, `parts.py`, `keep.py`, `compare.py`, `missing.py`, `acknowledged.py`,
 `proof.py`.

@@ -34,7 +34,6 @@ from log_tier.model.log import Bounds, Log
 from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
 from log_tier.privacy.masked_url import check_no_secret
-from router.admin.answers.audit_data import audit_partition
 from router.admin.answers.changes import catalog_changes
 from router.admin.answers.explain import explain_key
 from router.admin.answers.listing import (
@@ -48,6 +47,7 @@ from router.admin.answers.log_times import newest_time, offset_at_time
 from router.admin.answers.node_client import AskNode
 from router.admin.answers.verify import verify_partition
 from router.admin.answers.versions import list_versions
+from router.admin.audits.audit_data import audit_partition
 from router.admin.find_planner import planner_of
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, check_plan

@@ -12,7 +12,7 @@
 - P4 Indexes at rest are not opened for it.
 
 What is not here: comparing replicas of different nodes with each other (`duramen admin verify`), and who asks on behalf
-of an operator (`router.admin.answers.audit_data`), which compares in the same way.
+of an operator (`router.admin.audits.audit_data`), which compares in the same way.
 
 Reading order: `log_counts.py`, `running_proof.py`.
 """

@@ -94,6 +94,7 @@ def test_every_metric_that_a_server_has_is_asked_for_and_no_other() -> None:
         "duramen_log_queued_bytes",
         "duramen_partition_applied_offset",
         "duramen_partition_damaged",
+        "duramen_partition_different",
         "duramen_partition_first_offset",
         "duramen_resp_connections_opened_total",
         "duramen_streams_max",

@@ -152,7 +152,7 @@ def _acknowledged(session: Path | None) -> list[Any]:
     if session is None:
         return []
     from duramen.client.model.acknowledged_json import parse_acknowledged
-    from router.admin.answers.audit_acknowledged import run_message
+    from router.admin.audits.audit_acknowledged import run_message
 
     try:
         text = session.read_text()

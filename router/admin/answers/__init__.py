@@ -5,5 +5,5 @@ makes JSON of it.
 
 Reading order: `json_text.py`, `argument_messages.py`, `listing.py`, `versions.py`, `plans.py`, `jobs.py`,
 `log_times.py`, `node_client.py`, `record_texts.py`, `key_history.py`, `explain.py`, `verify.py`,
-`audit_acknowledged.py`, `audit_data.py`, `changes.py`, `document.py`.
+`changes.py`, `document.py`.
 """

@@ -14,11 +14,10 @@ from zlib import crc32
 import google_crc32c
 import lmdb
 
-from duramen.server.kept.row_format import parse_row as parse_kept_row
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.verification.history import read_history
-from kit.storage.versioned_document import Document, deflated, in_file, json_document, plain_json, sealed_json
-from log_tier.audit.row_format import parse_row
+from kit.storage.versioned_document import Document, in_file, json_document, plain_json, sealed_json
+from kit.storage.versioned_rows import of_rows
 from log_tier.catalog.commands import DropTable, command_batch, parse_command
 from log_tier.catalog.map_json import map_from_json
 from log_tier.embedded.commit.journal_format import VERSION as JOURNAL_VERSION
@@ -53,16 +52,6 @@ CATALOG: Final = Path(__file__).resolve().parents[2] / "log_tier" / "catalog" / 
 TABLE: Final = TableId("AAECAwQFBgcICQoLDA0ODw")
 PLACE: Final = PartitionId(TABLE, Partition(0))
 DISK: Final = LocalDisk()
-
-HISTORY_ROW: Final = (
-    b'{"v":1,"server":{"sync_p99_s":0.1,"queue_age_s":0.0,"disk_free_bytes":7,"ready":true},"tables":[{"table":"orders",'
-    b'"partitions":[0],"last":[7],"lag":[2],"state":["behind"]}]}'
-)
-AUDIT_ROW: Final = (
-    b'{"v":1,"time_ms":1764104400123,"until_ms":1764104400123,"count":1,"server":"n1","kind":"read",'
-    b'"result":"refused","user":"alice","proof":"token","credential":"0a1b2c3d4e5f","address":"10.0.0.7",'
-    b'"action":"KV/Get","table":"orders","key":"us:1","detail":"why","version":17,"offset":-1}'
-)
 
 
 def folder_id(path: Path) -> object:
@@ -362,24 +351,6 @@ def of_positions() -> dict[str, Document]:
             newer=token_of(0, prefix="d2."),
             damaged=token_of(0)[:-1],
         ),
-        "row of the audit": json_document(
-            AUDIT_ROW,
-            lambda data, _: parse_row(b"1764104400123/n1/3fa9c2d1/00000001", data),
-            "log_tier/audit/row_format.py",
-            version="v",
-            required="count",
-            changed=plain_json,
-        ),
-        "row of the history": deflated(
-            json_document(
-                HISTORY_ROW,
-                lambda data, _: parse_kept_row(b"node/n1/1764104400123", data),
-                "duramen/server/kept/row_format.py",
-                version="v",
-                required="tables",
-                changed=plain_json,
-            )
-        ),
     }
 
 
@@ -395,5 +366,6 @@ def documents() -> dict[str, Document]:
             **of_manifests(),
             **of_a_node(folder / "node"),
             **of_positions(),
+            **of_rows(),
         }
     raise AssertionError("not reached")

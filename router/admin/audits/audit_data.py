@@ -16,7 +16,7 @@ from log_tier.model.identifiers import Offset, PartitionId, table_id_to_bytes
 from log_tier.model.log import Bounds, Log
 from log_tier.tally.compare import Comparison, ReplicaCount, compare, cuts, difference_text, log_time_at, window_of
 from log_tier.tally.period import MINUTE_MS, PartitionTally, Period
-from router.admin.answers.audit_acknowledged import audit_acknowledged
+from router.admin.audits.audit_acknowledged import audit_acknowledged
 from router.admin.planners.cluster_view import Situation
 from router.membership.views import Membership
 from router.proto import admin_pb2 as pb
