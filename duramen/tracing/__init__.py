@@ -20,8 +20,12 @@ traced (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`, `OTEL_SERVICE_NAME
 - O4 What a program has set up may raise (a sampler, a processor): it is logged, and changes no call.
 - O5 What arrives in a header is a trace's identity or it is ignored. No more than 512 characters of it are looked at.
 
-What is not here: a trace of what comes by the Redis protocol, which carries no context; spans of watches, of streaming
-writers and of the table administration of a client; and baggage.
+The Redis protocol carries no context. A server begins a trace for a share of what comes by it and has to wait: writes,
+and reads that the data plane carries. It draws the share itself, as clients do, from the variables of OpenTelemetry's
+samplers.
+
+What is not here: spans of watches, of streaming writers, of a replica's turns, and of the table administration of a
+client; and baggage.
 
 A server takes from OpenTelemetry its sampler, its resource and how a header is read. Its spans are plain values, and
 become the bytes of OTLP when they are sent: a span by the SDK takes 65 µs to make and to encode, here 8, and a put has

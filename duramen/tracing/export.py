@@ -21,7 +21,7 @@ from duramen.tracing.harmless import harmless
 from duramen.tracing.otel_spans import TRACER_NAME
 from duramen.tracing.otlp_bytes import SpanRecord, request_of, resource_of
 from duramen.tracing.otlp_http import CollectorLine, address_of
-from duramen.tracing.served_spans import ServedTraces
+from duramen.tracing.served_spans import ServedTraces, share_of
 from log_tier.model.errors import InvalidRequest
 
 __all__ = ["AnnouncedSending", "QueueLimits", "ServerTraces", "SpanQueue", "limits_of"]
@@ -144,7 +144,8 @@ class ServerTraces:
         sending = AnnouncedSending(lambda spans: self._line.send(request_of(resource, TRACER_NAME, spans)))
         self._queue = SpanQueue(sending, limits)
         self._queue.start()
-        self.tracing = ServedTraces(sampler, self._queue.put)
+        share = 0.0 if sampler is ALWAYS_OFF else share_of(os.environ)
+        self.tracing = ServedTraces(sampler, self._queue.put, share=share)
 
     def close(self) -> None:
         """Send what is left, for two seconds at most. Blocks."""

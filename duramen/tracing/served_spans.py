@@ -7,7 +7,8 @@ encode it, and a put has seven. What is OpenTelemetry's is the sampler, and how 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from random import getrandbits
+from math import inf, log
+from random import getrandbits, random
 from typing import Any, Final
 
 from opentelemetry import trace
@@ -21,7 +22,7 @@ from duramen.tracing.otlp_bytes import CLIENT, INTERNAL, SERVER, SpanRecord
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.tracing import span as seam
 
-__all__ = ["ServedSpan", "ServedTraces"]
+__all__ = ["ServedSpan", "ServedTraces", "gap", "share_of"]
 
 _KINDS: Final = {"internal": INTERNAL, "client": CLIENT}
 
@@ -189,7 +190,12 @@ class _Method:
 class ServedTraces:
     """The spans of calls that come to a server, and of its commands."""
 
-    def __init__(self, sampler: Sampler, sink: Sink, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, sampler: Sampler, sink: Sink, clock: Clock = SYSTEM_CLOCK, *, share: float | None = None
+    ) -> None:
+        """`share`: of what comes without a context, so much is traced; None: the sampler decides each time."""
+        self._share = share
+        self._left = gap(share)
         self._sample = harmless(sampler.should_sample, _not_sampled)
         self._sink = sink
         self._clock = clock
@@ -217,6 +223,18 @@ class ServedTraces:
             return None
         return self._begun(known.name, context, above, known.attributes)
 
+    def command(self, name: str, table: str) -> seam.Span | None:
+        left = self._left
+        if left > 0:
+            self._left = left - 1
+            return None
+        self._left = gap(self._share)
+        attributes = {"db.system.name": "duramen", "db.collection.name": table, "network.protocol.name": "resp"}
+        if self._share is None:
+            return self._begun(name, _NO_CONTEXT, None, attributes)
+        number = (getrandbits(128) or 1).to_bytes(16, "big")
+        return ServedSpan(self._sink, self._clock, number, b"", name, SERVER, attributes=attributes)
+
     def _begun(
         self, name: str, context: Context, above: SpanContext | None, attributes: Mapping[str, str]
     ) -> seam.Span | None:
@@ -235,6 +253,27 @@ class ServedTraces:
             remote=above is not None,
             attributes=result.attributes,
         )
+
+
+def share_of(environment: Mapping[str, str]) -> float | None:
+    """The share of new traces that OpenTelemetry's variables ask for; None: it is a sampler that decides by itself.
+    A share that is none is 1, as OpenTelemetry has it.
+    """
+    name = environment.get("OTEL_TRACES_SAMPLER", "").strip().lower().removeprefix("parentbased_") or "always_on"
+    if name == "traceidratio":
+        try:
+            share = float(environment.get("OTEL_TRACES_SAMPLER_ARG", "") or 1.0)
+        except ValueError:
+            return 1.0
+        return share if 0 <= share <= 1 else 1.0
+    return {"always_on": 1.0, "always_off": 0.0}.get(name)
+
+
+def gap(share: float | None) -> float:
+    """How many are not traced until the next one: as if a share was drawn for each, by one draw for all."""
+    if share is None or share >= 1.0:
+        return 0
+    return inf if share <= 0.0 else int(log(1.0 - random()) / log(1.0 - share))
 
 
 def _not_sampled() -> SamplingResult:

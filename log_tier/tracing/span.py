@@ -110,6 +110,12 @@ class Tracing(Protocol):
         """
         ...
 
+    def command(self, name: str, table: str) -> Span | None:
+        """The span of work that comes without a context, by the Redis protocol: the first one of its trace, for a share
+        that the server draws. None: it is not traced. Some 0.1 µs.
+        """
+        ...
+
 
 TRACED: Final[ContextVar[tuple[Span, ...]]] = ContextVar("traced", default=())
 """The callers of what the present task does, as far as they are traced."""

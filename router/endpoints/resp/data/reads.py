@@ -10,6 +10,7 @@ from log_tier.concurrency.sized_work import Turn
 from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
+from log_tier.tracing.span import TRACED, TRACING
 from router.data.freshness import Freshness, ReadDecision, decide, may_answer
 from router.data.requests import ReadPart
 from router.data.seam import DataPlane
@@ -44,6 +45,7 @@ class Reads(LocalReads):
         self._loop = asyncio.get_running_loop()
         super().__init__(clock_ms, Openings(self._loop.call_soon))
         self._connection = connection
+        self._tracing = TRACING.get()
 
     async def entries(
         self, table: ServedTable, keys: Sequence[bytes], freshness: Freshness
@@ -64,6 +66,27 @@ class Reads(LocalReads):
             here = await self._here(table, keys, seen)
             if here is not None:
                 return Answers(here, {})
+        tracing = self._tracing
+        span = None if tracing is None else tracing.command("RESP/read", table.ref.name)
+        if span is None:
+            return await self._asked(table, keys, freshness, seen)
+        before = TRACED.set((span,))
+        try:
+            answers = await self._asked(table, keys, freshness, seen)
+            for error in answers.failed.values():
+                span.fail(error.code)
+            return answers
+        except BaseException as error:
+            span.fail(type(error).__name__)
+            raise
+        finally:
+            TRACED.reset(before)
+            span.end()
+
+    async def _asked(
+        self, table: ServedTable, keys: Sequence[bytes], freshness: Freshness, seen: Sequence[Offset]
+    ) -> Answers:
+        """What the data plane answers, which may have to wait."""
         groups = by_partition(table, list(dict.fromkeys(keys)))
         parts = [
             ReadPart(

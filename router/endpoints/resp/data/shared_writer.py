@@ -22,6 +22,8 @@ from typing import Final, Protocol
 from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError, Rejected, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
+from log_tier.tracing.passing import joined
+from log_tier.tracing.span import TRACING, Span, Tracing
 from router.data.gather.batch_builder import BatchBuilder
 from router.data.gather.batch_progress import BatchProgress
 from router.data.gather.columns_builder import ColumnsBuilder
@@ -165,6 +167,7 @@ class SharedWriter:
             connection, secrets.randbits(62) + 1, rules, new=_new_batch, closed=_closed
         )
         self._rounds = self._gatherer.rounds
+        self._tracing = TRACING.get()
 
     @property
     def batches(self) -> int:
@@ -188,12 +191,16 @@ class SharedWriter:
         size = sum(map(len, keys)) + sum(map(len, values))
         batch = self._rounds.batch_for(table.ids[partition], table, size, len(keys))
         batch.columns.put_all(keys, values)
+        if self._tracing is not None:
+            waiter = _traced(self._tracing, batch, table, waiter)
         batch.callers.plain.append(waiter)
 
     def put_one(self, table: ServedTable, partition: Partition, key: bytes, value: bytes, waiter: WriteWaiter) -> None:
         """Write one value, whatever was there. About 1 µs. Raises `Overloaded`, `ShuttingDown`."""
         batch = self._rounds.batch_for(table.ids[partition], table, len(key) + len(value), 1)
         batch.columns.put(key, value)
+        if self._tracing is not None:
+            waiter = _traced(self._tracing, batch, table, waiter)
         batch.callers.plain.append(waiter)
 
     def submit(
@@ -217,7 +224,10 @@ class SharedWriter:
         """`submit` for records in columns: 0.1 µs a record."""
         size, count = sum(map(len, records.keys)) + sum(map(len, records.values)), len(records.keys)
         self._rounds.check_size(count, size)
-        self._rounds.batch_for(table.ids[partition], table, size, count).callers.add(records, waiter, judged=judged)
+        batch = self._rounds.batch_for(table.ids[partition], table, size, count)
+        if self._tracing is not None:
+            waiter = _traced(self._tracing, batch, table, waiter)
+        batch.callers.add(records, waiter, judged=judged)
 
     def under_way(self, table: ServedTable, partition: Partition, keys: Iterable[bytes]) -> list[Waiters]:
         """The waiters of the batches that hold records of these keys and are still on their way. O(records)."""
@@ -235,6 +245,34 @@ class SharedWriter:
     async def close(self) -> None:
         """Take nothing more; wait shortly for what is under way, then give it up."""
         await self._gatherer.close()
+
+
+class _TracedWaiter:
+    """A waiter whose write is traced: its span ends before the waiter learns what became of it."""
+
+    __slots__ = ("_partition", "_span", "_waiter")
+
+    def __init__(self, span: Span, partition: Partition, waiter: WriteWaiter) -> None:
+        self._span = span
+        self._partition = partition
+        self._waiter = waiter
+
+    def settle(self, error: DuramenError | None, offset: Offset) -> None:
+        if error is not None:
+            self._span.fail(error.code)
+        elif offset > NOTHING:
+            self._span.place(self._partition, offset)
+        self._span.end()
+        self._waiter.settle(error, offset)
+
+
+def _traced(tracing: Tracing, batch: BatchBuilder[Waiters], table: ServedTable, waiter: WriteWaiter) -> WriteWaiter:
+    """The waiter to add to a batch: itself, nearly always."""
+    span = tracing.command("RESP/write", table.ref.name)
+    if span is None:
+        return waiter
+    batch.traced = joined(batch.traced, (span,))
+    return _TracedWaiter(span, batch.place.partition, waiter)
 
 
 def _new_batch(place: PartitionId, table: ServedTable) -> BatchBuilder[Waiters]:
