@@ -1,8 +1,9 @@
 """What the guard of a gRPC server notes of its calls, for the audit.
 
 Always: logins (a password or token that proves nothing, and the first call of a connection by one that does), refused
-calls, calls that need `admin` on a table or on everything, and changes of users. Reads and writes of the tables that
-the settings choose. Calls of the cluster's servers are part of a call that somebody made elsewhere, and are not noted.
+calls, calls that need `admin` on a table or on everything, and changes of users; but a list that somebody asks for
+again and again (`_LISTS`) once a minute. Reads and writes of the tables that the settings choose. Calls of the
+cluster's servers are part of a call that somebody made elsewhere, and are not noted.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from log_tier.model.errors import DuramenError, Overloaded
 from log_tier.model.identifiers import Offset
 from log_tier.trust.caller import Caller
 
-__all__ = ["USERS_SERVICE", "Answered", "CallAudit", "address_of"]
+__all__ = ["LISTED_MAX", "USERS_SERVICE", "Answered", "CallAudit", "address_of"]
 
 Answered = Callable[[AuditResult], None]
 """To be called when a command was answered, with what became of it."""
@@ -31,6 +32,28 @@ USERS_SERVICE: Final = "/duramen.v1.Users/"
 _QUESTIONS: Final = frozenset(USERS_SERVICE + name for name in ("ListUsers", "ListQuotas", "WhoAmI"))
 
 _PACKAGE: Final = "/duramen.v1."
+
+_LISTS: Final = frozenset(
+    f"{_PACKAGE}{name}"
+    for name in (
+        "Admin/Nodes",
+        "Admin/Partitions",
+        "Admin/Lag",
+        "Admin/Snapshots",
+        "Admin/Versions",
+        "Admin/AuditData",
+        "Admin/Jobs",
+        "Admin/Job",
+        "Admin/Changes",
+        "Admin/Healing",
+        "Users/ListUsers",
+        "Users/ListQuotas",
+    )
+)
+"""Questions that show no key and change nothing, which a page of the console asks every few seconds."""
+_LISTED_S: Final = 60.0
+"""One that is asked again by the same user from the same address is noted once in so long."""
+LISTED_MAX: Final = 10_000
 
 # Connections whose proof was noted. One that is forgotten is noted again.
 _CONNECTIONS_MAX: Final = 10_000
@@ -49,6 +72,8 @@ class CallAudit:
         self._gate = gate
         self._connections: dict[str, tuple[str, str]] = {}
         """User and credential of the last proof, by peer."""
+        self._listed: dict[tuple[str, ...], float] = {}
+        """When a question was noted last, in the order of that."""
         self.quiet: frozenset[type[Demand]] = frozenset(
             () if trail.settings.chooses else (KeyDemand, RangeDemand, BatchDemand)
         )
@@ -138,6 +163,8 @@ class CallAudit:
         def answered(result: AuditResult) -> None:
             if not self._gate.is_closed:
                 return  # there is no user yet, and so no audit
+            if result in ("done", "allowed") and method in _LISTS and self._was_noted(caller, address, method, text):
+                return
             kind, table, _ = command
             self._trail.note(
                 event_of(
@@ -157,3 +184,15 @@ class CallAudit:
             answered("allowed")
             return None
         return answered
+
+    def _was_noted(self, caller: Caller, *question: str) -> bool:
+        """Was the same question noted a short time ago? If not, it is from now on."""
+        now_s, key = self._trail.clock.monotonic_s(), (caller.name, caller.credential, *question)
+        noted_s = self._listed.get(key)
+        if noted_s is not None and now_s - noted_s < _LISTED_S:
+            return True
+        self._listed.pop(key, None)
+        if len(self._listed) >= LISTED_MAX:
+            del self._listed[next(iter(self._listed))]
+        self._listed[key] = now_s
+        return False

@@ -21,6 +21,7 @@ class AuditTrail:
 
     def __init__(self, settings: AuditSettings | None = None, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self.settings = AuditSettings() if settings is None else settings
+        self.clock = clock
         self.queue = AuditQueue(clock, window_s=self.settings.window_s)
         self._noted = asyncio.Event()
 

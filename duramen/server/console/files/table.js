@@ -65,7 +65,8 @@ class TablePage {
     const table = this.name;
     const seldom = this.turn % SELDOM === 0;
     this.turn += 1;
-    const since = (this.console.view.facts?.now_ms ?? Date.now()) - MINUTES * 60_000;
+    // Whole minutes: a question that is asked again is the same one, also to the audit.
+    const since = (Math.floor((this.console.view.facts?.now_ms ?? Date.now()) / 60_000) - MINUTES) * 60_000;
     const asked = {
       described: call("Tables/Describe", { name: table }, { signal }),
       partitions: call("Admin/Partitions", { table }, { signal }),
