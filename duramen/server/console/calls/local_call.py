@@ -123,8 +123,6 @@ async def call_locally(
         raise DeadlineExceeded(f"{asked.method} did not answer within {asked.timeout_s:g} s") from error
     except _CallEnded as ended:
         raise ended.error from None
-    finally:
-        task.cancel()
     return CallReplies(call.replies, more)
 
 
