@@ -116,6 +116,27 @@ def test_what_a_session_was_acknowledged_is_in_the_log(orders: ClusterProcess, t
     assert asked(2) == []
 
 
+def test_replicas_of_a_snapshot_and_of_a_copy_have_counted_all(orders: ClusterProcess) -> None:
+    """The count goes on with the snapshot's, and with the copy's: it does not begin anew."""
+    with orders.connect() as database:
+        table = database.table("orders")
+        orders.run("admin", "snapshot", "orders")
+        for number in range(RECORDS):
+            table.put(b"later%d" % number, b"v")
+    orders.wait_ready("orders")
+    (snapshot,) = [json.loads(line) for line in orders.run("admin", "snapshots", "orders", "--json").splitlines()]
+    taker = snapshot["node"]
+    other = next(node for node in ("n1", "n2", "n3") if node != taker)
+    orders.run("admin", "restore", taker, "--source", "snapshot")
+    orders.run("admin", "restore", other, "--source", "peer")
+    orders.wait_ready("orders")
+    rows = audited(orders, 0)
+    for node in ("n1", "n2", "n3"):
+        counted = [each["counted"] for row in rows for each in row["replicas"] if each["node"] == node]
+        assert sum(each["offsets"] for each in counted) == 2 * RECORDS, f"{node}: {counted}"
+        assert counted[0]["first"] == 0
+
+
 def test_a_replica_that_lost_a_batch_is_found_with_its_offset(orders: ClusterProcess, tmp_path: Path) -> None:
     lost = Offset(17)
 
