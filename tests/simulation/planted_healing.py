@@ -32,7 +32,7 @@ def _two_healings_of_one_loss() -> Patches:
         finally:
             heal._missed = inner
 
-    return [(healer, "decide_healing", blind), (catalog_fold, "_check_healing", lambda cluster, command: None)]
+    return [(healer, "decide_healing", blind), (catalog_fold, "_check_automatic", lambda cluster, command: None)]
 
 
 def _lost_copy_is_given_up_first() -> Patches:
@@ -44,7 +44,7 @@ def _lost_copy_is_given_up_first() -> Patches:
             return step
         return Step(Action.REMOVE, step.partition, step.table_name, step.source)
 
-    return [(heal._Places, "move_of", remove), (catalog_fold, "_check_healing", lambda cluster, command: None)]
+    return [(heal._Places, "move_of", remove), (catalog_fold, "_check_automatic", lambda cluster, command: None)]
 
 
 def _nobody_is_ever_lost_for_long() -> Patches:

@@ -28,6 +28,9 @@ _CALL_S: Final = 30.0
 
 _STEPS_SHOWN: Final = 40
 
+_WITHOUT_STEPS: Final = ("automate", "undrain")
+"""Plans that change something, and never have a step."""
+
 
 def carry_out(
     change: AdminChange,
@@ -106,7 +109,8 @@ def say_plan(plan: AdminPlan) -> None:
     """A plan for people: its steps and what they cost."""
     steps = plan.steps
     if not steps:
-        say(f"{plan.kind} {plan.subject}: nothing has to be done")
+        said = plan.kind in _WITHOUT_STEPS
+        say(f"{plan.kind} {plan.subject}" if said else f"{plan.kind} {plan.subject}: nothing has to be done")
     else:
         columns = ["action", "partition", "node", "from", "bytes", "what"]
         rows = [

@@ -127,6 +127,8 @@ def say_healing(found: AdminHealing) -> None:
         _say_begin(found.plan, found.pause_s, is_off=found.off or not found.after_s)
     elif not found.lost:
         say("no node is lost: there is nothing to heal")
+    elif not found.short and not any(each.left_s for each in found.lost):
+        say("no replica is missing: there is nothing to heal")
     for text in () if found.action == "begin" else found.blocked:  # a plan says it in its notes
         say(f"in the way: {text}")
 

@@ -20,6 +20,9 @@ def plan_automate(situation: Situation, *, what: str, off: bool = False) -> Plan
         if off and job.kind == what and job.state in ("running", "failed")
     ]
     subject = f"{what} off" if off else f"{what} on"
+    notes.insert(
+        0, f"routers begin no job of the kind {what} any more" if off else f"routers begin jobs of the kind {what}"
+    )
     return plan_of(
         JobKind.AUTOMATE, subject, [], arguments={"what": what, "off": int(off)}, notes=notes, begins_empty=True
     )

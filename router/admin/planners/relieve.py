@@ -94,7 +94,8 @@ class Relief:
         while need > 0 and len(steps) < most:
             step = self._best(node, need)
             if step is None:
-                self.stuck.append(f"node {node} stays full: no other node has room for what could go")
+                why = "no other node has room for what" if self._movable(node) else "nothing is left that"
+                self.stuck.append(f"node {node} stays full: {why} could go")
                 break
             steps.append(step)
             need -= step.bytes
