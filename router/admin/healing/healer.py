@@ -1,4 +1,4 @@
-"""The seam: looks every second, decides, submits."""
+"""The seam: looks again and again, decides, submits."""
 
 from __future__ import annotations
 

@@ -1,0 +1,80 @@
+"""Relief in any cluster whose disks and loads stay what they are: it comes to an end, and nothing goes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.cluster.situations import folded, seen, with_nodes, with_table
+
+from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.commands import StartJob, TaskDone, TaskReady
+from log_tier.model.identifiers import PartitionId
+from router.admin.planners.cluster_view import Situation
+from router.admin.planners.strains import served_by_node, strains_of
+from router.admin.relief.decision import decide_relief
+
+DISK = 1000
+ROUNDS_MAX = 200
+
+
+@dataclass
+class _Load:
+    """What each partition takes of a disk and serves, and what others have on each disk."""
+
+    sizes: list[int]
+    served: list[int]
+    others: dict[str, int]
+
+    def situation(self, cluster: ClusterMap) -> Situation:
+        plain = seen(cluster, sizes=dict(enumerate(self.sizes)))
+        nodes = {}
+        for node, view in plain.nodes.items():
+            replicas = {
+                name: each._replace(served_s=self.served[name.partition]) for name, each in view.replicas.items()
+            }
+            used = min(DISK, self.others[node] + sum(self.sizes[name.partition] for name in replicas))
+            nodes[node] = replace(view, replicas=replicas, disk_free=DISK - used, disk_used=used)
+        return replace(plain, nodes=nodes)
+
+
+@st.composite
+def loaded(draw: st.DrawFn) -> tuple[ClusterMap, _Load]:
+    nodes = [f"n{number}" for number in range(1, draw(st.integers(2, 5)) + 1)]
+    replicas = draw(st.integers(1, min(3, len(nodes))))
+    count = draw(st.integers(1, 10))
+    held = [" ".join(draw(st.permutations(nodes))[:replicas]) for _ in range(count)]
+    sizes = draw(st.lists(st.integers(1, 120), min_size=count, max_size=count))
+    served = draw(st.lists(st.sampled_from([0, 10, 900, 3000, 20_000]), min_size=count, max_size=count))
+    others = {node: draw(st.integers(0, 900)) for node in nodes}
+    return with_table(with_nodes(*nodes), held), _Load(sizes, served, others)
+
+
+@given(loaded())
+def test_it_comes_to_an_end_and_nothing_goes_back(made: tuple[ClusterMap, _Load]) -> None:
+    cluster, load = made
+    given_away: set[tuple[PartitionId, str]] = set()
+    for _ in range(ROUNDS_MAX):
+        situation = load.situation(cluster)
+        strains = strains_of(situation)
+        decision = decide_relief(situation, strains, [each.node for each in strains])
+        if decision.command is None:
+            return
+        assert decision.plan is not None
+        assert isinstance(decision.command, StartJob)
+        hottest = max(served_by_node(situation).values())
+        for step in decision.plan.steps:
+            assert (step.partition, step.node) not in given_away, f"{step} takes back what was given away"
+            given_away.add((step.partition, step.source))
+        cluster = folded(cluster, decision.command)
+        job = max(cluster.jobs)
+        for number, step in enumerate(decision.plan.steps):
+            cluster = folded(cluster, TaskReady(job, number, step.node), TaskDone(job, number, step.node))
+        after = load.situation(cluster)
+        if decision.command.arguments["strain"] == "hot":
+            assert max(served_by_node(after).values()) <= hottest, "another node is hotter now"
+        assert not {step.node for step in decision.plan.steps} & {
+            each.node for each in strains_of(after) if each.kind == "full"
+        }, "who took is full"
+    raise AssertionError("it does not come to an end")
