@@ -38,6 +38,8 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
 from log_tier.model.retention import Retention, check_retention
+from log_tier.tracing.appends import trace_append
+from log_tier.tracing.span import TRACED
 
 __all__ = ["KafkaLog"]
 
@@ -141,6 +143,7 @@ class KafkaLog:
     async def append_many(
         self, parts: Sequence[tuple[PartitionId, bytes]], *, gathered: bool = False
     ) -> list[Appended | DuramenError]:
+        began_s = asyncio.get_running_loop().time() if TRACED.get() else 0.0
         results: dict[int, Appended | DuramenError] = {}
         found: list[tuple[int, SendPart]] = []
         for place, (partition, batch) in enumerate(parts):
@@ -161,7 +164,13 @@ class KafkaLog:
         finally:
             for waiting in sent:
                 _leave(waiting)
-        return [results[place] for place in range(len(parts))]
+        outcomes = [results[place] for place in range(len(parts))]
+        if callers := TRACED.get():
+            done = [(part[0].partition, each) for part, each in zip(parts, outcomes, strict=True)]
+            written = [(number, each.base_offset) for number, each in done if isinstance(each, Appended)]
+            failed = next((each.code for _, each in done if isinstance(each, DuramenError)), "")
+            trace_append(callers, asyncio.get_running_loop().time() - began_s, written, failed)
+        return outcomes
 
     async def _settled(self, known: KnownTopic, waiting: Outgone) -> Appended:
         """What became of a batch that was queued, or was not. A caller that leaves takes what still waits with it."""

@@ -29,5 +29,5 @@ queue, write, sync.
 
 What is not here: who decides which calls are traced, and where spans go (`duramen.tracing`).
 
-Reading order: `span.py`, `passing.py`, `indexes.py`, `serving.py`.
+Reading order: `span.py`, `passing.py`, `indexes.py`, `appends.py`, `serving.py`.
 """

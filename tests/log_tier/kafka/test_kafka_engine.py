@@ -13,7 +13,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kit.deadlines import patience_s, within
 from kit.kafka.kafka_brokers import StartBrokers
 from kit.log.sample_batches import keys_of, plain_batch, read_all
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
+from duramen.tracing.otlp_bytes import SpanRecord
+from duramen.tracing.served_spans import ServedTraces
 from log_tier.kafka.cluster import cluster_client
 from log_tier.kafka.engine import KafkaLog
 from log_tier.kafka.reading import partition_reader
@@ -33,6 +36,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Appended, Bounds
 from log_tier.model.record import GROUPED, Operation
+from log_tier.tracing.span import TRACED
 
 pytestmark = pytest.mark.kafka
 
@@ -354,3 +358,30 @@ async def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_a_property_that_is_none() -> None:
     with pytest.raises(InvalidRequest, match="cannot be used"):
         await KafkaLog.open("kafka://127.0.0.1:1/x?no.such.property=1")
+
+
+async def test_an_append_of_a_traced_caller_is_a_span(log: KafkaLog) -> None:
+    spans: list[SpanRecord] = []
+    caller = ServedTraces(ALWAYS_ON, spans.append).command("RESP/write", "traced")
+    assert caller is not None
+    topic = await log.create_topic("traced", partitions=2)
+    missing = PartitionId(topic.id, Partition(9))
+    await log.append_many([(topic.partition(ZERO), plain_batch("untraced"))])
+    before = TRACED.set((caller,))
+    outcomes = await log.append_many(
+        [(topic.partition(ZERO), plain_batch("a")), (topic.partition(Partition(1)), plain_batch("b"))]
+    )
+    refused = await log.append_many([(missing, plain_batch("c"))])
+    TRACED.reset(before)
+    caller.end()
+    first, second = outcomes
+    assert isinstance(first, Appended)
+    assert isinstance(second, Appended)
+    written, failed, root = spans
+    assert [span.name for span in spans] == ["log append", "log append", "RESP/write"]
+    assert written.parent == failed.parent == root.id
+    assert written.attributes == {"duramen.partition": 0, "duramen.offset": first.base_offset}
+    assert [event[2] for event in written.events] == [{"duramen.partition": 1, "duramen.offset": second.base_offset}]
+    assert written.began_ns < written.ended_ns
+    assert isinstance(refused[0], TableNotFound)
+    assert (failed.failed, failed.attributes) == (True, {"error.type": refused[0].code})
