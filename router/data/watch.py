@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 from log_tier.concurrency.sized_work import Turn, end_some
 from log_tier.model.batch_header import BatchHeader
-from log_tier.model.errors import DuramenError, InvalidRequest, OffsetTrimmed
+from log_tier.model.errors import DuramenError, InvalidRequest, OffsetTrimmed, Unavailable
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Log
 from log_tier.tally.compare import log_time_at
@@ -54,7 +54,7 @@ async def watch_replicas(
     passed on is counted in `deliveries`.
 
     Raises `OffsetTrimmed` where a start is no longer in the log, `TokenAhead` where it is beyond its end, and whatever
-    stops a replica or the log.
+    stops a replica or the log; `Unavailable` for a replica that a trim has overtaken.
     """
     positions: dict[Partition, Offset] = {}
     turn = Turn()
@@ -219,7 +219,7 @@ async def _pass_on_run(
                 chunk = await anext(chunks)
                 headers = headers_of(chunk.data)
                 first, last = headers[0].base_offset, headers[-1].last_offset
-                await replica.wait_applied(last, timeout=_PATIENCE_S)
+                await _applied(replica, last)
             outcomes = replica.index.outcomes(first, last)
             # Asked after the outcomes: what is remembered now was remembered when they were read.
             _check_remembered(replica, max(first, position))
@@ -240,6 +240,16 @@ async def _pass_on_run(
             elif number >= _RUN_CHUNKS and share.is_wanted:
                 break
     return position
+
+
+async def _applied(replica: Replica, offset: Offset) -> None:
+    """Wait for the replica. Raises why it stopped; `Unavailable` where it is itself behind where the log begins, and is
+    fetched again: what the watch asked for has been read, so its own start is not trimmed.
+    """
+    try:
+        await replica.wait_applied(offset, timeout=_PATIENCE_S)
+    except OffsetTrimmed as error:
+        raise Unavailable(f"{replica.name} has to be fetched again: {error.message}; ask another node") from error
 
 
 def _check_remembered(replica: Replica, start: Offset) -> None:

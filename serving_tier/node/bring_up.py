@@ -173,7 +173,7 @@ class BringUp:
                 await self._node.unhost(name, reason, delete=delete)
             except (DuramenError, OSError) as error:
                 logger.warning("%s could not be closed cleanly: %s", replica.name, error)
-            if isinstance(reason, IndexDamaged):
+            if isinstance(reason, (IndexDamaged, OffsetTrimmed)):
                 self._fetched_anew(name, reason)
             else:
                 self._node.refusals[name] = reason

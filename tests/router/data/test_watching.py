@@ -13,7 +13,15 @@ from kit.deadlines import within
 from log_tier.embedded import EngineSettings
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
-from log_tier.model.errors import DuramenError, InvalidRequest, LogDamaged, OffsetTrimmed, TableNotFound, TokenAhead
+from log_tier.model.errors import (
+    DuramenError,
+    InvalidRequest,
+    LogDamaged,
+    OffsetTrimmed,
+    TableNotFound,
+    TokenAhead,
+    Unavailable,
+)
 from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
@@ -206,6 +214,22 @@ async def test_a_follower_that_fails_ends_the_watch(
         await following(events)
         await write(data_plane, table, 0, puts((b"a", b"1")))
         with pytest.raises(kind):
+            await following(events)
+
+
+async def test_a_replica_that_a_trim_has_overtaken_is_no_reason_to_call_the_start_trimmed(
+    data_plane: LocalData, table: TableRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its subscriber has what was trimmed, and goes on at another node."""
+
+    async def stopped(offset: Offset, *, timeout: float) -> Offset:
+        raise OffsetTrimmed("it begins with offset 12, offset 0 was requested", asked=0, earliest=12)
+
+    monkeypatch.setattr(data_plane.node.replica(PartitionId(table.id, ZERO)), "wait_applied", stopped)
+    async with aclosing(data_plane.watch(table.id, {})) as events:
+        await following(events)
+        await write(data_plane, table, 0, puts((b"a", b"1")))
+        with pytest.raises(Unavailable, match="has to be fetched again"):
             await following(events)
 
 
