@@ -2,8 +2,9 @@
 //
 // A module exports `show(root, parts, console)` and `hide()`. `show` fills `root`, which is empty; `parts` is what stands
 // behind the name in the address, decoded (`#/table/orders` gives ["orders"]); it is called again when those change.
-// `hide` ends its timers and calls. A page that is `hidden` has no link; it is shown to be `under` another one. It may export `draw(view)`, called after each event of the server, at most once for
-// each frame, and `keys`, a list of [key, words, what it does].
+// `hide` ends its timers and calls. It may export `draw(view)`, called after each event of the server, at most once for
+// each frame, and `keys`, a list of [key, words, what it does]. A page that is `hidden` has no link; it is shown to be
+// `under` another one.
 //
 // `console` has `view` (what is known of the server, server_view.js), `go(path)`, and `link()` (how the page is
 // connected). What a page asks for, it asks by call.js, and draws by made.js: text stays text.

@@ -100,6 +100,7 @@ async def test_many_tabs_of_one_browser(browser: Browser, server: SingleServer) 
             handles.append(browser.new_tab())
             browser.open(f"{at}#/query/orders")
             browser.wait("document.body.dataset.link === 'live'")
+        browser.wait("document.querySelector('form.ask')")
         browser.script("document.querySelector('form.ask').requestSubmit()")
         browser.wait("document.querySelectorAll('.entries tr').length > 1")
         for handle in handles:
