@@ -47,7 +47,7 @@ async def test_the_page_is_served_and_allowed_nothing_else(tmp_path: Path) -> No
 def test_each_file_has_a_path() -> None:
     files = read_console_files()
     names = {f"/console/{path.name}": path for path in FOLDER.iterdir() if path.name != "index.html"}
-    assert files.keys() == names.keys() | {"/"}
+    assert files.keys() == names.keys() | {"/", "/console/verbs.json"}, "and one that is made of the verbs"
     assert all(files[path].body == name.read_bytes() for path, name in names.items())
 
 
