@@ -33,6 +33,7 @@ class ClusterProcess:
         self.children: dict[str, dict[str, Any]] = {}
         self.started: dict[str, Any] | None = None
         command = [sys.executable, "-m", "duramen", "up", "--nodes", str(nodes), "--data", str(folder)]
+        command.append("--no-history")  # a test that takes a minute has the tables that it made, and no other
         if log is not None:
             command += ["--log", log]
         self._errors = folder.with_suffix(".err").open("wb")

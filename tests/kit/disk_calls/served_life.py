@@ -157,6 +157,7 @@ class ServedLife:
         """The server and its port; None if it ended, which is then told."""
         calls = self.calls if faulty else self.calls._replace(fault=None)
         command = [sys.executable, "-m", "duramen", "up", "--data", str(self.data), "--port", "0", "--json"]
+        command.append("--no-history")  # whose rows come when a minute is over, wherever the traffic is then
         with self._errors.open("ab") as errors:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=calls.environment()

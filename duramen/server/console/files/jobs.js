@@ -163,17 +163,35 @@ class JobsPage {
   }
 
   #healing(healing) {
-    this.healing.hidden = healing === null || (!healing.lost.length && healing.action === "nothing");
+    const relief = healing?.relief;
+    const quiet = (what) => what.action === "nothing" && !what.off;
+    this.healing.hidden = healing === null || (!healing.lost.length && quiet(healing) && !relief?.strained.length && (!relief || quiet(relief)));
     if (this.healing.hidden) return;
     const lost = healing.lost.map((each) => {
       const left = each.left_s === undefined || each.left_s === null ? "healing is off" : `healed in ${duration(each.left_s)}`;
       return made("p", "warn", `node ${each.node} is lost for ${duration(each.lost_s)} (${each.reason}): ${left}`);
     });
     const bound = healing.bytes_s ? `${size(healing.bytes_s)}/s` : "as fast as nodes copy";
-    const after = healing.after_s ? `A node is healed when it is lost for ${duration(healing.after_s)}: ${count(healing.copies)} replicas at once, ${bound}.` : "Healing is off.";
-    const does = healing.action === "nothing" ? "" : `Now: ${healing.action}${healing.job === undefined ? "" : ` job ${healing.job}`} ${healing.reason}`;
-    this.healing.replaceChildren(made("h2", "", "healing"), ...lost, made("p", "note-line", after), made("p", "", does), ...healing.blocked.map((each) => made("p", "warn", each)));
+    const after = healing.off ? "Healing is switched off: automate heal switches it on." : healing.after_s ? `A node is healed when it is lost for ${duration(healing.after_s)}: ${count(healing.copies)} replicas at once, ${bound}.` : "Healing is off.";
+    const strained = (relief?.strained ?? []).map((each) => {
+      const left = each.left_s === undefined || each.left_s === null ? "relief is off" : `relieved in ${duration(each.left_s)}`;
+      return made("p", "warn", `node ${each.node} is ${each.kind} for ${duration(each.seen_s)} (${each.reason}): ${left}`);
+    });
+    const off = relief?.off ? "Relief is switched off: automate relieve switches it on." : "";
+    const blocked = [...healing.blocked, ...(relief?.blocked ?? [])].map((each) => made("p", "warn", each));
+    this.healing.replaceChildren(
+      made("h2", "", "what routers do by themselves"),
+      ...lost, made("p", "note-line", after), made("p", "", does(healing)),
+      ...strained, made("p", "note-line", off), made("p", "", relief ? does(relief) : ""),
+      ...blocked,
+    );
   }
+}
+
+// What a router would do now about lost or strained nodes.
+function does(what) {
+  if (what.action === "nothing") return "";
+  return `Now: ${what.action}${what.job === undefined || what.job === null ? "" : ` job ${what.job}`} ${what.reason}`;
 }
 
 function taskRow(task) {

@@ -146,6 +146,29 @@ def test_a_node_that_is_gone(browser: Browser, cluster: ClusterProcess) -> None:
     browser.wait("document.querySelector('.healing')?.hidden")
 
 
+def test_healing_is_switched_off_and_on(browser: Browser, cluster: ClusterProcess) -> None:
+    for off, expected in ((True, "Healing is switched off"), (False, "")):
+        browser.open("about:blank")
+        browser.open(address(cluster, "jobs"))
+        browser.wait("document.querySelectorAll('.verb option').length > 10")
+        browser.script(
+            "const verb = document.querySelector('.verb');"
+            "verb.value = 'automate'; verb.dispatchEvent(new Event('change'));"
+            "document.querySelector('.value-what').value = 'heal';"
+            "document.querySelector('.value-off').checked = arguments[0];"
+            "document.querySelector('.begin-form').requestSubmit()",
+            off,
+        )
+        browser.wait(f"{BEGIN} && !{BEGIN}.hidden")
+        browser.script(f"{BEGIN}.click()")
+        browser.wait("document.querySelector('.ask-first') === null")
+        if expected:
+            browser.wait("document.querySelector('.healing').innerText.includes(arguments[0])", expected)
+        else:
+            browser.wait("document.querySelector('.healing').hidden")
+    assert "automate" in " ".join(jobs(browser))
+
+
 def test_a_server_that_goes_while_it_is_asked(browser: Browser, tmp_path: Path) -> None:
     """Whether a job has begun is not known then, and the page does not say otherwise."""
     cluster = ClusterProcess(tmp_path / "data", nodes=1, arguments=["--http-port", "0"])
