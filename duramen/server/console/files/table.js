@@ -112,7 +112,7 @@ class TablePage {
     const kept = [ms ? duration(ms / 1000) : "", bytes ? `${size(bytes)} of each partition` : ""].filter(Boolean).join(", ");
     list.append(...listed([["the log keeps", kept || "all records"]]).children);
     const slots = table.partitioner === "slot" ? `${count(SLOTS)}, ${count(Math.floor(SLOTS / table.partitions))} or so for each partition` : "keys are not placed by slots";
-    list.append(...listed([["slots", slots], ["id", made("code", "", [...atob(id)].map((each) => each.charCodeAt(0).toString(16).padStart(2, "0")).join(""))]]).children);
+    list.append(...listed([["slots", slots], ["id", made("code", "", id.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", ""))]]).children);
     return list;
   }
 
