@@ -30,7 +30,7 @@ FOUND_FROM = {
     "a transaction is refused in its middle": 7,
     "an open connection keeps the rights of when it came in": 7,
     "each protocol of a server counts for itself": 7,
-    "each try of a transaction takes bytes by its MULTI": 12,
+    "each try of a transaction takes bytes by its MULTI": 65,
     "of the refused commands of a pipeline the audit has the first": 12,
     "notifications go on behind what retention took": 463,
     "notifications whose watch breaks go on at the log's end": 18,
