@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from log_tier.catalog.cluster_map import ClusterMap
-from log_tier.catalog.jobs import Task
+from log_tier.catalog.jobs import Job, Task
 from log_tier.concurrency.persistent_map import PersistentMap
 
 __all__ = ["TaskKey", "WantedTasks"]
@@ -27,9 +27,7 @@ class WantedTasks:
         O(running jobs + changes): a job of thousands of tasks is not gone through for each of them.
         """
         before = self._seen
-        self._seen = {
-            job.id: job.tasks.unfinished_of(self._node_id) for job in cluster.jobs.values() if job.state == "running"
-        }
+        self._seen = {job.id: self._of(job) for job in cluster.jobs.values() if job.state == "running"}
         changed: list[TaskKey] = []
         gone: list[TaskKey] = []
         for job_id in {**before, **self._seen}:
@@ -39,3 +37,10 @@ class WantedTasks:
                 changed += [(job_id, number) for number in new]
                 gone += [(job_id, number) for number in old]
         return changed, gone
+
+    def wants(self, job: Job, number: int) -> bool:
+        """Does a job want this task of the node, as the job stands in some map?"""
+        return job.state == "running" and number in self._of(job)
+
+    def _of(self, job: Job) -> PersistentMap[int, Task]:
+        return job.tasks.unfinished_of(self._node_id)

@@ -103,7 +103,8 @@ class JobWorker:
         self._runs: dict[TaskKey, TaskRun] = {}
         self._wanted = WantedTasks(node_id)
         self._ended_runs: list[TaskKey] = []
-        """The runs that ended since the last map. A run begins only with a map: at most one entry for each task."""
+        """The runs that could not report what came of their tasks, since the last map: they begin again with the next
+        one. At most one entry for each task."""
         self._room = asyncio.Semaphore(_RUNNING_MAX)
         self._leave: Leave | None = None
 
@@ -146,10 +147,19 @@ class JobWorker:
     def _ended(self, key: TaskKey, run: TaskRun, task: asyncio.Task[None]) -> None:
         if self._runs.get(key) is run:
             del self._runs[key]
-        self._ended_runs.append(key)
-        if not task.cancelled() and isinstance(error := task.exception(), DuramenError):
+        if task.cancelled() or self._tasks.get(key) is not task:
+            return
+        error = task.exception()
+        if isinstance(error, DuramenError):
             # The run logs a bug by itself; this one could not report what came of the task, which is tried again.
             logger.warning("task %s of job %s is not reported: %s", key[1], key[0], error)
+            self._ended_runs.append(key)
+            return
+        # What came of the task is in the map. If it is wanted again, its job was resumed before this node saw the
+        # report, and perhaps no newer map comes that says so.
+        job = self.catalog.map.jobs.get(key[0])
+        if job is not None and self._wanted.wants(job, key[1]):
+            self._start(key, TaskRun(self, job, key[1], job.tasks[key[1]]))
 
     async def _run(self, run: TaskRun) -> None:
         job, number, task = run.job, run.number, run.task

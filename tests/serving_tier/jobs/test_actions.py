@@ -318,7 +318,7 @@ async def test_snapshots_by_schedule_are_taken_once_by_one(
 async def test_a_new_replica_of_a_large_table_begins_with_a_snapshot(
     machine: SingleMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bootstrapping, "_REPLAY_RECORDS", 10)
+    monkeypatch.setattr(bootstrapping, "REPLAY_RECORDS", 10)
     await machine.add_node("n1")
     topic = await machine.make_table()
     await fill(machine, topic, 30)

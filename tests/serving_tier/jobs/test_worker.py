@@ -239,3 +239,32 @@ async def test_no_more_run_at_once_than_allowed(catalog: Catalog, log: EmbeddedL
     assert (await ended(catalog, await start(catalog, topic, *["n1"] * 6))).state == "done"
     assert peak == 2
     await worker.close()
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+async def test_a_job_that_is_resumed_before_its_node_saw_it_fail(
+    catalog: Catalog, topic: Topic, log: EmbeddedLog, failures: int
+) -> None:
+    """The node sees the failure and the resumption in one map, and no map comes after it."""
+    held = HeldLog(log)
+    elsewhere = await Catalog.open(held)
+    tries = 0
+
+    async def action(run: TaskRun) -> str:
+        nonlocal tries
+        tries += 1
+        if tries > failures:
+            return "at last"
+        held.hold_reads()
+        raise OffsetTrimmed("gone")
+
+    worker = await work(elsewhere, action)
+    job = await start(catalog, topic, "n1")
+    for _ in range(failures):
+        assert (await ended(catalog, job)).state == "failed"
+        await catalog.submit(ResumeJob(job))
+        held.release_reads()
+    assert (await ended(catalog, job)).state == "done"
+    assert tries == failures + 1
+    await worker.close()
+    await elsewhere.close()
