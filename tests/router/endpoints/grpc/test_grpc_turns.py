@@ -213,7 +213,7 @@ def test_a_commit_wakes_some_of_many_watches_in_a_turn(stubs: Stubs, monkeypatch
     streams = [stubs.kv.Watch(kv_pb2.KVWatchRequest(table="eight")) for _ in range(many)]
     for stream in streams:
         next(stream)
-    with LoopTurns(stubs.server, monkeypatch, watch, "offsets_in") as counted:
+    with LoopTurns(stubs.server, monkeypatch, watch, "headers_of") as counted:
         stubs.kv.Put(kv_pb2.KVPutRequest(table="eight", key=b"key", value=b"value"))
         for stream in streams:
             assert [change.key for change in next(stream).changes] == [b"key"]

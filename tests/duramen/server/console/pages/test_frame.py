@@ -145,3 +145,15 @@ async def test_a_tab_that_is_used_all_day_keeps_nothing(browser: Browser, server
         assert after["JSHeapUsedSize"] <= before["JSHeapUsedSize"] * 1.5 + 1e6, (before, after)
 
     await asyncio.to_thread(looked)
+
+
+async def test_a_duration_in_the_largest_two_units(browser: Browser, server: SingleServer) -> None:
+    said = {0.0: "0 s", 0.0042: "4.2 ms", 9.94: "9.9 s", 99.4: "99 s", 119.7: "2 min 0 s", 179.6: "3 min 0 s",
+            3599.7: "1 h 0 min", 3600.0: "1 h 0 min", 7259.0: "2 h 0 min", 172_800.0: "2.0 days"}  # fmt: skip
+
+    def looked() -> None:
+        browser.open(f"http://127.0.0.1:{server.http_port}/#/query")
+        ask = "return import('/console/words.js').then((words) => arguments[0].map(words.duration))"
+        assert browser.script(ask, list(said)) == list(said.values())
+
+    await asyncio.to_thread(looked)
