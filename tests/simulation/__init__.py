@@ -133,6 +133,14 @@ own quotas have not changed meanwhile, no more may have been let through than th
 who waits as long as it was told is let through (`quota_ledger.py`). Each write has a key of its own: in the end none is
 there that a quota has refused. When all is level, quotas are used up over open connections, and removed under them.
 
+**Places.** In half of the other runs with users of the world `cluster`, quotas bound the watches that two users, and
+all users of a table, have open at a server. They are set, changed and removed while watches open and close. A client
+knows within bounds when a watch had its places, so a refusal must be by a quota of the server's map, and that many
+watches must have been open at some moment between question and answer (`place_ledger.py`). When all is level, more
+watches are opened at once than a quota gives, and exactly as many as it gives are let in: also after some were closed,
+after their connections were reset, after their table was dropped and made again, and after the quota was removed
+(`cluster_places.py`).
+
 **Audit.** In half of the runs with users, nodes and router write their audit. The network says how each call has ended
 at its server, whoever hears that. When all is level, the sum of the counts of the audit's rows must be what each server
 refused each user, by action; where a server has had another life, no more than that (`refusal_ledger.py`). The table
@@ -178,21 +186,21 @@ may end with a damaged index or snapshot.
 **What it does not do yet.** LMDB is real, and a commit of it is one step: an index is never found in the middle of one.
 In the worlds of one database an index is closed cleanly, or gone. A commit of the log is one step of the simulated
 thread: a reader never runs between its write and its sync. The disk of a node does not fail for reads, nor within a
-commit of LMDB, and loses nothing that was not synced. Quotas of tables, and of scans, watches and connections, nobody
-has.
+commit of LMDB, and loses nothing that was not synced. Quotas of calls and bytes of tables, and those of scans and
+connections, nobody has. gRPC's connections are one peer for each process here.
 
 **Reading order**: the simulated machine is `duramen.testing.machine`. Here: `node_faults.py`, `plan.py`,
 `planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`,
 `database_world.py`, `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`,
-`kept_log.py`, `index_crashes.py`, `quota_ledger.py`, `access_ledger.py`, `refusal_ledger.py`, `cluster_world.py`,
-`cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`,
-`cluster_versions.py`, `cluster_past.py`, `cluster_tallies.py`, `cluster_put_back.py`, `trust_turns.py`,
-`cluster_callers.py`, `cluster_expiries.py`, `cluster_roles.py`, `metered_calls.py`, `cluster_quotas.py`,
-`cluster_passwords.py`, `cluster_audit.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`,
-`cluster_resp_users.py`, `cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`,
-`planted_damage.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`,
-`planted_trims.py`, `planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`,
-`planted_cluster_resp.py`, `planted_resp_users.py`, `planted_quotas.py`, `planted_passwords.py`, `planted_audit.py`,
-`healing.py`, `planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`, `page.py`,
-`__main__.py`.
+`kept_log.py`, `index_crashes.py`, `quota_ledger.py`, `place_ledger.py`, `access_ledger.py`, `refusal_ledger.py`,
+`cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`,
+`cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`, `cluster_tallies.py`, `cluster_put_back.py`,
+`trust_turns.py`, `cluster_callers.py`, `cluster_expiries.py`, `cluster_roles.py`, `metered_calls.py`,
+`cluster_quotas.py`, `cluster_places.py`, `cluster_passwords.py`, `cluster_audit.py`, `cluster_users.py`,
+`cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`, `cluster_resp.py`, `planted.py`,
+`planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`,
+`planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`,
+`planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`, `planted_resp_users.py`,
+`planted_quotas.py`, `planted_places.py`, `planted_passwords.py`, `planted_audit.py`, `healing.py`,
+`planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

@@ -14,6 +14,7 @@ from simulation.cluster_audit import check_audit
 from simulation.cluster_jobs import bugs, damages, finish_drops, maps_differ, under_way, unfinished, work
 from simulation.cluster_passwords import check_passwords, use_passwords
 from simulation.cluster_past import check_builds, check_pasts, restore_pasts
+from simulation.cluster_places import check_places, use_places
 from simulation.cluster_put_back import accept_loss
 from simulation.cluster_quotas import check_quotas, use_quotas
 from simulation.cluster_tallies import check_tallies
@@ -38,6 +39,7 @@ OPERATORS: Final[tuple[Operator, ...]] = (
     restore_pasts,
     use_grants,
     use_quotas,
+    use_places,
     use_passwords,
 )
 _PACE: Final = 0.6
@@ -97,6 +99,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
     await level(world)
     await check_revocations(world)
     await check_quotas(world)
+    await check_places(world)
     await check_passwords(world)
     await check_audit(world)
     await check_tallies(world)

@@ -17,6 +17,7 @@ from simulation.book import Broken
 from simulation.cluster_callers import REFUSED, TABLE, one_call, prove, watch_of
 from simulation.cluster_expiries import DAVE, check_expiries, open_expiries, renew_tokens
 from simulation.cluster_passwords import open_passwords
+from simulation.cluster_places import open_places
 from simulation.cluster_quotas import open_quotas
 from simulation.cluster_roles import ROLE_WAYS, change_roles, give_by_role, open_roles, take_by_role
 from simulation.cluster_turns import ASK_S
@@ -59,6 +60,7 @@ async def open_users(world: ClusterWorld) -> None:
     for catalog in world.catalogs.values():
         await catalog.wait_for(lambda cluster: cluster.named(TABLE) is not None)
     await open_quotas(world)
+    await open_places(world)
     await open_passwords(world)
 
 

@@ -43,6 +43,7 @@ from simulation.access_ledger import AUDITED_TABLES, AccessLedger
 from simulation.book import Broken
 from simulation.index_crashes import copy_indexes, put_indexes_back
 from simulation.kept_log import KeepingLog, KeptRecords
+from simulation.place_ledger import PlaceLedger
 from simulation.plan import Plan
 from simulation.planned_machine import cannot_start, machine_of, undamaged_log
 from simulation.quota_ledger import QuotaLedger
@@ -109,6 +110,7 @@ class ClusterWorld:
         """Tables of which a drop was begun and not answered."""
         users = "users of endpoints" if has_endpoints else "users"
         self.has_users, self.has_quotas = plan.has_users(users), plan.has_quotas(users)
+        self.has_places = not has_endpoints and plan.has_places(users)
         self.has_passwords = plan.has_passwords(users)
         self.has_audit = plan.has_audit(users)
         self.refusals, self.accesses = RefusalLedger(), AccessLedger()
@@ -119,6 +121,8 @@ class ClusterWorld:
         """Of the users, by name."""
         self.ledger = QuotaLedger(loop.time, self._life_of, self._quotas_at, self._break, self.story.met)
         """Of the calls of users with quotas."""
+        self.places = PlaceLedger(loop.time, self._life_of, self._quotas_at, self.story.met)
+        """Of the watches of users whose watches are bounded."""
         self.log: KeepingLog | None = None
         """The log of the server's last life."""
         self._snapshots, self._retention_round_s = ON_DEMAND, ROUND_S

@@ -71,6 +71,7 @@ _UNEVEN_CHANCE: Final = 0.3
 _COPIES_CHANCE: Final = 0.3
 _USERS_CHANCE: Final = 0.3
 _QUOTAS_CHANCE: Final = 0.5
+_PLACES_CHANCE: Final = 0.5
 _PASSWORDS_CHANCE: Final = 0.5
 _AUDIT_CHANCE: Final = 0.5
 _COPIERS: Final = ("clients", "clients", "router", *_NODES)
@@ -194,6 +195,11 @@ class Plan:
     def has_quotas(self, what: str = "users") -> bool:
         """Have some of these users quotas? See `has_users`."""
         return self.has_users(what) and random.Random(f"quotas {self.seed}").random() < _QUOTAS_CHANCE
+
+    def has_places(self, what: str = "users") -> bool:
+        """Are watches of others bounded, where nobody has a quota of calls? See `has_users`."""
+        has_some = self.has_users(what) and not self.has_quotas(what)
+        return has_some and random.Random(f"places {self.seed}").random() < _PLACES_CHANCE
 
     def has_passwords(self, what: str = "users") -> bool:
         """Have some of these users passwords? See `has_users`."""

@@ -1,0 +1,97 @@
+"""Which watches users hold open at each server, and when a quota may refuse another one.
+
+A watch takes a place of its user and one of its table, from when its server has let it in until it is over there. A
+client knows both moments only within bounds: the watch has its places after its first message has come, and has none
+any more a while after its end was heard. So a refusal is held against the watches that may have a place at some moment
+between its question and its answer.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from log_tier.trust.quotas import NO_QUOTA, Quota
+from simulation.book import Broken
+
+__all__ = ["GIVEN_BACK_S", "HeldPlace", "PlaceLedger"]
+
+GIVEN_BACK_S: Final = 0.1
+"""A server has heard by then of the end of a connection, and has ended what it served there."""
+
+_SAID: Final = re.compile(r"(user|table):(\S+) has a quota of (\d+) open watches at this server")
+
+
+@dataclass(eq=False)
+class HeldPlace:
+    """A watch that a client has asked for."""
+
+    server: str
+    life: int
+    """Of the server."""
+    user: str
+    table: str
+    sent_s: float
+    quotas: Mapping[str, Quota] | None
+    """Of the server's map when it was asked for; None: it was down."""
+    free_s: float = math.inf
+    """From then on it has no place for sure."""
+
+    def is_of(self, subject: str) -> bool:
+        """Does it take a place of this quota?"""
+        return subject in (f"user:{self.user}", f"table:{self.table}")
+
+
+class PlaceLedger:
+    """Judges each refusal when it is heard. O(watches that were asked for) for each."""
+
+    def __init__(
+        self,
+        now_s: Callable[[], float],
+        life_of: Callable[[str], int],
+        quotas_at: Callable[[str], Mapping[str, Quota] | None],
+        met: Counter[str],
+    ) -> None:
+        """`quotas_at`: those of the map that a server has now. Others, if they have changed; the same ones, if not."""
+        self._now_s, self._life_of, self._quotas_at, self._met = now_s, life_of, quotas_at, met
+        self._places: list[HeldPlace] = []
+
+    def ask(self, server: str, user: str, table: str) -> HeldPlace:
+        """A watch is asked for. `closed`, `left` or `refused` has to follow."""
+        place = HeldPlace(server, self._life_of(server), user, table, self._now_s(), self._quotas_at(server))
+        self._places.append(place)
+        return place
+
+    def closed(self, place: HeldPlace) -> None:
+        """It is over for both ends: the server has ended it, or the connection is gone."""
+        place.free_s = min(place.free_s, self._now_s() + GIVEN_BACK_S)
+
+    def refused(self, place: HeldPlace, words: str) -> None:
+        """A quota has refused it. Raises `Broken` where no quota could."""
+        place.free_s = place.sent_s
+        if place.life != self._life_of(place.server) or place.quotas is not self._quotas_at(place.server):
+            self._met["places: refused, not sure"] += 1
+            return
+        assert place.quotas is not None, "who is down refuses nothing"
+        said = _SAID.search(words)
+        subject = "" if said is None else f"{said[1]}:{said[2]}"
+        bound = (place.quotas.get(subject) or NO_QUOTA).watches
+        if said is None or not place.is_of(subject) or not bound or int(said[3]) != bound:
+            raise Broken("bounded", f"{place.server} refused a watch of {place.user} by no quota of now: {words}")
+        held = sum(self._may_hold(each, place, subject) for each in self._places)
+        if held < bound:
+            raise Broken("given back", f"{place.server} has {held} of {bound} watches of {subject}, and says: {words}")
+        self._met[f"places: refused, {said[1]}"] += 1
+
+    def _may_hold(self, each: HeldPlace, asked: HeldPlace, subject: str) -> bool:
+        return (
+            each is not asked
+            and each.server == asked.server
+            and each.life == asked.life
+            and each.is_of(subject)
+            and each.free_s > asked.sent_s
+        )

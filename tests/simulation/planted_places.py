@@ -1,0 +1,96 @@
+"""Bugs to plant where places of watches are counted: kept after the end, taken twice, by who was refused, by nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from log_tier.access.quotas.quota_keeper import QuotaHold, QuotaKeeper
+from log_tier.model.errors import Overloaded
+from simulation.planted import Patches
+
+__all__ = ["PLANTED_IN_PLACES"]
+
+
+def _is_left() -> bool:
+    """Has the caller gone whose stream this task serves?"""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _left_keeps() -> Patches:
+    inner = QuotaHold.release
+
+    def release(self: QuotaHold, *how: Any) -> None:
+        if not (self._opened and _is_left()):
+            inner(self, *how)
+
+    return [(QuotaHold, "release", release)]
+
+
+def _ended_keeps() -> Patches:
+    inner = QuotaHold.release
+
+    def release(self: QuotaHold, *how: Any) -> None:
+        if not self._opened or _is_left():
+            inner(self, *how)
+
+    return [(QuotaHold, "release", release)]
+
+
+def _only_the_user_gets_it_back() -> Patches:
+    inner = QuotaKeeper.close_stream
+
+    def close_stream(self: QuotaKeeper, opened: Sequence[tuple[str, Any]]) -> None:
+        inner(self, [each for each in opened if each[0].startswith("user:")])
+
+    return [(QuotaKeeper, "close_stream", close_stream)]
+
+
+def _taken_twice() -> Patches:
+    inner = QuotaKeeper.hold
+
+    def hold(self: QuotaKeeper, *args: Any, **words: Any) -> Any:
+        held = inner(self, *args, **words)
+        if held is not None and held._opened:
+            for each in held._opened:
+                self._open[each] += 1
+            held._opened = (*held._opened, *held._opened)
+        return held
+
+    return [(QuotaKeeper, "hold", hold)]
+
+
+def _refused_takes_a_place() -> Patches:
+    inner = QuotaKeeper.hold
+
+    def hold(self: QuotaKeeper, caller: Any, tables: Sequence[str], size: Any, **words: Any) -> Any:
+        try:
+            return inner(self, caller, tables, size, **words)
+        except Overloaded:
+            if (stream := words.get("stream")) is not None:
+                for each in self._bounds_of(caller, tables):
+                    self._open[each.subject, stream] = self._open.get((each.subject, stream), 0) + 1
+            raise
+
+    return [(QuotaKeeper, "hold", hold)]
+
+
+def _tables_are_not_counted() -> Patches:
+    inner = QuotaKeeper.hold
+
+    def hold(self: QuotaKeeper, caller: Any, tables: Sequence[str], *args: Any, **words: Any) -> Any:
+        return inner(self, caller, () if words.get("stream") else tables, *args, **words)
+
+    return [(QuotaKeeper, "hold", hold)]
+
+
+PLANTED_IN_PLACES: Final[dict[str, Callable[[], Patches]]] = {
+    "a watch whose connection is gone keeps its place": _left_keeps,
+    "a watch that ends with its table keeps its place": _ended_keeps,
+    "a closed watch gives its user the place back and not its table": _only_the_user_gets_it_back,
+    "a watch takes its place twice": _taken_twice,
+    "a refused watch takes a place": _refused_takes_a_place,
+    "a watch takes no place of its table": _tables_are_not_counted,
+}
