@@ -135,11 +135,12 @@ there that a quota has refused. When all is level, quotas are used up over open 
 
 **Places.** In half of the other runs with users of the world `cluster`, quotas bound the watches that two users, and
 all users of a table, have open at a server. They are set, changed and removed while watches open and close. A client
-knows within bounds when a watch had its places, so a refusal must be by a quota of the server's map, and that many
-watches must have been open at some moment between question and answer (`place_ledger.py`). When all is level, more
-watches are opened at once than a quota gives, and exactly as many as it gives are let in: also after some were closed,
-after their connections were reset, after their table was dropped and made again, and after the quota was removed
-(`cluster_places.py`).
+knows within bounds when a watch had its places, so a refusal must be by a quota of the server's map, and as many must
+have been open at some moment between question and answer (`place_ledger.py`). When all is level, more watches are
+opened at once than a quota gives, and exactly as many as it gives are let in: also after some were closed, after their
+connections were reset, after their table was dropped and made again, and after the quota was removed
+(`cluster_places.py`). In the world `cluster-resp` quotas bound the connections of two users in the same way: they are
+opened, reset, closed, proved anew and proved to be the other user's (`cluster_connections.py`).
 
 **Audit.** In half of the runs with users, nodes and router write their audit. The network says how each call has ended
 at its server, whoever hears that. When all is level, the sum of the counts of the audit's rows must be what each server
@@ -186,8 +187,8 @@ may end with a damaged index or snapshot.
 **What it does not do yet.** LMDB is real, and a commit of it is one step: an index is never found in the middle of one.
 In the worlds of one database an index is closed cleanly, or gone. A commit of the log is one step of the simulated
 thread: a reader never runs between its write and its sync. The disk of a node does not fail for reads, nor within a
-commit of LMDB, and loses nothing that was not synced. Quotas of calls and bytes of tables, and those of scans and
-connections, nobody has. gRPC's connections are one peer for each process here.
+commit of LMDB, and loses nothing that was not synced. Quotas of calls and bytes of tables, and those of scans, nobody
+has. The connections of gRPC are not bounded: all of a process are one peer here.
 
 **Reading order**: the simulated machine is `duramen.testing.machine`. Here: `node_faults.py`, `plan.py`,
 `planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`,
@@ -196,11 +197,12 @@ connections, nobody has. gRPC's connections are one peer for each process here.
 `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`,
 `cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`, `cluster_tallies.py`, `cluster_put_back.py`,
 `trust_turns.py`, `cluster_callers.py`, `cluster_expiries.py`, `cluster_roles.py`, `metered_calls.py`,
-`cluster_quotas.py`, `cluster_places.py`, `cluster_passwords.py`, `cluster_audit.py`, `cluster_users.py`,
-`cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`, `cluster_resp.py`, `planted.py`,
-`planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`,
-`planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`,
-`planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`, `planted_resp_users.py`,
-`planted_quotas.py`, `planted_places.py`, `planted_passwords.py`, `planted_audit.py`, `healing.py`,
-`planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+`cluster_quotas.py`, `place_quotas.py`, `cluster_places.py`, `cluster_connections.py`, `cluster_passwords.py`,
+`cluster_audit.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`,
+`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
+`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
+`planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`,
+`planted_resp_users.py`, `planted_quotas.py`, `planted_places.py`, `planted_passwords.py`, `planted_audit.py`,
+`healing.py`, `planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`, `page.py`,
+`__main__.py`.
 """

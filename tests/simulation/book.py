@@ -48,8 +48,8 @@ PROPERTIES = {
     "unmetered": "no user is refused for the quota of another one, nor for one that it has no more",
     "waited": "who was refused by a quota, and waited as long as it was told, is let through",
     "untouched": "what a quota has refused has no effect, and whoever sent it knows that",
-    "bounded": "no more watches of a user or a table are open at a server than its quota there gives",
-    "given back": "a quota refuses a watch only while as many are open as it gives",
+    "bounded": "no more watches or connections are open at a server than a quota there gives",
+    "given back": "a quota refuses a watch or a connection only while as many are open as it gives",
     "audited": "the audit of a server has each call that it refused, or let in on an audited table, once; where it was "
     "killed, it may lack some",
     "level": "everything is alive, and every replica has applied the log, soon after the last fault",

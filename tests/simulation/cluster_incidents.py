@@ -11,6 +11,7 @@ from typing import Any, Final
 from duramen.testing.cluster.levelling import behind
 from simulation.book import Broken
 from simulation.cluster_audit import check_audit
+from simulation.cluster_connections import check_connections
 from simulation.cluster_jobs import bugs, damages, finish_drops, maps_differ, under_way, unfinished, work
 from simulation.cluster_passwords import check_passwords, use_passwords
 from simulation.cluster_past import check_builds, check_pasts, restore_pasts
@@ -100,6 +101,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
     await check_revocations(world)
     await check_quotas(world)
     await check_places(world)
+    await check_connections(world)
     await check_passwords(world)
     await check_audit(world)
     await check_tallies(world)

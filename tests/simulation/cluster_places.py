@@ -15,22 +15,20 @@ from typing import Any, Final
 
 from duramen import aio
 from log_tier.model.errors import DuramenError, Overloaded
-from router.admin.users.users_client import UsersConnection
-from router.proto import users_pb2 as pb
 from router.remote.grpc_connection import GrpcConnection
 from simulation.book import Broken
 from simulation.cluster_callers import prove
 from simulation.cluster_turns import ASK_S
 from simulation.cluster_world import ClusterWorld
 from simulation.place_ledger import GIVEN_BACK_S, HeldPlace, PlaceLedger
-from simulation.trust_turns import TARGETS, administration, change_trust, is_at
+from simulation.place_quotas import BOUNDS, HAS_QUOTA, bind, set_bound
+from simulation.trust_turns import TARGETS, administration, is_at
 
 __all__ = ["check_places", "open_places", "use_places"]
 
 WATCHED: Final = "watched"
 _USERS: Final = ("niaj", "olivia")
 _SUBJECTS: Final = (*(f"user:{name}" for name in _USERS), f"table:{WATCHED}")
-_HAS: Final = " has a quota of "
 _OPENED_S: Final = 5.0
 """Within which a watch begins or ends, where nothing is at fault."""
 
@@ -74,13 +72,13 @@ class _BoundedWatch:
         connection = GrpcConnection(f"{self.server}:7070", pass_on=True)
         try:
             table = await connection.find_table(WATCHED, timeout=1.0)
-            self._place = self._ledger.ask(self.server, self.user, WATCHED)
+            self._place = self._ledger.ask("watches", self.server, self.user, WATCHED)
             async with aclosing(connection.watch(table.id, {})) as events:
                 async for _ in events:
                     if not self._answered.done():
                         self._answered.set_result(True)
         except Overloaded as error:
-            if self._place is not None and _HAS in error.message:
+            if self._place is not None and HAS_QUOTA in error.message:
                 self._ledger.refused(self._place, error.message)
         except DuramenError:
             pass  # the server, the table or the network has gone
@@ -92,7 +90,7 @@ class _BoundedWatch:
 
 async def open_places(world: ClusterWorld) -> None:
     """Make the users, who have no quotas yet, and their table. No fault has begun."""
-    if not world.has_places:
+    if not world.has_places or world.has_endpoints:
         return
     await _create_table()
     async with administration("router") as users:
@@ -110,7 +108,7 @@ async def _create_table() -> None:
 
 async def use_places(world: ClusterWorld, stop: asyncio.Event) -> None:
     """Users watch, and quotas come and go, until `stop` is set."""
-    if not world.has_places:
+    if not world.has_places or world.has_endpoints:
         return
     working = [asyncio.create_task(_change_quotas(world, stop))]
     working += [asyncio.create_task(_watch_on(world, name, stop)) for name in _USERS]
@@ -121,24 +119,11 @@ async def use_places(world: ClusterWorld, stop: asyncio.Event) -> None:
             task.cancel()
 
 
-async def _set_bound(world: ClusterWorld, subject: str, watches: int, target: str) -> int:
-    """The version; see `change_trust`."""
-    kind, _, name = subject.partition(":")
-    bounds = pb.QuotaBounds(watches=watches)
-
-    async def change(users: UsersConnection) -> int:
-        if kind == "user":
-            return await users.set_quota(user=name, quota=bounds)
-        return await users.set_quota(table=name, quota=bounds)
-
-    return await change_trust(world, "quota", f"watches {watches} for {subject}", target, change)
-
-
 async def _change_quotas(world: ClusterWorld, stop: asyncio.Event) -> None:
     chance = random.Random(f"changes of places {world.plan.seed}")
     pause_s = chance.choice((0.3, 1.0))
     while not stop.is_set():
-        await _set_bound(world, chance.choice(_SUBJECTS), chance.choice((0, 1, 2, 3)), chance.choice(TARGETS))
+        await set_bound(world, "watches", chance.choice(_SUBJECTS), chance.choice(BOUNDS), chance.choice(TARGETS))
         await asyncio.sleep(chance.random() * 2 * pause_s)
 
 
@@ -163,22 +148,13 @@ async def check_places(world: ClusterWorld) -> None:
     """When all is level and nothing is at fault: as many watches are open at a server as a quota gives. Raises
     `Broken`.
     """
-    if not world.has_places:
+    if not world.has_places or world.has_endpoints:
         return
     chance = random.Random(f"places at the end {world.plan.seed}")
     for subject in _SUBJECTS:
-        await _bound(world, subject, 0, chance)
+        await bind(world, "watches", subject, 0, chance.choice(TARGETS))
     for number, subject in enumerate(chance.sample(_SUBJECTS, 2)):
         await _fill(world, chance, subject, drops=number == 1)
-
-
-async def _bound(world: ClusterWorld, subject: str, watches: int, chance: random.Random) -> None:
-    """Set a quota, and wait until every server has it."""
-    version = await _set_bound(world, subject, watches, chance.choice(TARGETS))
-    if version < 0:
-        raise Broken("ends", "a change of a quota failed when nothing was at fault")
-    for name in TARGETS:
-        await world.catalogs[name].wait_for(partial(is_at, version))
 
 
 async def _fill(world: ClusterWorld, chance: random.Random, subject: str, *, drops: bool) -> None:
@@ -200,7 +176,7 @@ async def _fill(world: ClusterWorld, chance: random.Random, subject: str, *, dro
         world.story.met["places: all taken"] += 1
 
     try:
-        await _bound(world, subject, bound, chance)
+        await bind(world, "watches", subject, bound, chance.choice(TARGETS))
         await take(bound)
         for _ in range(chance.randrange(1, bound + 1)):
             await held.pop(chance.randrange(len(held))).close()
@@ -214,7 +190,7 @@ async def _fill(world: ClusterWorld, chance: random.Random, subject: str, *, dro
         if drops:
             await _drop(world, held)
             await take(bound)
-        await _bound(world, subject, 0, chance)
+        await bind(world, "watches", subject, 0, chance.choice(TARGETS))
         await take(len(held) + bound + 2)
     finally:
         for each in held:

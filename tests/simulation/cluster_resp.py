@@ -10,6 +10,7 @@ from duramen import aio
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.data.served_tables import DEFAULT_TABLE
 from simulation.book import Broken
+from simulation.cluster_connections import use_connections
 from simulation.cluster_incidents import happen
 from simulation.cluster_jobs import work
 from simulation.cluster_passwords import use_passwords
@@ -39,7 +40,8 @@ async def cluster_resp_traffic(world: ClusterWorld) -> None:
     await open_keys(world)
     ledger = Ledger()
     # No operator of versions: what a swap leaves out, the ledger would miss.
-    faults = partial(happen, world, operators=(work, change_logs, restore_pasts, use_keys, use_quotas, use_passwords))
+    trust = (use_keys, use_quotas, use_connections, use_passwords)
+    faults = partial(happen, world, operators=(work, change_logs, restore_pasts, *trust))
     async with pipelines(world, ledger, faults, calm_s=_CALM_S) as chance:
         for name in (*NODES, "router"):
             ledger.check(await finals(world, ledger, chance, at=name))

@@ -15,6 +15,7 @@ from duramen import aio
 from log_tier.model.identifiers import AUDIT_TABLE
 from simulation.book import Broken
 from simulation.cluster_callers import REFUSED, TABLE, one_call, prove, watch_of
+from simulation.cluster_connections import open_connections
 from simulation.cluster_expiries import DAVE, check_expiries, open_expiries, renew_tokens
 from simulation.cluster_passwords import open_passwords
 from simulation.cluster_places import open_places
@@ -61,6 +62,7 @@ async def open_users(world: ClusterWorld) -> None:
         await catalog.wait_for(lambda cluster: cluster.named(TABLE) is not None)
     await open_quotas(world)
     await open_places(world)
+    await open_connections(world)
     await open_passwords(world)
 
 

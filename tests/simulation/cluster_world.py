@@ -110,7 +110,7 @@ class ClusterWorld:
         """Tables of which a drop was begun and not answered."""
         users = "users of endpoints" if has_endpoints else "users"
         self.has_users, self.has_quotas = plan.has_users(users), plan.has_quotas(users)
-        self.has_places = not has_endpoints and plan.has_places(users)
+        self.has_places = plan.has_places(users)
         self.has_passwords = plan.has_passwords(users)
         self.has_audit = plan.has_audit(users)
         self.refusals, self.accesses = RefusalLedger(), AccessLedger()
@@ -122,7 +122,7 @@ class ClusterWorld:
         self.ledger = QuotaLedger(loop.time, self._life_of, self._quotas_at, self._break, self.story.met)
         """Of the calls of users with quotas."""
         self.places = PlaceLedger(loop.time, self._life_of, self._quotas_at, self.story.met)
-        """Of the watches of users whose watches are bounded."""
+        """Of users whose watches or connections are bounded."""
         self.log: KeepingLog | None = None
         """The log of the server's last life."""
         self._snapshots, self._retention_round_s = ON_DEMAND, ROUND_S

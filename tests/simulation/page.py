@@ -23,7 +23,7 @@ PROMISED: Final[Mapping[str, tuple[str, ...]]] = {
     "expired": ("cluster",),
     **dict.fromkeys(("revoked", "granted", "guessed"), _CLUSTERS),
     **dict.fromkeys(("metered", "unmetered", "waited", "untouched"), _CLUSTERS),
-    **dict.fromkeys(("bounded", "given back"), ("cluster",)),
+    **dict.fromkeys(("bounded", "given back"), _CLUSTERS),
     "audited": _CLUSTERS,
     "restored": _CLUSTERS,
     "tally": _CLUSTERS,

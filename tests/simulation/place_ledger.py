@@ -1,9 +1,10 @@
-"""Which watches users hold open at each server, and when a quota may refuse another one.
+"""What users hold open at each server, and when a quota may refuse another one.
 
-A watch takes a place of its user and one of its table, from when its server has let it in until it is over there. A
-client knows both moments only within bounds: the watch has its places after its first message has come, and has none
-any more a while after its end was heard. So a refusal is held against the watches that may have a place at some moment
-between its question and its answer.
+A watch takes a place of its user and one of its table, from when its server has let it in until it is over there; a
+connection of the Redis protocol takes one of its user, from its proof to its end, or to another user's proof. A client
+knows these moments only within bounds: it has its places after the answer has come, and none any more a while after
+the end was heard. So a refusal is held against what may have a place at some moment between its question and its
+answer.
 """
 
 from __future__ import annotations
@@ -13,28 +14,33 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from log_tier.trust.quotas import NO_QUOTA, Quota
 from simulation.book import Broken
 
-__all__ = ["GIVEN_BACK_S", "HeldPlace", "PlaceLedger"]
+__all__ = ["GIVEN_BACK_S", "HeldPlace", "Kind", "PlaceLedger"]
+
+Kind = Literal["watches", "connections"]
+"""By the field of a quota that bounds it."""
 
 GIVEN_BACK_S: Final = 0.1
 """A server has heard by then of the end of a connection, and has ended what it served there."""
 
-_SAID: Final = re.compile(r"(user|table):(\S+) has a quota of (\d+) open watches at this server")
+_SAID: Final = re.compile(r"(user|table):(\S+) has a quota of (\d+) open (watches|connections) at this server")
 
 
 @dataclass(eq=False)
 class HeldPlace:
-    """A watch that a client has asked for."""
+    """A watch or a connection that a client has asked for."""
 
+    kind: Kind
     server: str
     life: int
     """Of the server."""
     user: str
     table: str
+    """Of a watch."""
     sent_s: float
     quotas: Mapping[str, Quota] | None
     """Of the server's map when it was asked for; None: it was down."""
@@ -43,11 +49,13 @@ class HeldPlace:
 
     def is_of(self, subject: str) -> bool:
         """Does it take a place of this quota?"""
+        if self.kind == "connections":
+            return subject == f"user:{self.user}"
         return subject in (f"user:{self.user}", f"table:{self.table}")
 
 
 class PlaceLedger:
-    """Judges each refusal when it is heard. O(watches that were asked for) for each."""
+    """Judges each refusal when it is heard. O(what was asked for) for each."""
 
     def __init__(
         self,
@@ -60,9 +68,9 @@ class PlaceLedger:
         self._now_s, self._life_of, self._quotas_at, self._met = now_s, life_of, quotas_at, met
         self._places: list[HeldPlace] = []
 
-    def ask(self, server: str, user: str, table: str) -> HeldPlace:
-        """A watch is asked for. `closed`, `left` or `refused` has to follow."""
-        place = HeldPlace(server, self._life_of(server), user, table, self._now_s(), self._quotas_at(server))
+    def ask(self, kind: Kind, server: str, user: str, table: str = "") -> HeldPlace:
+        """A watch of a table is asked for, or a connection. `closed` or `refused` has to follow."""
+        place = HeldPlace(kind, server, self._life_of(server), user, table, self._now_s(), self._quotas_at(server))
         self._places.append(place)
         return place
 
@@ -79,18 +87,22 @@ class PlaceLedger:
         assert place.quotas is not None, "who is down refuses nothing"
         said = _SAID.search(words)
         subject = "" if said is None else f"{said[1]}:{said[2]}"
-        bound = (place.quotas.get(subject) or NO_QUOTA).watches
-        if said is None or not place.is_of(subject) or not bound or int(said[3]) != bound:
-            raise Broken("bounded", f"{place.server} refused a watch of {place.user} by no quota of now: {words}")
+        bound = getattr(place.quotas.get(subject) or NO_QUOTA, place.kind)
+        if said is None or said[4] != place.kind or not place.is_of(subject) or not bound or int(said[3]) != bound:
+            raise Broken(
+                "bounded", f"{place.server} refused one of the {place.kind} of {place.user} by no quota of now: {words}"
+            )
         held = sum(self._may_hold(each, place, subject) for each in self._places)
         if held < bound:
-            raise Broken("given back", f"{place.server} has {held} of {bound} watches of {subject}, and says: {words}")
-        self._met[f"places: refused, {said[1]}"] += 1
+            raise Broken(
+                "given back", f"{place.server} has {held} of {bound} {place.kind} of {subject}, and says: {words}"
+            )
+        self._met[f"places: {place.kind} refused, {said[1]}"] += 1
 
     def _may_hold(self, each: HeldPlace, asked: HeldPlace, subject: str) -> bool:
         return (
             each is not asked
-            and each.server == asked.server
+            and (each.kind, each.server) == (asked.kind, asked.server)
             and each.life == asked.life
             and each.is_of(subject)
             and each.free_s > asked.sent_s

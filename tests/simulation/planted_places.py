@@ -1,4 +1,4 @@
-"""Bugs to plant where places of watches are counted: kept after the end, taken twice, by who was refused, by nobody."""
+"""Bugs to plant where open watches and connections are counted: kept after the end, taken twice, or by nobody."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from log_tier.access.quotas.open_connections import OpenConnections
 from log_tier.access.quotas.quota_keeper import QuotaHold, QuotaKeeper
 from log_tier.model.errors import Overloaded
+from router.endpoints.resp.connection.admission import Admission
 from simulation.planted import Patches
 
-__all__ = ["PLANTED_IN_PLACES"]
+__all__ = ["PLANTED_IN_PLACES", "PLANTED_IN_RESP_PLACES"]
 
 
 def _is_left() -> bool:
@@ -86,6 +88,48 @@ def _tables_are_not_counted() -> Patches:
     return [(QuotaKeeper, "hold", hold)]
 
 
+def _broken_connection_keeps() -> Patches:
+    def end(self: Admission) -> None:
+        self.close()
+        self._has_ended = True
+
+    return [(Admission, "end", end)]
+
+
+def _user_before_keeps() -> Patches:
+    inner = Admission._count_for
+
+    def count_for(self: Admission, user: str) -> None:
+        if user:
+            self._counted_for = ""
+        inner(self, user)
+
+    return [(Admission, "_count_for", count_for)]
+
+
+def _refused_proof_takes_a_place() -> Patches:
+    inner = OpenConnections.join
+
+    def join(self: OpenConnections, user: str) -> None:
+        try:
+            inner(self, user)
+        except Overloaded:
+            self._add(user)
+            raise
+
+    return [(OpenConnections, "join", join)]
+
+
+def _one_more_is_let_in() -> Patches:
+    inner = OpenConnections._check
+
+    def check(self: OpenConnections, user: str, now_s: float) -> None:
+        if self.count(user) != self._bound_of(user):
+            inner(self, user, now_s)
+
+    return [(OpenConnections, "_check", check)]
+
+
 PLANTED_IN_PLACES: Final[dict[str, Callable[[], Patches]]] = {
     "a watch whose connection is gone keeps its place": _left_keeps,
     "a watch that ends with its table keeps its place": _ended_keeps,
@@ -93,4 +137,11 @@ PLANTED_IN_PLACES: Final[dict[str, Callable[[], Patches]]] = {
     "a watch takes its place twice": _taken_twice,
     "a refused watch takes a place": _refused_takes_a_place,
     "a watch takes no place of its table": _tables_are_not_counted,
+}
+
+PLANTED_IN_RESP_PLACES: Final[dict[str, Callable[[], Patches]]] = {
+    "a connection that is gone keeps its place": _broken_connection_keeps,
+    "a proof anew takes one more place": _user_before_keeps,
+    "a refused proof takes a place": _refused_proof_takes_a_place,
+    "a quota of connections lets in one more": _one_more_is_let_in,
 }

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count, islice
 
 import pytest
 
+from simulation.plan import Plan, plan_of
 from simulation.planted import plant
+from simulation.planted_places import PLANTED_IN_RESP_PLACES
 from simulation.run import run_seed
 from simulation.worlds import BUGS
 
@@ -37,6 +40,11 @@ FOUND_FROM = {
     "the reply that refuses is paid for": 7,
 }
 """Seeds to begin with, which save time: the others follow, for a change of the product moves what a seed comes to."""
+FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
+    **dict.fromkeys(PLANTED_IN_RESP_PLACES, lambda plan: plan.has_places("users of endpoints")),
+    "notifications go on behind what retention took": lambda plan: plan.trims is not None,
+}
+"""What a run must have for a bug to show; else any run may show it."""
 
 
 @pytest.mark.campaign
@@ -60,5 +68,9 @@ def test_endpoints_of_a_cluster_keep_every_property(group: int, record_property:
 @pytest.mark.parametrize("name", BUGS[WORLD])
 def test_a_bug_planted_in_endpoints_of_a_cluster_is_found(name: str) -> None:
     with plant(BUGS[WORLD][name]):
-        first = FOUND_FROM.get(name, 0)
-        assert any(run_seed(seed, WORLD).broken for seed in range(first, first + FOUND_WITHIN))
+        assert any(run_seed(seed, WORLD).broken for seed in islice(_seeds(name), FOUND_WITHIN))
+
+
+def _seeds(name: str) -> Iterator[int]:
+    may_show = FOUND_WHERE.get(name)
+    return (seed for seed in count(FOUND_FROM.get(name, 0)) if may_show is None or may_show(plan_of(seed)))

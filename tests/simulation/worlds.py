@@ -28,7 +28,7 @@ from simulation.planted_database import PLANTED_IN_DATABASE
 from simulation.planted_index import PLANTED_IN_INDEX
 from simulation.planted_node_disk import PLANTED_IN_NODE_DISK
 from simulation.planted_passwords import PLANTED_IN_PASSWORDS
-from simulation.planted_places import PLANTED_IN_PLACES
+from simulation.planted_places import PLANTED_IN_PLACES, PLANTED_IN_RESP_PLACES
 from simulation.planted_quotas import PLANTED_IN_QUOTAS, PLANTED_IN_RESP_QUOTAS
 from simulation.planted_resp import PLANTED_IN_RESP
 from simulation.planted_resp_users import PLANTED_IN_RESP_USERS
@@ -97,6 +97,10 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_PLACES
     | PLANTED_IN_AUDIT
     | PLANTED_IN_TALLIES,
-    "cluster-resp": PLANTED_IN_CLUSTER_RESP | PLANTED_IN_RESP_USERS | PLANTED_IN_RESP_QUOTAS | PLANTED_IN_RESP_AUDIT,
+    "cluster-resp": PLANTED_IN_CLUSTER_RESP
+    | PLANTED_IN_RESP_USERS
+    | PLANTED_IN_RESP_QUOTAS
+    | PLANTED_IN_RESP_PLACES
+    | PLANTED_IN_RESP_AUDIT,
 }
 """Where each planted bug is found."""
