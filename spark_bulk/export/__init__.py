@@ -8,6 +8,8 @@ What holds:
 - E3 One file for each partition that has rows, written by one task; a task that is run again writes another file, and
      the manifest names the one that counts.
 - E4 Memory is a row group for each task, whatever the size of a partition.
+- E5 The manifest has the number of rows of each partition and a checksum over them, counted as they were written. It is
+     the same for any order of the rows and any split into files (`row_checksum.py`).
 
 How an export passes through: `export.py` asks where the table is and what the last export at the place went up to; each
 task (`export_tasks.py`) gets its partition's state from a snapshot, a replica or the log
@@ -20,7 +22,7 @@ choice, and versions and expiries in columns of their own.
 
 What is not here: a schedule (cron has one), merging of exports, formats other than Parquet.
 
-Reading order: `manifest.py`, `export_place.py`, `export_tasks.py`, `export.py`.
+Reading order: `row_checksum.py`, `manifest.py`, `export_place.py`, `export_tasks.py`, `export.py`.
 """
 
 from __future__ import annotations

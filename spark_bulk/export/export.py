@@ -229,4 +229,5 @@ def _manifest(
         created_ms=SYSTEM_CLOCK.wall_ms(),
         columns=columns,
         files=tuple(file for each in place.partitions if (file := found[each].file) is not None),
+        checksums=tuple(found[each].checksum for each in place.partitions),
     )

@@ -12,6 +12,7 @@ import pyarrow as pa
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from spark_bulk.export.export_place import ExportPlace
 from spark_bulk.export.manifest import ExportFile
+from spark_bulk.export.row_checksum import RowTally
 from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.log.feed import FeedPart, read_feed
 from spark_bulk.source.model.columns import typed
@@ -20,9 +21,9 @@ from spark_bulk.source.model.steps import stepped
 from spark_bulk.source.table.closed_index_file import ClosedIndexFile, Rows
 from spark_bulk.source.table.index_copies import WantedCopy, open_index_copy
 
-__all__ = ["OUTCOME_COLUMNS", "ExportOutcome", "ExportTarget", "export_content", "export_feed"]
+__all__ = ["OUTCOME_COLUMNS", "ExportOutcome", "ExportTarget", "change_schema", "export_content", "export_feed"]
 
-OUTCOME_COLUMNS: Final = "partition INT, offset BIGINT, path STRING, rows BIGINT, bytes BIGINT"
+OUTCOME_COLUMNS: Final = "partition INT, offset BIGINT, path STRING, rows BIGINT, bytes BIGINT, checksum STRING"
 """The columns of an outcome, as Spark's DDL."""
 
 _OUTCOME: Final = pa.schema(
@@ -32,6 +33,7 @@ _OUTCOME: Final = pa.schema(
         ("path", pa.string()),
         ("rows", pa.int64()),
         ("bytes", pa.int64()),
+        ("checksum", pa.string()),
     ]
 )
 
@@ -51,10 +53,12 @@ class ExportOutcome:
     """The last offset whose effect, or which itself, is in the file."""
     file: ExportFile | None
     """None where there were no rows."""
+    checksum: int = 0
+    """Over the rows that were written."""
 
     def to_batch(self) -> pa.RecordBatch:
         """A row, for Spark."""
-        row: dict[str, Any] = {"partition": self.partition, "offset": self.until}
+        row: dict[str, Any] = {"partition": self.partition, "offset": self.until, "checksum": f"{self.checksum:x}"}
         if self.file is not None:
             row |= {"path": self.file.path, "rows": self.file.rows, "bytes": self.file.bytes}
         return pa.RecordBatch.from_pylist([row], schema=_OUTCOME)
@@ -64,7 +68,7 @@ class ExportOutcome:
         """Read it back; `row` has the columns as fields or keys."""
         partition = Partition(row["partition"])
         file = None if row["path"] is None else ExportFile(row["path"], partition, row["rows"], row["bytes"])
-        return cls(partition, Offset(row["offset"]), file)
+        return cls(partition, Offset(row["offset"]), file, int(row["checksum"], 16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +91,13 @@ class ExportTarget:
         """The columns of changes, as Spark's DDL."""
         return f"offset BIGINT, timestamp TIMESTAMP, operation STRING, key {_DDL[self.keys]}, value {_DDL[self.values]}"
 
-    def write(self, partition: Partition, batches: Iterator[pa.RecordBatch]) -> ExportFile | None:
-        """Write a partition's file, under a name of this attempt's own."""
+    def write(self, partition: Partition, until: Offset, batches: Iterator[pa.RecordBatch]) -> ExportOutcome:
+        """Write a partition's file, under a name of this attempt's own, and count its rows on their way."""
         name = f"{self.folder}/partition={partition}/{secrets.token_hex(_ATTEMPT_BYTES)}.parquet"
-        return ExportPlace.open(self.url, self.storage_options).write_rows(name, partition, batches)
+        tally = RowTally()
+        file = ExportPlace.open(self.url, self.storage_options).write_rows(name, partition, tally.passing(batches))
+        assert tally.count.rows == (0 if file is None else file.rows), f"{tally.count} passed, {file} was written"
+        return ExportOutcome(partition, until, file, tally.count.checksum)
 
 
 def export_content(target: ExportTarget, wanted: WantedCopy) -> ExportOutcome:
@@ -111,7 +118,7 @@ def export_content(target: ExportTarget, wanted: WantedCopy) -> ExportOutcome:
     with file:
         where = wanted.place.named(partition)
         rows = (_table_batch(rows, schema, where) for rows in file.rows(log_time_ms=log_time_ms))
-        return ExportOutcome(partition, until, target.write(partition, rows))
+        return target.write(partition, until, rows)
 
 
 async def _opened(wanted: WantedCopy) -> tuple[ClosedIndexFile | None, int, Offset]:
@@ -141,13 +148,18 @@ def export_feed(target: ExportTarget, part: FeedPart) -> ExportOutcome:
     """Write a partition's changes. Raises as `read_feed`; `InvalidKey`, `InvalidValue` for what is no UTF-8."""
     if part.last < part.first:
         return ExportOutcome(part.partition, Offset(max(part.last, NOTHING)), None)
-    schema = pa.schema(
+    schema = change_schema(target.keys, target.values)
+    return target.write(part.partition, part.last, stepped(read_feed(part, schema)))
+
+
+def change_schema(keys: TextForm, values: TextForm) -> pa.Schema:
+    """The schema of exported changes."""
+    return pa.schema(
         [
             ("offset", pa.int64()),
             ("timestamp", _TIME),
             ("operation", pa.string()),
-            ("key", _ARROW[target.keys]),
-            ("value", _ARROW[target.values]),
+            ("key", _ARROW[keys]),
+            ("value", _ARROW[values]),
         ]
     )
-    return ExportOutcome(part.partition, part.last, target.write(part.partition, stepped(read_feed(part, schema))))

@@ -3,11 +3,13 @@
     {"format": "duramen-export", "version": 1, "kind": "changes", …, "files": […], "check": "9a71c0f2"}
 
 `docs/FORMATS.md` specifies every field. The text is exact (`log_tier.model.sealed_json`). The files are Parquet, which
-has checksums of its own by choice; their sizes and rows are listed here.
+has checksums of its own by choice; their sizes and rows are listed here. `checksums` says of each partition which rows
+were written, in whatever order and files (`row_checksum.py`).
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
@@ -35,6 +37,8 @@ EXPORT_BYTES_MAX: Final = 1 << 20
 ExportKind = Literal["table", "changes"]
 
 _KINDS: Final = get_args(ExportKind)
+
+_CHECKSUM: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 _KIND: Final = SealedKind(
     EXPORT_FORMAT,
@@ -81,6 +85,8 @@ class ExportManifest:
     """The files' columns, as Spark's DDL."""
     files: tuple[ExportFile, ...]
     """Partitions without rows have none."""
+    checksums: tuple[int, ...] | None = None
+    """By partition: the checksum over its rows; None in one that was written by a version that made none."""
 
     @property
     def rows(self) -> int:
@@ -109,6 +115,7 @@ class ExportManifest:
 def format_export(manifest: ExportManifest) -> bytes:
     """The manifest's text, ASCII."""
     assert len(manifest.after) == len(manifest.until) == manifest.partitions, f"{manifest} has other partitions"
+    checksums = {} if manifest.checksums is None else {"checksums": [f"{each:016x}" for each in manifest.checksums]}
     return _KIND.write(
         {
             "id": manifest.id,
@@ -127,6 +134,7 @@ def format_export(manifest: ExportManifest) -> bytes:
                 {"path": file.path, "partition": file.partition, "rows": file.rows, "bytes": file.bytes}
                 for file in manifest.files
             ],
+            **checksums,
         }
     )
 
@@ -167,7 +175,18 @@ def _manifest_of(document: dict[str, Any]) -> ExportManifest:
         created_ms=document["created_ms"],
         columns=document["columns"],
         files=tuple(_file_of(file, partitions) for file in document["files"]),
+        checksums=_checksums_of(document.get("checksums"), partitions),
     )
+
+
+def _checksums_of(listed: Any, partitions: int) -> tuple[int, ...] | None:
+    if listed is None:
+        return None
+    if type(listed) is not list or len(listed) != partitions:
+        raise ValueError(f"the checksums of {partitions} partitions are {listed!r}")
+    if any(type(each) is not str or not _CHECKSUM.fullmatch(each) for each in listed):
+        raise ValueError(f"a checksum of {listed!r} is none")
+    return tuple(int(each, 16) for each in listed)
 
 
 def _file_of(document: dict[str, Any], partitions: int) -> ExportFile:

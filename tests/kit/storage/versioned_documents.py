@@ -148,7 +148,7 @@ SNAPSHOT: Final = SnapshotManifest(
 VERSION: Final = VersionManifest("3a", TABLE, "flights", 1, "slot", 3, "here", (part_of(SNAPSHOT),))
 EXPORT: Final = ExportManifest(
     "4b", 0, "table", TABLE, "flights", 1, (Offset(-1),), (Offset(7),), 3, "key STRING",
-    (ExportFile("partition=0/a.parquet", Partition(0), 2, 9),),
+    (ExportFile("partition=0/a.parquet", Partition(0), 2, 9),), (7,),
 )  # fmt: skip
 CALL: Final = b'{"call":{"number":7,"client":2,"kind":"read","start_ns":1}}'
 

@@ -14,6 +14,7 @@ from log_tier.model.tokens import Token
 from spark_bulk.export.manifest import EXPORT_BYTES_MAX, ExportFile, ExportManifest, format_export, parse_export
 
 NUMBERS = st.integers(0, 2**62)
+CHECKSUMS = st.integers(0, 2**64 - 1)
 OFFSETS = st.integers(NOTHING, 2**62).map(Offset)
 
 
@@ -38,6 +39,7 @@ def exports(draw: st.DrawFn) -> ExportManifest:
         created_ms=draw(NUMBERS),
         columns=draw(st.text(max_size=40)),
         files=tuple(files),
+        checksums=draw(st.none() | st.lists(CHECKSUMS, min_size=partitions, max_size=partitions).map(tuple)),
     )
 
 
@@ -68,7 +70,7 @@ def test_every_flipped_bit_of_an_export_is_refused() -> None:
 
 
 def test_the_text_of_an_export_is_frozen() -> None:
-    """Version 1, as docs/FORMATS.md shows it: what was written once is read for ever."""
+    """Version 1, as it was before there were checksums: what was written once is read for ever."""
     assert format_export(ONE).decode() == (
         "{\n"
         ' "format": "duramen-export",\n'
@@ -97,6 +99,18 @@ def test_the_text_of_an_export_is_frozen() -> None:
         "}\n"
     )
     assert ONE.folder == "000007-9f3c21d07b6a5e48"
+
+
+def test_the_checksums_come_last_and_have_sixteen_digits() -> None:
+    text = format_export(replace(ONE, checksums=(2**64 - 1, 0))).decode()
+    assert text.endswith(
+        '   "bytes": 1234\n'
+        "  }\n"
+        " ],\n"
+        ' "checksums": [\n  "ffffffffffffffff",\n  "0000000000000000"\n ],\n'
+        ' "check": "dd4d7ae2"\n'
+        "}\n"
+    )
 
 
 @pytest.mark.parametrize("sound", [True, False], ids=["with its checksum", "edited"])
@@ -132,6 +146,11 @@ def file_with(**change: object) -> dict[str, object]:
         {"files": 7},
         {"version": 0},
         {"format": "duramen-version"},
+        {"checksums": 7},
+        {"checksums": ["00000000000000ff"]},
+        {"checksums": ["00000000000000ff", 7]},
+        {"checksums": ["00000000000000ff", "ff"]},
+        {"checksums": ["00000000000000ff", "00000000000000FF"]},
         file_with(path="partition=1/0a.parquet"),
         file_with(path="partition=0/../x"),
         file_with(path=7),
@@ -160,5 +179,6 @@ def test_the_largest_export_fits() -> None:
         ExportFile(f"partition={number}/{'f' * 8}.parquet", Partition(number), 2**62, 2**62) for number in range(count)
     )
     offsets = (Offset(2**62),) * count
-    text = format_export(replace(ONE, partitions=count, after=offsets, until=offsets, files=files))
+    largest = replace(ONE, partitions=count, after=offsets, until=offsets, files=files, checksums=(0,) * count)
+    text = format_export(largest)
     assert len(text) < EXPORT_BYTES_MAX / 2

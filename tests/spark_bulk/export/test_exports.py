@@ -13,6 +13,7 @@ from log_tier.model.errors import ConditionFailed, InvalidKey, InvalidRequest, I
 from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.tokens import Token
 from spark_bulk.export import ExportManifest, ExportPlace, export_changes, export_table
+from spark_bulk.export.row_checksum import RowTally
 
 pytestmark = [
     pytest.mark.spark,
@@ -31,6 +32,15 @@ def files_below(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
+def checksums_of(url: Path, export: ExportManifest) -> tuple[int, ...]:
+    """The checksum over what each partition's files hold."""
+    tallies = [RowTally() for _ in range(export.partitions)]
+    for file in export.files:
+        stored = pq.ParquetFile(url / export.folder / file.path)
+        assert sum(map(len, tallies[file.partition].passing(stored.iter_batches()))) == file.rows
+    return tuple(tally.count.checksum for tally in tallies)
+
+
 def test_a_table_is_exported_as_it_stands_at_a_token(
     spark: Any, server: Any, database: Any, table: Any, tmp_path: Path
 ) -> None:
@@ -44,6 +54,7 @@ def test_a_table_is_exported_as_it_stands_at_a_token(
     assert (export.kind, export.number, export.rows) == ("table", 0, 1000)
     ((_, offsets),) = Token.parse(seen).tables.items()
     assert dict(enumerate(export.until)) == offsets
+    assert export.checksums == checksums_of(tmp_path, export)
     found = {bytes(row.key): row for row in rows_of(spark, tmp_path, export)}
     assert {key: (bytes(row.value), row.version) for key, row in found.items()} == {
         key: (entry.value, entry.version) for key, entry in expected.items() if entry is not None
@@ -84,6 +95,7 @@ def test_changes_go_on_where_the_last_export_ended(
             else:
                 state[row.key] = row.value
         assert export.rows == len(rows) == len(range(step, 400, 7)) + 1
+        assert export.checksums == checksums_of(tmp_path, export)
         before = ExportPlace.open(tmp_path).last()
         assert before == export
     assert {key.encode(): value.encode() for key, value in state.items()} == dict(table.scan())
