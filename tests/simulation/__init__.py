@@ -155,9 +155,11 @@ all faults. Of what the first clients wrote, anything may be gone; what is read 
 node says that its index is ahead of the log, the operator removes it, as the node asks.
 
 **The Redis protocol at a cluster.** In the world `cluster-resp` the nodes and the router have endpoints, and the
-clients are those of the world `resp`: their connections go over the cluster's network, with its cuts, resets and
-kills. Jobs, trims and restores go on meanwhile; versions do not, as a swap leaves out what the ledger has seen. In
-the end the ledger is held against every endpoint, and replicas at equal offsets are equal.
+clients are those of the world `resp`: their connections go over the cluster's network, with its cuts, resets and kills.
+Jobs, trims and restores go on meanwhile; versions do not, as a swap leaves out what the ledger has seen. In the end the
+ledger is held against every endpoint, and replicas at equal offsets are equal. Where logs get shorter, the router is
+cut off last, keys are written and the log is trimmed meanwhile: who listens there hears of every key, or is
+disconnected (`overtaken_listener.py`).
 
 **Healing.** A cluster of four nodes loses one for good, or for a while, and two routers heal it (`healing.py`): never
 two healings at once, never fewer members than a table wants, and all copies are there within two minutes of virtual
@@ -199,10 +201,10 @@ has. The connections of gRPC are not bounded: all of a process are one peer here
 `trust_turns.py`, `cluster_callers.py`, `cluster_expiries.py`, `cluster_roles.py`, `metered_calls.py`,
 `cluster_quotas.py`, `place_quotas.py`, `cluster_places.py`, `cluster_connections.py`, `cluster_passwords.py`,
 `cluster_audit.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`,
-`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
-`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
-`planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`,
-`planted_resp_users.py`, `planted_quotas.py`, `planted_places.py`, `planted_passwords.py`, `planted_audit.py`,
-`healing.py`, `planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`, `page.py`,
-`__main__.py`.
+`overtaken_listener.py`, `cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`,
+`planted_damage.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`,
+`planted_trims.py`, `planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`,
+`planted_cluster_resp.py`, `planted_resp_users.py`, `planted_quotas.py`, `planted_places.py`, `planted_passwords.py`,
+`planted_audit.py`, `healing.py`, `planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`,
+`page.py`, `__main__.py`.
 """

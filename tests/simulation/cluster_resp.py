@@ -21,6 +21,7 @@ from simulation.cluster_trims import change_logs
 from simulation.cluster_turns import ASK_S
 from simulation.cluster_users import open_users
 from simulation.cluster_world import NODES, ClusterWorld
+from simulation.overtaken_listener import check_overtaken
 from simulation.resp_ledger import Ledger
 from simulation.resp_traffic import finals, pipelines
 
@@ -46,6 +47,7 @@ async def cluster_resp_traffic(world: ClusterWorld) -> None:
         for name in (*NODES, "router"):
             ledger.check(await finals(world, ledger, chance, at=name))
         await check_listeners(world)
+        await check_overtaken(world)
     _compare_replicas(world)
 
 

@@ -35,7 +35,6 @@ FOUND_FROM = {
     "each protocol of a server counts for itself": 7,
     "each try of a transaction takes bytes by its MULTI": 65,
     "of the refused commands of a pipeline the audit has the first": 12,
-    "notifications go on behind what retention took": 463,
     "notifications whose watch breaks go on at the log's end": 18,
     "the reply that refuses is paid for": 7,
 }
