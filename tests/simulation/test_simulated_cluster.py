@@ -43,7 +43,7 @@ FOUND_FROM = {
     "a repeated batch takes effect twice": 29,
     "a replica whose disk was full does not go on when there is room": 27,
     "a quota that was removed stays": 8,
-    "a refusal names the time of the first bound that is used up": 102,
+    "a refusal names the time of the first bound that is used up": 243,
     "a row of the audit that is written again is another one": 45,
     "a session forgets what it has seen at another node": 1,
     "a restore to a point in time holds a record more": 28,
