@@ -20,9 +20,13 @@ the driver writes the manifest (`manifest.py`, pure) and removes what it does no
 the like are a matter of `spark.read.format("duramen")` and Spark's own writer; these files keep the bytes, or text by
 choice, and versions and expiries in columns of their own.
 
+`duramen audit data TABLE --export URL` compares exports with the table (`audit.py`): manifest, files, and what the
+table held at the offset, without Spark's JVM.
+
 What is not here: a schedule (cron has one), merging of exports, formats other than Parquet.
 
-Reading order: `row_checksum.py`, `manifest.py`, `export_place.py`, `export_tasks.py`, `export.py`.
+Reading order: `row_checksum.py`, `manifest.py`, `export_place.py`, `export_tasks.py`, `export.py`, `comparison.py`,
+`audit.py`.
 """
 
 from __future__ import annotations

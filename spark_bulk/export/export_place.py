@@ -65,6 +65,10 @@ class ExportPlace:
 
     def last(self) -> ExportManifest | None:
         """The newest export; None where there is none. A listing, and a read. Raises `Damaged`, `UnknownFormat`."""
+        return next(self.exports(), None)
+
+    def exports(self) -> Iterator[ExportManifest]:
+        """All exports, the newest first. A listing, and a read of each. Raises `Damaged`, `UnknownFormat`."""
         with self._named():
             self._fs.invalidate_cache()
             listed = self._fs.ls(self._root, detail=False) if self._fs.exists(self._root) else []
@@ -80,8 +84,21 @@ class ExportPlace:
             manifest = parse_export(data, self._name(path))
             if manifest.folder != folder:
                 raise Damaged(f"{self._name(path)} is the manifest of {manifest.folder}: remove this export")
-            return manifest
-        return None
+            yield manifest
+
+    def read_rows(self, manifest: ExportManifest, file: ExportFile) -> Iterator[pa.RecordBatch]:
+        """The rows of a file. Memory: a row group. Raises `Damaged` where it is missing, or is not what it was."""
+        path = f"{manifest.folder}/{file.path}"
+        with self._named():
+            try:
+                with self._fs.open(self._at(path), "rb") as stored:
+                    yield from pq.ParquetFile(stored).iter_batches()
+            except FileNotFoundError as error:
+                raise Damaged(f"{self._name(path)} is missing: export again") from error
+            except (pa.ArrowException, OSError) as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise  # the store's; those of a file that is damaged have no number
+                raise Damaged(f"{self._name(path)} is damaged ({error}): export again") from error
 
     def begin(self, folder: str) -> None:
         """Let files be written in the folder of a new export, until it is committed or removed."""

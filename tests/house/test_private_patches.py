@@ -28,7 +28,7 @@ REMAINING: dict[str, int] = {
     "router/endpoints/resp/test_resp_limits.py": 1,
     "router/endpoints/resp/test_resp_watch.py": 1,
     "serving_tier/index/test_lmdb_index.py": 1,
-    "serving_tier/jobs/test_actions.py": 4,
+    "serving_tier/jobs/test_actions.py": 3,
     "serving_tier/jobs/test_log_trimmer.py": 1,
     "serving_tier/node/conftest.py": 1,
     "serving_tier/node/test_hosting.py": 4,

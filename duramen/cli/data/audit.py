@@ -104,6 +104,13 @@ def data(
         Path | None,
         typer.Option("--session", metavar="FILE", help="Compare what `Database.acknowledged()` of a client said, too."),
     ] = None,
+    export: Annotated[
+        str, typer.Option("--export", metavar="URL", help="Compare the exports there with the table, and nothing else.")
+    ] = "",
+    snapshots: Annotated[
+        str,
+        typer.Option("--snapshots", metavar="URL", help="With --export: the cluster's snapshot store, to read too."),
+    ] = "",
     at: At = AT_DEFAULT,
     timeout: Timeout = 300.0,
     json: Json = False,
@@ -117,12 +124,17 @@ def data(
     With --session, what a client was acknowledged is looked for in the log as well: the file has the text that its
     `Database.acknowledged()` returned.
 
-    Exit code 1 where a replica differs, 5 where one did not answer.
+    With --export, each partition of each export there is counted three times: rows and checksum as its manifest says,
+    as its files hold, and as the table held at the export's offset, or its log had up to there. What cannot be had any
+    more is not compared, and the line says so. It needs duramen[spark], and no Java.
+
+    Exit code 1 where a replica or an export differs, 5 where one did not answer.
 
     \b
       duramen audit data orders
       duramen audit data orders/3 --since 24h --json
       duramen audit data orders --session acknowledged.json
+      duramen audit data orders --export s3://lake/orders
     """
     from duramen.cli.admin.answer import say_answer
     from duramen.cli.admin.connection import ask
@@ -130,6 +142,16 @@ def data(
     from router.admin.client import AdminConnection
 
     table, partition = parse_place(where)
+    if export and session is not None:
+        raise InvalidRequest("--session and --export are two audits: ask for one after the other")
+    if snapshots and not export:
+        raise InvalidRequest("--snapshots is for --export")
+    if export:
+        from duramen.cli.spark.export_audit import say_export_audit
+
+        verdicts = say_export_audit(table, partition, export, snapshots=snapshots, at=at, timeout=timeout, json=json)
+        found = {_CODES[verdict] for verdict in verdicts}
+        return ERROR if ERROR in found else max(found, default=OK)
     since_ms = max(0, parse_time_ms(since, now_ms=time.time_ns() // 1_000_000))
     codes: set[int] = set()
     acknowledged = _acknowledged(session)

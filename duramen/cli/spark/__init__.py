@@ -1,4 +1,4 @@
-"""Commands that run Spark: bulk builds, repush, export.
+"""Commands that run Spark: bulk builds, repush, export; and the audit of exports, which runs none.
 
-Reading order: `spark_access.py`, `bulk.py`, `built.py`, `pipeline.py`.
+Reading order: `spark_access.py`, `bulk.py`, `built.py`, `pipeline.py`, `export_audit.py`.
 """

@@ -79,6 +79,8 @@ class WantedCopy:
     snapshots_url: str = ""
     folder: str = ""
     timeout_s: float = 600.0
+    replay_cheap: int = REPLAY_CHEAP
+    """Up to so many records, a replay is preferred to a copy; 0: a copy, whatever it costs."""
 
     @property
     def name(self) -> str:
@@ -106,7 +108,7 @@ def plan_of(wanted: WantedCopy, bounds: Bounds) -> SourcePlan[PeerAddress]:
         blind = (f"{len(known)} snapshots: the option `snapshots` does not say where their store is",)
         known = ()
     offered = Offered(bounds, place.starts[partition], known, place.peers[partition])
-    plan = plan_sources(offered, Goal(until=wanted.until, cheap_records=REPLAY_CHEAP))
+    plan = plan_sources(offered, Goal(until=wanted.until, cheap_records=wanted.replay_cheap))
     return replace(plan, passed_over=blind + plan.passed_over)
 
 
