@@ -157,7 +157,7 @@ class _Audit:
                 snapshots_url=self._snapshots,
                 folder=str(work_folder()),
                 timeout_s=self._timeout_s,
-                replay_cheap=0,
+                prefers_copy=True,
             )
             with _opened(wanted) as state:
                 yield state

@@ -79,8 +79,8 @@ class WantedCopy:
     snapshots_url: str = ""
     folder: str = ""
     timeout_s: float = 600.0
-    replay_cheap: int = REPLAY_CHEAP
-    """Up to so many records, a replay is preferred to a copy; 0: a copy, whatever it costs."""
+    prefers_copy: bool = False
+    """Prefer a copy to a replay of the log, however short that is."""
 
     @property
     def name(self) -> str:
@@ -108,7 +108,7 @@ def plan_of(wanted: WantedCopy, bounds: Bounds) -> SourcePlan[PeerAddress]:
         blind = (f"{len(known)} snapshots: the option `snapshots` does not say where their store is",)
         known = ()
     offered = Offered(bounds, place.starts[partition], known, place.peers[partition])
-    plan = plan_sources(offered, Goal(until=wanted.until, cheap_records=wanted.replay_cheap))
+    plan = plan_sources(offered, Goal(until=wanted.until, cheap_records=0 if wanted.prefers_copy else REPLAY_CHEAP))
     return replace(plan, passed_over=blind + plan.passed_over)
 
 
