@@ -41,6 +41,6 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sing
         await table.put(HOSTILE.encode(), f"value {HOSTILE}".encode())
         await table.put(BINARY, b"\x00\x01\xfe")
         await table.put(b"big", b"x" * (1 << 20))
-        await table.put(b"soon", b"gone in an hour", ttl=3600.0)
+        await table.put(b"soon", b"gone within the hour", ttl=3590.0)
     yield opened
     await opened.close()
