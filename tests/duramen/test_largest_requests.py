@@ -17,6 +17,7 @@ from log_tier.model.record import GROUP_RECORDS_MAX
 from log_tier.proto import cluster_pb2, log_pb2
 from log_tier.rpc.checked import FIELDS_MAX
 from log_tier.rpc.messages.message_fields import count_fields
+from router.admin.audits.audit_acknowledged import RUNS_MAX
 from router.data.requests import PARTS_MAX, READ_KEYS_MAX
 from router.endpoints.grpc.kv.service import GET_MANY_KEYS_MAX
 from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, resp_endpoint_pb2, tables_pb2
@@ -50,6 +51,7 @@ MOST: Final = {
     "WatchRequest.start": PARTITIONS_MAX,
     "WatchRequest.partitions": PARTITIONS_MAX,
     "ProducerRequest.partitions": PARTITIONS_MAX,
+    "AdminAuditDataRequest.acknowledged": RUNS_MAX,
 }
 
 LARGE: Final = {
@@ -57,6 +59,7 @@ LARGE: Final = {
     "KeyValue.Outcomes": 60_001,
     "Log.AppendMany": 40_000,
     "KV.Write": 90_002,
+    "Admin.AuditData": 90_003,
 }
 
 

@@ -154,7 +154,7 @@ def data(
         return ERROR if ERROR in found else max(found, default=OK)
     since_ms = max(0, parse_time_ms(since, now_ms=time.time_ns() // 1_000_000))
     codes: set[int] = set()
-    acknowledged = _acknowledged(session)
+    acknowledged = _acknowledged(session, partition)
 
     async def compared(admin: AdminConnection) -> None:
         async for each in admin.audit_data(table, partition, since_ms=since_ms, acknowledged=acknowledged):
@@ -170,7 +170,7 @@ def data(
     return ERROR if ERROR in codes else max(codes, default=OK)
 
 
-def _acknowledged(session: Path | None) -> list[Any]:
+def _acknowledged(session: Path | None, partition: int | None) -> list[Any]:
     if session is None:
         return []
     from duramen.client.model.acknowledged_json import parse_acknowledged
@@ -180,7 +180,8 @@ def _acknowledged(session: Path | None) -> list[Any]:
         text = session.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"the file of --session cannot be read: {error}") from error
-    return [run_message(run) for run in parse_acknowledged(text)]
+    runs = parse_acknowledged(text)
+    return [run_message(run) for run in runs if partition in (None, run.partition.partition)]
 
 
 def _is_asked_for(row: dict[str, Any], user: str, table: str, refused: bool) -> bool:

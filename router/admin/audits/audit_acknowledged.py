@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DuramenError, LimitExceeded
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Log
 from log_tier.tally.acknowledged import AckRun, RunFound, find_runs
@@ -14,15 +14,27 @@ from log_tier.tally.period import MINUTE_MS
 from router.proto import admin_pb2 as pb
 from serving_tier.proof.log_counts import headers_between
 
-__all__ = ["audit_acknowledged", "run_message"]
+__all__ = ["RUNS_MAX", "audit_acknowledged", "run_message"]
+
+# Ten fields each, of the hundred thousand that a request may have: a week of one producer in one partition is 10,080.
+RUNS_MAX: Final = 9_000
 
 _MINUTES: Final = 1
 
 
 async def audit_acknowledged(
-    table: str, log: Log, partition: PartitionId, acknowledged: Iterable[pb.AdminAcknowledged]
+    table: str, log: Log, partition: PartitionId, acknowledged: Sequence[pb.AdminAcknowledged]
 ) -> list[pb.AdminMinute]:
-    """One answer for each run of this partition. Reads the log once, from the first of them to the last."""
+    """One answer for each run of this partition. Reads the log once, from the first of them to the last. Raises
+    `LimitExceeded` for more than `RUNS_MAX` runs.
+    """
+    if len(acknowledged) > RUNS_MAX:
+        raise LimitExceeded(
+            f"a session of {len(acknowledged):,} runs is compared at once, and {RUNS_MAX:,} may be: name a partition, "
+            "or a session that is shorter",
+            limit=RUNS_MAX,
+            size=len(acknowledged),
+        )
     mine = (each for each in acknowledged if (each.table_id, each.partition) == partition)
     runs = [_run_from(each, partition) for each in mine]
     if not runs:
