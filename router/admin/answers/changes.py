@@ -16,8 +16,8 @@ from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import COMMANDS, Command, CreateTable, StartJob, parse_command
 from log_tier.concurrency.sized_work import run_sized
 from log_tier.model.batch import decode_batch
-from log_tier.model.batch_header import split_batches
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.batch_header import place_of, split_batches
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Log
 from log_tier.privacy.masked_url import mask_url
 from router.proto import admin_pb2 as pb
@@ -59,7 +59,7 @@ async def catalog_changes(catalog: Catalog, log: Log, request: pb.AdminChangesRe
     if begin < end:
         async with aclosing(log.read(place, Offset(begin), follow=False)) as chunks:
             async for chunk in chunks:
-                parsed = partial(_parsed, cluster, chunk.data, begin, end)
+                parsed = partial(_parsed, cluster, chunk.data, place, begin, end)
                 found += await run_sized(len(chunk.data) // _BYTES_OF_ITEM, parsed)
                 if found and found[-1].offset >= end - 1:
                     break
@@ -67,11 +67,12 @@ async def catalog_changes(catalog: Catalog, log: Log, request: pb.AdminChangesRe
     return pb.AdminChanges(commands=kept, more=begin > earliest and len(kept) == len(found), version=cluster.version)
 
 
-def _parsed(cluster: ClusterMap, chunk: bytes, begin: int, end: int) -> list[pb.AdminCommand]:
+def _parsed(cluster: ClusterMap, chunk: bytes, partition: PartitionId, begin: int, end: int) -> list[pb.AdminCommand]:
+    place = place_of(partition)
     names: dict[TableId, str] = {}
     found: list[pb.AdminCommand] = []
     for data in split_batches(chunk):
-        batch = decode_batch(data)
+        batch = decode_batch(data, place)
         columns = zip(batch.offsets(), batch.columns.keys, batch.columns.values, strict=True)
         for offset, key, value in columns:
             if not begin <= offset < end:

@@ -50,7 +50,7 @@ def of_rows() -> dict[str, Document]:
         ),
         "what a session was acknowledged": json_document(
             ACKNOWLEDGED,
-            lambda data, _: parse_acknowledged(data.decode()),
+            lambda data, _: parse_acknowledged(data.decode(errors="replace")),
             "duramen/client/model/acknowledged_json.py",
             required="runs",
             changed=plain_json,
