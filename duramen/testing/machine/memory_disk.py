@@ -156,6 +156,7 @@ class MemoryFile:
         assert self.is_open, f"{self.path} was closed"
         self.disk.step("sync", self.path)
         self.inode.sync()
+        self.disk.look("sync", self.path)  # a process that has died meanwhile confirms nothing
 
     def preallocate(self, position: int, size: int) -> None:
         self.disk.step("preallocate", self.path)
@@ -341,6 +342,7 @@ class MemoryDisk:
         with self._naming:
             self._durable = (dict(self.files), set(self.folders))
             self._names_since.clear()
+        self.look("sync_folder", folder)
 
     def lock(self, path: Path) -> Callable[[], None]:
         if path in self.locks:

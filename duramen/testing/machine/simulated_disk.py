@@ -32,6 +32,8 @@ class FaultyDisk:
         """What the next life finds; None while the machine lives."""
         self.ended_by: FaultKind | None = None
         """What has ended the last life."""
+        self._is_over = False
+        """Set before the survivor is copied: what other threads do meanwhile fails, and nothing of it is confirmed."""
         self.older: MemoryDisk | None = None
         """What the next life finds in place of what this one leaves: an older copy is put back."""
         self._armed: list[tuple[MachineFault, int]] = []
@@ -47,7 +49,7 @@ class FaultyDisk:
         disk.on_step = self._on_step
         disk.on_look = self._on_look
         disk.misdirect = self._misdirect
-        self.now, self.survivor = disk, None
+        self.now, self.survivor, self._is_over = disk, None, False
 
     def restart(self) -> MemoryDisk:
         """Begin the next life."""
@@ -94,8 +96,9 @@ class FaultyDisk:
 
     def die(self, fault: MachineFault, at: str) -> None:
         """The process ends here."""
-        if self.survivor is not None:
+        if self._is_over:
             return
+        self._is_over = True
         chance = random.Random(fault.seed)
         disk = self.now
         self.ended_by = fault.kind
@@ -107,7 +110,7 @@ class FaultyDisk:
         self._died()
 
     def _on_look(self, what: str, path: Path) -> None:
-        if self.survivor is not None:
+        if self._is_over:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def _on_step(self, what: str, path: Path) -> None:
