@@ -156,7 +156,7 @@ class MemoryFile:
         assert self.is_open, f"{self.path} was closed"
         self.disk.step("sync", self.path)
         self.inode.sync()
-        self.disk.look("sync", self.path)  # a process that has died meanwhile confirms nothing
+        self.disk.confirm("sync", self.path)
 
     def preallocate(self, position: int, size: int) -> None:
         self.disk.step("preallocate", self.path)
@@ -200,6 +200,8 @@ class MemoryDisk:
         self.on_step: Callable[[str, Path], None] = lambda what, path: None
         self.on_look: Callable[[str, Path], None] = lambda what, path: None
         """Sees every look at the disk that changes nothing: open, read, list."""
+        self.on_synced: Callable[[str, Path], None] = lambda what, path: None
+        """Sees every sync when it ends, and may raise in place of its confirmation: the process has died meanwhile."""
         self.misdirect: Callable[[Path, bytes, int], Callable[[bytes], None] | None] = lambda path, data, position: None
         """Sees every write to a file; returns what takes its bytes where they go astray."""
         self._durable: tuple[dict[Path, Inode], set[Path]] = ({}, set())
@@ -217,6 +219,10 @@ class MemoryDisk:
     def look(self, what: str, path: Path) -> None:
         with named(path):
             self.on_look(what, path)
+
+    def confirm(self, what: str, path: Path) -> None:
+        with named(path, sync=True):
+            self.on_synced(what, path)
 
     def take_space(self, size: int) -> None:
         """Take space, or give it back where `size` is negative."""
@@ -342,7 +348,7 @@ class MemoryDisk:
         with self._naming:
             self._durable = (dict(self.files), set(self.folders))
             self._names_since.clear()
-        self.look("sync_folder", folder)
+        self.confirm("sync_folder", folder)
 
     def lock(self, path: Path) -> Callable[[], None]:
         if path in self.locks:

@@ -47,7 +47,7 @@ class FaultyDisk:
 
     def _live(self, disk: MemoryDisk) -> None:
         disk.on_step = self._on_step
-        disk.on_look = self._on_look
+        disk.on_look = disk.on_synced = self._on_look
         disk.misdirect = self._misdirect
         self.now, self.survivor, self._is_over = disk, None, False
 
