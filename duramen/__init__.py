@@ -15,6 +15,8 @@ What holds:
 - A client reads its own writes, and never an older state than one it has seen; a token carries that to others.
 - A conditional write is decided once, by the order of the log.
 
+Keys of several fields that sort as the fields do: `duramen.pack_key("UA", 1545)`, and `key_range` for scans of them.
+
 `duramen.aio` has the same calls for programs with an event loop. Every error is a `DuramenError`, with `retryable`,
 `code` and `fields`; `log_tier.model.errors` has the tree. `duramen --help` is the command line.
 
@@ -88,6 +90,7 @@ from log_tier.model.errors import (
     WriteUnknown,
 )
 from log_tier.model.tokens import Token
+from log_tier.rows.tuple_key import ScanBounds, key_range, pack_key, unpack_key
 
 if TYPE_CHECKING:
     from duramen.blocking import Database
@@ -136,6 +139,7 @@ __all__ = [
     "Rejected",
     "ReplicaBehind",
     "ResultTooLarge",
+    "ScanBounds",
     "ShuttingDown",
     "SnapshotDamaged",
     "SnapshotStoreUnavailable",
@@ -151,7 +155,10 @@ __all__ = [
     "__version__",
     "bounded",
     "connect",
+    "key_range",
     "open",
+    "pack_key",
+    "unpack_key",
 ]
 
 

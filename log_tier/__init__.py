@@ -18,6 +18,7 @@ them. The offset is the clock of the whole system: everything above orders itsel
 - The *tally*, `tally/`: what every tier counts of a partition, minute by minute. Pure.
 - *Measures*, `measures/`: histograms of what a part's work takes, and what took long. Pure.
 - *Tracing*, `tracing/`: the seam at which parts add their spans to a caller's trace. Pure.
+- *Rows*, `rows/`: keys with fields, whose bytes sort as the fields do. Pure.
 - *Trust*, `trust/`: users, roles and grants, and what they allow. Pure.
 - The *catalog*, `catalog/`: which tables, nodes and jobs there are, folded from a log of its own.
 - The *audit*, `audit/`: the events of a server that become rows of a table.
@@ -39,6 +40,6 @@ producer ids and sequences, and the fold voids what comes twice. It holds no ind
 tiers above.
 
 **Reading order**: `model/` (the vocabulary, and the seam `model/log.py`), `concurrency/`, `privacy/`, `tally/`,
-`measures/`, `tracing/`, `rpc/`, then the engines `embedded/`, `kafka/` and `remote/`, `open.py` (which engine a URL
-names), `trust/`, `catalog/`, `audit/`, `access/` and `slow_calls/`.
+`measures/`, `tracing/`, `rows/`, `rpc/`, then the engines `embedded/`, `kafka/` and `remote/`, `open.py` (which engine
+a URL names), `trust/`, `catalog/`, `audit/`, `access/` and `slow_calls/`.
 """

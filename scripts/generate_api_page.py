@@ -54,6 +54,7 @@ _RESULTS: Final[tuple[type, ...]] = (
     PartitionDescription,
     Retention,
     duramen.Token,
+    duramen.ScanBounds,
 )
 
 _TESTING: Final[tuple[type, ...]] = (
@@ -91,6 +92,9 @@ def api_page() -> str:
             parts += _method(name, method, asynchronous, faced)
     parts += ["## Watch", _words(Watch), "## Levels"]
     parts += _function("duramen.bounded", duramen.bounded)
+    parts.append("## Keys with fields")
+    for name in ("pack_key", "key_range", "unpack_key"):
+        parts += _function(f"duramen.{name}", getattr(duramen, name))
     parts.append("## Results")
     for kind in _RESULTS:
         parts += _result(kind)
@@ -104,6 +108,7 @@ def _contents() -> str:
     for name, asynchronous, faced in _PAIRS:
         links = (f"[`{method}`](#{name.lower()}{method})" for method in _methods(asynchronous, faced))
         lines.append(f"- **{name}**: {', '.join(links)}")
+    lines.append("- **[Keys with fields](#keys-with-fields)**: `duramen.pack_key`, `key_range`, `unpack_key`")
     lines.append(f"- **Results**: {', '.join(f'[`{kind.__name__}`](#{kind.__name__.lower()})' for kind in _RESULTS)}")
     lines.append("- **[Testing](#testing)**: `duramen.testing`, for tests of programs that use Duramen")
     return "\n".join([*lines, "- **[Errors](#errors)**: every class, its code, and what to do"])

@@ -6,9 +6,11 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 import lmdb
 
@@ -17,6 +19,7 @@ from fuzz.target import Target
 from log_tier.model.barrier import LiveVersion
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.rows.tuple_key import pack_key, unpack_key
 from serving_tier.fold.entry import NEVER, expiry_of, is_live, stored_entry
 from serving_tier.fold.numbers import format_number, parse_number
 from serving_tier.fold.producers import ProducerState
@@ -43,6 +46,7 @@ from serving_tier.snapshots.page_check import PageCheck
 __all__ = ["index_targets"]
 
 _PLACE: Final = PartitionId(TableId("AAECAwQFBgcICQoLDA0ODw"), Partition(3))
+_FIELDS: Final = pack_key("UA", 1545, 2.5, True, date(2013, 1, 1), datetime(2013, 1, 1, 5, tzinfo=UTC))
 _ROW_REFUSALS: Final = (DuramenError, struct.error, ValueError)
 """Who reads a row names these as damage."""
 _MEMORY: Final = Path("/dev/shm")
@@ -105,6 +109,11 @@ def _verified(data: bytes) -> None:
         shutil.rmtree(folder)
 
 
+def _fields(data: bytes) -> None:
+    """A key that is read as fields is the key of these fields."""
+    assert pack_key(*unpack_key(data)) == data
+
+
 def index_targets() -> Iterator[Target]:
     """Rows of `meta`, `producers`, `verdicts` and `data`, numbers, pages of copies, and files of others."""
     rows: dict[str, tuple[Callable[[bytes], object], bytes]] = {
@@ -120,6 +129,7 @@ def index_targets() -> Iterator[Target]:
     for name, (read, sample) in rows.items():
         yield Target(f"row of an index: {name}", partial(_one, sample), read, _ROW_REFUSALS)
     yield Target("number in a value", lambda: [b"-12", b"1e3", b"0.30000000000000004", b"9223372036854775807"], _number)
+    yield Target("key with fields", lambda: [_FIELDS, pack_key(b"\0", "", 1 << 70, -1, None, UUID(int=1))], _fields)
     yield Target("pages of a copy", _index_files, _pages)
     yield Target("file of an index that is walked", _index_files, _verified, (DuramenError, lmdb.Error))
 
