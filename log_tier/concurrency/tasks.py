@@ -114,7 +114,12 @@ class TaskSet:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
     async def close(self, *, patience_s: float = 0.0) -> None:
-        """Give what is under way `patience_s` seconds to end by itself, then cancel it and wait for it. Idempotent."""
-        if patience_s:
-            await self.wait(timeout_s=patience_s)
-        await end_tasks(*self._tasks)
+        """Give what is under way `patience_s` seconds to end by itself, then cancel it and wait for it. Idempotent.
+
+        A caller that is cancelled has no patience left: no task goes on behind it.
+        """
+        try:
+            if patience_s:
+                await self.wait(timeout_s=patience_s)
+        finally:
+            await end_tasks(*self._tasks)

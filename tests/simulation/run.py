@@ -66,6 +66,9 @@ def run_plan(plan: Plan, world: WorldName = "log") -> Outcome:
             outcome.broken, outcome.words = "typed", f"the run ended with {error!r}"
         outcome.virtual_s, outcome.digest = loop.time(), f"{running.story.digest()}-{loop.digest()}"
         outcome.met, outcome.lines = running.story.met, running.story.lines
+        if (left := _left_over(loop)) and not outcome.broken:
+            lost = Broken("ends", f"tasks go on when everything is closed: {', '.join(left)}")
+            outcome.broken, outcome.words = lost.name, str(lost)
         del running
         gc.collect()
         if loop.untold and not outcome.broken:
@@ -80,6 +83,11 @@ def run_plan(plan: Plan, world: WorldName = "log") -> Outcome:
             gc.enable()
     outcome.processor_s = time.process_time() - began_s
     return outcome
+
+
+def _left_over(loop: SimulatedLoop) -> list[str]:
+    """What the tasks do that have not ended."""
+    return sorted({task.get_coro().__qualname__ for task in asyncio.all_tasks(loop)})  # type: ignore[union-attr]
 
 
 def run_seed(seed: int, world: WorldName = "log") -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from kit.deadlines import patience_s
 
+from simulation.log_world import LogWorld
 from simulation.plan import plan_of
 from simulation.planted import PLANTED, plant
 from simulation.planted_damage import PLANTED_IN_DAMAGE
@@ -118,3 +120,22 @@ def test_a_shrunk_plan_breaks_the_same_property() -> None:
         assert run_plan(small).broken == broken
     assert len(small.faults) + len(small.calls) <= 5 < len(plan.calls)
     assert not run_plan(small).broken, "without the bug it holds"
+
+
+def test_a_run_that_leaves_a_task_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked of a run of the log, to which a task is added that nobody ends."""
+    kept: list[asyncio.Task[None]] = []
+    inner = LogWorld.run
+
+    async def go_on() -> None:
+        await asyncio.Event().wait()
+
+    async def run(world: LogWorld) -> None:
+        await inner(world)
+        kept.append(asyncio.create_task(go_on()))
+
+    monkeypatch.setattr(LogWorld, "run", run)
+    outcome = run_seed(0)
+    assert outcome.broken == "ends"
+    assert "go_on" in outcome.words
+    kept.clear()

@@ -12,6 +12,7 @@ from duramen.testing.machine.simulated_grpc import SimulatedTransport
 from duramen.testing.machine.simulated_machine import RESTART_S, SimulatedMachine
 from duramen.testing.machine.simulated_network import Network
 from duramen.testing.machine.simulated_server import SimulatedServer
+from log_tier.concurrency.tasks import to_the_end
 from log_tier.model.errors import DuramenError
 from log_tier.rpc.transport import TRANSPORT
 
@@ -102,7 +103,8 @@ class SimulatedProcess:
                     politely = await self._ending
             finally:
                 self.up.clear()
-                await self._end_of_life(opened, politely=politely)
+                # The end of a run may come in the middle of the end of a life, which nothing cuts short.
+                await to_the_end(self._end_of_life(opened, politely=politely))
             if self._down_s is not None:
                 await asyncio.sleep(self._down_s)
             if self._down_s is None:

@@ -328,11 +328,15 @@ class WriteGatherer(Generic[T, C]):
         return self._closed_error() if isinstance(error, asyncio.CancelledError) else DuramenError(f"a bug: {error!r}")
 
     async def close(self) -> None:
-        """Take nothing more; give what waits and what is under way `Rules.close_patience_s`, then give it up."""
+        """Take nothing more; give what waits and what is under way `Rules.close_patience_s`, then give it up. A caller
+        that is cancelled gives it up at once.
+        """
         self.rounds.close(self._closed_error())
-        await self._tasks.close(patience_s=self._rules.close_patience_s)
-        for batch in self.rounds.give_up():
-            batch.fail(self._closed_error())
+        try:
+            await self._tasks.close(patience_s=self._rules.close_patience_s)
+        finally:  # also where the caller is cancelled: every call ends (W4)
+            for batch in self.rounds.give_up():
+                batch.fail(self._closed_error())
 
 
 def _cost(batch: BatchBuilder[C]) -> int:

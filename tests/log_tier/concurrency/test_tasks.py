@@ -174,3 +174,23 @@ async def test_work_goes_on_behind_a_caller_that_has_left() -> None:
     del work, caller
     gc.collect()
     assert unheard == []
+
+
+async def test_a_closer_that_is_cancelled_ends_the_patience_and_leaves_no_task() -> None:
+    tasks, ended = TaskSet(), asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.set()
+
+    tasks.start(work())
+    closer = asyncio.create_task(tasks.close(patience_s=3600))
+    await asyncio.sleep(0)
+    closer.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closer
+    assert ended.is_set()
+    assert len(tasks) == 0

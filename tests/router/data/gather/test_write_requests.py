@@ -13,6 +13,7 @@ from log_tier.model.batch import BATCH_RECORDS_MAX, Columns, decode_batch, encod
 from log_tier.model.batch_header import read_header
 from log_tier.model.errors import (
     ConditionFailed,
+    DatabaseClosed,
     DeadlineExceeded,
     Disconnected,
     DiskFull,
@@ -223,3 +224,22 @@ async def test_what_is_late_before_it_is_sent_is_not_sent() -> None:
             await writing.call(b"late", seconds=0)
         assert bounds(await writing.call(b"in time")) == (40, 40)
     assert len(log.parts) == 1
+
+
+async def test_a_close_that_is_cancelled_leaves_no_call_without_an_answer() -> None:
+    log = OneLog()
+    log.held = asyncio.Event()
+    writing = GatheringClient(log)
+    async with within(20):
+        under_way = writing.call(b"a")
+        await until(lambda: len(log.parts) == 1)
+        waiting = writing.call(b"b")
+        closer = asyncio.create_task(writing.coalescer.close())
+        await asyncio.sleep(0)
+        closer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closer
+        with pytest.raises(WriteUnknown):
+            await under_way
+        with pytest.raises(DatabaseClosed):
+            await waiting
