@@ -214,11 +214,16 @@ class LogDamage:
             damaged = {path for path, inode in copy.files.items() if path.suffix == ".log" and _hits(inode)}
             self._unnamed = set() if self._home / names.MARKER in named else damaged - named
 
-    def check_unnamed(self) -> None:
-        """After the next start: what a verification does not name, the journal has put right. Raises `Broken`."""
+    def check_unnamed(self, book: Book) -> None:
+        """After the next start: what a verification does not name, the journal has put right, or it is a last commit
+        of which nothing is there, and nobody knows: it is as if it had not been written. Raises `Broken`.
+        """
         for path in sorted(self._unnamed):
-            inode = self._disk.now.files.get(path)
-            if inode is not None and _place(path) not in self.cut and (hits := _hits(inode)):
+            inode, place = self._disk.now.files.get(path), _place(path)
+            if inode is None or place is None or place in self.cut:
+                continue
+            known = book.last_known(place)
+            if hits := [each for each in _hits(inode) if each.base <= known or each.base < self._last_commit(place)]:
                 raise Broken("I8", f"{path} is damaged at byte {hits[0].position}, and a verification says nothing")
 
     def _look(self, disk: MemoryDisk) -> None:

@@ -356,7 +356,7 @@ class LogWorld:
         if self.plan.damages:
             self.damage.verify(self._settings)
             await self._restarted("kill", "the look at rest")
-            self.damage.check_unnamed()
+            self.damage.check_unnamed(self.book)
             self.damage.put_right()
             await self._restarted("kill", "the damage was put right")
         for number in range(self.plan.partitions):
