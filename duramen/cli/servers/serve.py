@@ -182,10 +182,9 @@ def node(
       duramen serve node --id n2 --data /var/lib/duramen/n2 --log grpc://log:7071 --port 7073
     """
     from duramen.server.roles.node_role import NodeRole
-    from duramen.server.settings.exposure import check_exposure
+    from duramen.server.settings.exposure import check_exposure, checked_peer_port
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import NodeSettings
-    from duramen.server.settings.peers import peer_port_of
     from duramen.server.settings.resp import resp_settings
     from duramen.server.wiring.server_certificates import ServerCertificates
     from duramen.server.wiring.serving_node import SnapshotPolicy
@@ -229,7 +228,7 @@ def node(
         take_over=settings.take_over,
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
-        peer_port=peer_port_of(settings),
+        peer_port=checked_peer_port(settings.peer_port, secured=settings.certs != ""),
         users=_users(settings.first_user, settings.first_user_token_file),
         audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
         streams_max=settings.streams_max,
@@ -265,10 +264,9 @@ def router(
       duramen serve router --log grpc://log:7071 --port 7070
     """
     from duramen.server.roles.router_role import RouterRole
-    from duramen.server.settings.exposure import check_exposure
+    from duramen.server.settings.exposure import check_exposure, checked_peer_port
     from duramen.server.settings.loading import load_settings
     from duramen.server.settings.models import RouterSettings
-    from duramen.server.settings.peers import peer_port_of
     from duramen.server.settings.resp import resp_settings
     from duramen.server.wiring.server_certificates import ServerCertificates
     from log_tier.audit.audit_settings import AuditSettings
@@ -308,7 +306,7 @@ def router(
         allow_locations=settings.allowed_locations,
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
-        peer_port=peer_port_of(settings),
+        peer_port=checked_peer_port(settings.peer_port, secured=settings.certs != ""),
         users=_users(settings.first_user, settings.first_user_token_file),
         audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
         streams_max=settings.streams_max,

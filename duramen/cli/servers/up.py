@@ -290,8 +290,7 @@ def _begin(
 ) -> int | None:
     """Set up the process of a server; its port for peers, None if it has none."""
     from duramen.server.roles.run import check_assertions
-    from duramen.server.settings.exposure import check_exposure
-    from duramen.server.settings.peers import checked_peer_port
+    from duramen.server.settings.exposure import check_exposure, checked_peer_port
     from duramen.server.supervisor.parent import end_with_parent
 
     set_up_logging(level.value, form)

@@ -15,7 +15,6 @@ from duramen.server.roles.http_port import HttpAccess, open_http
 from duramen.server.roles.kv import add_kv_services, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services, node_sight
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
-from duramen.server.settings.resp import with_certificate
 from duramen.server.sight.http_limits import HttpLimits
 from duramen.server.sight.server_sight import ServerSight
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_users
@@ -105,7 +104,7 @@ class SingleServer:
 
         Raises `PortInUse`, and what `open_local_data` and `settle_users` raise.
         """
-        resp_endpoint = with_certificate(resp_endpoint, None if certificates is None else certificates.files)
+        resp_endpoint = resp_endpoint.with_certificate(None if certificates is None else certificates.files)
         allowed = snapshots.allowed(allow_locations, host=host, folder=data)
         async with AsyncExitStack() as opened:
             shell = await GrpcServer.listen(

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
 from contextlib import AsyncExitStack
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, Literal, NamedTuple, Protocol, TypeVar
 
 from duramen.server.console.node_watch import AskStatus
 from duramen.server.kept.history_sources import HistorySources
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import Access
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT
-from duramen.server.settings.models import HttpPort
-from duramen.server.settings.resp import with_certificate
 from duramen.server.sight.http_limits import HttpLimits
 from duramen.server.sight.server_sight import ServerSight
 from duramen.server.wiring.server_certificates import ServerCertificates
@@ -72,7 +70,7 @@ class HttpAccess(NamedTuple):
 _Role = TypeVar("_Role", bound=ServesHttp)
 
 
-def http_port_of(setting: HttpPort) -> int | None:
+def http_port_of(setting: int | Literal["auto"]) -> int | None:
     """The setting `http_port`, as `ServesHttp` takes it; -1: none."""
     return None if setting == "auto" else setting
 
@@ -101,7 +99,7 @@ async def open_http(
     from duramen.server.sight.http_endpoint import HttpEndpoint
 
     limits = HttpLimits() if limits is None else limits
-    settings = with_certificate(NO_RESP_ENDPOINT, None if certificates is None else certificates.files)
+    settings = NO_RESP_ENDPOINT.with_certificate(None if certificates is None else certificates.files)
     find = shell.find_method if answers_calls else None
 
     def keep(history: ServerHistory) -> HistoryTable:

@@ -9,5 +9,5 @@ what depends on the machine or on the operator's wishes is here, with its unit i
 
 `deploy/*.toml` are these settings with every key, its default and its reason; a test keeps both in step.
 
-Reading order: `models.py`, `loading.py`, `resp.py`, `exposure.py`, `peers.py`.
+Reading order: `models.py`, `loading.py`, `resp.py`, `exposure.py`.
 """

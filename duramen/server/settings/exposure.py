@@ -8,7 +8,7 @@ from pathlib import Path
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.address import is_loopback
 
-__all__ = ["check_exposure", "needs_users", "warn_without_users"]
+__all__ = ["check_exposure", "checked_peer_port", "needs_users", "warn_without_users"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,3 +42,14 @@ def warn_without_users(host: str) -> None:
         "first user; `--first-user admin --token-file admin.token` makes it before the server answers",
         host or "every address",
     )
+
+
+def checked_peer_port(port: int, *, secured: bool) -> int | None:
+    """`port` as a server takes it: 0 is a free one, None is none. A server that is not `secured` has none. Raises
+    `InvalidRequest` where such a server was to listen on a certain port.
+    """
+    if secured:
+        return None if port < 0 else port
+    if port > 0:
+        raise InvalidRequest(f"--peer-port {port} goes with --certs: its clients show certificates")
+    return None

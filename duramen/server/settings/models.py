@@ -88,7 +88,7 @@ _LOG_FORMAT: Final = "How each line looks: plain, for people; json, an object wi
 class LogSettings(BaseSettings):
     """`duramen serve log`."""
 
-    model_config = SettingsConfigDict(env_prefix="DURAMEN_LOG_", extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="DURAMEN_LOG_", extra="forbid", defer_build=True)
 
     data: Path = Field(Path("duramen-log"), description="The folder of the log: what must not be lost.")
     host: str = Field("127.0.0.1", description=_HOST)
@@ -106,7 +106,7 @@ class LogSettings(BaseSettings):
 class NodeSettings(BaseSettings):
     """`duramen serve node`."""
 
-    model_config = SettingsConfigDict(env_prefix="DURAMEN_NODE_", extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="DURAMEN_NODE_", extra="forbid", defer_build=True)
 
     id: str = Field("n1", description="The node's name in the catalog; each node has its own, for ever.")
     data: Path = Field(Path("duramen-node"), description="The folder of its indexes: a cache, it may be lost.")
@@ -180,7 +180,7 @@ class NodeSettings(BaseSettings):
 class RouterSettings(BaseSettings):
     """`duramen serve router`."""
 
-    model_config = SettingsConfigDict(env_prefix="DURAMEN_ROUTER_", extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="DURAMEN_ROUTER_", extra="forbid", defer_build=True)
 
     log: str = Field(
         "grpc://127.0.0.1:7071",

@@ -334,3 +334,15 @@ class TestHelp:
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout == "duramen 0.1.0\n"
+
+    def test_up_does_without_the_settings_of_roles(self) -> None:
+        code = (
+            "import sys\n"
+            "import duramen.cli.servers.announcer, duramen.cli.servers.up, duramen.server.roles.http_port\n"
+            "import duramen.server.settings.exposure\n"
+            "assert 'pydantic_settings' not in sys.modules\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=patience_s(60)
+        )
+        assert done.returncode == 0, done.stderr

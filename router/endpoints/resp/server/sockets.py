@@ -8,7 +8,7 @@ import os
 import socket
 import ssl
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from log_tier.model.errors import InvalidRequest, PortInUse
@@ -52,6 +52,12 @@ class RespSettings:
     def wanted(self) -> bool:
         """Is there an endpoint at all?"""
         return self.port is not None or self.socket_path is not None
+
+    def with_certificate(self, pair: tuple[Path, Path] | None) -> RespSettings:
+        """The same endpoint, with the server's certificate and key, `pair`, if it has none of its own."""
+        if pair is None or self.tls_certificate is not None or self.tls_key is not None:
+            return self
+        return replace(self, tls_certificate=pair[0], tls_key=pair[1])
 
 
 @dataclass(slots=True)
