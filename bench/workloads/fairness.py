@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import subprocess
 from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
@@ -20,11 +19,13 @@ from bench.workload import Bar, Measurement, RunSettings, Side, Workload
 
 if TYPE_CHECKING:
     from bench.drivers.resp_clients import RespClients
+    from bench.drivers.shared_server import CalledBy
 
 __all__ = ["FAIRNESS"]
 
 _RATE_PER_S: Final = 100
 _WARMUP_S: Final = 1.0
+_NAMES: Final = {"grpc": "gRPC", "resp": "the Redis protocol"}
 _SHARE: Final = 2.0
 """Of the p99 of the same calls on a server that nobody floods."""
 
@@ -37,12 +38,12 @@ class _Calls(Protocol):
 
 
 class _Flood(NamedTuple):
-    """Who floods with what, and by which protocol each of the two calls."""
+    """Who floods with what, and by which protocols each of the two calls."""
 
     kind: str
     quota: Sequence[str] = ()
-    by: Literal["grpc", "resp"] = "resp"
-    quiet_by: Literal["grpc", "resp"] = "grpc"
+    by: Sequence[CalledBy] = ("resp",)
+    quiet_by: CalledBy = "grpc"
 
 
 async def _quiet_calls(server: _Calls, seconds: float) -> dict[str, float]:
@@ -77,7 +78,7 @@ def _side(name: str, role: Literal["subject", "peer"], flood: _Flood, *, flooded
 
         measured, other = SharedServer(quota=flood.quota), SharedServer(quota=flood.quota)
         clients: RespClients | None = None
-        flooding: subprocess.Popen[bytes] | asyncio.subprocess.Process | None = None
+        flooding: list[asyncio.subprocess.Process] = []
         said = ""
         try:
             await measured.start(settings.folder)
@@ -91,13 +92,13 @@ def _side(name: str, role: Literal["subject", "peer"], flood: _Flood, *, flooded
             if flood.quiet_by == "resp":
                 clients = await measured.connect_by_resp()
             if flooded:
-                flooding = await target.start_flood(flood.kind, by=flood.by)
+                flooding = [await target.start_flood(flood.kind, by=by) for by in flood.by]
             metrics = await _quiet_calls(clients or measured, settings.seconds)
-            if isinstance(flooding, asyncio.subprocess.Process):
-                printed, _ = await flooding.communicate(b"")
+            for by, each in zip(flood.by, flooding, strict=False):
+                printed, _ = await each.communicate(b"")
                 answered, refused = map(int, printed.split())
                 assert answered > 0, "the flood never came"
-                said = f"; the flood had {answered} answers and {refused} refusals"
+                said += f"; the flood by {_NAMES[by]} had {answered} answers and {refused} refusals"
         finally:
             if clients is not None:
                 await clients.close()
@@ -110,10 +111,9 @@ def _side(name: str, role: Literal["subject", "peer"], flood: _Flood, *, flooded
 
 
 def _workload(name: str, title: str, flood: _Flood) -> Workload:
-    by = "gRPC" if flood.quiet_by == "grpc" else "the Redis protocol"
     return Workload(
         name,
-        f"put and get by {by}, {_RATE_PER_S} a second of one user, while another {title}",
+        f"put and get by {_NAMES[flood.quiet_by]}, {_RATE_PER_S} a second of one user, while another {title}",
         (
             _side("flooded", "subject", flood, flooded=True, elsewhere=False),
             _side("alone", "peer", flood, flooded=False, elsewhere=False),
@@ -139,17 +139,27 @@ FAIRNESS: Final = (
     _workload(
         "fair_grpc",
         "calls Put by gRPC without end, with a quota of 100 calls/s",
-        _Flood("puts", _FEW_CALLS, by="grpc"),
+        _Flood("puts", _FEW_CALLS, by=("grpc",)),
     ),
-    _workload("fair_grpc_no_quota", "calls Put by gRPC without end, without a quota", _Flood("puts", by="grpc")),
+    _workload("fair_grpc_no_quota", "calls Put by gRPC without end, without a quota", _Flood("puts", by=("grpc",))),
     _workload(
         "fair_resp",
         "calls Put by gRPC without end, with a quota of 100 calls/s",
-        _Flood("puts", _FEW_CALLS, by="grpc", quiet_by="resp"),
+        _Flood("puts", _FEW_CALLS, by=("grpc",), quiet_by="resp"),
     ),
     _workload(
         "fair_resp_no_quota",
         "calls Put by gRPC without end, without a quota",
-        _Flood("puts", by="grpc", quiet_by="resp"),
+        _Flood("puts", by=("grpc",), quiet_by="resp"),
+    ),
+    _workload(
+        "fair_both_no_quota",
+        "sends SET and calls Put by gRPC without end, without a quota",
+        _Flood("puts", by=("resp", "grpc")),
+    ),
+    _workload(
+        "fair_resp_both_no_quota",
+        "sends SET and calls Put by gRPC without end, without a quota",
+        _Flood("puts", by=("resp", "grpc"), quiet_by="resp"),
     ),
 )

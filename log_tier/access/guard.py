@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
 
@@ -34,7 +34,7 @@ from log_tier.rpc.messages.slow_call_sink import CallEnd
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.trust.caller import Caller
 
-__all__ = ["REFUSALS_KEPT_MAX", "GrpcGuard", "IdentifyPeer"]
+__all__ = ["REFUSALS_KEPT_MAX", "CallTurns", "GrpcGuard", "IdentifyPeer"]
 
 REFUSALS_KEPT_MAX: Final = 4096
 """Refusals that are kept back at once, of all users: some 50 MiB. More are sent at once."""
@@ -51,6 +51,13 @@ _STREAMS: Final[Mapping[str, Stream]] = {"Scan": "scans", "Watch": "watches"}
 
 _SHOWN: Final = SpecialDemand("a grant about the table of that id", lambda _: False)
 """What a call lacks that names a table which is not shown to its caller."""
+
+
+class CallTurns(Protocol):
+    """Whose turn it is at the event loop that endpoints share. See `router/endpoints/turns`."""
+
+    def must_wait(self, user: str) -> bool: ...
+    async def take_turn(self, user: str) -> None: ...
 
 
 class _OpenStream(NamedTuple):
@@ -94,9 +101,10 @@ class GrpcGuard:
         clock: Clock = SYSTEM_CLOCK,
         audit: AuditTrail | None = None,
         quotas: QuotaKeeper | None = None,
+        turns: CallTurns | None = None,
     ) -> None:
         """`identify`: for a server that has a port where callers show certificates. `unguarded`: full names of services
-        that answer everybody. `quotas`: what it shares with other endpoints of its server.
+        that answer everybody. `quotas`, `turns`: what it shares with other endpoints of its server.
         """
         self._gate = gate
         self._authenticator = authenticator
@@ -106,6 +114,7 @@ class GrpcGuard:
         self._unguarded = unguarded
         self._clock = clock
         self._quotas = quotas or QuotaKeeper(gate, clock)
+        self._turns = turns
         self._audit = None if audit is None else CallAudit(audit, gate)
         self._kept = 0
         """Refusals that are kept back."""
@@ -126,7 +135,7 @@ class GrpcGuard:
         stream = _STREAMS.get(method.rpartition("/")[2])
 
         async def admit_call(request: Any, context: _Context) -> HeldCall | None:
-            caller = await self.caller_of(context)
+            caller = await self._caller_in_turn(context)
             demand = self._demand(method, rule, request, caller, context)
             version = self._decide(method, caller, demand, context)
             CALLER.set(caller)
@@ -139,7 +148,7 @@ class GrpcGuard:
 
         async def admit_stream(request: Any, context: _Context) -> HeldCall | None:
             if gate.is_closed:
-                caller = await self.caller_of(context)
+                caller = await self._caller_in_turn(context)
                 CALLER.set(caller)
                 demand = self._demand(method, rule, request, caller, context)
             else:
@@ -202,6 +211,13 @@ class GrpcGuard:
             if self._audit is not None:
                 self._audit.refused(method, caller, demand, context.peer(), error)
             raise
+
+    async def _caller_in_turn(self, context: _Context) -> Caller:
+        """Who calls, when its turn has come. What it may do is decided after that. Raises as `caller_of`."""
+        caller = await self.caller_of(context)
+        if self._turns is not None and caller.proof != "server" and self._turns.must_wait(caller.name):
+            await self._turns.take_turn(caller.name)
+        return caller
 
     async def caller_of(self, context: _Context) -> Caller:
         """Who calls: by the header, else by the certificate. Raises `Unauthenticated` for a header that proves nothing,

@@ -7,6 +7,7 @@ catalog ──▶ Gate ◀── GrpcGuard (every gRPC method) · RESP endpoint 
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -40,6 +41,7 @@ from router.admin.access_rules import ADMIN_RULES, USERS_RULES
 from router.admin.users.user_admin import UserAdmin
 from router.admin.users.users_service import UsersService
 from router.endpoints.grpc.access_rules import DATA_RULES
+from router.endpoints.turns.shared_turns import SharedTurns
 from router.proto import users_pb2, users_pb2_grpc
 from serving_tier.service.access_rules import NODE_RULES
 
@@ -64,13 +66,14 @@ USERS_SERVICES: Final = (users_pb2.DESCRIPTOR.services_by_name["Users"].full_nam
 
 
 class Access(NamedTuple):
-    """What a role's endpoints ask about their callers, and where they note and count what those do."""
+    """What a role's endpoints ask about their callers, where they note and count what those do, and their turns."""
 
     gate: Gate
     authenticator: Authenticator
     audit: AuditTrail
     quotas: QuotaKeeper
     slow: SlowCallLog
+    turns: SharedTurns
 
 
 class GuardedServer(Protocol):
@@ -134,6 +137,7 @@ async def guard_services(
     gate = Gate(lambda: catalog.map, clock=clock)
     authenticator = Authenticator(gate, clock=clock, hasher=hasher)
     quotas = QuotaKeeper(gate, clock)
+    turns = SharedTurns(asyncio.get_running_loop(), clock.monotonic_s)
     opened.push_async_callback(await follower.follow(gate.follow, name="following users and grants", failed=failed))
     guard = GrpcGuard(
         gate,
@@ -145,13 +149,14 @@ async def guard_services(
         clock=clock,
         audit=trail,
         quotas=quotas,
+        turns=turns,
     )
     opened.callback(guard.close)
     server.guard_with(guard)
     server.slow.know(maps=lambda: catalog.map)
     users = UsersService(UserAdmin(catalog, gate, takes_first=takes_first, clock=clock, hasher=hasher))
     users_pb2_grpc.add_UsersServicer_to_server(users, server.registry)  # type: ignore[no-untyped-call]
-    return Access(gate, authenticator, trail, quotas, server.slow)
+    return Access(gate, authenticator, trail, quotas, server.slow, turns)
 
 
 def _identify(context: grpc.aio.ServicerContext[Any, Any]) -> tuple[str, bool] | None:

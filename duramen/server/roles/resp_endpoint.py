@@ -67,6 +67,7 @@ async def open_resp_endpoint(
         audit=access.audit,
         quotas=access.quotas,
         slow=access.slow,
+        turns=access.turns,
     )
     opened.push_async_callback(resp_server.close)
     readers: Readers | None = None

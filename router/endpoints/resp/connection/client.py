@@ -38,7 +38,7 @@ from router.endpoints.resp.connection.pipeline import Pipeline
 from router.endpoints.resp.connection.read_runs import ReadRuns
 from router.endpoints.resp.connection.slow_path import completed, encoded, perform
 from router.endpoints.resp.connection.socket_input import SocketInput
-from router.endpoints.resp.connection.turns import TURN, TURN_S, TURN_SHARE_OF_BYTES, TURN_SHARE_OF_RUNS
+from router.endpoints.resp.connection.turns import SHORT_TURN, TURN, TURN_SHARE_OF_BYTES, TURN_SHARE_OF_RUNS
 from router.endpoints.resp.data.key_views import ReadOnlyView
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.wire.arguments import text_of
@@ -225,7 +225,7 @@ class Client(GuardedSession, asyncio.Protocol):
     def _work_off(self) -> None:
         """Begin with queued commands until the queue is empty, a command has to wait, or the turn is over."""
         queue, reply_queue, admission = self.queue, self.reply_queue, self.admission
-        left, ends_s = TURN, 0.0
+        left, ends_s = SHORT_TURN if self._turns.is_short else TURN, 0.0
         if admission is not None:
             admission.renew()
         while queue or (admission is not None and admission.admit()):
@@ -234,7 +234,7 @@ class Client(GuardedSession, asyncio.Protocol):
                 return
             command, done = queue[0], self.commands
             if not (self.plain and self._take_fast_path(command)):
-                ends_s = ends_s or self._now_s() + TURN_S
+                ends_s = ends_s or self._now_s() + self._turns.turn_s
                 if not self._has_room() or not self._start(command[0], command):
                     return
                 if self._now_s() >= ends_s:

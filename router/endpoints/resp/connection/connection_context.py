@@ -11,10 +11,10 @@ from typing import Protocol
 
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.connection.lingering_close import LingeringClose
-from router.endpoints.resp.connection.turns import SharedTurns
 from router.endpoints.resp.context import CommandContext, ServerContext
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.replies import Problem
+from router.endpoints.turns.shared_turns import SharedTurns
 
 __all__ = ["AdmittedClient", "ConnectionContext", "ConnectionOwner"]
 

@@ -20,7 +20,7 @@ from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.commands.command_table import COMMANDS, find_command
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.socket_input import SocketInput
-from router.endpoints.resp.connection.turns import TURN, TURN_S, TURN_SHARE_OF_BYTES
+from router.endpoints.resp.connection.turns import TURN, TURN_SHARE_OF_BYTES
 from router.endpoints.resp.readers.local_answers import LocalAnswers
 from router.endpoints.resp.readers.reader_state import ReaderState
 from router.endpoints.resp.readers.reader_table import ReaderTable
@@ -32,6 +32,7 @@ from router.endpoints.resp.wire.framing import RequestStream, lone_get
 from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
 from router.endpoints.resp.wire.replies import NULL, encode
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
+from router.endpoints.turns.shared_turns import TURN_S
 
 __all__ = ["ProxyConnection"]
 

@@ -13,7 +13,6 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from router.endpoints.resp.bounds.connections_memory import BoundedConnection, ConnectionsMemory
 from router.endpoints.resp.bounds.tls_handshakes import HANDSHAKE_S
 from router.endpoints.resp.connection.lingering_close import LingeringClose
-from router.endpoints.resp.connection.turns import SharedTurns
 from router.endpoints.resp.data.freshness_page import Tally
 from router.endpoints.resp.data.local_reads import LocalReads
 from router.endpoints.resp.data.openings import Openings
@@ -21,6 +20,7 @@ from router.endpoints.resp.data.trust_cell import TrustCell
 from router.endpoints.resp.readers.reader_table import ReaderTables
 from router.endpoints.resp.readers.slow_reads import SlowReads
 from router.endpoints.resp.wire.limits import CLIENTS_MEBIBYTES, OUTPUT_STALL_S
+from router.endpoints.turns.shared_turns import SharedTurns
 
 __all__ = ["UPSTREAM_SOCKET", "ReaderState", "ReaderTask"]
 

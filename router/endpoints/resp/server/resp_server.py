@@ -32,7 +32,6 @@ from router.endpoints.resp.commands.command_table import COMMANDS
 from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.connection.connection_context import AdmittedClient
 from router.endpoints.resp.connection.lingering_close import LingeringClose
-from router.endpoints.resp.connection.turns import SharedTurns
 from router.endpoints.resp.context import CommandContext, NodeAddress
 from router.endpoints.resp.data.cursors import Cursors
 from router.endpoints.resp.data.freshness_page import FreshnessPages
@@ -48,6 +47,7 @@ from router.endpoints.resp.server.peers import Peers
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets, tls_context
 from router.endpoints.resp.wire.limits import CONNECTIONS_MAX, LISTEN_BACKLOG
 from router.endpoints.resp.wire.replies import Problem
+from router.endpoints.turns.shared_turns import SharedTurns
 from router.membership.live_membership import LiveMembership
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.node import Node
@@ -89,6 +89,7 @@ class RespServer:
         audit: AuditTrail | None,
         quotas: QuotaKeeper,
         slow: SlowCallLog,
+        turns: SharedTurns | None,
         clock: Clock,
     ) -> None:
         self.gate, self.authenticator, self.audit, self.quotas = gate, authenticator, audit, quotas
@@ -100,16 +101,14 @@ class RespServer:
         self.maps = maps
         self.membership = membership
         self.node, self.node_id = node, node_id
-        self.peers = peers
-        self.admin = admin
+        self.peers, self.admin = peers, admin
         self.secret = settings.password.encode()
         self.clock = clock
         self.loop = asyncio.get_running_loop()
         self.opened_s = self.loop.time()
-        self.turns = SharedTurns(self.loop, clock.monotonic_s)
+        self.turns = turns or SharedTurns(self.loop, clock.monotonic_s)
         self.run_id = secrets.token_hex(20)
-        self.port = sockets.port
-        self.socket_path = str(settings.socket_path or "")
+        self.port, self.socket_path = sockets.port, str(settings.socket_path or "")
         self.clients: dict[int, AdmittedClient] = {}
         """By id."""
         self.memory = ConnectionsMemory(settings.clients_mebibytes << 20, self.clients.values, clock.monotonic_s)
@@ -166,6 +165,7 @@ class RespServer:
         audit: AuditTrail | None = None,
         quotas: QuotaKeeper | None = None,
         slow: SlowCallLog | None = None,
+        turns: SharedTurns | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> RespServer:
         """Let clients in. `sockets`: the bound sockets for `settings`; the endpoint closes them.
@@ -174,7 +174,7 @@ class RespServer:
         `membership`: what WAIT asks. `peers`: with them it is a node of a cluster, which names the other nodes to its
         clients. `admin`: what FLUSHDB needs. `gate`: decides who may do what, and `authenticator` who calls, by
         the same users; without them everybody may do everything. `audit`: takes what users do, once there are some.
-        `quotas`, `slow`: what it shares with gRPC; without `slow` no command is slow.
+        `quotas`, `slow`, `turns`: what it shares with gRPC; without `slow` no command is slow.
         """
         gate = gate or Gate()
         server = cls(
@@ -192,6 +192,7 @@ class RespServer:
             audit=audit,
             quotas=quotas or QuotaKeeper(gate, clock),
             slow=slow or SlowCallLog(0),
+            turns=turns,
             clock=clock,
         )
         client = partial(Client, server)

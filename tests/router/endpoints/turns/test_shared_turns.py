@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 
 import pytest
 
-from router.endpoints.resp.connection.fair_line import SHARE_S
-from router.endpoints.resp.connection.turns import TURN_S, SharedTurns
+from router.endpoints.turns.fair_line import SHARE_S
+from router.endpoints.turns.shared_turns import CALL_S, SHORT_TURN_S, TURN_S, SharedTurns
 
 LONG = 100_000
 
@@ -168,3 +169,61 @@ def test_what_comes_for_a_user_with_a_connection_in_the_line_waits(loop: Loop, t
     assert not turns.is_over(40, "alice")
     loop.turn()
     assert not turns.is_over(40, "mallory")
+
+
+async def test_who_floods_by_two_protocols_gets_one_share(loop: Loop, turns: SharedTurns) -> None:
+    """Calls of gRPC that were let in take their time later: it is their user's as well."""
+    until_s = loop.now_s + 1
+    spent_s = {"mallory": 0.0, "alice": 0.0}
+
+    def connection(user: str) -> Callable[[], None]:
+        def call() -> None:
+            spent_s[user] += SHARE_S / 2
+            loop.now_s += SHARE_S / 2
+            turns.wait(call, user)
+
+        return call
+
+    async def calls() -> None:
+        while True:
+            await turns.take_turn("mallory")
+            spent_s["mallory"] += CALL_S
+            loop.now_s += CALL_S
+
+    for _ in range(10):
+        turns.wait(connection("mallory"), "mallory")
+    turns.wait(connection("alice"), "alice")
+    callers = [asyncio.create_task(calls()) for _ in range(50)]
+    while loop.now_s < until_s:
+        await asyncio.sleep(0)
+        loop.turn()
+    for caller in callers:
+        caller.cancel()
+    assert spent_s["mallory"] == pytest.approx(spent_s["alice"], rel=0.05), spent_s
+
+
+def test_turns_are_short_while_one_calls_who_has_nothing_in_the_line(loop: Loop, turns: SharedTurns) -> None:
+    def again() -> None:
+        loop.now_s += SHORT_TURN_S / 2
+        turns.wait(again, "mallory")
+
+    assert not turns.must_wait("alice"), "nobody waits"
+    turns.wait(again, "mallory")
+    assert turns.must_wait("mallory")
+    assert turns.turn_s == TURN_S, "its own calls do not shorten them"
+    assert not turns.must_wait("alice")
+    assert turns.turn_s == SHORT_TURN_S
+    for _ in range(50):
+        loop.turn()
+    assert turns.turn_s == SHORT_TURN_S
+    while turns.turn_s == SHORT_TURN_S:
+        loop.turn()
+    assert loop.now_s == pytest.approx(10.1, abs=0.01), "a tenth of a second after the call"
+
+
+def test_turns_are_as_long_as_before_when_the_line_is_empty(loop: Loop, turns: SharedTurns) -> None:
+    turns.wait(lambda: None, "mallory")
+    turns.must_wait("alice")
+    assert turns.turn_s == SHORT_TURN_S
+    loop.turn()
+    assert turns.turn_s == TURN_S

@@ -22,7 +22,8 @@ from typing import Final
 
 __all__ = ["COST_MAX_S", "COST_MIN_S", "SHARE_S", "FairLine", "TurnWork"]
 
-TurnWork = Callable[[], None]
+TurnWork = Callable[[], float | None]
+"""Does its work, or begins it; returns how many seconds the rest of it will take, where it goes on by itself."""
 
 SHARE_S: Final = 0.001
 """Time of a visit: with two users, who comes waits no longer than this and the rest of one piece of work."""
@@ -81,7 +82,7 @@ class FairLine:
         return user.work[0]
 
     def done(self, cost_s: float) -> None:
-        """The first work was called, and took so many seconds. Work may have been added meanwhile."""
+        """The first work was called, and takes so many seconds. Work may have been added meanwhile."""
         user = self._circle[0]
         user.left_s -= min(max(cost_s, COST_MIN_S), COST_MAX_S)
         user.work.popleft()

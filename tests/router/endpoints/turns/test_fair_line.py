@@ -9,7 +9,7 @@ from itertools import combinations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from router.endpoints.resp.connection.fair_line import COST_MAX_S, COST_MIN_S, SHARE_S, FairLine
+from router.endpoints.turns.fair_line import COST_MAX_S, COST_MIN_S, SHARE_S, FairLine
 
 USERS = ("alice", "bob", "mallory")
 AHEAD_MAX_S = 2 * (SHARE_S + COST_MAX_S) + 1e-9

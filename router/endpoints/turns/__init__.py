@@ -1,0 +1,11 @@
+"""Whose turn it is at a server's event loop: one line for the work of all users, by whichever protocol it comes.
+
+Connections of the Redis protocol stand in it when the time of a turn is over. A call of gRPC joins it while work of its
+user waits there; it passes otherwise, since gRPC hands over one call in a turn anyway. So a user who floods both
+protocols gets one share of the server's time, and not two. While one who has nothing in the line calls by gRPC, the
+line's turns are short: such a call goes through some twenty turns of the loop, and would wait for each of them.
+
+Calls of one server of the cluster to another do not stand in it: the server that a user reached has its turns.
+
+Reading order: `fair_line.py` (the share of each user), `shared_turns.py` (whose turn it is).
+"""
