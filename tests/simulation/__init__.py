@@ -132,6 +132,8 @@ command of every pipeline. What was sent and heard within some stretch of time w
 own quotas have not changed meanwhile, no more may have been let through than they give; nobody is refused who has none;
 who waits as long as it was told is let through (`quota_ledger.py`). Each write has a key of its own: in the end none is
 there that a quota has refused. When all is level, quotas are used up over open connections, and removed under them.
+Where no user has a quota of calls, watches or connections, a table has one of calls and bytes, which all of its callers
+share: they have one account there, and another table has never any (`cluster_table_quotas.py`).
 
 **Places.** In half of the other runs with users of the world `cluster`, quotas bound the watches that two users, and
 all users of a table, have open at a server. They are set, changed and removed while watches open and close. A client
@@ -189,8 +191,8 @@ may end with a damaged index or snapshot.
 **What it does not do yet.** LMDB is real, and a commit of it is one step: an index is never found in the middle of one.
 In the worlds of one database an index is closed cleanly, or gone. A commit of the log is one step of the simulated
 thread: a reader never runs between its write and its sync. The disk of a node does not fail for reads, nor within a
-commit of LMDB, and loses nothing that was not synced. Quotas of calls and bytes of tables, and those of scans, nobody
-has. The connections of gRPC are not bounded: all of a process are one peer here.
+commit of LMDB, and loses nothing that was not synced. Quotas of scans nobody has. The connections of gRPC are not
+bounded: all of a process are one peer here.
 
 **Reading order**: the simulated machine is `duramen.testing.machine`. Here: `node_faults.py`, `plan.py`,
 `planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`,
@@ -199,12 +201,12 @@ has. The connections of gRPC are not bounded: all of a process are one peer here
 `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`,
 `cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`, `cluster_tallies.py`, `cluster_put_back.py`,
 `trust_turns.py`, `cluster_callers.py`, `cluster_expiries.py`, `cluster_roles.py`, `metered_calls.py`,
-`cluster_quotas.py`, `place_quotas.py`, `cluster_places.py`, `cluster_connections.py`, `cluster_passwords.py`,
-`cluster_audit.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`,
-`overtaken_listener.py`, `cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`,
-`planted_damage.py`, `planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`,
-`planted_trims.py`, `planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`,
-`planted_cluster_resp.py`, `planted_resp_users.py`, `planted_quotas.py`, `planted_places.py`, `planted_passwords.py`,
-`planted_audit.py`, `healing.py`, `planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`,
-`page.py`, `__main__.py`.
+`cluster_quotas.py`, `cluster_table_quotas.py`, `place_quotas.py`, `cluster_places.py`, `cluster_connections.py`,
+`cluster_passwords.py`, `cluster_audit.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`,
+`cluster_resp_users.py`, `overtaken_listener.py`, `cluster_resp.py`, `planted.py`, `planted_syncs.py`,
+`planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`, `planted_resp.py`,
+`planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`, `planted_index.py`,
+`planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`, `planted_resp_users.py`, `planted_quotas.py`,
+`planted_table_quotas.py`, `planted_places.py`, `planted_passwords.py`, `planted_audit.py`, `healing.py`,
+`planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
 """

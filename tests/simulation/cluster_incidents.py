@@ -18,6 +18,7 @@ from simulation.cluster_past import check_builds, check_pasts, restore_pasts
 from simulation.cluster_places import check_places, use_places
 from simulation.cluster_put_back import accept_loss
 from simulation.cluster_quotas import check_quotas, use_quotas
+from simulation.cluster_table_quotas import check_table_quotas, use_table_quotas
 from simulation.cluster_tallies import check_tallies
 from simulation.cluster_trims import change_logs, lose_indexes, secure_rollbacks
 from simulation.cluster_users import check_revocations, use_grants
@@ -40,6 +41,7 @@ OPERATORS: Final[tuple[Operator, ...]] = (
     restore_pasts,
     use_grants,
     use_quotas,
+    use_table_quotas,
     use_places,
     use_passwords,
 )
@@ -100,6 +102,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
     await level(world)
     await check_revocations(world)
     await check_quotas(world)
+    await check_table_quotas(world)
     await check_places(world)
     await check_connections(world)
     await check_passwords(world)

@@ -21,10 +21,20 @@ from router.proto import users_pb2 as pb
 from simulation.book import Broken
 from simulation.cluster_turns import ASK_S
 from simulation.cluster_world import ClusterWorld
-from simulation.metered_calls import METERED_TABLE, MeteredCaller, MeteredWire
+from simulation.metered_calls import MeteredCaller, MeteredWire
+from simulation.quota_ledger import QuotaLedger
 from simulation.trust_turns import IN_FORCE_S, TARGETS, administration, change_trust, is_at
 
-__all__ = ["check_quotas", "open_quotas", "use_quotas"]
+__all__ = [
+    "MeteredSession",
+    "call_on",
+    "check_effects",
+    "check_quotas",
+    "drawn_bounds",
+    "open_quotas",
+    "send_on",
+    "use_quotas",
+]
 
 _METERED: Final = ("erin", "frank")
 """Who has a quota now and then."""
@@ -40,10 +50,10 @@ async def open_quotas(world: ClusterWorld) -> None:
     if not world.has_quotas:
         return
     async with await aio.connect("router:7070", timeout=ASK_S) as database:
-        await database.create_table(METERED_TABLE, partitions=2)
+        await database.create_table(world.ledger.table, partitions=2)
     async with administration("router") as users:
         for name in (*_METERED, _FREE):
-            added = await users.add_user(name, grants=[f"read,write {METERED_TABLE}"], with_token=True)
+            added = await users.add_user(name, grants=[f"read,write {world.ledger.table}"], with_token=True)
             world.tokens[name] = added.token
     for catalog in world.catalogs.values():
         await catalog.wait_for(partial(is_at, added.version))
@@ -55,9 +65,9 @@ async def use_quotas(world: ClusterWorld, stop: asyncio.Event) -> None:
         return
     working = [asyncio.create_task(_change_quotas(world, stop))]
     for name in (*_METERED, _FREE):
-        working.append(asyncio.create_task(_call_on(world, name, stop)))
+        working.append(asyncio.create_task(call_on(world, world.ledger, name, stop)))
         if world.has_endpoints:
-            working.append(asyncio.create_task(_send_on(world, name, stop)))
+            working.append(asyncio.create_task(send_on(world, world.ledger, name, stop)))
     try:
         await asyncio.gather(*working)
     finally:
@@ -65,7 +75,7 @@ async def use_quotas(world: ClusterWorld, stop: asyncio.Event) -> None:
             task.cancel()
 
 
-def _bounds(chance: random.Random) -> pb.QuotaBounds:
+def drawn_bounds(chance: random.Random) -> pb.QuotaBounds:
     """Of one kind or of several."""
     calls, size_in, size_out = (chance.random() < 0.5 for _ in range(3))
     return pb.QuotaBounds(
@@ -90,26 +100,29 @@ async def _change_quotas(world: ClusterWorld, stop: asyncio.Event) -> None:
     pause_s = chance.choice((0.3, 1.0))
     while not stop.is_set():
         user, target = chance.choice(_METERED), chance.choice(TARGETS)
-        bounds = pb.QuotaBounds() if chance.random() < 0.3 else _bounds(chance)
+        bounds = pb.QuotaBounds() if chance.random() < 0.3 else drawn_bounds(chance)
         await _set_quota(world, user, bounds, target)
         await asyncio.sleep(chance.random() * 2 * pause_s)
 
 
-async def _pause(world: ClusterWorld, chance: random.Random, user: str, name: str, heeds: float) -> None:
+async def _pause(
+    world: ClusterWorld, ledger: QuotaLedger, chance: random.Random, user: str, name: str, heeds: float
+) -> None:
     """After a refusal a caller often waits as long as it was told; else it goes on soon."""
-    over_s = world.ledger.wait_of(name, user)
+    over_s = ledger.wait_of(name, user)
     if over_s is not None and chance.random() < heeds:
         await asyncio.sleep(max(0.0, over_s - world.loop.time()))
     else:
         await asyncio.sleep(chance.choice((0.0, 0.005, 0.05)) * chance.random())
 
 
-async def _call_on(world: ClusterWorld, user: str, stop: asyncio.Event) -> None:
+async def call_on(world: ClusterWorld, ledger: QuotaLedger, user: str, stop: asyncio.Event) -> None:
+    """Call by gRPC at any server until `stop` is set. What is called is in the ledger."""
     chance = random.Random(f"metered calls of {user} {world.plan.seed}")
     while not stop.is_set():
         name, heeds = chance.choice(TARGETS), chance.choice((0.2, 0.9))
         with suppress(DuramenError):
-            async with MeteredCaller(world, user, name) as caller:
+            async with MeteredCaller(world, ledger, user, name) as caller:
                 is_connected = chance.random() < 0.6
                 if is_connected:
                     await caller.connect()
@@ -123,25 +136,26 @@ async def _call_on(world: ClusterWorld, user: str, stop: asyncio.Event) -> None:
                         await caller.get()
                     else:
                         await caller.put(chance.choice((1, 50, 300)), timeout=chance.choice((0.03, 0.3)))
-                    await _pause(world, chance, user, name, heeds)
+                    await _pause(world, ledger, chance, user, name, heeds)
         await asyncio.sleep(chance.random() * 0.5)
 
 
-async def _send_on(world: ClusterWorld, user: str, stop: asyncio.Event) -> None:
+async def send_on(world: ClusterWorld, ledger: QuotaLedger, user: str, stop: asyncio.Event) -> None:
+    """Send pipelines of the Redis protocol to any server until `stop` is set. What is sent is in the ledger."""
     chance = random.Random(f"metered pipelines of {user} {world.plan.seed}")
     while not stop.is_set():
         name, heeds = chance.choice(TARGETS), chance.choice((0.2, 0.9))
         # Who waits for a server that is down, or for a write that no log takes, tries another one.
         with suppress(WireCut, TimeoutError):
             async with asyncio.timeout_at(world.loop.time() + _PATIENCE_S):
-                wire = await MeteredWire.connect(world, chance, user, name)
+                wire = await MeteredWire.connect(world, ledger, chance, user, name)
             try:
                 for _ in range(chance.choice((5, 25))):
                     if stop.is_set():
                         return
                     async with asyncio.timeout_at(world.loop.time() + _PATIENCE_S):
                         await wire.call(chance, most=chance.choice((1, 1, 4)))
-                    await _pause(world, chance, user, name, heeds)
+                    await _pause(world, ledger, chance, user, name, heeds)
             finally:
                 wire.close()
         await asyncio.sleep(chance.random() * 0.5)
@@ -158,13 +172,13 @@ async def check_quotas(world: ClusterWorld) -> None:
         await _changed(world, user, pb.QuotaBounds(), chance.choice(TARGETS))
     for name in chance.sample(TARGETS, _ROUNDS):
         await asyncio.gather(_use_one(world, chance, name), _be_free(world, chance, name))
-    await _check_effects(world)
+    await check_effects(world, world.ledger)
 
 
 async def _use_one(world: ClusterWorld, chance: random.Random, name: str) -> None:
     """A user gets a quota, uses it up at a server, and loses it again, over open connections."""
-    user, bounds = chance.choice(_METERED), _bounds(chance)
-    async with _Session(world, user, name) as session:
+    user, bounds = chance.choice(_METERED), drawn_bounds(chance)
+    async with MeteredSession(world, world.ledger, user, name) as session:
         await session.open(chance)
         version = await _changed(world, user, bounds, chance.choice(TARGETS))
         await world.catalogs[name].wait_for(partial(is_at, version))
@@ -176,7 +190,7 @@ async def _use_one(world: ClusterWorld, chance: random.Random, name: str) -> Non
 
 
 async def _be_free(world: ClusterWorld, chance: random.Random, name: str) -> None:
-    async with _Session(world, _FREE, name) as session:
+    async with MeteredSession(world, world.ledger, _FREE, name) as session:
         await session.open(chance)
         await session.use_up(chance, 20)
 
@@ -188,15 +202,15 @@ async def _changed(world: ClusterWorld, user: str, bounds: pb.QuotaBounds, targe
     return version
 
 
-class _Session:
+class MeteredSession:
     """A user at one server, by all its protocols. Its calls may be made in any task."""
 
-    def __init__(self, world: ClusterWorld, user: str, name: str) -> None:
-        self._world, self._user, self._name = world, user, name
-        self._caller = MeteredCaller(world, user, name)
+    def __init__(self, world: ClusterWorld, ledger: QuotaLedger, user: str, name: str) -> None:
+        self._world, self._ledger, self._user, self._name = world, ledger, user, name
+        self._caller = MeteredCaller(world, ledger, user, name)
         self._wire: MeteredWire | None = None
 
-    async def __aenter__(self) -> _Session:
+    async def __aenter__(self) -> MeteredSession:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -213,11 +227,11 @@ class _Session:
         await self._caller.connect()
         await self._caller.get()  # the client library knows the table now
         if self._world.has_endpoints:
-            self._wire = await MeteredWire.connect(self._world, chance, self._user, self._name)
+            self._wire = await MeteredWire.connect(self._world, self._ledger, chance, self._user, self._name)
 
     async def use_up(self, chance: random.Random, calls: int) -> int:
         """Call one by one, and wait as long as each refusal says. How many quotas have refused."""
-        ledger, before = self._world.ledger, self._world.ledger.refusals_of(self._name, self._user)
+        ledger, before = self._ledger, self._ledger.refusals_of(self._name, self._user)
         for _ in range(calls):
             if self._wire is not None and chance.random() < 0.5:
                 await self._wire.call(chance, most=chance.choice((1, 4)))
@@ -225,15 +239,14 @@ class _Session:
                 await self._caller.put(chance.choice((1, 300)), timeout=0.01)
             else:
                 await self._caller.ask()
-            await _pause(self._world, chance, self._user, self._name, heeds=0.9)
+            await _pause(self._world, ledger, chance, self._user, self._name, heeds=0.9)
         return ledger.refusals_of(self._name, self._user) - before
 
 
-async def _check_effects(world: ClusterWorld) -> None:
+async def check_effects(world: ClusterWorld, ledger: QuotaLedger) -> None:
     """No write that a quota has refused is there, and those that were acknowledged are."""
     async with await aio.connect("router:7070", timeout=ASK_S) as database:
-        keys = {key async for key, _ in database.table(METERED_TABLE).scan(level="strong", timeout=ASK_S)}
-    ledger = world.ledger
+        keys = {key async for key, _ in database.table(ledger.table).scan(level="strong", timeout=ASK_S)}
     world.story.met["quotas: a refused write is not there"] += len(ledger.refused)
     for key, words in ledger.refused.items():
         if key in keys:

@@ -17,6 +17,7 @@ from simulation.cluster_passwords import use_passwords
 from simulation.cluster_past import restore_pasts
 from simulation.cluster_quotas import use_quotas
 from simulation.cluster_resp_users import check_listeners, open_keys, use_keys
+from simulation.cluster_table_quotas import use_table_quotas
 from simulation.cluster_trims import change_logs
 from simulation.cluster_turns import ASK_S
 from simulation.cluster_users import open_users
@@ -41,7 +42,7 @@ async def cluster_resp_traffic(world: ClusterWorld) -> None:
     await open_keys(world)
     ledger = Ledger()
     # No operator of versions: what a swap leaves out, the ledger would miss.
-    trust = (use_keys, use_quotas, use_connections, use_passwords)
+    trust = (use_keys, use_quotas, use_table_quotas, use_connections, use_passwords)
     faults = partial(happen, world, operators=(work, change_logs, restore_pasts, *trust))
     async with pipelines(world, ledger, faults, calm_s=_CALM_S) as chance:
         for name in (*NODES, "router"):

@@ -21,6 +21,7 @@ from simulation.cluster_passwords import open_passwords
 from simulation.cluster_places import open_places
 from simulation.cluster_quotas import open_quotas
 from simulation.cluster_roles import ROLE_WAYS, change_roles, give_by_role, open_roles, take_by_role
+from simulation.cluster_table_quotas import open_table_quotas
 from simulation.cluster_turns import ASK_S
 from simulation.cluster_world import ROOT, ClusterWorld
 from simulation.trust_turns import (
@@ -61,6 +62,7 @@ async def open_users(world: ClusterWorld) -> None:
     for catalog in world.catalogs.values():
         await catalog.wait_for(lambda cluster: cluster.named(TABLE) is not None)
     await open_quotas(world)
+    await open_table_quotas(world)
     await open_places(world)
     await open_connections(world)
     await open_passwords(world)

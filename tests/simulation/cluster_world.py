@@ -119,8 +119,12 @@ class ClusterWorld:
             self.network.on_answer = self._note_answer
         self.tokens: dict[str, str] = {}
         """Of the users, by name."""
-        self.ledger = QuotaLedger(loop.time, self._life_of, self._quotas_at, self._break, self.story.met)
+        self.has_table_quotas = plan.has_table_quotas(users)
+        ledger = partial(QuotaLedger, loop.time, self._life_of, self._quotas_at, self._break, self.story.met)
+        self.ledger = ledger(table="metered")
         """Of the calls of users with quotas."""
+        self.table_ledgers = {name: ledger(table=name, is_shared=True) for name in ("rated", "unrated")}
+        """Of the calls on tables, of which the first has a quota now and then."""
         self.places = PlaceLedger(loop.time, self._life_of, self._quotas_at, self.story.met)
         """Of users whose watches or connections are bounded."""
         self.log: KeepingLog | None = None

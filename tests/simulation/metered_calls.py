@@ -27,11 +27,11 @@ from simulation.book import Broken
 from simulation.cluster_world import ClusterWorld
 from simulation.quota_ledger import Outcome, QuotaLedger, Reply
 
-__all__ = ["METERED_TABLE", "MeteredCaller", "MeteredWire"]
+__all__ = ["MeteredCaller", "MeteredWire"]
 
-METERED_TABLE: Final = "metered"
 _PORT: Final = ":7070"
 _WRITE: Final = "KeyValue/Write"
+_ON_TABLE: Final = (_WRITE, "KeyValue/Read", "Tables/Find")
 _HAS: Final = " has a quota of "
 _SAID_WAIT: Final = re.compile(r"try again in ([0-9.]+) s")
 _TRYAGAIN: Final = "TRYAGAIN "
@@ -39,9 +39,8 @@ _TRYAGAIN: Final = "TRYAGAIN "
 _Command = tuple[bytes, ...]
 
 
-def _key(world: ClusterWorld, user: str) -> bytes:
+def _key(ledger: QuotaLedger, user: str) -> bytes:
     """A key that nobody has written, and nobody writes again."""
-    ledger = world.ledger
     ledger.keys += 1
     return f"{user}:{ledger.keys}".encode()
 
@@ -58,10 +57,10 @@ class _Try:
 class _MeteredTransport:
     """A process's end of the network, by one user's token, whose single calls are noted."""
 
-    def __init__(self, world: ClusterWorld, user: str) -> None:
+    def __init__(self, world: ClusterWorld, ledger: QuotaLedger, user: str) -> None:
         authorization = bearer_header(world.tokens[user])
         self._inner = SimulatedTransport(world.network, "clients", authorization=authorization)
-        self.ledger, self.user = world.ledger, user
+        self.ledger, self.user = ledger, user
         self.tries: list[_Try] = []
 
     def channel(self, target: str) -> Any:
@@ -73,7 +72,10 @@ class _MeteredTransport:
         try:
             reply = await call
             made.outcome = "passed"
-            self.ledger.answered(asked, [Reply("passed", size, int(reply.ByteSize()))])
+            if self._is_judged(made.method):
+                self.ledger.answered(asked, [Reply("passed", size, int(reply.ByteSize()))])
+            else:
+                self.ledger.came(asked)
         except grpc_core().aio.AioRpcError as failure:
             error = error_of_call(failure, server)
             # Of the network's own failures, none has our error in it.
@@ -82,12 +84,19 @@ class _MeteredTransport:
                 outcome: Outcome = "refused" if refused else "failed"
                 made.outcome = outcome
                 wait_s = int(error.fields.get("wait_ms", 0)) / 1000
-                self.ledger.answered(asked, [Reply(outcome, wait_s=wait_s, words=error.message)])
+                if self._is_judged(made.method):
+                    self.ledger.answered(asked, [Reply(outcome, wait_s=wait_s, words=error.message)])
+                else:
+                    self.ledger.came(asked)
             raise
         finally:
             if made.outcome == "lost":
                 self.ledger.lost(asked)
         return reply
+
+    def _is_judged(self, method: str) -> bool:
+        """Is it a call that a quota of this ledger counts? One of a table counts what is about the table."""
+        return not self.ledger.is_shared or method.endswith(_ON_TABLE)
 
 
 class _NotedStream:
@@ -146,10 +155,10 @@ class MeteredCaller:
     opens it, whose proof it is.
     """
 
-    def __init__(self, world: ClusterWorld, user: str, server: str) -> None:
-        self._world, self.user, self.server = world, user, server
+    def __init__(self, world: ClusterWorld, ledger: QuotaLedger, user: str, server: str) -> None:
+        self._ledger, self.user, self.server = ledger, user, server
         self._opened = AsyncExitStack()
-        self._transport = _MeteredTransport(world, user)
+        self._transport = _MeteredTransport(world, ledger, user)
         self._database: Database
         self._once: GrpcConnection
 
@@ -170,21 +179,21 @@ class MeteredCaller:
     async def ask(self) -> None:
         """A question, once."""
         with suppress(DuramenError):
-            await self._once.find_table(METERED_TABLE, timeout=1.0)
+            await self._once.find_table(self._ledger.table, timeout=1.0)
 
     async def get(self) -> None:
         """Read a key that was written, as the client library does."""
-        key = next(reversed(self._world.ledger.written), b"none")
-        await self._database.table(METERED_TABLE).get(key, level="eventual")
+        key = next(reversed(self._ledger.written), b"none")
+        await self._database.table(self._ledger.table).get(key, level="eventual")
 
     async def put(self, size: int, *, timeout: float) -> None:
         """Write a key, as the client library does. Raises `Broken` where all that was heard are
         refusals by a quota, and the library says that the write may have happened.
         """
-        ledger, tries, key = self._world.ledger, self._transport.tries, _key(self._world, self.user)
+        ledger, tries, key = self._ledger, self._transport.tries, _key(self._ledger, self.user)
         first = len(tries)
         try:
-            await self._database.table(METERED_TABLE).put(key, b"v" * size, timeout=timeout)
+            await self._database.table(ledger.table).put(key, b"v" * size, timeout=timeout)
         except DuramenError as error:
             if {each.outcome for each in tries[first:] if each.method.endswith(_WRITE)} == {"refused"}:
                 ledger.refused[key] = error.message
@@ -199,20 +208,22 @@ class MeteredCaller:
 class MeteredWire:
     """A user's connection to one endpoint of the Redis protocol. Raises `WireCut` where it ends."""
 
-    def __init__(self, world: ClusterWorld, user: str, server: str, client: WireClient) -> None:
-        self._world, self._ledger, self.user, self.server = world, world.ledger, user, server
+    def __init__(self, ledger: QuotaLedger, user: str, server: str, client: WireClient) -> None:
+        self._ledger, self.user, self.server = ledger, user, server
         self._client = client
 
     @classmethod
-    async def connect(cls, world: ClusterWorld, chance: random.Random, user: str, server: str) -> MeteredWire:
+    async def connect(
+        cls, world: ClusterWorld, ledger: QuotaLedger, chance: random.Random, user: str, server: str
+    ) -> MeteredWire:
         """Connect, prove it, and select the table: nothing of that is counted, but for the bytes of the replies, which
         are under way as long as it is.
         """
-        asked, has_come = world.ledger.ask(server, user), False
+        asked, has_come = ledger.ask(server, user), False
         try:
             client = await world.connected(chance, server, user)
             try:
-                (reply,) = await client.call([(b"SELECT", METERED_TABLE.encode())])
+                (reply,) = await client.call([(b"SELECT", ledger.table.encode())])
                 if isinstance(reply, RawError):
                     raise WireCut([])
             except BaseException:
@@ -220,8 +231,8 @@ class MeteredWire:
                 raise
             has_come = True
         finally:
-            (world.ledger.came if has_come else world.ledger.lost)(asked)
-        return cls(world, user, server, client)
+            (ledger.came if has_come else ledger.lost)(asked)
+        return cls(ledger, user, server, client)
 
     def close(self) -> None:
         """End the connection."""
@@ -261,7 +272,7 @@ class MeteredWire:
     def _command(self, chance: random.Random) -> _Command:
         if chance.random() < 0.5:
             return (b"GET", next(reversed(self._ledger.written), b"none"))
-        return (b"SET", _key(self._world, self.user), b"v" * chance.choice((1, 50, 300)))
+        return (b"SET", _key(self._ledger, self.user), b"v" * chance.choice((1, 50, 300)))
 
     def _reply(self, command: _Command, reply: Any, *, is_queued: bool) -> Reply:
         size = sum(map(len, command))

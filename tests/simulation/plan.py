@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from duramen.testing.machine.fault import DAMAGES, FAULTS, FaultKind, MachineFault
 from duramen.testing.machine.node_disk.node_fault import NodeFault
@@ -82,16 +82,7 @@ _PUT_BACK_CHANCE: Final = 0.1
 _OPENINGS_CHANCE: Final = 0.75
 _CLOCKS_CHANCE: Final = 0.35
 _COPIED_S_MAX: Final = 2.5
-_CALLS: Final[tuple[CallKind, ...]] = (
-    "append",
-    "together",
-    "gathered",
-    "trim",
-    "compact",
-    "create",
-    "delete",
-    "restart",
-)
+_CALLS: Final[tuple[CallKind, ...]] = get_args(CallKind)
 
 
 @dataclass(frozen=True)
@@ -200,6 +191,10 @@ class Plan:
         """Are watches of others bounded, where nobody has a quota of calls? See `has_users`."""
         has_some = self.has_users(what) and not self.has_quotas(what)
         return has_some and random.Random(f"places {self.seed}").random() < _PLACES_CHANCE
+
+    def has_table_quotas(self, what: str = "users") -> bool:
+        """Have tables quotas, where no user has one? See `has_users`."""
+        return self.has_users(what) and not self.has_quotas(what) and not self.has_places(what)
 
     def has_passwords(self, what: str = "users") -> bool:
         """Have some of these users passwords? See `has_users`."""

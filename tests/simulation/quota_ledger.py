@@ -29,7 +29,7 @@ _LATE_S: Final = 30.0
 _ROUNDED: Final = 1e-6
 
 _Place = tuple[str, str]
-"""Server and user."""
+"""Server, and whose quota: `user:NAME` or `table:NAME`."""
 _Quotas = Mapping[str, Quota]
 
 
@@ -54,7 +54,7 @@ class Asked(NamedTuple):
     place: _Place
     at_s: float
     number: int
-    """Of the user at that server."""
+    """Of that account."""
     life: int
     quotas: _Quotas | None
     """Of the server's map; None: it was down."""
@@ -73,7 +73,7 @@ class _Wait(NamedTuple):
 
 @dataclass
 class _Account:
-    """A user at a server."""
+    """A user at a server, or all users of a table there."""
 
     asked: int = 0
     open: int = 0
@@ -99,10 +99,15 @@ class QuotaLedger:
         quotas_at: Callable[[str], _Quotas | None],
         broke: Callable[[Broken], None],
         met: Counter[str],
+        *,
+        table: str,
+        is_shared: bool = False,
     ) -> None:
         """`quotas_at`: those of the map that a server has now. Others, if they have changed; the same ones, if not.
-        `broke`: called with what does not hold: answers are heard within the product's own calls.
+        `broke`: called with what does not hold: answers are heard within the product's own calls. `table`: that the
+        callers use. `is_shared`: the table has the quota, and its callers share one account; else each user has one.
         """
+        self.table, self.is_shared = table, is_shared
         self._now_s, self._life_of, self._quotas_at = now_s, life_of, quotas_at
         self._broke, self._met = broke, met
         self._accounts: dict[_Place, _Account] = {}
@@ -113,14 +118,18 @@ class QuotaLedger:
         self.refused: dict[bytes, str] = {}
         """Keys whose write a quota has refused, and what was said."""
 
+    def _place(self, server: str, user: str) -> _Place:
+        return server, f"table:{self.table}" if self.is_shared else f"user:{user}"
+
     def ask(self, server: str, user: str) -> Asked:
         """Something is sent. `answered`, `came` or `lost` has to follow."""
-        account = self._accounts.setdefault((server, user), _Account())
+        place = self._place(server, user)
+        account = self._accounts.setdefault(place, _Account())
         account.asked += 1
         account.open += 1
         if account.open > 1:
             account.wait = None
-        return Asked((server, user), self._now_s(), account.asked, self._life_of(server), self._quotas_at(server))
+        return Asked(place, self._now_s(), account.asked, self._life_of(server), self._quotas_at(server))
 
     def came(self, asked: Asked) -> None:
         """It has arrived, and how it was answered is not judged."""
@@ -140,18 +149,18 @@ class QuotaLedger:
             self._break("untouched", f"{asked.place} ran a transaction of which a quota has refused {refusals}")
 
     def refusals_of(self, server: str, user: str) -> int:
-        """How often a quota has refused anything of the user there."""
-        account = self._accounts.get((server, user))
+        """How often a quota has refused anything of the account there."""
+        account = self._accounts.get(self._place(server, user))
         return 0 if account is None else account.refusals
 
     def wait_of(self, server: str, user: str) -> float | None:
         """When the time is over that the last refusal has named; None: the last answer was none."""
-        account = self._accounts.get((server, user))
+        account = self._accounts.get(self._place(server, user))
         return None if account is None or account.wait is None else account.wait.over_s
 
     def answered(self, asked: Asked, replies: Sequence[Reply]) -> None:
         """All of it was answered."""
-        server, user = asked.place
+        server, subject = asked.place
         account, now_s = self._accounts[asked.place], self._now_s()
         account.open -= 1
         wait, account.wait = account.wait, None
@@ -159,15 +168,15 @@ class QuotaLedger:
         account.refusals += len(refused)
         quotas = asked.quotas
         is_sure = quotas is not None and quotas is self._quotas_at(server) and asked.life == self._life_of(server)
-        quota = NO_QUOTA if quotas is None else quotas.get(f"user:{user}") or NO_QUOTA
+        quota = NO_QUOTA if quotas is None else quotas.get(subject) or NO_QUOTA
         for reply in replies:
             known = "not sure" if not is_sure else "a quota" if quota != NO_QUOTA else "no quota"
-            self._met[f"quotas: {reply.outcome}, {known}"] += 1
+            self._met[f"{'quotas of tables' if self.is_shared else 'quotas'}: {reply.outcome}, {known}"] += 1
         if not is_sure or quotas is None:
             return
-        if refused and (quota == NO_QUOTA or f"user:{user} has a quota of " not in refused[0].words):
+        if refused and (quota == NO_QUOTA or f"{subject} has a quota of " not in refused[0].words):
             has = "no quota" if quota == NO_QUOTA else quota
-            self._break("unmetered", f"{server} refused {user}, who has {has}: {refused[0].words}")
+            self._break("unmetered", f"{server} refused a call of {subject}, which has {has}: {refused[0].words}")
         if (account.life, account.quotas) != (asked.life, quotas) or account.quotas is not quotas:
             account.life, account.quotas, account.passed = asked.life, quotas, []
         if quota != NO_QUOTA:

@@ -23,6 +23,7 @@ from simulation.planted_audit import PLANTED_IN_AUDIT
 from simulation.planted_passwords import PLANTED_IN_PASSWORDS
 from simulation.planted_places import PLANTED_IN_PLACES
 from simulation.planted_quotas import PLANTED_IN_QUOTAS
+from simulation.planted_table_quotas import PLANTED_IN_TABLE_QUOTAS
 from simulation.run import run_seed
 from simulation.worlds import BUGS
 
@@ -82,6 +83,7 @@ FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
     **dict.fromkeys(PLANTED_IN_AUDIT, lambda plan: plan.has_audit()),
     **dict.fromkeys(PLANTED_IN_PASSWORDS, lambda plan: plan.has_passwords()),
     **dict.fromkeys(PLANTED_IN_PLACES, lambda plan: plan.has_places()),
+    **dict.fromkeys(PLANTED_IN_TABLE_QUOTAS, lambda plan: plan.has_table_quotas()),
     **dict.fromkeys(PLANTED_IN_QUOTAS, lambda plan: plan.has_quotas()),
     "a build is put on top of what the table holds": has_versions,
     "a standby takes the live version's count for its own": has_versions,

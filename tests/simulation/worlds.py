@@ -33,6 +33,7 @@ from simulation.planted_quotas import PLANTED_IN_QUOTAS, PLANTED_IN_RESP_QUOTAS
 from simulation.planted_resp import PLANTED_IN_RESP
 from simulation.planted_resp_users import PLANTED_IN_RESP_USERS
 from simulation.planted_syncs import PLANTED_SYNCS
+from simulation.planted_table_quotas import PLANTED_IN_RESP_TABLE_QUOTAS, PLANTED_IN_TABLE_QUOTAS
 from simulation.planted_trims import PLANTED_IN_TRIMS
 from simulation.planted_users import PLANTED_IN_USERS
 from simulation.planted_versions import PLANTED_IN_VERSIONS
@@ -94,12 +95,14 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_USERS
     | PLANTED_IN_PASSWORDS
     | PLANTED_IN_QUOTAS
+    | PLANTED_IN_TABLE_QUOTAS
     | PLANTED_IN_PLACES
     | PLANTED_IN_AUDIT
     | PLANTED_IN_TALLIES,
     "cluster-resp": PLANTED_IN_CLUSTER_RESP
     | PLANTED_IN_RESP_USERS
     | PLANTED_IN_RESP_QUOTAS
+    | PLANTED_IN_RESP_TABLE_QUOTAS
     | PLANTED_IN_RESP_PLACES
     | PLANTED_IN_RESP_AUDIT,
 }
