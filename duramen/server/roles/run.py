@@ -9,6 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from duramen.server.wiring.allocator import keep_large_buffers
 from log_tier.concurrency.descriptors import raise_descriptor_limit
 from log_tier.model.errors import DuramenError, InvalidRequest
 from log_tier.privacy.private_files import take_private_umask
@@ -87,9 +88,10 @@ def check_assertions() -> None:
 
 def run_role(work: Coroutine[Any, Any, None]) -> None:
     """Run on uvloop, where it is installed, with as many open files as the system allows; what the process creates is
-    for this user only.
+    for this user only, and it keeps the memory of large buffers.
     """
     raise_descriptor_limit()
+    keep_large_buffers()
     take_private_umask()
     try:
         import uvloop
