@@ -268,20 +268,28 @@ class CopyChunk(_message.Message):
     MANIFEST_FIELD_NUMBER: _builtins.int
     FILE_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
     manifest: _builtins.bytes
-    """In the first message: the manifest as JSON (docs/FORMATS.md)."""
+    """In the last message: the manifest as JSON (docs/FORMATS.md)."""
     file: _builtins.str
+    """In the messages between the first and the last one: the next 1 MiB of a file, whose last piece may be shorter."""
     data: _builtins.bytes
+    offset: _builtins.int
+    """In the first message: an offset that the copy has at least, and how many bytes there will be, about."""
+    bytes: _builtins.int
     def __init__(
         self,
         *,
         manifest: _builtins.bytes = ...,
         file: _builtins.str = ...,
         data: _builtins.bytes = ...,
+        offset: _builtins.int = ...,
+        bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "file", b"file", "manifest", b"manifest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "data", b"data", "file", b"file", "manifest", b"manifest", "offset", b"offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

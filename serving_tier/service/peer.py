@@ -26,7 +26,7 @@ class NodePeer:
     async def copy(self, partition: PartitionId) -> AsyncGenerator[CopyPart, None]:
         """A copy made now, over a connection of its own; close it with `aclose()`.
 
-        There is no deadline: the peer writes the whole copy before the first part comes. One that is dead or paused is
+        There is no deadline: the peer sends what it has written, as fast as its disk is. One that is dead or paused is
         noticed by the connection's own pings, within `CUT_NOTICED_S`. Raises `Disconnected`, and what the peer raises.
         """
         wire = Wire(self._target)
@@ -36,7 +36,7 @@ class NodePeer:
             replies: Any = wire.stream(stub.Copy, request)
             async with aclosing(replies) as chunks:
                 async for chunk in chunks:
-                    yield CopyPart(chunk.manifest, chunk.file, chunk.data)
+                    yield CopyPart(chunk.manifest, chunk.file, chunk.data, Offset(chunk.offset), chunk.bytes)
         finally:
             await wire.close()
 

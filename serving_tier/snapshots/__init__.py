@@ -19,8 +19,8 @@ What holds:
 How a snapshot is made: `take.py` has LMDB write a compact copy of the live index in a thread, while applies and reads
 go on; looks at its structure, asks it for its offset and computes its checksums (`contents.py`); and puts it in the
 `SnapshotStore`. How one is used: `source_plan.py` says where an index can come from, in which order, and `sources.py`
-tries one after the other: the newest good snapshot, an older one, a live peer's copy (`peer_copy.py`: the same
-manifest, over a stream in place of a store), the log's beginning. `install.py` receives, checks and puts in place.
+tries one after the other: the newest good snapshot, an older one, a live peer's copy (`peer_copy.py`: sent while it is
+made, with the same manifest behind it), the log's beginning. `install.py` receives, checks and puts in place.
 
 The way a file is checked costs what the disk leaves over: CRC-32C runs at some 10 GB/s, the structure is looked at
 page by page in bulk; `page_check.py` and `manifest.py` give the reasons and the figures.

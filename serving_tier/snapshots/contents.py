@@ -32,7 +32,7 @@ from serving_tier.names import DATA_FILE
 from serving_tier.snapshots.manifest import PIECE_BYTES, SnapshotFile, SnapshotManifest
 from serving_tier.snapshots.page_check import PageCheck
 
-__all__ = ["Contents", "FileCheck", "check_contents", "describe_file", "pieces_of", "read_contents"]
+__all__ = ["Contents", "FileCheck", "FileReceipt", "check_contents", "describe_file", "pieces_of", "read_contents"]
 
 _DATABASES_MAX: Final = len(Databases._fields)
 
@@ -90,22 +90,45 @@ class FileCheck:
             self._pages.finish()
 
 
-def describe_file(name: str, pieces: Iterable[bytes], where: str) -> SnapshotFile:
-    """Checksums and size of a file from its pieces; LMDB's structure is checked on the way.
+class FileReceipt:
+    """What is learned of a file while its pieces pass: size, checksums, and with `structure` whether LMDB may open it.
+
+    `feed` and `finish` raise `SnapshotDamaged` where the structure is not that of a copy. `where` names the file, for
+    people.
+    """
+
+    def __init__(self, name: str, where: str, *, structure: bool = True) -> None:
+        self._name, self._where = name, where
+        self._checksums: list[int] = []
+        self._pages = PageCheck(where) if structure and name == DATA_FILE else None
+        self.size = 0
+        """Bytes so far."""
+
+    def feed(self, piece: bytes) -> None:
+        """The next `PIECE_BYTES`; the last piece may be shorter. Raises `SnapshotDamaged` for a piece after that."""
+        if self.size % PIECE_BYTES or len(piece) > PIECE_BYTES:
+            raise SnapshotDamaged(f"{self._where} comes in pieces that are none: use another source", file=self._where)
+        self._checksums.append(google_crc32c.value(piece))
+        self.size += len(piece)
+        if self._pages is not None:
+            self._pages.feed(piece)
+
+    def finish(self) -> SnapshotFile:
+        """The file has ended; this is what came."""
+        if self._pages is not None:
+            self._pages.finish()
+        return SnapshotFile(self._name, self.size, tuple(self._checksums))
+
+
+def describe_file(name: str, pieces: Iterable[bytes], where: str, *, structure: bool = True) -> SnapshotFile:
+    """Checksums and size of a file from its pieces; with `structure` LMDB's structure is checked on the way.
 
     Raises `SnapshotDamaged` where that is not the structure of a copy.
     """
-    pages = PageCheck(where) if name == DATA_FILE else None
-    checksums = []
-    size = 0
+    receipt = FileReceipt(name, where, structure=structure)
     for piece in pieces:
-        checksums.append(google_crc32c.value(piece))
-        size += len(piece)
-        if pages is not None:
-            pages.feed(piece)
-    if pages is not None:
-        pages.finish()
-    return SnapshotFile(name, size, tuple(checksums))
+        receipt.feed(piece)
+    return receipt.finish()
 
 
 def read_contents(folder: Path, *, digest: bool = False) -> Contents:

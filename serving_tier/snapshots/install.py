@@ -11,7 +11,7 @@ leaves it as it was, what fails between them is taken back, and after a crash be
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -49,7 +49,7 @@ async def install_snapshot(
     """
     manifest = await store.read_manifest(path)
     check_identity(manifest, partition=partition)
-    async with receiving(folder, manifest, folders=folders) as incoming:
+    async with receiving(folder, lambda: manifest, folders=folders) as incoming:
         await store.fetch(manifest, incoming, progress=progress)
     return manifest
 
@@ -82,12 +82,14 @@ async def check_copy(log: Log, folder: Path, *, partition: PartitionId, name: st
 @asynccontextmanager
 async def receiving(
     folder: Path,
-    manifest: SnapshotManifest,
+    manifest: Callable[[], SnapshotManifest | None],
     *,
     number: int | None = None,
     folders: Folders = Folders(),  # noqa: B008  (immutable)
 ) -> AsyncIterator[Path]:
     """An empty folder to put a snapshot's files into; at the end it is opened, compared, and becomes `folder`.
+
+    `manifest`: asked for at the end; of a copy that is being sent it comes last.
 
     `number`: the version of its table that the index says it is from then on; None: what it says already.
 
@@ -103,7 +105,9 @@ async def receiving(
 
     def finish(_: Stop) -> None:
         with local_troubles(folder):
-            _check(incoming, manifest, number)
+            expected = manifest()
+            assert expected is not None, f"{incoming} was filled without a manifest"
+            _check(incoming, expected, number)
             _put_in_place(incoming, folder, folders)
 
     await in_thread(begin)

@@ -83,10 +83,20 @@ class SnapshotFile:
                 "use another snapshot",
                 file=where,
             )
-        found, said = google_crc32c.value(piece), self.pieces[position // PIECE_BYTES]
+        self._check_checksum(position, len(piece), google_crc32c.value(piece), where)
+
+    def check_received(self, received: SnapshotFile, where: str) -> None:
+        """Raise `SnapshotDamaged` where what came of the file is not what it was."""
+        self.check_size(received.size, where)
+        for number, found in enumerate(received.pieces):
+            position = number * PIECE_BYTES
+            self._check_checksum(position, min(PIECE_BYTES, self.size - position), found, where)
+
+    def _check_checksum(self, position: int, length: int, found: int, where: str) -> None:
+        said = self.pieces[position // PIECE_BYTES]
         if found != said:
             raise SnapshotDamaged(
-                f"{where}: bytes {position} to {position + len(piece) - 1} have the checksum {found:08x}, the manifest "
+                f"{where}: bytes {position} to {position + length - 1} have the checksum {found:08x}, the manifest "
                 f"says {said:08x}: use another snapshot",
                 file=where,
                 position=position,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +28,7 @@ from log_tier.model.errors import (
     TableNotFound,
     Unavailable,
 )
-from log_tier.model.identifiers import PartitionId
+from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Bounds, Topic
 from serving_tier.folders import discard
 from serving_tier.snapshots.install import install_snapshot
@@ -122,18 +121,18 @@ async def _copied(
             folder,
             peer=peer.name,
             partition=partition,
-            accept=partial(_check_way_on, bounds=bounds),
+            accept=lambda offset: _check_way_on(offset, partition, bounds),
             progress=progress,
         )
 
 
-def _check_way_on(manifest: SnapshotManifest, bounds: Bounds) -> None:
+def _check_way_on(offset: Offset, partition: PartitionId, bounds: Bounds) -> None:
     """Raise where the log does not go on after a copy. A live peer may be further than the bounds that we heard."""
-    if not bounds.carries(manifest.offset):
+    if not bounds.carries(offset):
         begins = f"begins at {bounds.earliest}" + f" and is compacted below {bounds.compacted}" * bool(bounds.compacted)
         raise OffsetTrimmed(
-            f"the copy ends at {manifest.offset}, and the log {begins}: use another source",
-            partition=manifest.partition,
-            asked=manifest.offset + 1,
+            f"the copy ends at {offset}, and the log {begins}: use another source",
+            partition=partition.partition,
+            asked=offset + 1,
             earliest=bounds.earliest,
         )

@@ -25,7 +25,7 @@ from typing import Final
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.threads import Progress, Stop, in_thread
-from log_tier.model.errors import DuramenError, SnapshotDamaged
+from log_tier.model.errors import DuramenError, Overloaded, SnapshotDamaged
 from serving_tier.disk import NODE_DISK
 from serving_tier.folders import clear_away, discard
 from serving_tier.index.lmdb.folder import claim_folder, release_folder
@@ -36,7 +36,7 @@ from serving_tier.snapshots.local_disk import begin_writing, local_troubles, syn
 from serving_tier.snapshots.manifest import PIECE_BYTES, SnapshotFile, SnapshotManifest
 from serving_tier.snapshots.snapshot_store import SnapshotStore
 
-__all__ = ["Reading", "copied_index", "take_snapshot"]
+__all__ = ["Reading", "copied_index", "new_snapshot_id", "take_snapshot"]
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +93,11 @@ async def take_snapshot(
     return manifest
 
 
+def new_snapshot_id() -> str:
+    """Hex digits that no other snapshot has."""
+    return secrets.token_hex(_ID_BYTES)
+
+
 @asynccontextmanager
 async def copied_index(
     reading: Reading,
@@ -104,26 +109,29 @@ async def copied_index(
     snapshot_id: str = "",
     clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
     described: Callable[[Contents], None] = lambda _: None,
-    synced: bool = True,
+    sent: bool = False,
 ) -> AsyncIterator[tuple[Path, SnapshotManifest]]:
     """A checked copy of a live index in a folder of its own, and its manifest; the folder is removed at the end.
 
-    `synced`: it is on stable storage; a copy that is only sent on and removed need not be written to the disk at all.
-    `snapshot_id`: hex digits that no other snapshot has; drawn here where they are not given. `described`: as
-    `take_snapshot`.
+    `sent`: it is only sent on, while it is made, and removed: it need not be written to the disk at all, and the
+    structure is looked at by who gets it. `snapshot_id`: hex digits that no other snapshot has; drawn here where they
+    are not given. `described`: as `take_snapshot`.
 
     The index may stop being the live version between `reading` and the copy's transaction. Such a copy serves nobody:
-    it is made again, of the index that is live by then.
+    it is made again, of the index that is live by then. One that was sent cannot be: `Overloaded` is raised, and who
+    asks again gets it.
     """
-    snapshot_id = snapshot_id or secrets.token_hex(_ID_BYTES)
+    snapshot_id = snapshot_id or new_snapshot_id()
     folder = copy_folder(work_folder, snapshot_id)
     try:
         while True:
             with reading() as index:
-                files = await in_thread(lambda stop, index=index: _copy(index, folder, progress, synced, stop))  # type: ignore[misc]
+                files = await in_thread(lambda stop, index=index: _copy(index, folder, progress, sent, stop))  # type: ignore[misc]
             contents = await in_thread(lambda _: read_contents(folder, digest=digest))
             if contents.version == contents.live.version:
                 break
+            if sent:
+                raise Overloaded(f"another version of {table_name} went live while this one was copied: ask again")
             await in_thread(lambda _: discard(folder))
         described(contents)
         manifest = SnapshotManifest(
@@ -145,18 +153,18 @@ async def copied_index(
 
 
 def _copy(
-    index: LmdbIndex, folder: Path, progress: Progress | None, synced: bool, stop: Stop
+    index: LmdbIndex, folder: Path, progress: Progress | None, sent: bool, stop: Stop
 ) -> tuple[SnapshotFile, ...]:
     """Make `folder` a closed index folder with a copy of `index`; return its files.
 
     LMDB writes into a pipe, in another thread, without the interpreter's lock.
     """
     with local_troubles(folder):
-        return _copied(index, folder, progress, synced, stop)
+        return _copied(index, folder, progress, sent, stop)
 
 
 def _copied(
-    index: LmdbIndex, folder: Path, progress: Progress | None, synced: bool, stop: Stop
+    index: LmdbIndex, folder: Path, progress: Progress | None, sent: bool, stop: Stop
 ) -> tuple[SnapshotFile, ...]:
     disk = NODE_DISK.get()
     disk.make_folder(folder, exist_ok=False)
@@ -182,9 +190,9 @@ def _copied(
         try:
             # Left with an error this closes the pipe, and that ends LMDB's side.
             with open(source, "rb", buffering=0) as pipe, disk.create(folder / DATA_FILE) as out:
-                passing = _written(pieces_of(pipe, stop), out, progress, synced=synced)
-                data = describe_file(DATA_FILE, passing, f"the copy of {partition}")
-                if synced:
+                passing = _written(pieces_of(pipe, stop), out, progress, synced=not sent)
+                data = describe_file(DATA_FILE, passing, f"the copy of {partition}", structure=not sent)
+                if not sent:
                     sync_file(out)
         except SnapshotDamaged:
             # What LMDB itself said about the index comes first: the file is short because of it.

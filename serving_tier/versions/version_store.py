@@ -98,7 +98,7 @@ class VersionStore:
         `DiskFull`. What was in `folder` is then what it was.
         """
         manifest = await self._part(version, partition)
-        async with receiving(folder, manifest, number=number, folders=folders) as incoming:
+        async with receiving(folder, lambda: manifest, number=number, folders=folders) as incoming:
             await self.snapshots.fetch(manifest, incoming, progress=progress)
         return manifest
 

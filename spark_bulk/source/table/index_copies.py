@@ -219,14 +219,14 @@ def _check_in_place(manifest: SnapshotManifest, data: Path, stop: Stop) -> None:
     check.finish()
 
 
-def _not_beyond(wanted: WantedCopy) -> Callable[[SnapshotManifest], None]:
-    def accept(manifest: SnapshotManifest) -> None:
-        if manifest.offset > wanted.until:
+def _not_beyond(wanted: WantedCopy) -> Callable[[Offset], None]:
+    def accept(offset: Offset) -> None:
+        if offset > wanted.until:
             raise OffsetTrimmed(
-                f"the copy is at {manifest.offset}, beyond the wanted {wanted.until}",
+                f"the copy is at {offset}, beyond the wanted {wanted.until}",
                 partition=wanted.partition,
                 asked=wanted.until,
-                earliest=manifest.offset,
+                earliest=offset,
             )
 
     return accept

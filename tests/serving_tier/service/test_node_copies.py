@@ -86,11 +86,11 @@ async def test_a_copy_that_waits_gets_its_turn(nodes: TwoNodes) -> None:
     await fill(nodes, 3000, size=10_000)
     held = [peer_of(nodes).copy(nodes.topic.partition(ZERO)) for _ in range(COPIES_MAX)]
     for parts in held:
-        assert (await anext(parts)).manifest
+        assert (await anext(parts)).bytes
     waiting = peer_of(nodes).copy(nodes.topic.partition(ZERO))
     coming = asyncio.ensure_future(anext(waiting))
     await held[0].aclose()
-    assert (await coming).manifest
+    assert (await coming).bytes
     for parts in (*held, waiting):
         await parts.aclose()
     await until(lambda: not leftovers(nodes))
@@ -101,7 +101,7 @@ async def test_only_some_copies_at_a_time(nodes: TwoNodes, monkeypatch: pytest.M
     await fill(nodes, 3000, size=10_000)
     held = [peer_of(nodes).copy(nodes.topic.partition(ZERO)) for _ in range(COPIES_MAX)]
     for parts in held:
-        assert (await anext(parts)).manifest
+        assert (await anext(parts)).bytes
     refused = peer_of(nodes).copy(nodes.topic.partition(ZERO))
     with pytest.raises(Overloaded, match=f"gives {COPIES_MAX} copies already"):
         await anext(refused)
@@ -109,7 +109,7 @@ async def test_only_some_copies_at_a_time(nodes: TwoNodes, monkeypatch: pytest.M
         await parts.aclose()
     await until(lambda: not leftovers(nodes))
     async with aclosing(peer_of(nodes).copy(nodes.topic.partition(ZERO))) as parts:
-        assert (await anext(parts)).manifest
+        assert (await anext(parts)).bytes
 
 
 async def test_a_receiver_that_takes_nothing_is_given_up(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +117,8 @@ async def test_a_receiver_that_takes_nothing_is_given_up(nodes: TwoNodes, monkey
     await fill(nodes, 5000, size=10_000)
     parts: Any = peer_of(nodes).copy(nodes.topic.partition(ZERO))
     await anext(parts)
+    await anext(parts)
+    assert leftovers(nodes)
     await until(lambda: not leftovers(nodes))
     with pytest.raises(DuramenError, match="took nothing of the copy for"):
         async for _ in parts:

@@ -3,11 +3,11 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from kit.index.copy_peer import Peer, flip_data
 from kit.index.live_index import LiveIndex, digest_of_folder, flip, stored_file
 from kit.log.stored_log import PARTITION, TABLE
 
@@ -21,14 +21,12 @@ from log_tier.model.errors import (
     NotHosted,
     OffsetTrimmed,
     Overloaded,
-    SnapshotDamaged,
     Unavailable,
 )
-from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.model.identifiers import Offset
 from log_tier.model.log import Bounds, Topic
-from serving_tier.snapshots import CopyPart, SnapshotManifest, SnapshotStore, bootstrap, send_copy, take_snapshot
-from serving_tier.snapshots.manifest import PIECE_BYTES
-from serving_tier.snapshots.peer_copy import CopySource, install_copy
+from serving_tier.snapshots import SnapshotManifest, SnapshotStore, bootstrap, take_snapshot
+from serving_tier.snapshots.peer_copy import CopySource
 from serving_tier.snapshots.source_plan import Goal, Offered, plan_sources
 
 TOPIC = Topic(TABLE, "flights", 8)
@@ -56,25 +54,6 @@ def entry(offset: int) -> SnapshotEntry:
     return SnapshotEntry(f"s{offset}", TABLE, PARTITION, Offset(offset), 0, 0, 0, "", "n1")
 
 
-@dataclass
-class Peer:
-    """A peer in this process; `trouble` changes what it sends."""
-
-    name: str
-    live: LiveIndex
-    folder: Path
-    trouble: Callable[[list[CopyPart]], list[CopyPart]] | DuramenError | None = None
-    asked: int = 0
-
-    async def copy(self, partition: PartitionId) -> AsyncGenerator[CopyPart, None]:
-        self.asked += 1
-        if isinstance(self.trouble, DuramenError):
-            raise self.trouble
-        parts = [part async for part in send_copy(self.live.reading, table_name="flights", work_folder=self.folder)]
-        for part in parts if self.trouble is None else self.trouble(parts):
-            yield part
-
-
 async def believed(_folder: Path, _name: str) -> None:
     """A log that cannot be compared with a copy."""
 
@@ -93,85 +72,6 @@ async def test_with_nothing_left_of_a_table_it_is_said_from_where_it_is_missing(
             folder=tmp_path / "new" / "3",
         )
     assert caught.value.fields == {"partition": PARTITION, "asked": 5, "earliest": 6}
-
-
-# --- a peer's copy
-
-
-async def test_a_peers_copy_arrives_whole(live: LiveIndex, tmp_path: Path) -> None:
-    live.fill(40_000)
-    parts = [part async for part in send_copy(live.reading, table_name="flights", work_folder=tmp_path / "work")]
-    assert parts[0].manifest
-    assert not any(part.manifest for part in parts[1:])
-    assert max(len(part.data) for part in parts) == PIECE_BYTES
-    assert sum(len(part.data) for part in parts) > 2 * PIECE_BYTES
-    assert list((tmp_path / "work").iterdir()) == []
-
-    async def stream() -> AsyncGenerator[CopyPart, None]:
-        for part in parts:
-            yield part
-
-    seen: list[tuple[str, int, int]] = []
-    manifest = await install_copy(
-        stream(),
-        tmp_path / "new",
-        peer="n2",
-        partition=PartitionId(TABLE, PARTITION),
-        progress=lambda *what: seen.append(what),
-    )
-    assert seen[-1] == ("copying from n2", manifest.bytes, manifest.bytes)
-    assert digest_of_folder(tmp_path / "new") == (live.index.applied, live.index.digest())
-
-
-async def test_a_sender_that_is_stopped_removes_its_copy(live: LiveIndex, tmp_path: Path) -> None:
-    sending = send_copy(live.reading, table_name="flights", work_folder=tmp_path / "work")
-    await anext(sending)
-    await anext(sending)
-    assert list((tmp_path / "work").iterdir()) != []
-    await sending.aclose()
-    assert list((tmp_path / "work").iterdir()) == []
-    assert live.readers == 0
-
-
-def _flip_data(parts: list[CopyPart]) -> list[CopyPart]:
-    broken = bytearray(parts[1].data)
-    broken[9000] ^= 4
-    return [parts[0], parts[1]._replace(data=bytes(broken)), *parts[2:]]
-
-
-def _flip_manifest(parts: list[CopyPart]) -> list[CopyPart]:
-    return [CopyPart(parts[0].manifest.replace(b"flights", b"flightz")), *parts[1:]]
-
-
-def _rename(parts: list[CopyPart]) -> list[CopyPart]:
-    return [*parts[:-1], parts[-1]._replace(file="../../x")]
-
-
-TROUBLES: dict[str, tuple[Callable[[list[CopyPart]], list[CopyPart]], str]] = {
-    "flipped data": (_flip_data, r"data\.mdb in the copy from n2: bytes 0 to"),
-    "flipped manifest": (_flip_manifest, "the copy from n2 says its checksum is"),
-    "nothing": (lambda parts: [], "the copy from n2 cannot be read"),
-    "only a manifest": (lambda parts: parts[:1], r"data\.mdb in the copy from n2 has 0 bytes"),
-    "the last part is missing": (lambda parts: parts[:-1], r"index\.json in the copy from n2 has 0 bytes"),
-    "a part twice": (lambda parts: [*parts[:2], *parts[1:]], r"data\.mdb in the copy from n2 has \d+ bytes or more"),
-    "a part too many": (lambda parts: [*parts, CopyPart(file="x", data=b"y")], "goes on after its last file"),
-    "another file": (_rename, r"index\.json in the copy from n2 has 0 bytes"),
-}
-
-
-@pytest.mark.parametrize(("trouble", "why"), TROUBLES.values(), ids=TROUBLES.keys())
-async def test_a_copy_that_is_not_what_its_manifest_says_is_refused(
-    live: LiveIndex, tmp_path: Path, trouble: Callable[[list[CopyPart]], list[CopyPart]], why: str
-) -> None:
-    peer = Peer("n2", live, tmp_path / "work", trouble)
-    with pytest.raises(SnapshotDamaged, match=why):
-        await install_copy(
-            peer.copy(PartitionId(TABLE, PARTITION)),
-            tmp_path / "new" / "3",
-            peer="n2",
-            partition=PartitionId(TABLE, PARTITION),
-        )
-    assert list((tmp_path / "new").iterdir()) == [] if (tmp_path / "new").exists() else True
 
 
 # --- one after the other
@@ -280,7 +180,7 @@ async def test_a_peer_is_next_and_one_that_is_away_is_passed_over(
     gone = SnapshotStore.open(tmp_path / "nowhere")
     peers = [
         Peer("n2", live, tmp_path / "work", Disconnected("n2 does not answer")),
-        Peer("n3", live, tmp_path / "work", _flip_data),
+        Peer("n3", live, tmp_path / "work", flip_data),
         Peer("n4", live, tmp_path / "work"),
     ]
     found = await run(gone, tmp_path, snapshots, peers, 5, live.index.applied)
@@ -303,7 +203,7 @@ async def test_with_nothing_left_it_is_said_what_was_tried(
 ) -> None:
     first, _, third = snapshots
     flip(tmp_path / "store" / third.path / "manifest.json", 100)
-    peer = Peer("n2", live, tmp_path / "work", _flip_data)
+    peer = Peer("n2", live, tmp_path / "work", flip_data)
     with pytest.raises(OffsetTrimmed) as caught:
         await run(store, tmp_path, snapshots, [peer], third.offset, live.index.applied)
     text = caught.value.message
