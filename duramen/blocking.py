@@ -21,7 +21,7 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from duramen.client import atomic, database, table, table_writer
+from duramen.client import atomic, database, observed_writer, table, table_writer
 from duramen.client.model.results import Change, Done
 from duramen.client.observed_table import ObservedTable, count_records, count_values
 from duramen.client.table import Level
@@ -246,12 +246,19 @@ class ObservedBlockingBatch(AtomicBatch):
     commit = observed_blocking("batch", AtomicBatch.commit)
 
 
+class ObservedBlockingWriter(TableWriter):
+    """A stream whose flights are operations."""
+
+    put_rows = _wrap(observed_writer.ObservedWriter.put_rows)
+
+
 class ObservedBlockingTable(Table):
     """A table whose calls are operations (`duramen.tracing`). They begin in the thread of their caller."""
 
     def __init__(self, inner: ObservedTable, loop: LoopThread, owner: Database) -> None:
         super().__init__(inner.unobserved(), loop, owner)
         self.operations = inner.operations
+        self._writer = inner.writer
 
     get = observed_blocking("get", Table.get)
     get_entry = observed_blocking("get_entry", Table.get_entry)
@@ -269,6 +276,9 @@ class ObservedBlockingTable(Table):
 
     def batch(self) -> AtomicBatch:
         return ObservedBlockingBatch(self._inner.batch(), self._loop, self)
+
+    def writer(self, producer: str) -> TableWriter:
+        return ObservedBlockingWriter(self._writer(producer), self._loop)
 
 
 def _table(inner: table.Table, loop: LoopThread, owner: Database) -> Table:

@@ -16,6 +16,7 @@ Below them:
   themselves.
 - `observer.py` is the seam at which a test sees every call.
 - `observed_table.py` is a table whose calls are operations of OpenTelemetry (`traces=True`); without, nothing has it.
+  `observed_writer.py` is its writer.
 - `model/consistency.py` says what a read must have seen, `many_keys.py` cuts many keys into what a request carries,
   `retry.py` asks again where that is harmless.
 
@@ -31,5 +32,5 @@ What is not here: choosing among replicas (`router.routing` does that, also in t
 
 Reading order, which is also the layers from below: `model/`, `retry.py`, `observer.py`, `transport/`, `context.py`,
 `lookup.py`, then `atomic.py`, `many_keys.py`, `scan.py`, `watch.py`, `table_writer.py`, and `table.py`,
-`observed_table.py`, `database.py`.
+`observed_writer.py`, `observed_table.py`, `database.py`.
 """

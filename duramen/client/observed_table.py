@@ -9,7 +9,9 @@ from duramen.client.atomic import AtomicBatch
 from duramen.client.context import ClientContext
 from duramen.client.model.consistency import Level
 from duramen.client.model.results import ManyDone
+from duramen.client.observed_writer import ObservedWriter
 from duramen.client.table import Table
+from duramen.client.table_writer import TableWriter
 from duramen.tracing.operations import ClientOperation, Operations, observed, observed_pages
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
@@ -42,7 +44,7 @@ _get: Final = observed("get", Table.get)
 
 
 class ObservedTable(Table):
-    """The same calls. A watch, and the stream of a writer, last for long and are none of the operations."""
+    """The same calls. A watch lasts for long and is none of the operations; of a writer, each flight is one."""
 
     def __init__(self, context: ClientContext, name: str, ref: TableRef | None = None) -> None:
         super().__init__(context, name, ref)
@@ -87,3 +89,6 @@ class ObservedTable(Table):
 
     def batch(self) -> AtomicBatch:
         return ObservedBatch(self)
+
+    def writer(self, producer: str) -> TableWriter:
+        return ObservedWriter(self.lookup, producer, self.operations, self.name)

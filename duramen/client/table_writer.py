@@ -38,7 +38,7 @@ from router.data.gather.batch_progress import may_be_written
 from router.data.outcomes import write_unknown
 from router.data.requests import WritePart, WriteResult
 
-__all__ = ["TableWriter", "producer_id_of"]
+__all__ = ["Flight", "TableWriter", "producer_id_of"]
 
 # A flush leaves when this much has gathered: large enough that a sync is shared by thousands of records.
 _FLUSH_RECORDS: Final = 16_384
@@ -57,7 +57,7 @@ def producer_id_of(name: str) -> int:
     return (int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") >> 1) | 1
 
 
-class _Group(NamedTuple):
+class Flight(NamedTuple):
     """The records of one partition that leave together."""
 
     columns: Columns
@@ -179,17 +179,17 @@ class TableWriter:
     async def _depart(self, ref: TableRef) -> None:
         """Let what has gathered leave, once what left before has arrived."""
         await self._land()
-        groups: dict[Partition, _Group] = {}
+        groups: dict[Partition, Flight] = {}
         for number in map(Partition, range(ref.partitions)):
             keys = self._keys[number]
             if keys:
-                groups[number] = _Group(Columns(keys, self._values[number]), self._next[number] - len(keys))
+                groups[number] = Flight(Columns(keys, self._values[number]), self._next[number] - len(keys))
                 self._keys[number], self._values[number] = [], []
         self._waiting = self._waiting_bytes = 0
         if groups:
             self._flight = asyncio.create_task(self._send(self._lookup.context, ref, groups))
 
-    def _encoded(self, ref: TableRef, groups: Mapping[Partition, _Group], compress: bool) -> list[WritePart]:
+    def _encoded(self, ref: TableRef, groups: Mapping[Partition, Flight], compress: bool) -> list[WritePart]:
         return [
             WritePart(
                 PartitionId(ref.id, number),
@@ -213,7 +213,7 @@ class TableWriter:
         if self._failure is not None:
             raise self._failure
 
-    async def _send(self, context: ClientContext, ref: TableRef, groups: Mapping[Partition, _Group]) -> None:
+    async def _send(self, context: ClientContext, ref: TableRef, groups: Mapping[Partition, Flight]) -> None:
         """Send until everything is written; the same bytes again after an error that allows it."""
         # 4 MiB take 2 ms, 20 when they are compressed, and a thousand partitions as long.
         parts = await asyncio.to_thread(self._encoded, ref, groups, context.compress)

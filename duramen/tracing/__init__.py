@@ -24,8 +24,7 @@ The Redis protocol carries no context. A server begins a trace for a share of wh
 and reads that the data plane carries. It draws the share itself, as clients do, from the variables of OpenTelemetry's
 samplers.
 
-What is not here: spans of watches, of streaming writers, of a replica's turns, and of the table administration of a
-client; and baggage.
+What is not here: spans of a watch as a call, of the table administration of a client; and baggage.
 
 A server takes from OpenTelemetry its sampler, its resource and how a header is read. Its spans are plain values, and
 become the bytes of OTLP when they are sent: a span by the SDK takes 65 µs to make and to encode, here 8, and a put has

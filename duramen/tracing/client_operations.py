@@ -17,7 +17,7 @@ from typing import Final
 from opentelemetry import metrics, trace
 from opentelemetry.context import get_current
 from opentelemetry.metrics._internal import _ProxyMeterProvider
-from opentelemetry.trace import INVALID_SPAN, SpanKind
+from opentelemetry.trace import INVALID_SPAN, Link, SpanKind
 
 from duramen.tracing.harmless import harmless
 from duramen.tracing.otel_spans import TRACER_NAME, OtelSpan, start
@@ -74,6 +74,10 @@ class OtelOperations:
             return True
         return False
 
+    def current(self) -> object | None:
+        current = trace.get_current_span()
+        return current if current is not INVALID_SPAN and current.is_recording() else None
+
     def begin(self, name: str, table: str) -> OtelOperation | None:
         """An operation; its span, if it is sampled, is below the one that is current where it is entered."""
         tracer = self._tracer if self._is_offered() else None
@@ -97,7 +101,7 @@ class OtelOperations:
 class OtelOperation:
     """One call."""
 
-    __slots__ = ("_attributes", "_began_s", "_callers", "_record", "_span", "_token", "_tracer")
+    __slots__ = ("_attributes", "_began_s", "_callers", "_links", "_record", "_span", "_token", "_tracer")
 
     def __init__(
         self,
@@ -113,6 +117,7 @@ class OtelOperation:
         self._tracer = tracer
         self._span: Span | None = None
         self._callers: tuple[Span, ...] = ()
+        self._links: list[Link] = []
         self._token: Token[tuple[Span, ...]] | None = None
         self._began_s: float | None = None
 
@@ -120,7 +125,7 @@ class OtelOperation:
         self._began_s = SYSTEM_CLOCK.monotonic_s()
         if self._tracer is not None:
             name = f"{self._attributes['db.operation.name']} {self._attributes['db.collection.name']}"
-            span = start(self._tracer, name, kind=SpanKind.CLIENT, attributes=self._attributes)
+            span = start(self._tracer, name, kind=SpanKind.CLIENT, attributes=self._attributes, links=self._links)
             if span.is_recording():
                 self._span = OtelSpan(span, self._tracer, is_client=True)
                 self._callers = (self._span,)
@@ -146,6 +151,12 @@ class OtelOperation:
             yield
         finally:
             TRACED.reset(before)
+
+    def came_of(self, origins: Sequence[object]) -> None:
+        above = trace.get_current_span()
+        self._links = [
+            Link(each.get_span_context()) for each in origins if isinstance(each, trace.Span) and each is not above
+        ]
 
     def counted(self, records: int) -> None:
         """The operation was about so many keys."""

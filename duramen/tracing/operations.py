@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -24,6 +24,10 @@ class ClientOperation(Protocol):
         """The operation was about so many keys."""
         ...
 
+    def came_of(self, origins: Sequence[object]) -> None:
+        """Before it begins: what was going on in the program, of `Operations.current`, when its records were put."""
+        ...
+
     def inside(self) -> AbstractContextManager[None]:
         """Requests that begin inside are this operation's."""
         ...
@@ -38,6 +42,10 @@ class Operations(Protocol):
 
     def skips(self) -> bool:
         """Is this call none, as most are where a share of the calls is traced? False: ask `begin`."""
+        ...
+
+    def current(self) -> object | None:
+        """The span that is current in the program, if it is recorded."""
         ...
 
     def begin(self, name: str, table: str) -> ClientOperation | None:

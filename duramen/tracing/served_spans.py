@@ -6,7 +6,7 @@ encode it, and a put has seven. What is OpenTelemetry's is the sampler, and how 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, log
 from random import getrandbits, random
 from typing import Any, Final
@@ -51,6 +51,7 @@ class ServedSpan:
         "_clock",
         "_events",
         "_failed",
+        "_is_elsewhere",
         "_kind",
         "_links",
         "_name",
@@ -97,6 +98,7 @@ class ServedSpan:
         self._links = list(links)
         self._failed = False
         self._parts = 0
+        self._is_elsewhere = False
         self.is_open = True
 
     @property
@@ -120,6 +122,7 @@ class ServedSpan:
             _KINDS[kind],
             ago_s=ago_s,
             state=self._state,
+            remote=self._is_elsewhere,
             links=named,
         )
 
@@ -151,6 +154,11 @@ class ServedSpan:
         if not self._failed:
             self._failed = True
             self.set("error.type", kind)
+
+    def is_elsewhere(self, number: bytes) -> None:
+        """It is the span of this number of another process, for which others are made below it."""
+        self.id = number
+        self._is_elsewhere, self.is_open = True, False
 
     def end(self, *, ago_s: float = 0.0) -> None:
         if not self.is_open:
@@ -206,22 +214,19 @@ class ServedTraces:
         known = self._methods.get(method)
         if known is None:
             known = self._methods[method] = _Method(method)
-        carrier: dict[str, str] = {}
-        for name, value in metadata or ():
-            if name in _CARRIED and type(value) is str and len(value) <= _HEADER_CHARS_MAX:
-                if name in carrier:  # two parents are none
-                    carrier.clear()
-                    break
-                carrier[name] = value
-        above = None
-        context = _NO_CONTEXT
-        if carrier:
-            context = _FORMAT.extract(carrier, Context())
-            found = trace.get_current_span(context).get_span_context()
-            above = found if found.is_valid else None
+        context, above = _carried(metadata or ())
         if above is None and not known.begins:
             return None
         return self._begun(known.name, context, above, known.attributes)
+
+    def elsewhere(self, traceparent: str, tracestate: str) -> seam.Span | None:
+        context, above = _carried((("traceparent", traceparent), ("tracestate", tracestate)))
+        if above is None:
+            return None
+        span = self._begun("elsewhere", context, above, {})
+        if span is not None:
+            span.is_elsewhere(above.span_id.to_bytes(8, "big"))
+        return span
 
     def command(self, name: str, table: str) -> seam.Span | None:
         left = self._left
@@ -237,7 +242,7 @@ class ServedTraces:
 
     def _begun(
         self, name: str, context: Context, above: SpanContext | None, attributes: Mapping[str, str]
-    ) -> seam.Span | None:
+    ) -> ServedSpan | None:
         number = above.trace_id if above is not None else getrandbits(128) or 1
         result = self._sample(context, number, name, SpanKind.SERVER, attributes)
         if result.decision is not Decision.RECORD_AND_SAMPLE:
@@ -253,6 +258,21 @@ class ServedTraces:
             remote=above is not None,
             attributes=result.attributes,
         )
+
+
+def _carried(metadata: Iterable[tuple[str, Any]]) -> tuple[Context, SpanContext | None]:
+    """What headers say of the span above, for a sampler, and which that is; none where they say nothing valid."""
+    carrier: dict[str, str] = {}
+    for name, value in metadata:
+        if name in _CARRIED and type(value) is str and len(value) <= _HEADER_CHARS_MAX:
+            if name in carrier:  # two parents are none
+                return _NO_CONTEXT, None
+            carrier[name] = value
+    if not carrier:
+        return _NO_CONTEXT, None
+    context = _FORMAT.extract(carrier, Context())
+    found = trace.get_current_span(context).get_span_context()
+    return context, found if found.is_valid else None
 
 
 def share_of(environment: Mapping[str, str]) -> float | None:

@@ -25,6 +25,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId, TableId, partition_id
 from log_tier.model.moves import MoveFeed
 from log_tier.model.retention import Retention
+from log_tier.tracing.written import TracedWrite
 
 __all__ = ["Appended", "Bounds", "LocalLog", "Log", "ReadChunk", "Topic"]
 
@@ -102,6 +103,8 @@ class ReadChunk(NamedTuple):
     """The connection to the log was lost before this chunk: the log may have been put back from a copy since."""
     compacted: Offset = Offset(0)
     """As `Bounds.compacted`, when the chunk was read or later."""
+    traced: Sequence[TracedWrite] = ()
+    """Which of these batches were written by calls that are traced, as far as the log still knows."""
 
 
 @runtime_checkable

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from log_tier.proto import problem_pb2 as log__tier_dot_proto_dot_problem__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18log_tier/proto/log.proto\x12\nduramen.v1\x1a\x1clog_tier/proto/problem.proto\"5\n\x05Topic\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\npartitions\x18\x03 \x01(\r\"6\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\r\"!\n\x11\x41\x64optTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"&\n\x12\x44\x65leteTopicRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"\x12\n\x10\x44\x65leteTopicReply\"\x0f\n\rTopicsRequest\"0\n\x0bTopicsReply\x12!\n\x06topics\x18\x01 \x03(\x0b\x32\x11.duramen.v1.Topic\"C\n\rAppendRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\x0c\"8\n\x0b\x41ppendReply\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x03\x12\x14\n\x0ctimestamp_ms\x18\x02 \x01(\x03\"=\n\x11\x41ppendManyRequest\x12(\n\x05parts\x18\x01 \x03(\x0b\x32\x19.duramen.v1.AppendRequest\"<\n\x0f\x41ppendManyReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.duramen.v1.AppendResult\"_\n\x0c\x41ppendResult\x12$\n\x07problem\x18\x01 \x01(\x0b\x32\x13.duramen.v1.Problem\x12)\n\x08\x61ppended\x18\x02 \x01(\x0b\x32\x17.duramen.v1.AppendReply\"i\n\x0eLogReadRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05start\x18\x03 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x13\n\x0b\x63hunk_bytes\x18\x05 \x01(\r\"?\n\x0cLogReadReply\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0e\n\x06latest\x18\x02 \x01(\x03\x12\x11\n\tcompacted\x18\x03 \x01(\x03\"4\n\rBoundsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"\xa9\x01\n\x0b\x42oundsReply\x12\x10\n\x08\x65\x61rliest\x18\x01 \x01(\x03\x12\x0e\n\x06latest\x18\x02 \x01(\x03\x12\x11\n\tunsettled\x18\x03 \x01(\x04\x12\x11\n\tnewest_ms\x18\x04 \x01(\x03\x12\x0c\n\x04lost\x18\x05 \x01(\x04\x12\x11\n\tcompacted\x18\x06 \x01(\x03\x12\x10\n\x08given_up\x18\x07 \x01(\x03\x12\x0e\n\x06mended\x18\x08 \x01(\x03\x12\x0f\n\x07\x63leaned\x18\t \x01(\x08\"$\n\x10\x41llBoundsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"9\n\x0e\x41llBoundsReply\x12\'\n\x06\x62ounds\x18\x01 \x03(\x0b\x32\x17.duramen.v1.BoundsReply\"B\n\x0bTrimRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0e\n\x06\x62\x65\x66ore\x18\x03 \x01(\x03\"\x1d\n\tTrimReply\x12\x10\n\x08\x65\x61rliest\x18\x01 \x01(\x03\"^\n\rRetainRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\n\n\x02ms\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\x12\r\n\x05\x62\x65low\x18\x05 \x01(\x03\"D\n\x0e\x43ompactRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05\x62\x65low\x18\x03 \x01(\x03\"\x1f\n\x0c\x43ompactReply\x12\x0f\n\x07\x64ropped\x18\x01 \x01(\x04\x32\x94\x06\n\x03Log\x12@\n\x0b\x43reateTopic\x12\x1e.duramen.v1.CreateTopicRequest\x1a\x11.duramen.v1.Topic\x12>\n\nAdoptTopic\x12\x1d.duramen.v1.AdoptTopicRequest\x1a\x11.duramen.v1.Topic\x12K\n\x0b\x44\x65leteTopic\x12\x1e.duramen.v1.DeleteTopicRequest\x1a\x1c.duramen.v1.DeleteTopicReply\x12<\n\x06Topics\x12\x19.duramen.v1.TopicsRequest\x1a\x17.duramen.v1.TopicsReply\x12<\n\x06\x41ppend\x12\x19.duramen.v1.AppendRequest\x1a\x17.duramen.v1.AppendReply\x12H\n\nAppendMany\x12\x1d.duramen.v1.AppendManyRequest\x1a\x1b.duramen.v1.AppendManyReply\x12>\n\x04Read\x12\x1a.duramen.v1.LogReadRequest\x1a\x18.duramen.v1.LogReadReply0\x01\x12<\n\x06\x42ounds\x12\x19.duramen.v1.BoundsRequest\x1a\x17.duramen.v1.BoundsReply\x12\x45\n\tAllBounds\x12\x1c.duramen.v1.AllBoundsRequest\x1a\x1a.duramen.v1.AllBoundsReply\x12\x36\n\x04Trim\x12\x17.duramen.v1.TrimRequest\x1a\x15.duramen.v1.TrimReply\x12:\n\x06Retain\x12\x19.duramen.v1.RetainRequest\x1a\x15.duramen.v1.TrimReply\x12?\n\x07\x43ompact\x12\x1a.duramen.v1.CompactRequest\x1a\x18.duramen.v1.CompactReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18log_tier/proto/log.proto\x12\nduramen.v1\x1a\x1clog_tier/proto/problem.proto\"5\n\x05Topic\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\npartitions\x18\x03 \x01(\r\"6\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\r\"!\n\x11\x41\x64optTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"&\n\x12\x44\x65leteTopicRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"\x12\n\x10\x44\x65leteTopicReply\"\x0f\n\rTopicsRequest\"0\n\x0bTopicsReply\x12!\n\x06topics\x18\x01 \x03(\x0b\x32\x11.duramen.v1.Topic\"C\n\rAppendRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\x0c\"8\n\x0b\x41ppendReply\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x03\x12\x14\n\x0ctimestamp_ms\x18\x02 \x01(\x03\"=\n\x11\x41ppendManyRequest\x12(\n\x05parts\x18\x01 \x03(\x0b\x32\x19.duramen.v1.AppendRequest\"<\n\x0f\x41ppendManyReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.duramen.v1.AppendResult\"_\n\x0c\x41ppendResult\x12$\n\x07problem\x18\x01 \x01(\x0b\x32\x13.duramen.v1.Problem\x12)\n\x08\x61ppended\x18\x02 \x01(\x0b\x32\x17.duramen.v1.AppendReply\"i\n\x0eLogReadRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05start\x18\x03 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x13\n\x0b\x63hunk_bytes\x18\x05 \x01(\r\"h\n\x0cLogReadReply\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0e\n\x06latest\x18\x02 \x01(\x03\x12\x11\n\tcompacted\x18\x03 \x01(\x03\x12\'\n\x06traced\x18\x04 \x03(\x0b\x32\x17.duramen.v1.TracedWrite\"T\n\x0bTracedWrite\x12\r\n\x05\x66irst\x18\x01 \x01(\x03\x12\x0c\n\x04last\x18\x02 \x01(\x03\x12(\n\x07\x63\x61llers\x18\x03 \x03(\x0b\x32\x17.duramen.v1.TraceParent\"6\n\x0bTraceParent\x12\x13\n\x0btraceparent\x18\x01 \x01(\t\x12\x12\n\ntracestate\x18\x02 \x01(\t\"4\n\rBoundsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"\xa9\x01\n\x0b\x42oundsReply\x12\x10\n\x08\x65\x61rliest\x18\x01 \x01(\x03\x12\x0e\n\x06latest\x18\x02 \x01(\x03\x12\x11\n\tunsettled\x18\x03 \x01(\x04\x12\x11\n\tnewest_ms\x18\x04 \x01(\x03\x12\x0c\n\x04lost\x18\x05 \x01(\x04\x12\x11\n\tcompacted\x18\x06 \x01(\x03\x12\x10\n\x08given_up\x18\x07 \x01(\x03\x12\x0e\n\x06mended\x18\x08 \x01(\x03\x12\x0f\n\x07\x63leaned\x18\t \x01(\x08\"$\n\x10\x41llBoundsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"9\n\x0e\x41llBoundsReply\x12\'\n\x06\x62ounds\x18\x01 \x03(\x0b\x32\x17.duramen.v1.BoundsReply\"B\n\x0bTrimRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0e\n\x06\x62\x65\x66ore\x18\x03 \x01(\x03\"\x1d\n\tTrimReply\x12\x10\n\x08\x65\x61rliest\x18\x01 \x01(\x03\"^\n\rRetainRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\n\n\x02ms\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\x12\r\n\x05\x62\x65low\x18\x05 \x01(\x03\"D\n\x0e\x43ompactRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05\x62\x65low\x18\x03 \x01(\x03\"\x1f\n\x0c\x43ompactReply\x12\x0f\n\x07\x64ropped\x18\x01 \x01(\x04\x32\x94\x06\n\x03Log\x12@\n\x0b\x43reateTopic\x12\x1e.duramen.v1.CreateTopicRequest\x1a\x11.duramen.v1.Topic\x12>\n\nAdoptTopic\x12\x1d.duramen.v1.AdoptTopicRequest\x1a\x11.duramen.v1.Topic\x12K\n\x0b\x44\x65leteTopic\x12\x1e.duramen.v1.DeleteTopicRequest\x1a\x1c.duramen.v1.DeleteTopicReply\x12<\n\x06Topics\x12\x19.duramen.v1.TopicsRequest\x1a\x17.duramen.v1.TopicsReply\x12<\n\x06\x41ppend\x12\x19.duramen.v1.AppendRequest\x1a\x17.duramen.v1.AppendReply\x12H\n\nAppendMany\x12\x1d.duramen.v1.AppendManyRequest\x1a\x1b.duramen.v1.AppendManyReply\x12>\n\x04Read\x12\x1a.duramen.v1.LogReadRequest\x1a\x18.duramen.v1.LogReadReply0\x01\x12<\n\x06\x42ounds\x12\x19.duramen.v1.BoundsRequest\x1a\x17.duramen.v1.BoundsReply\x12\x45\n\tAllBounds\x12\x1c.duramen.v1.AllBoundsRequest\x1a\x1a.duramen.v1.AllBoundsReply\x12\x36\n\x04Trim\x12\x17.duramen.v1.TrimRequest\x1a\x15.duramen.v1.TrimReply\x12:\n\x06Retain\x12\x19.duramen.v1.RetainRequest\x1a\x15.duramen.v1.TrimReply\x12?\n\x07\x43ompact\x12\x1a.duramen.v1.CompactRequest\x1a\x18.duramen.v1.CompactReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -59,25 +59,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOGREADREQUEST']._serialized_start=692
   _globals['_LOGREADREQUEST']._serialized_end=797
   _globals['_LOGREADREPLY']._serialized_start=799
-  _globals['_LOGREADREPLY']._serialized_end=862
-  _globals['_BOUNDSREQUEST']._serialized_start=864
-  _globals['_BOUNDSREQUEST']._serialized_end=916
-  _globals['_BOUNDSREPLY']._serialized_start=919
-  _globals['_BOUNDSREPLY']._serialized_end=1088
-  _globals['_ALLBOUNDSREQUEST']._serialized_start=1090
-  _globals['_ALLBOUNDSREQUEST']._serialized_end=1126
-  _globals['_ALLBOUNDSREPLY']._serialized_start=1128
-  _globals['_ALLBOUNDSREPLY']._serialized_end=1185
-  _globals['_TRIMREQUEST']._serialized_start=1187
-  _globals['_TRIMREQUEST']._serialized_end=1253
-  _globals['_TRIMREPLY']._serialized_start=1255
-  _globals['_TRIMREPLY']._serialized_end=1284
-  _globals['_RETAINREQUEST']._serialized_start=1286
-  _globals['_RETAINREQUEST']._serialized_end=1380
-  _globals['_COMPACTREQUEST']._serialized_start=1382
-  _globals['_COMPACTREQUEST']._serialized_end=1450
-  _globals['_COMPACTREPLY']._serialized_start=1452
-  _globals['_COMPACTREPLY']._serialized_end=1483
-  _globals['_LOG']._serialized_start=1486
-  _globals['_LOG']._serialized_end=2274
+  _globals['_LOGREADREPLY']._serialized_end=903
+  _globals['_TRACEDWRITE']._serialized_start=905
+  _globals['_TRACEDWRITE']._serialized_end=989
+  _globals['_TRACEPARENT']._serialized_start=991
+  _globals['_TRACEPARENT']._serialized_end=1045
+  _globals['_BOUNDSREQUEST']._serialized_start=1047
+  _globals['_BOUNDSREQUEST']._serialized_end=1099
+  _globals['_BOUNDSREPLY']._serialized_start=1102
+  _globals['_BOUNDSREPLY']._serialized_end=1271
+  _globals['_ALLBOUNDSREQUEST']._serialized_start=1273
+  _globals['_ALLBOUNDSREQUEST']._serialized_end=1309
+  _globals['_ALLBOUNDSREPLY']._serialized_start=1311
+  _globals['_ALLBOUNDSREPLY']._serialized_end=1368
+  _globals['_TRIMREQUEST']._serialized_start=1370
+  _globals['_TRIMREQUEST']._serialized_end=1436
+  _globals['_TRIMREPLY']._serialized_start=1438
+  _globals['_TRIMREPLY']._serialized_end=1467
+  _globals['_RETAINREQUEST']._serialized_start=1469
+  _globals['_RETAINREQUEST']._serialized_end=1563
+  _globals['_COMPACTREQUEST']._serialized_start=1565
+  _globals['_COMPACTREQUEST']._serialized_end=1633
+  _globals['_COMPACTREPLY']._serialized_start=1635
+  _globals['_COMPACTREPLY']._serialized_end=1666
+  _globals['_LOG']._serialized_start=1669
+  _globals['_LOG']._serialized_end=2457
 # @@protoc_insertion_point(module_scope)

@@ -311,26 +311,82 @@ class LogReadReply(_message.Message):
     DATA_FIELD_NUMBER: _builtins.int
     LATEST_FIELD_NUMBER: _builtins.int
     COMPACTED_FIELD_NUMBER: _builtins.int
+    TRACED_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
     """Whole stored batches, end to end."""
     latest: _builtins.int
     """The partition's latest offset when this was read."""
     compacted: _builtins.int
     """As in BoundsReply, when this was read or later."""
+    @_builtins.property
+    def traced(self) -> _containers.RepeatedCompositeFieldContainer[Global___TracedWrite]:
+        """Which of these batches were written by calls that are traced. A reader may ignore it."""
+
     def __init__(
         self,
         *,
         data: _builtins.bytes = ...,
         latest: _builtins.int = ...,
         compacted: _builtins.int = ...,
+        traced: _abc.Iterable[Global___TracedWrite] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compacted", b"compacted", "data", b"data", "latest", b"latest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compacted", b"compacted", "data", b"data", "latest", b"latest", "traced", b"traced"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LogReadReply: _TypeAlias = LogReadReply  # noqa: Y015
+
+@_typing.final
+class TracedWrite(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    CALLERS_FIELD_NUMBER: _builtins.int
+    first: _builtins.int
+    last: _builtins.int
+    @_builtins.property
+    def callers(self) -> _containers.RepeatedCompositeFieldContainer[Global___TraceParent]:
+        """W3C's headers of the calls that wrote it."""
+
+    def __init__(
+        self,
+        *,
+        first: _builtins.int = ...,
+        last: _builtins.int = ...,
+        callers: _abc.Iterable[Global___TraceParent] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["callers", b"callers", "first", b"first", "last", b"last"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TracedWrite: _TypeAlias = TracedWrite  # noqa: Y015
+
+@_typing.final
+class TraceParent(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
+    TRACESTATE_FIELD_NUMBER: _builtins.int
+    traceparent: _builtins.str
+    tracestate: _builtins.str
+    def __init__(
+        self,
+        *,
+        traceparent: _builtins.str = ...,
+        tracestate: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TraceParent: _TypeAlias = TraceParent  # noqa: Y015
 
 @_typing.final
 class BoundsRequest(_message.Message):

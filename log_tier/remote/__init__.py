@@ -10,7 +10,8 @@ its failures mean; `log_tier/rpc/open_streams.py` ends open streams when a serve
 
 What the client promises beyond the service: an append whose reply was lost raises `WriteUnknown` and is not repeated
 here. A caller may repeat it with the same bytes, whose producer id and sequence make the second copy void. A following
-read that loses its connection goes on from where it was, for as long as its reader waits.
+read that loses its connection goes on from where it was, for as long as its reader waits. It says which batches were
+written by calls that are traced (`traced_writes.py`).
 
 What is not here: batching of appends (the engine's group commit does that, for all connections together), and
 authentication.

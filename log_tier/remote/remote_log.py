@@ -29,8 +29,11 @@ from log_tier.model.identifiers import (
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
 from log_tier.model.retention import Retention, check_retention
 from log_tier.proto import log_pb2, log_pb2_grpc
+from log_tier.remote.traced_writes import writes_of
 from log_tier.rpc.problems import error_of, may_have_happened
 from log_tier.rpc.wire import Wire
+from log_tier.tracing.span import TRACING
+from log_tier.tracing.written import TracedWrite
 
 __all__ = ["RemoteLog"]
 
@@ -52,6 +55,7 @@ class RemoteLog:
         self._wire = Wire(target)
         self._call_timeout_s = call_timeout_s
         self._stub = log_pb2_grpc.LogStub(self._wire.channel)  # type: ignore[no-untyped-call]
+        self._tracing = TRACING.get()
 
     @classmethod
     async def open(cls, target: str) -> RemoteLog:
@@ -155,7 +159,10 @@ class RemoteLog:
                     async for reply in replies:
                         backoff.reset()
                         position = _next_offset(reply.data)
-                        yield ReadChunk(reply.data, Offset(reply.latest), resumed, Offset(reply.compacted))
+                        traced: tuple[TracedWrite, ...] = ()
+                        if reply.traced and self._tracing is not None:
+                            traced = writes_of(reply.traced, self._tracing)
+                        yield ReadChunk(reply.data, Offset(reply.latest), resumed, Offset(reply.compacted), traced)
                         resumed = False
                 if not follow:
                     return

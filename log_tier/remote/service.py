@@ -19,6 +19,7 @@ from log_tier.model.identifiers import (
 from log_tier.model.log import Appended, Log, Topic
 from log_tier.model.retention import Retention
 from log_tier.proto import log_pb2, log_pb2_grpc
+from log_tier.remote.traced_writes import messages_of
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort, problem_of
 from log_tier.rpc.stream_budget import HeldPage
@@ -104,8 +105,12 @@ class LogService(log_pb2_grpc.LogServicer):
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
                     position = Offset(offsets_in(chunk.data)[1] + 1)
-                    yield log_pb2.LogReadReply(data=chunk.data, latest=chunk.latest, compacted=chunk.compacted)
+                    reply = log_pb2.LogReadReply(data=chunk.data, latest=chunk.latest, compacted=chunk.compacted)
+                    if chunk.traced:
+                        reply.traced.extend(messages_of(chunk.traced))
                     del chunk
+                    yield reply
+                    del reply
 
         try:
             await self._streams.send_on(context, replies)

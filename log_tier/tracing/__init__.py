@@ -22,6 +22,10 @@ a commit has many causes: it is one span with *links* to the appends of all its 
 and each of these appends links to it. Each append has the times that its caller waited, in the caller's own trace:
 queue, write, sync.
 
+**After the reply.** Who follows the log works because of a write, too: replicas apply it, watches deliver it. The log
+remembers the callers of its last traced batches, and a read of them says which those are (`ReadChunk.traced`). A
+follower in another process gets their `traceparent`. The spans of what it does go below the calls that wrote.
+
 - T1 What a part does for a caller is the same whether the caller is traced or not.
 - T2 A span's attributes hold names, numbers and error codes: no key, no value, no message of an error.
 - T3 At most `CALLERS_MAX` callers are followed by one batch, request or commit; the others' traces end there.
@@ -29,5 +33,5 @@ queue, write, sync.
 
 What is not here: who decides which calls are traced, and where spans go (`duramen.tracing`).
 
-Reading order: `span.py`, `passing.py`, `indexes.py`, `appends.py`, `serving.py`.
+Reading order: `span.py`, `passing.py`, `written.py`, `indexes.py`, `appends.py`, `serving.py`.
 """

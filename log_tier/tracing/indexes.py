@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from log_tier.tracing.passing import record_part
-from log_tier.tracing.span import PARTITION, WAITED_FOR, Span
+from log_tier.tracing.span import CALLERS_MAX, PARTITION, WAITED_FOR, Span
+from log_tier.tracing.written import TracedWrite
 
-__all__ = ["place_all", "trace_read", "trace_wait"]
+__all__ = ["place_all", "trace_followed", "trace_read", "trace_wait"]
 
 
 def place_all(callers: Iterable[Span], places: Iterable[tuple[int, int]]) -> None:
@@ -27,8 +28,36 @@ def trace_read(callers: Iterable[Span], began_ago_s: float, places: Iterable[tup
         span.end()
 
 
-def trace_wait(callers: Iterable[Span], began_ago_s: float, place: tuple[int, int]) -> None:
-    """A wait until an index had applied what a call needs: `place`, the first of its parts that had to wait."""
+def trace_wait(
+    callers: Iterable[Span], began_ago_s: float, place: tuple[int, int], applies: Sequence[Span] = ()
+) -> None:
+    """A wait until an index had applied what a call needs: `place`, the first of its parts that had to wait. `applies`:
+    the spans of what it waited for, to which it has links.
+    """
     partition, offset = place
     for caller in callers:
-        record_part(caller, "index wait", began_ago_s, {PARTITION: partition, WAITED_FOR: offset})
+        record_part(caller, "index wait", began_ago_s, {PARTITION: partition, WAITED_FOR: offset}, links=applies)
+
+
+def trace_followed(
+    name: str, writes: Iterable[TracedWrite], began_ago_s: float, partition: int
+) -> tuple[TracedWrite, ...]:
+    """Who follows the log did something with a run of batches that has `writes`: a span for each call that wrote them,
+    below that call, for up to `CALLERS_MAX`. The same places, with these spans.
+    """
+    spans: dict[Span, Span] = {}
+    followed: list[TracedWrite] = []
+    for first, last, callers in writes:
+        of_write: list[Span] = []
+        for caller in callers:
+            span = spans.get(caller)
+            if span is None:
+                if len(spans) == CALLERS_MAX:
+                    continue
+                span = spans[caller] = caller.child(name, ago_s=began_ago_s)
+            span.place(partition, first)
+            of_write.append(span)
+        followed.append(TracedWrite(first, last, tuple(of_write)))
+    for span in spans.values():
+        span.end()
+    return tuple(followed)

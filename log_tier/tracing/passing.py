@@ -70,10 +70,16 @@ def begin_asking(callers: Sequence[Span], name: str, target: str) -> Asking | No
 
 
 def record_part(
-    span: Span, name: str, began_ago_s: float, attributes: Mapping[str, SpanValue] = _NONE, *, ended_ago_s: float = 0.0
+    span: Span,
+    name: str,
+    began_ago_s: float,
+    attributes: Mapping[str, SpanValue] = _NONE,
+    *,
+    ended_ago_s: float = 0.0,
+    links: Sequence[Span] = (),
 ) -> None:
     """A part of the work that is over, below `span`."""
-    part = span.child(name, ago_s=began_ago_s)
+    part = span.child(name, links=links, ago_s=began_ago_s)
     for key, value in attributes.items():
         part.set(key, value)
     part.end(ago_s=ended_ago_s)

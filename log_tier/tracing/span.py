@@ -110,6 +110,14 @@ class Tracing(Protocol):
         """
         ...
 
+    def elsewhere(self, traceparent: str, tracestate: str) -> Span | None:
+        """The span of a call that another server answers, or answered: what is done here because of it goes below. It
+        has ended. None: it is not traced.
+
+        Raises nothing, whatever the headers hold.
+        """
+        ...
+
     def command(self, name: str, table: str) -> Span | None:
         """The span of work that comes without a context, by the Redis protocol: the first one of its trace, for a share
         that the server draws. None: it is not traced. Some 0.1 µs.

@@ -7,12 +7,14 @@ the replica's way there. Each step is given what the steps before it have left.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 
 from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Log
+from log_tier.tracing.indexes import trace_wait
+from log_tier.tracing.span import Span
 from router.data.catalog_tables import CatalogTables
 from router.data.freshness import ReadDecision, decide, may_answer, needed_offset
 from router.data.in_time import in_time
@@ -76,6 +78,12 @@ class FreshReplicas:
         if decision is ReadDecision.ASK_END:
             _decide(replica, needed, strong, lag_max_ms)
         return replica
+
+    def trace_wait(self, callers: Iterable[Span], waited_s: float, partition: PartitionId, offset: Offset) -> None:
+        """A wait for an offset was over now. Its span links to that of the apply, if the write was traced."""
+        replica = self._node.hosted().get(partition)
+        applies = () if replica is None else replica.applying.traces_of(offset)
+        trace_wait(callers, waited_s, (partition.partition, offset), applies)
 
 
 def answers_now(replica: Replica, part: ReadPart) -> bool:

@@ -37,7 +37,7 @@ from log_tier.model.log import Appended, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
-from log_tier.tracing.indexes import trace_read, trace_wait
+from log_tier.tracing.indexes import trace_read
 from log_tier.tracing.span import TRACED
 from router.data.catalog_tables import CatalogTables, without_absent
 from router.data.describe import describe_table
@@ -151,7 +151,7 @@ class LocalData:
             self.long.note(LongRequest("read", began_s, began_s + took_s, places_of(parts), waits_s, after))
         if callers := TRACED.get():
             if waiting:
-                trace_wait(callers, waits_s, (waiting[0][1].partition.partition, waiting[0][1].after))
+                self._fresh.trace_wait(callers, waits_s, waiting[0][1].partition, waiting[0][1].after)
             read = [(part.partition.partition, each) for part, each in zip(parts, results, strict=True)]
             trace_read(callers, took_s, [(at, each.applied) for at, each in read if isinstance(each, ReadResult)])
         return results
@@ -260,7 +260,7 @@ class LocalData:
             verdicts = await gather_some(parts, lambda part: self._judge(part, ends_s, acknowledged))
         if callers:
             first, waited_s = parts[0], asyncio.get_running_loop().time() - began_s
-            trace_wait(callers, waited_s, (first.partition.partition, first.after))
+            self._fresh.trace_wait(callers, waited_s, first.partition, first.after)
         return verdicts
 
     async def _judge(self, part: OutcomesPart, ends_s: float, acknowledged: bool) -> WriteResult | DuramenError:

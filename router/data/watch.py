@@ -23,6 +23,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, OffsetTrimmed, U
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Log
 from log_tier.tally.compare import log_time_at
+from log_tier.tracing.indexes import trace_followed
 from router.data.requests import WatchEvent
 from serving_tier.fold.verdicts import Verdict
 from serving_tier.node.deliveries import Deliveries, Delivery, headers_of
@@ -165,6 +166,11 @@ class _Count:
             self._deliveries.note(self._name, self._delivery)
         await self._delivery.passed_on(data, headers)
 
+    @property
+    def is_traced(self) -> bool:
+        """Has the span of a write place for this delivery of it?"""
+        return self._deliveries.is_traced(self._replica.id, self._name)
+
     def taken(self, offsets: int, waited_s: float) -> None:
         """The subscriber has taken them, `waited_s` after they were ready for it."""
         self._deliveries.taken(offsets, waited_s)
@@ -231,9 +237,13 @@ async def _pass_on_run(
             put_s = time_s()
             await events.put(WatchEvent(partition, chunk.data, void, chunk.latest))
             await counted.passed_on(position, chunk.data, headers)
+            traced = chunk.traced
             del chunk, headers
             await events.join()
             counted.taken(last + 1 - first, time_s() - put_s)
+            if traced and counted.is_traced:
+                trace_followed("watch delivery", traced, time_s() - put_s, partition)
+            del traced
             position = Offset(last + 1)
             if replica.applied < position:
                 share.give()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from typing import Final
 
 from log_tier.measures.histogram import SECONDS, Histogram
@@ -24,10 +24,14 @@ from log_tier.tally.count import count_batches
 from log_tier.tally.parts import counted_parts, is_counted_whole
 from log_tier.tally.period import CHECKSUM_MASK, PartitionTally, Period, weight_of
 
-__all__ = ["DELIVERED_MINUTES_KEPT", "Deliveries", "Delivery", "headers_of"]
+__all__ = ["DELIVERED_MINUTES_KEPT", "TRACED_SUBSCRIPTIONS_MAX", "Deliveries", "Delivery", "headers_of"]
 
 DELIVERED_MINUTES_KEPT: Final = 10
 """Minutes before the newest one: some 2 KiB for each partition of a subscription. A node has thousands of these."""
+
+TRACED_SUBSCRIPTIONS_MAX: Final = 16
+"""Of one partition, those that have been open the longest. A thousand watches would make a write's trace of a thousand
+spans, and nobody could read it."""
 
 
 class Delivery:
@@ -111,6 +115,10 @@ class Deliveries:
     def note(self, name: str, delivery: Delivery) -> None:
         """A partition of a subscription has begun."""
         self._open[delivery.partition][name] = delivery
+
+    def is_traced(self, partition: PartitionId, name: str) -> bool:
+        """Is this one of the subscriptions whose deliveries have spans in the traces of what is delivered?"""
+        return name in islice(self._open.get(partition, ()), TRACED_SUBSCRIPTIONS_MAX)
 
     def end(self, name: str, delivery: Delivery) -> None:
         """It has ended. Idempotent."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -30,6 +31,10 @@ from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import EXTENT, decoded_bytes, span_of, split_batches
 from log_tier.model.errors import DiskFull, DuramenError, Overloaded, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.log import ReadChunk
+from log_tier.tracing.indexes import trace_followed
+from log_tier.tracing.span import Span
+from log_tier.tracing.written import TracedWrite
 from serving_tier.fold.fold import Effects
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
@@ -103,6 +108,9 @@ class VersionFailed(NamedTuple):
     error: DuramenError
 
 
+# Who waited for a record looks for the span of its apply as soon as it is there.
+_TRACES_KEPT: Final = 16
+
 ApplyStep = BatchesApplied | Progressed | VersionAwaited | VersionLive | Switched | VersionFailed
 
 FoldOutcome = tuple[Effects, dict[int, DuramenError]]
@@ -137,22 +145,24 @@ class Applying:
         it. Outcomes below it may not be known here."""
         self.compared = False
         """The live index is known to be of the history that the log holds. It is compared before the first chunk."""
+        self._traced: deque[TracedWrite] = deque(maxlen=_TRACES_KEPT)
         self._name, self._progress, self._versions = name, progress, versions
         self._pinned_reads, self._voids = pinned_reads, voids
         self._applier = applier
 
-    async def chunk(self, data: bytes, compacted: Offset) -> AsyncGenerator[ApplyStep, None]:
-        """Apply a run of stored batches. `compacted`: see `ReadChunk`. Raises what the live index raises, but for a
-        full disk; `IndexDiverged`, before the first one; `OffsetTrimmed` where a compaction has overtaken the index.
+    async def chunk(self, chunk: ReadChunk) -> AsyncGenerator[ApplyStep, None]:
+        """Apply a run of stored batches. Raises what the live index raises, but for a full disk; `IndexDiverged`,
+        before the first one; `OffsetTrimmed` where a compaction has overtaken the index.
         """
-        index = self._progress.index
+        index, compacted = self._progress.index, chunk.compacted
+        began_s = asyncio.get_running_loop().time() if chunk.traced else 0.0
         if compacted > max(index.applied + 1, self.compacted):
             partition = self._progress.id.partition
             raise compacted_away(f"replica {self._name}", partition, applied=index.applied, compacted=compacted)
         if not self.compared:
             await self._versions.compare(self._progress.index)
             self.compared = True
-        rest: bytes | Sequence[Batch] = data
+        rest: bytes | Sequence[Batch] = chunk.data
         while rest:
             pinned = self._pinned_reads.lowest()
             piece, failed = await self._apply_first(rest, pinned)
@@ -168,6 +178,14 @@ class Applying:
                 async for step in self._over(piece.barrier):
                     yield step
                 rest = piece.barrier.rest
+        if chunk.traced:
+            yield Progressed()  # nobody waits for spans
+            took_s = asyncio.get_running_loop().time() - began_s
+            self._traced.extend(trace_followed("index apply", chunk.traced, took_s, self._progress.id.partition))
+
+    def traces_of(self, offset: Offset) -> Sequence[Span]:
+        """The spans of how the record at this offset was applied, if it was traced and that was lately."""
+        return next((callers for first, last, callers in self._traced if first <= offset <= last), ())
 
     async def come_through(self) -> None:
         """Return when a new index is beyond the compacted part of its log, or waits for a version, which is brought to

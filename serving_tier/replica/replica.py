@@ -205,7 +205,7 @@ class Replica:
                 async for chunk in chunks:
                     self.progress.heard(chunk.latest)
                     self.applying.compared &= not chunk.resumed
-                    async with aclosing(self.applying.chunk(chunk.data, chunk.compacted)) as steps:
+                    async with aclosing(self.applying.chunk(chunk)) as steps:
                         async for step in steps:
                             await self._do(step)
                     self.progress.advance()

@@ -32,7 +32,7 @@ from log_tier.embedded.commit.commit_errors import own_copy, write_failed, write
 from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.lone_calls import LoneCalls
 from log_tier.embedded.commit.room import SHARED_OUT, CommitRoom
-from log_tier.embedded.commit.traced_commit import CommitTimes, trace_commit
+from log_tier.embedded.commit.traced_commit import CommitTimes, keep_traces, trace_commit
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.staged import Staged
 from log_tier.embedded.storage.settings import ClockMs, EngineSettings
@@ -236,7 +236,7 @@ class Committer:
             outcomes[partition] = iter(results)
             if part is not None:
                 staged.append((partition, part))
-        written_s = stopwatch_s() if traced else 0.0
+        written_s = keep_traces(appends, outcomes, stopwatch_s) if traced else 0.0
         if staged:
             for partition, failure in self._make_stable(staged).items():
                 outcomes[partition] = repeat(failure)

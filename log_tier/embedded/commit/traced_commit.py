@@ -6,15 +6,18 @@ commit itself is one span, with links to the appends of all of them (`log_tier.t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import NamedTuple
 
 from log_tier.embedded.commit.appends import Append, Results
+from log_tier.embedded.segments.partition_log import PartitionLog
+from log_tier.model.errors import DuramenError
 from log_tier.model.log import Appended
 from log_tier.tracing.passing import record_part
 from log_tier.tracing.span import CALLERS_MAX, Span
+from log_tier.tracing.written import TracedWrite
 
-__all__ = ["CommitTimes", "trace_commit"]
+__all__ = ["CommitTimes", "keep_traces", "trace_commit"]
 
 
 class CommitTimes(NamedTuple):
@@ -25,6 +28,27 @@ class CommitTimes(NamedTuple):
     """Everything was with the kernel."""
     stable_s: float
     now_s: float
+
+
+def keep_traces(
+    appends: Sequence[Append],
+    outcomes: MutableMapping[PartitionLog, Iterator[Appended | DuramenError]],
+    stopwatch_s: Callable[[], float],
+) -> float:
+    """Note who wrote what was just staged, before anybody can read it; the time before that. `outcomes`: of each
+    partition's batches, in their order.
+    """
+    written_s = stopwatch_s()
+    staged = {partition: list(each) for partition, each in outcomes.items()}
+    places = {partition: iter(each) for partition, each in staged.items()}
+    for append in appends:
+        for partition, _, _ in append.batches:
+            place = next(places[partition])
+            if append.callers and isinstance(place, Appended):
+                write = TracedWrite(place.base_offset, place.last_offset, append.callers)
+                partition.traced.note(partition.id, write)
+    outcomes.update({partition: iter(each) for partition, each in staged.items()})
+    return written_s
 
 
 def trace_commit(placed: Sequence[tuple[Append, Results]], times: CommitTimes, batches: int, size: int) -> None:

@@ -25,6 +25,7 @@ from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.identifiers import RESERVED_PREFIX, Offset, PartitionId, TableId, table_id_to_bytes
 from log_tier.model.log import Topic
 from log_tier.model.moves import MoveFeed
+from log_tier.tracing.written import WrittenTraces
 
 __all__ = ["OpenTopic", "TopicOpener"]
 
@@ -47,7 +48,7 @@ class TopicOpener:
         self.memory = TailMemory(settings.tail_bytes_max)
         files = OpenFiles(settings.open_segments_max or descriptor_shares().segments)
         self.moves = MoveFeed()
-        self._resources = LogResources(disk, settings, self.memory, files, self.moves, Settling())
+        self._resources = LogResources(disk, settings, self.memory, files, self.moves, Settling(), WrittenTraces())
         self._proved: dict[PartitionId, Offset] = {}
         """The ends of partitions that the journal proves."""
         self._summary = LogSummary()

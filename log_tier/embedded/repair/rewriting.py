@@ -39,6 +39,7 @@ from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.moves import MoveFeed
 from log_tier.model.record import Operation
+from log_tier.tracing.written import WrittenTraces
 
 __all__ = ["PartitionRewriting"]
 
@@ -106,7 +107,7 @@ class PartitionRewriting:
     def finish(self, clock: ClockMs) -> None:
         """Steps 3 and 4. Raises `OSError`, and `LogDamaged` where the partition is not whole."""
         resources = LogResources(
-            self._disk, self._settings, TailMemory(0), OpenFiles(_OPEN_FILES), MoveFeed(), Settling()
+            self._disk, self._settings, TailMemory(0), OpenFiles(_OPEN_FILES), MoveFeed(), Settling(), WrittenTraces()
         )
         log = open_partition(
             self._facts.name,

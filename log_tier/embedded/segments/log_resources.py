@@ -10,6 +10,7 @@ from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage.disk import Disk
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.moves import MoveFeed
+from log_tier.tracing.written import WrittenTraces
 
 __all__ = ["LogResources"]
 
@@ -27,3 +28,5 @@ class LogResources(NamedTuple):
     """Which partitions have new records, or a new state."""
     settling: Settling
     """What the journal still has to bring into the segments."""
+    traced: WrittenTraces
+    """Who wrote the newest batches, where somebody traces."""

@@ -58,7 +58,7 @@ class PartitionLog:
     ) -> None:
         """`look`: looks at the files, where `state` only says what a clean close left."""
         self.name, self.id, self.folder = name, partition, folder
-        disk, settings, memory, files, self._moves, settling = resources
+        disk, settings, memory, files, self._moves, settling, self.traced = resources
         self.disk, self.settings = disk, settings
         self.lock = threading.Lock()
         """Guards what is known of the files. Never held during a call of the disk: appends take it."""

@@ -17,9 +17,11 @@ from typing import Final
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
 from log_tier.embedded.segments.cold_reader import ColdReader, trimmed
 from log_tier.embedded.segments.partition_log import PartitionLog
+from log_tier.model.batch_header import offsets_in
 from log_tier.model.errors import InvalidRequest, TokenAhead
 from log_tier.model.identifiers import Offset
 from log_tier.model.log import Bounds, ReadChunk
+from log_tier.tracing.written import TracedWrite
 
 __all__ = ["CHUNK_BYTES_MAX", "read_partition"]
 
@@ -57,7 +59,9 @@ async def read_partition(
                 warm = partition.tail.read(offset, chunk_bytes)
                 if warm is not None:
                     data, offset = warm
-                    yield ReadChunk(data, Offset(partition.next_offset - 1), compacted=partition.checkpoint.compacted)
+                    latest, compacted = Offset(partition.next_offset - 1), partition.checkpoint.compacted
+                    traced = _traced_in(partition, data) if partition.id in partition.traced.of else ()
+                    yield ReadChunk(data, latest, compacted=compacted, traced=traced)
                     del data, warm  # who waits for more holds nothing
                     continue
                 cold = cold or ColdReader(partition, chunk_bytes)
@@ -81,11 +85,16 @@ async def read_partition(
                 cold.close()
                 cold = None
             if data:
-                yield ReadChunk(data, latest, compacted=partition.checkpoint.compacted)
+                traced = _traced_in(partition, data) if partition.id in partition.traced.of else ()
+                yield ReadChunk(data, latest, compacted=partition.checkpoint.compacted, traced=traced)
             del data
     finally:
         if cold is not None:
             cold.close()
+
+
+def _traced_in(partition: PartitionLog, data: bytes) -> tuple[TracedWrite, ...]:
+    return partition.traced.between(partition.id, *offsets_in(data))
 
 
 def _check_start(partition: PartitionLog, start: Offset, bounds: Bounds, chunk_bytes: int) -> None:

@@ -52,6 +52,7 @@ def begin_again(server: ServerProcess, collector: Collector) -> None:
     put = {span.attributes["duramen.offset"]: span for span in collector.wait_for("put mark")}[done.offset]
     collector.wait_for_part(put, "duramen.v1.KeyValue/Write")
     collector.wait_for_part(put, "log append")
+    collector.wait_for_part(put, "index apply")
     collector.received.clear()
 
 
@@ -61,12 +62,14 @@ def test_a_put_is_one_trace_to_the_log_and_back(server: ServerProcess, collector
         done = table.put(b"secret key", b"secret value")
     put = one(collector, "put flights")
     collector.wait_for("log commit")
+    collector.wait_for("index apply")
     assert tree_of(collector.received, put.trace) == [
         "program: put flights",
         *(
             f"single: put flights > duramen.v1.KeyValue/Write{part}"
             for part in (
                 "",
+                " > index apply",
                 " > log append",
                 " > log append > log commit",
                 " > log append > log queue",
@@ -76,7 +79,7 @@ def test_a_put_is_one_trace_to_the_log_and_back(server: ServerProcess, collector
         ),
     ]
     place = {"duramen.partition": done.partition, "duramen.offset": done.offset}
-    for name in ("put flights", "duramen.v1.KeyValue/Write", "log append"):
+    for name in ("put flights", "duramen.v1.KeyValue/Write", "log append", "index apply"):
         assert place.items() <= one(collector, name).attributes.items(), name
     host, _, port = server.target.rpartition(":")
     assert 0 <= put.attributes.pop("duramen.gathered_ms") < 1000 * (put.ended_ns - put.began_ns)
@@ -227,3 +230,39 @@ def test_an_embedded_database_has_the_whole_trace(tmp_path: Path, collector: Col
     assert "program: put here > log append > log sync" in tree_of(collector.received, put.trace)
     get = one(collector, "get here")
     assert "program: get here > index read" in tree_of(collector.received, get.trace)
+
+
+def test_a_flight_of_a_writer_is_one_trace_with_links_to_who_put(server: ServerProcess, collector: Collector) -> None:
+    tracer = trace.get_tracer("program")
+    with duramen.connect(server.target, traces=True) as db:
+        table = db.create_table("stream", partitions=2)
+        with table.writer("rows of today") as writer:
+            for number in range(3):
+                with tracer.start_as_current_span(f"row {number}"):
+                    writer.put_rows([(b"k%d" % (2 * number + each), b"v") for each in range(2)])
+            with tracer.start_as_current_span("the flush"):
+                done = writer.flush()
+            writer.put_rows([(b"last", b"v")])
+    flight, last = collector.wait_for("writer stream", 2)
+    rows = [one(collector, f"row {number}") for number in range(3)]
+    assert flight.links == [(row.trace, row.id) for row in rows]
+    flush = one(collector, "the flush")
+    assert (flight.trace, flight.parent) == (flush.trace, flush.id)
+    assert (flight.kind, flight.attributes["db.operation.batch.size"]) == ("CLIENT", 6)
+    assert done.records == 6
+    assert (last.parent, last.links) == (b"", [])
+    for name in ("duramen.v1.KeyValue/Write", "log append", "index apply"):
+        collector.wait_for_part(flight, name)
+
+
+async def test_a_writer_that_is_not_traced_has_no_spans(server: ServerProcess, collector: Collector) -> None:
+    async with await aio.connect(server.target, traces=True) as db:
+        table = await db.create_table("silent", partitions=1)
+        with sampling(on=False):
+            async with table.writer("rows") as writer:
+                await writer.put(b"k", b"v")
+        await table.put(b"mark", b"v")
+    import asyncio
+
+    await asyncio.to_thread(collector.wait_for, "put silent")
+    assert not collector.named("writer silent")

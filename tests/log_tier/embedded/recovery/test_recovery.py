@@ -35,6 +35,7 @@ from log_tier.model.batch_header import read_header
 from log_tier.model.errors import DuramenError, LogDamaged
 from log_tier.model.identifiers import Offset
 from log_tier.model.moves import MoveFeed
+from log_tier.tracing.written import WrittenTraces
 
 
 async def test_a_clean_close_leaves_no_reserved_space_and_nothing_to_report(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ async def test_the_newest_segment_cut_at_every_byte_of_its_last_4_kib(filling: s
             "flights/0",
             topic.partition(ZERO),
             path.parent,
-            LogResources(cut, LARGE, TailMemory(0), OpenFiles(8), MoveFeed(), Settling()),
+            LogResources(cut, LARGE, TailMemory(0), OpenFiles(8), MoveFeed(), Settling(), WrittenTraces()),
             report=report,
         )
         assert partition.bounds()[:2] == (Offset(0), Offset(kept - 1))
