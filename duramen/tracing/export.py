@@ -21,7 +21,7 @@ from duramen.tracing.harmless import harmless
 from duramen.tracing.otel_spans import TRACER_NAME
 from duramen.tracing.otlp_bytes import SpanRecord, request_of, resource_of
 from duramen.tracing.otlp_http import CollectorLine, address_of
-from duramen.tracing.served_spans import ServedTraces, share_of
+from duramen.tracing.served_spans import ServedTraces, follows_callers, share_of
 from log_tier.model.errors import InvalidRequest
 
 __all__ = ["AnnouncedSending", "QueueLimits", "ServerTraces", "SpanQueue", "limits_of"]
@@ -145,7 +145,8 @@ class ServerTraces:
         self._queue = SpanQueue(sending, limits)
         self._queue.start()
         share = 0.0 if sampler is ALWAYS_OFF else share_of(os.environ)
-        self.tracing = ServedTraces(sampler, self._queue.put, share=share)
+        follows = sampler is not ALWAYS_OFF and follows_callers(os.environ)
+        self.tracing = ServedTraces(sampler, self._queue.put, share=share, follows=follows)
 
     def close(self) -> None:
         """Send what is left, for two seconds at most. Blocks."""

@@ -92,6 +92,9 @@ def _pair(key: str, value: Any) -> bytes:
     """A `KeyValue`."""
     if type(value) is str:
         return _pair_of_texts(key, value)
+    if type(value) is int:
+        number = _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+        return b"%b\x12%c\x18%b" % (_text(b"\n", key), len(number) + 1, number)
     return _text(b"\n", key) + _sized(b"\x12", _value(value))
 
 

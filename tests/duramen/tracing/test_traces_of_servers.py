@@ -14,11 +14,18 @@ from kit.cluster.cluster_process import ClusterProcess
 from kit.traces.collector import Collector, tree_of
 from kit.traces.program import sending_to
 from kit.traces.servers import environment_of_traces
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, SamplingResult, StaticSampler
+from opentelemetry.sdk.trace.sampling import (
+    ALWAYS_OFF,
+    ALWAYS_ON,
+    Decision,
+    ParentBased,
+    SamplingResult,
+    StaticSampler,
+)
 
 import duramen
 from duramen.tracing.otlp_bytes import SpanRecord
-from duramen.tracing.served_spans import ServedTraces
+from duramen.tracing.served_spans import ServedTraces, follows_callers
 from router.proto import kv_pb2 as kv
 
 pytestmark = pytest.mark.embedded_log_only
@@ -114,6 +121,39 @@ async def test_a_hostile_header_is_ignored(
 
 def forget(_span: SpanRecord) -> None:
     """It is no matter."""
+
+
+STATED = (*parent(0xBAD), ("tracestate", "vendor=1"))
+TWICE = (*parent(0xBAD), *parent(0xBAD))
+
+
+@pytest.mark.parametrize("sampler", [ParentBased(ALWAYS_OFF), ParentBased(ALWAYS_ON)], ids=["off", "on"])
+def test_what_follows_its_callers_takes_what_the_sampler_takes(sampler: ParentBased) -> None:
+    headers = [*HOSTILE.values(), (), parent(0x600D), parent(0x600D, flags="03"), parent(0x600D, flags="02")]
+    headers += [STATED, STATED[::-1], STATED[1:], TWICE, (("traceparent", parent(5)[0][1] + "\n"),)]
+    for header in headers:
+        sides: list[list[SpanRecord]] = [[], []]
+        for spans, follows in zip(sides, (False, True), strict=True):
+            tracing = ServedTraces(sampler, spans.append, follows=follows)
+            span = tracing.serve("/duramen.v1.KV/Get", (("user-agent", "x"), *header))
+            if span is not None:
+                span.end()
+        asked, followed = (
+            [
+                (each.parent and each.trace, each.parent, each.is_parent_remote, each.state, each.attributes)
+                for each in side
+            ]
+            for side in sides
+        )
+        assert asked == followed, header
+
+
+def test_which_samplers_follow_their_callers() -> None:
+    followed = {
+        name: follows_callers({"OTEL_TRACES_SAMPLER": name})
+        for name in ("", "parentbased_always_off", " ParentBased_TraceIdRatio ", "always_on", "traceidratio", "jaeger")
+    }
+    assert list(followed.values()) == [True, True, True, False, False, False]
 
 
 def test_a_long_tracestate_is_left_out() -> None:
