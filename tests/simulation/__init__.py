@@ -148,8 +148,9 @@ opened, reset, closed, proved anew and proved to be the other user's (`cluster_c
 at its server, whoever hears that. When all is level, the sum of the counts of the audit's rows must be what each server
 refused each user, by action; where a server has had another life, no more than that (`refusal_ledger.py`). The table
 that these users share is audited: calls that were let in, and streams that have sent something, must be there once, and
-commands of the Redis protocol that were refused. What may or may not have been let in, as its reply is lost or an
-error, makes the bounds wider (`access_ledger.py`).
+commands of the Redis protocol that were refused. Where there are endpoints, the table of their users is audited, too:
+each command that has run is there once for each right that it needs, and a transaction as one. What may or may not have
+been let in, as its reply is lost or an error, makes the bounds wider (`access_ledger.py`).
 
 **A log that is put back.** In a tenth of the runs a first workload runs without faults, and the log's disk is copied
 meanwhile. Everything is stopped, the log gets the copy, the nodes keep their indexes, and other clients write on with

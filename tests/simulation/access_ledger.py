@@ -1,5 +1,5 @@
 """What users did that the audit must hold besides refused calls: calls on an audited table, streams, and commands of
-the Redis protocol that were refused.
+the Redis protocol that were refused, or that did something to an audited table.
 
 Each is known for certain, or may be: a call that ended with an error may have been let in before, and a command whose
 reply was lost may have been refused. So the sum of an audit's counts lies between two bounds.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import grpc
 
@@ -18,10 +18,16 @@ from log_tier.access.tokens import read_token
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.rpc.credentials import AUTHORIZATION
 
-__all__ = ["AUDITED", "AUDITED_TABLES", "AccessLedger", "is_of_redis"]
+__all__ = ["AUDITED", "AUDITED_KEYS", "AUDITED_TABLES", "KEYS_TABLE", "AccessLedger", "Right", "is_of_redis"]
+
+Right = Literal["read", "write"]
 
 AUDITED: Final = "shared"
+KEYS_TABLE: Final = "db1"
+"""That users of the Redis protocol select."""
 AUDITED_TABLES: Final = AuditSettings(reads=(AUDITED,), writes=(AUDITED,))
+AUDITED_KEYS: Final = AuditSettings(reads=(AUDITED, KEYS_TABLE), writes=(AUDITED, KEYS_TABLE))
+"""The same where there are endpoints of the Redis protocol."""
 _PACKAGE: Final = "/duramen.v1."
 _SINGLE: Final = ("KeyValue/Read", "KeyValue/Write")
 _STREAMS: Final = ("KeyValue/Watch", "KeyValue/Scan")
@@ -38,7 +44,7 @@ class _Kind(NamedTuple):
     server: str
     user: str
     what: str
-    """A method that was let in, or refused commands."""
+    """A method that was let in, refused commands, or what commands of a name did: `read by get`."""
 
 
 class AccessLedger:
@@ -76,6 +82,11 @@ class AccessLedger:
         self._certain[kind] += refused
         self._perhaps[kind] += perhaps
 
+    def did(self, server: str, user: str, command: str, rights: Iterable[Right], *, is_certain: bool) -> None:
+        """A command on keys of the audited table has run, or may have."""
+        for right in rights:
+            (self._certain if is_certain else self._perhaps)[_Kind(server, user, f"{right} by {command}")] += 1
+
     @property
     def count(self) -> Counter[str]:
         """How much there is for certain, by what it was."""
@@ -93,6 +104,9 @@ class AccessLedger:
                 lost.add(row["server"])
             elif row["result"] == "allowed" and row["action"] in _METHODS and row["user"] in self._callers:
                 noted[_Kind(row["server"], row["user"], row["action"])] += row["count"]
+            elif row["result"] == "allowed" and is_of_redis(row) and row["table"] == KEYS_TABLE:
+                if row["user"] in self._senders and row["action"] != "select":
+                    noted[_Kind(row["server"], row["user"], f"{row['kind']} by {row['action']}")] += row["count"]
             elif row["result"] == "refused" and is_of_redis(row) and row["action"] != "login":
                 noted[_Kind(row["server"], row["user"], _COMMANDS)] += row["count"]
         for kind in sorted({*noted, *self._certain}):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -19,6 +19,7 @@ from duramen import aio
 from duramen.testing.machine.resp_words import RawError
 from duramen.testing.machine.simulated_wire import WireClient, WireCut
 from log_tier.trust.users import TrustState
+from simulation.access_ledger import KEYS_TABLE, Right
 from simulation.book import Broken
 from simulation.cluster_roles import change_roles
 from simulation.cluster_turns import ASK_S
@@ -38,7 +39,7 @@ from simulation.trust_turns import (
 
 __all__ = ["check_listeners", "open_keys", "use_keys"]
 
-_TABLE: Final = "db1"
+_TABLE: Final = KEYS_TABLE
 _SELECT: Final = (b"SELECT", b"1")
 _GRANTS: Final = tuple(f"{verb} {_TABLE} --key {prefix}" for verb in ("read", "write") for prefix in ("a:", "b:"))
 _SHOWN: Final = f"read {_TABLE} --key shown:"
@@ -50,6 +51,9 @@ _CHANNEL: Final = b"__keyspace@1__:a:heard"
 _WRITTEN: Final = (b"SET", b"a:heard", b"1")
 
 _Command = tuple[bytes, ...]
+
+_NEEDS: Final[Mapping[bytes, Sequence[Right]]] = {b"GET": ("read",), b"MGET": ("read",), b"SET": ("write",)}
+"""Others need both."""
 
 
 async def open_keys(world: ClusterWorld) -> None:
@@ -144,8 +148,10 @@ async def _one_pipeline(world: ClusterWorld, chance: random.Random, client: Wire
     except BaseException as error:
         heard = error.replies if isinstance(error, WireCut) else []
         _note_refused(world, name, user, heard, perhaps=len(commands) - len(heard))
+        _note_done(world, name, user, commands, heard)
         raise
     _note_refused(world, name, user, replies, perhaps=commands[0][0] == b"MULTI")
+    _note_done(world, name, user, commands, replies)
     is_sure = trust is not None and trust is trust_of(world, name)
     if commands[0][0] == b"MULTI":
         # What was queued is served if all was.
@@ -170,6 +176,29 @@ def _note_refused(world: ClusterWorld, name: str, user: str, replies: Sequence[A
     world.accesses.commanded(name, user, refused=refused, perhaps=perhaps)
 
 
+def _note_done(world: ClusterWorld, name: str, user: str, commands: Sequence[_Command], replies: Sequence[Any]) -> None:
+    """What commands did for certain, or may have done: whose reply did not come, or is an error of another kind."""
+    heard = [*replies, *[None] * (len(commands) - len(replies))]
+    is_heard = [number < len(replies) for number in range(len(commands))]
+    if commands[0][0] == b"MULTI":
+        # A transaction is noted as one, at its end.
+        rights = {right for command in commands[1:-1] for right in _rights_of(command)}
+        commands, heard, is_heard = [(b"EXEC",)], heard[-1:], is_heard[-1:]
+    else:
+        rights = set()
+    for command, reply, has_come in zip(commands, heard, is_heard, strict=True):
+        if has_come and (_is_refused(reply) or (isinstance(reply, RawError) and reply.text.startswith("EXECABORT"))):
+            continue
+        is_certain = has_come and not isinstance(reply, RawError)
+        did = sorted(rights) or _rights_of(command)
+        world.accesses.did(name, user, command[0].decode().lower(), did, is_certain=is_certain)
+
+
+def _rights_of(command: _Command) -> Sequence[Right]:
+    """What a command needs and does, by its name."""
+    return _NEEDS.get(command[0], ("read", "write"))
+
+
 def _shown(command: _Command) -> str:
     return b" ".join(command).decode()
 
@@ -180,7 +209,7 @@ def _is_refused(reply: Any) -> bool:
 
 def _may(trust: TrustState, user: str, command: _Command) -> bool:
     """By the text of the grants alone."""
-    needed = {b"GET": ("read",), b"MGET": ("read",), b"SET": ("write",)}.get(command[0], ("read", "write"))
+    needed = _rights_of(command)
     keys = command[1:] if command[0] == b"MGET" else command[1:2]
     return all(has_grant(trust, user, verb, _TABLE, key) for verb in needed for key in keys)
 

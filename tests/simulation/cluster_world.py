@@ -39,7 +39,7 @@ from router.membership.live_membership import LiveMembership
 from serving_tier.disk import NODE_DISK
 from serving_tier.jobs.log_trimmer import ROUND_S
 from serving_tier.node.node import Node
-from simulation.access_ledger import AUDITED_TABLES, AccessLedger
+from simulation.access_ledger import AUDITED_KEYS, AUDITED_TABLES, AccessLedger
 from simulation.book import Broken
 from simulation.index_crashes import copy_indexes, put_indexes_back
 from simulation.kept_log import KeepingLog, KeptRecords
@@ -113,6 +113,7 @@ class ClusterWorld:
         self.has_places = plan.has_places(users)
         self.has_passwords = plan.has_passwords(users)
         self.has_audit = plan.has_audit(users)
+        self._audited = AUDITED_KEYS if has_endpoints else AUDITED_TABLES
         self.refusals, self.accesses = RefusalLedger(), AccessLedger()
         """What servers have refused and let in, where their audit is written."""
         if self.has_audit:
@@ -269,7 +270,7 @@ class ClusterWorld:
             snapshots=self._snapshots,
             retention_round_s=self._retention_round_s,
             servers=self._servers(),
-            audit=AUDITED_TABLES,
+            audit=self._audited,
         )
         if self.has_endpoints or self.has_audit:
             others = others_on_demand(plane, memberships)
@@ -295,7 +296,7 @@ class ClusterWorld:
     async def _router_life(self, process: SimulatedProcess, opened: AsyncExitStack) -> None:
         clock = self.machine.clock_of(process.name)
         router = await open_router(
-            process, opened, clock, log_url=LOG_URL, servers=self._servers(), audit=AUDITED_TABLES
+            process, opened, clock, log_url=LOG_URL, servers=self._servers(), audit=self._audited
         )
         self._write_audit(opened, router.access, here(router.connection), process.name)
         if self.has_endpoints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from log_tier.audit.audit_row import AuditRow
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.audit.row_format import row_key
 from router.endpoints.resp.commands.users import command_audit
+from router.endpoints.resp.commands.users.access_notes import AccessNotes
 from router.endpoints.resp.connection import guarded_session
 from simulation.planted import Patches
 
@@ -74,8 +75,36 @@ def _commands_of_a_pipeline_are_one() -> Patches:
     return [(guarded_session, "note_refused", note_refused)]
 
 
+def _one_right_of_a_command_is_noted() -> Patches:
+    inner = AccessNotes.of
+    return [(AccessNotes, "of", lambda self, commands, action="": list(inner(self, commands, action))[:1])]
+
+
+def _each_command_of_a_transaction_is_noted() -> Patches:
+    inner = AccessNotes.of
+
+    def of(self: AccessNotes, commands: Sequence[Any], action: str = "") -> Any:
+        if not action:
+            return inner(self, commands)
+        return [event for command in commands for event in inner(self, (command,), action)]
+
+    return [(AccessNotes, "of", of)]
+
+
+def _what_never_ran_is_noted() -> Patches:
+    def forget(self: AccessNotes) -> None:
+        for events in self._waiting:
+            self.note(events)
+        self._waiting.clear()
+
+    return [(AccessNotes, "forget", forget)]
+
+
 PLANTED_IN_RESP_AUDIT: Final[dict[str, Callable[[], Patches]]] = {
     "of the refused commands of a pipeline the audit has the first": _commands_of_a_pipeline_are_one,
+    "of a command that reads and writes one is noted": _one_right_of_a_command_is_noted,
+    "each command of a transaction on an audited table is noted": _each_command_of_a_transaction_is_noted,
+    "a command that a revocation kept from running is noted": _what_never_ran_is_noted,
 }
 
 PLANTED_IN_AUDIT: Final[dict[str, Callable[[], Patches]]] = {

@@ -11,6 +11,7 @@ import pytest
 
 from simulation.plan import Plan, plan_of
 from simulation.planted import plant
+from simulation.planted_audit import PLANTED_IN_RESP_AUDIT
 from simulation.planted_places import PLANTED_IN_RESP_PLACES
 from simulation.planted_table_quotas import PLANTED_IN_RESP_TABLE_QUOTAS
 from simulation.run import run_seed
@@ -42,6 +43,7 @@ FOUND_FROM = {
 """Seeds to begin with, which save time: the others follow, for a change of the product moves what a seed comes to."""
 FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
     **dict.fromkeys(PLANTED_IN_RESP_PLACES, lambda plan: plan.has_places("users of endpoints")),
+    **dict.fromkeys(PLANTED_IN_RESP_AUDIT, lambda plan: plan.has_audit("users of endpoints")),
     **dict.fromkeys(PLANTED_IN_RESP_TABLE_QUOTAS, lambda plan: plan.has_table_quotas("users of endpoints")),
     "notifications go on behind what retention took": lambda plan: plan.trims is not None,
 }
