@@ -13,7 +13,7 @@ import pytest
 from kit.client.server_process import ServerProcess
 from kit.clients.kv_servers import DEADLINE_S, KVClient
 from kit.cluster.cluster_process import ClusterProcess
-from kit.deadlines import wait_until
+from kit.deadlines import wait_until, within
 from kit.traces.collector import Collector, ReceivedSpan, tree_of
 from kit.traces.program import sending_to
 from kit.traces.servers import environment_of_traces
@@ -73,7 +73,7 @@ async def watching(client: KVClient) -> Any:
 
 async def seen(watch: Any, version: int) -> None:
     """Read on until the change of this version."""
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while all(change.version != version for change in (await watch.read()).changes):
             pass
 
