@@ -163,8 +163,9 @@ class Automate(NamedTuple):
 class TakeSnapshots(NamedTuple):
     """Take a snapshot of each partition, at a node that has little to do.
 
-    A snapshot is copied, stored, read back and compared before it counts. It is what a lost replica is restored from,
-    and what the log may be trimmed below.
+    It holds at least what was acknowledged before it was asked for: a replica that is behind catches up first. A
+    snapshot is copied, stored, read back and compared before it counts. It is what a lost replica is restored from, and
+    what the log may be trimmed below.
     """
 
     table: Annotated[str, Argument("[TABLE]", "The table's name; none: all tables.")] = ""

@@ -24,6 +24,7 @@ from log_tier.model.errors import (
     ShuttingDown,
     WriteUnknown,
 )
+from log_tier.model.identifiers import Offset
 from serving_tier.jobs.wanted_tasks import TaskKey, WantedTasks
 
 __all__ = ["DoTask", "JobWorker", "RetryLimits", "TaskProgress", "TaskRun"]
@@ -65,6 +66,8 @@ class TaskRun:
         self.number = number
         self.task = task
         self.progress_now = TaskProgress()
+        self.through: Offset | None = None
+        """The log's end at the first try of a snapshot, which holds at least what is up to there."""
         self._worker = worker
 
     @property

@@ -169,6 +169,24 @@ def test_a_watch_from_before_the_log_learns_its_first_offset(cluster: ClusterPro
         assert caught.value.fields["earliest"] == partition["earliest"]
 
 
+def test_a_snapshot_that_is_asked_of_a_paused_node_has_what_was_acknowledged(cluster: ClusterProcess) -> None:
+    with cluster.connect() as database:
+        table = database.create_table("boats", partitions=1, replicas=1)
+        table.put(b"boat", b"before")
+        cluster.wait_ready("boats")
+        (partition,) = cluster.rows("admin", "partitions", "boats")
+        (node,) = [each["node"] for each in partition["replicas"]]
+        cluster.pause(node)
+        try:
+            last = [table.put(b"boat%d" % number, b"v").offset for number in range(50)][-1]
+            cluster.run("admin", "snapshot", "boats", "--no-wait")
+        finally:
+            cluster.go_on(node)
+        wait_until(lambda: cluster.rows("admin", "snapshots", "boats"), "the snapshot is known")
+        (snapshot,) = cluster.rows("admin", "snapshots", "boats")
+        assert snapshot["offset"] >= last
+
+
 @pytest.mark.campaign
 def test_the_promises_hold_while_processes_are_killed_and_paused() -> None:
     seconds = 300 if CAMPAIGN else 8

@@ -41,8 +41,6 @@ def test_a_replica_that_retention_overtook(
     for number in range(4):
         server.says("put", "flights", f"before{number}", "1")
     if with_snapshot:
-        # A snapshot holds what its replica has applied by then.
-        assert len(server.documents("scan", "flights", "--level", "strong")) == 4
         server.says("admin", "snapshot", "flights")
     server.says("put", "flights", "behind", "1")
     server.kill9()
