@@ -152,6 +152,12 @@ commands of the Redis protocol that were refused. Where there are endpoints, the
 each command that has run is there once for each right that it needs, and a transaction as one. What may or may not have
 been let in, as its reply is lost or an error, makes the bounds wider (`access_ledger.py`).
 
+**History.** In an eighth of the runs of the world `cluster` nodes and router keep their histories in the table
+`_duramen_history`, by steps of a second, through all lives (`cluster_history.py`). Somebody with all rights writes,
+deletes, drops and clears there, and is refused. Each row has a number of its own (`history_ledger.py`): in the end what
+was acknowledged is there with its bytes, nobody else's is, what a server has seen is written within a bounded time, and
+who was started again knew its rows, but where its clock was set.
+
 **A log that is put back.** In a tenth of the runs a first workload runs without faults, and the log's disk is copied
 meanwhile. Everything is stopped, the log gets the copy, the nodes keep their indexes, and other clients write on with
 all faults. Of what the first clients wrote, anything may be gone; what is read must be in the log as it is now. Where a
@@ -199,15 +205,16 @@ bounded: all of a process are one peer here.
 `planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`,
 `database_world.py`, `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`,
 `kept_log.py`, `index_crashes.py`, `quota_ledger.py`, `place_ledger.py`, `access_ledger.py`, `refusal_ledger.py`,
-`cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`,
-`cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`, `cluster_tallies.py`, `cluster_put_back.py`,
-`trust_turns.py`, `cluster_callers.py`, `cluster_expiries.py`, `cluster_roles.py`, `metered_calls.py`,
-`cluster_quotas.py`, `cluster_table_quotas.py`, `place_quotas.py`, `cluster_places.py`, `cluster_connections.py`,
-`cluster_passwords.py`, `cluster_audit.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`,
-`cluster_resp_users.py`, `overtaken_listener.py`, `cluster_resp.py`, `planted.py`, `planted_syncs.py`,
-`planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`, `planted_resp.py`,
-`planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`, `planted_index.py`,
-`planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`, `planted_resp_users.py`, `planted_quotas.py`,
-`planted_table_quotas.py`, `planted_places.py`, `planted_passwords.py`, `planted_audit.py`, `healing.py`,
-`planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+`history_ledger.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`,
+`cluster_data_sets.py`, `cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`, `cluster_tallies.py`,
+`cluster_put_back.py`, `trust_turns.py`, `cluster_callers.py`, `cluster_expiries.py`, `cluster_roles.py`,
+`metered_calls.py`, `cluster_quotas.py`, `cluster_table_quotas.py`, `place_quotas.py`, `cluster_places.py`,
+`cluster_connections.py`, `cluster_passwords.py`, `cluster_audit.py`, `cluster_history.py`, `cluster_users.py`,
+`cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`, `overtaken_listener.py`, `cluster_resp.py`,
+`planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`,
+`planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`,
+`planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`, `planted_resp_users.py`,
+`planted_quotas.py`, `planted_table_quotas.py`, `planted_places.py`, `planted_passwords.py`, `planted_audit.py`,
+`planted_history.py`, `healing.py`, `planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`,
+`page.py`, `__main__.py`.
 """

@@ -52,6 +52,8 @@ PROPERTIES = {
     "given back": "a quota refuses a watch or a connection only while as many are open as it gives",
     "audited": "the audit of a server has each call that it refused, or let in on an audited table, once; where it was "
     "killed, it may lack some",
+    "kept": "what a server has seen is in the table of histories, unchanged, and known when it is started again; "
+    "nobody else writes there",
     "level": "everything is alive, and every replica has applied the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",
 }

@@ -12,6 +12,7 @@ from duramen.testing.cluster.levelling import behind
 from simulation.book import Broken
 from simulation.cluster_audit import check_audit
 from simulation.cluster_connections import check_connections
+from simulation.cluster_history import check_histories, meddle_with_history
 from simulation.cluster_jobs import bugs, damages, finish_drops, maps_differ, under_way, unfinished, work
 from simulation.cluster_passwords import check_passwords, use_passwords
 from simulation.cluster_past import check_builds, check_pasts, restore_pasts
@@ -44,6 +45,7 @@ OPERATORS: Final[tuple[Operator, ...]] = (
     use_table_quotas,
     use_places,
     use_passwords,
+    meddle_with_history,
 )
 _PACE: Final = 0.6
 """What the times of a plan are multiplied by."""
@@ -107,6 +109,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
     await check_connections(world)
     await check_passwords(world)
     await check_audit(world)
+    await check_histories(world)
     await check_tallies(world)
     await check_pasts(world)
     await check_builds(world)

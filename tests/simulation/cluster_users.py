@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from duramen import aio
-from log_tier.model.identifiers import AUDIT_TABLE
+from log_tier.model.identifiers import AUDIT_TABLE, HISTORY_TABLE
 from simulation.book import Broken
 from simulation.cluster_callers import REFUSED, TABLE, one_call, prove, watch_of
 from simulation.cluster_connections import open_connections
@@ -47,6 +47,7 @@ async def open_users(world: ClusterWorld) -> None:
         return
     async with administration("router") as users:
         grants = ["read,write,admin *", *([f"read {AUDIT_TABLE}"] if world.has_audit else [])]
+        grants += [f"read {HISTORY_TABLE}"] if world.has_history else []
         first = await users.add_user(ROOT, grants=grants, with_token=True)
     world.tokens[ROOT] = first.token
     prove(world, first.token)

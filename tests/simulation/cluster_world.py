@@ -41,6 +41,7 @@ from serving_tier.jobs.log_trimmer import ROUND_S
 from serving_tier.node.node import Node
 from simulation.access_ledger import AUDITED_KEYS, AUDITED_TABLES, AccessLedger
 from simulation.book import Broken
+from simulation.history_ledger import HistoryLedger, has_history
 from simulation.index_crashes import copy_indexes, put_indexes_back
 from simulation.kept_log import KeepingLog, KeptRecords
 from simulation.place_ledger import PlaceLedger
@@ -118,10 +119,16 @@ class ClusterWorld:
         """What servers have refused and let in, where their audit is written."""
         if self.has_audit:
             self.network.on_answer = self._note_answer
+        self.has_history = has_history(plan) and not has_endpoints
+        self.histories = HistoryLedger()
+        """Of the servers, where they keep one."""
+        self.life_opened: Callable[..., None] = lambda *life: None
+        """Called with each life of a node or router that begins: this world, what ends it, its role, name and log, and
+        its way to the data."""
         self.tokens: dict[str, str] = {}
         """Of the users, by name."""
         self.has_table_quotas = plan.has_table_quotas(users)
-        ledger = partial(QuotaLedger, loop.time, self._life_of, self._quotas_at, self._break, self.story.met)
+        ledger = partial(QuotaLedger, loop.time, self._life_of, self._quotas_at, self.end_with, self.story.met)
         self.ledger = ledger(table="metered")
         """Of the calls of users with quotas."""
         self.table_ledgers = {name: ledger(table=name, is_shared=True) for name in ("rated", "unrated")}
@@ -179,9 +186,10 @@ class ClusterWorld:
 
     def broke(self, what: str, error: Exception) -> None:
         """A handler ended with an error that is none of ours."""
-        self._break(Broken("typed", f"{what} ended with {error!r}"))
+        self.end_with(Broken("typed", f"{what} ended with {error!r}"))
 
-    def _break(self, broken: Broken) -> None:
+    def end_with(self, broken: Broken) -> None:
+        """Something does not hold: the run ends with it."""
         if not self.broken.done():
             self.broken.set_exception(broken)
 
@@ -272,11 +280,12 @@ class ClusterWorld:
             servers=self._servers(),
             audit=self._audited,
         )
-        if self.has_endpoints or self.has_audit:
+        if self.has_endpoints or self.has_audit or self.has_history:
             others = others_on_demand(plane, memberships)
             opened.push_async_callback(others.close)
             near = nearest(plane, others)
             self._write_audit(opened, access, near, process.name)
+            self.life_opened(self, opened, "node", process.name, plane.log, near)
         if self.has_endpoints:
             await self._open_endpoint(
                 process, opened, await near(), node.follower, await memberships(), plane.node, access
@@ -299,6 +308,7 @@ class ClusterWorld:
             process, opened, clock, log_url=LOG_URL, servers=self._servers(), audit=self._audited
         )
         self._write_audit(opened, router.access, here(router.connection), process.name)
+        self.life_opened(self, opened, "router", process.name, router.log, here(router.connection))
         if self.has_endpoints:
             await self._open_endpoint(
                 process, opened, router.connection, router.follower, router.membership, None, router.access

@@ -25,6 +25,7 @@ PROMISED: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("metered", "unmetered", "waited", "untouched"), _CLUSTERS),
     **dict.fromkeys(("bounded", "given back"), _CLUSTERS),
     "audited": _CLUSTERS,
+    "kept": ("cluster",),
     "restored": _CLUSTERS,
     "tally": _CLUSTERS,
     "equal": ("cluster-resp",),

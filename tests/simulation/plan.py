@@ -189,8 +189,11 @@ class Plan:
 
     def has_places(self, what: str = "users") -> bool:
         """Are watches of others bounded, where nobody has a quota of calls? See `has_users`."""
-        has_some = self.has_users(what) and not self.has_quotas(what)
-        return has_some and random.Random(f"places {self.seed}").random() < _PLACES_CHANCE
+        return (
+            self.has_users(what)
+            and not self.has_quotas(what)
+            and random.Random(f"places {self.seed}").random() < _PLACES_CHANCE
+        )
 
     def has_table_quotas(self, what: str = "users") -> bool:
         """Have tables quotas, where no user has one? See `has_users`."""

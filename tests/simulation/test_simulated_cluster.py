@@ -16,10 +16,12 @@ from kit.deadlines import patience_s
 from duramen.testing.machine.node_disk.node_fault import FILL_INDEX
 from simulation.cluster_trims import compacts
 from simulation.cluster_versions import has_versions
+from simulation.history_ledger import has_history
 from simulation.job_steps import ACTIONS, KINDS, never_met, steps_met
 from simulation.plan import Plan, plan_of
 from simulation.planted import plant
 from simulation.planted_audit import PLANTED_IN_AUDIT
+from simulation.planted_history import PLANTED_IN_HISTORY
 from simulation.planted_passwords import PLANTED_IN_PASSWORDS
 from simulation.planted_places import PLANTED_IN_PLACES
 from simulation.planted_quotas import PLANTED_IN_QUOTAS
@@ -81,6 +83,7 @@ FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
     "rights are compiled anew only when a user's own grants change": lambda plan: plan.has_users(),
     "rights are not compiled anew when a role changes": lambda plan: plan.has_users(),
     **dict.fromkeys(PLANTED_IN_AUDIT, lambda plan: plan.has_audit()),
+    **dict.fromkeys(PLANTED_IN_HISTORY, has_history),
     **dict.fromkeys(PLANTED_IN_PASSWORDS, lambda plan: plan.has_passwords()),
     **dict.fromkeys(PLANTED_IN_PLACES, lambda plan: plan.has_places()),
     **dict.fromkeys(PLANTED_IN_TABLE_QUOTAS, lambda plan: plan.has_table_quotas()),

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from duramen.testing.machine.simulated_loop import SimulatedLoop
 from duramen.testing.machine.story import RunStory
 from simulation.api_traffic import api_traffic
+from simulation.cluster_history import keep_history
 from simulation.cluster_incidents import disk_operator
 from simulation.cluster_resp import cluster_resp_traffic
 from simulation.cluster_tallies import PLANTED_IN_TALLIES
@@ -25,6 +26,7 @@ from simulation.planted_cluster_resp import PLANTED_IN_CLUSTER_RESP
 from simulation.planted_damage import PLANTED_IN_DAMAGE
 from simulation.planted_data_sets import PLANTED_IN_DATA_SETS
 from simulation.planted_database import PLANTED_IN_DATABASE
+from simulation.planted_history import PLANTED_IN_HISTORY
 from simulation.planted_index import PLANTED_IN_INDEX
 from simulation.planted_node_disk import PLANTED_IN_NODE_DISK
 from simulation.planted_passwords import PLANTED_IN_PASSWORDS
@@ -64,7 +66,9 @@ def _resp(plan: Plan, loop: SimulatedLoop) -> World:
 
 
 def _cluster(plan: Plan, loop: SimulatedLoop) -> World:
-    return ClusterWorld(plan, loop, cluster_traffic, disk_operator)
+    world = ClusterWorld(plan, loop, cluster_traffic, disk_operator)
+    world.life_opened = keep_history
+    return world
 
 
 def _cluster_resp(plan: Plan, loop: SimulatedLoop) -> World:
@@ -98,6 +102,7 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_TABLE_QUOTAS
     | PLANTED_IN_PLACES
     | PLANTED_IN_AUDIT
+    | PLANTED_IN_HISTORY
     | PLANTED_IN_TALLIES,
     "cluster-resp": PLANTED_IN_CLUSTER_RESP
     | PLANTED_IN_RESP_USERS

@@ -63,6 +63,7 @@ class RouterParts(NamedTuple):
     membership: LiveMembership
     access: Access | None
     """As of a node."""
+    log: Log
 
 
 def open_log_server(process: SimulatedProcess, log: Log) -> SimulatedServer:
@@ -145,4 +146,4 @@ async def open_router(
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), server.registry)  # type: ignore[no-untyped-call]
     maps = ClusterService(catalog, server.streams, role="router", log_url=log_url)
     cluster_pb2_grpc.add_ClusterServicer_to_server(maps, server.registry)  # type: ignore[no-untyped-call]
-    return RouterParts(server, connection, catalog, follower, membership, access)
+    return RouterParts(server, connection, catalog, follower, membership, access, log)
