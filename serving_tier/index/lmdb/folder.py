@@ -133,7 +133,8 @@ def claim_folder(path: Path, *, partition: PartitionId, boot_id: BootId = read_b
     boot = boot_id()
     NODE_DISK.get().make_folder(path)
     was_clean = False
-    if any(path.iterdir()):
+    first_marker = new_file(path / MARKER_FILE)  # alone where the folder was made and its disk was full
+    if any(each != first_marker for each in path.iterdir()):
         marker = check_folder(path, partition=partition, boot_id=lambda: boot)
         was_clean = marker.clean
     marker = _Marker(_FORMAT, INDEX_FORMAT_VERSION, partition.table, partition.partition, boot, clean=False)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
+from contextvars import copy_context
+from io import RawIOBase
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
 from log_tier.model.errors import IndexDamaged
 from log_tier.model.identifiers import Partition, PartitionId, TableId, table_id_from_bytes
+from serving_tier.disk import NODE_DISK, KernelCalls
 from serving_tier.index.lmdb.folder import claim_folder, read_boot_id, summary_of_folder, verify_index
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
@@ -172,3 +176,30 @@ def test_a_folder_claimed_by_a_process_that_died_before_it_made_the_file_is_refu
     claim_folder(tmp_path / "index", partition=PartitionId(TABLE, PARTITION), boot_id=lambda: "first")
     with pytest.raises(IndexDamaged, match="missing: discard"):
         open_at(tmp_path / "index")
+
+
+class DiskWithoutRoom(KernelCalls):
+    """Its first write finds no room."""
+
+    def __init__(self) -> None:
+        self.is_full = True
+
+    def write(self, file: RawIOBase, data: bytes | memoryview) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(file, data)
+
+
+def test_a_folder_whose_first_marker_found_no_room_is_claimed_when_there_is_room(tmp_path: Path) -> None:
+    """Nothing is in it but the beginning of its marker: there is no index that could be damaged."""
+    disk, partition = DiskWithoutRoom(), PartitionId(TABLE, PARTITION)
+
+    def claim() -> None:
+        NODE_DISK.set(disk)
+        with pytest.raises(OSError, match="No space"):
+            claim_folder(tmp_path / "index", partition=partition)
+        disk.is_full = False
+        claim_folder(tmp_path / "index", partition=partition)
+
+    copy_context().run(claim)
+    assert [each.name for each in (tmp_path / "index").iterdir()] == ["index.json"]
