@@ -87,7 +87,7 @@ def run_plan(plan: Plan, world: WorldName = "log") -> Outcome:
 
 def _left_over(loop: SimulatedLoop) -> list[str]:
     """What the tasks do that have not ended."""
-    return sorted({task.get_coro().__qualname__ for task in asyncio.all_tasks(loop)})  # type: ignore[union-attr]
+    return sorted({getattr(task.get_coro(), "__qualname__", repr(task.get_coro())) for task in asyncio.all_tasks(loop)})
 
 
 def run_seed(seed: int, world: WorldName = "log") -> Outcome:

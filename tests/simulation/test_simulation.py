@@ -7,13 +7,15 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from itertools import count, islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.deadlines import patience_s
 
+from simulation.book import Broken
 from simulation.log_world import LogWorld
 from simulation.plan import plan_of
 from simulation.planted import PLANTED, plant
@@ -138,4 +140,23 @@ def test_a_run_that_leaves_a_task_is_broken(monkeypatch: pytest.MonkeyPatch) -> 
     outcome = run_seed(0)
     assert outcome.broken == "ends"
     assert "go_on" in outcome.words
+    kept.clear()
+
+
+def test_a_run_that_is_broken_may_leave_steps_of_generators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of one has no name, and is no reason to break a run in another way."""
+    kept: list[object] = []
+
+    async def numbers() -> AsyncIterator[int]:
+        await asyncio.Event().wait()
+        yield 1
+
+    async def run(world: LogWorld) -> None:
+        step: Any = numbers().__anext__()
+        kept.append(asyncio.ensure_future(step))
+        await asyncio.sleep(0)
+        raise Broken("shown", "the test says so")
+
+    monkeypatch.setattr(LogWorld, "run", run)
+    assert run_seed(0).broken == "shown"
     kept.clear()
