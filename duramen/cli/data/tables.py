@@ -13,7 +13,7 @@ from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_json, say_table
 from duramen.cli.terminal.text import counted
 from duramen.client.model.results import TableInfo
-from log_tier.model.errors import InvalidRequest
+from log_tier.model.errors import InvalidRequest, PermissionDenied, Unauthenticated
 from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.table_ref import TableRef
 
@@ -233,13 +233,15 @@ def drop(
 ) -> None:
     """Delete a table with all it holds. It cannot be undone.
 
-    Of a table over a topic of others (see create --over) only the indexes go: the topic keeps its records.
+    Of a table over a topic of others (see create --over) only the indexes go: the topic keeps its records. A quota is
+    of a table's name: it stays for the next table of that name, and who may list quotas is reminded of it.
 
     \b
       duramen table drop flights --yes
     """
     from duramen.cli.terminal.connection import connected
 
+    kept_quota = _has_quota(table, at, timeout)
     with connected(at, timeout) as database:
         description = database.describe_table(table)
         keys = sum(part.keys for part in description.partitions)
@@ -247,18 +249,31 @@ def drop(
         if not yes:
             held = counted(keys, "key")
             lost = f"its indexes with {held}; its topic {over} stays" if over else f"its {held} for ever"
+            lost += "; its quota stays" if kept_quota else ""
             if not sys.stdin.isatty():
                 raise InvalidRequest(f"dropping {table} deletes {lost}: say --yes")
             typer.confirm(f"Drop table {table}? It deletes {lost}", abort=True)
         database.drop_table(table)
     if json:
-        say_json(
-            {"table": table, "id": description.table.id, "dropped": True, "keys": keys, "kept_topic": over or None}
-        )
-    elif over:
+        gone = {"table": table, "id": description.table.id, "dropped": True, "keys": keys}
+        say_json(gone | {"kept_topic": over or None, "kept_quota": kept_quota})
+        return
+    if over:
         say(f"dropped {table} with its indexes of {counted(keys, 'key')}; its topic {over} stays as it is")
     else:
         say(f"dropped {table} with its {counted(keys, 'key')}")
+    if kept_quota:
+        say(f"its quota stays for a table of this name: `duramen quota remove --table {table}` takes it away")
+
+
+def _has_quota(table: str, at: str, timeout: float) -> bool:
+    """Is there a quota of just this name? Who may not list quotas is not to know: False."""
+    from duramen.cli.users.connection import ask_users
+
+    try:
+        return any(each.table == table for each in ask_users(at, timeout, lambda users: users.quotas()).quotas)
+    except (PermissionDenied, Unauthenticated):
+        return False
 
 
 def _named(table: TableRef | TableInfo) -> str:

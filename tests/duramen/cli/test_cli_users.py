@@ -222,6 +222,31 @@ def test_quotas_are_set_again_listed_and_removed(commands: Commands) -> None:
     commands.refused(alice, "quota", "list", code=6)
 
 
+def test_who_drops_a_table_is_reminded_of_its_quota(commands: Commands) -> None:
+    """A quota is of a name, and of a prefix for others as well: only the former is said, to who may know of it."""
+    alice = commands.folder / "alice.token"
+    commands.run("user", "add", "alice", "--token-file", str(alice), "--grant", "admin ships")
+    for name in ("orders", "ships", "notes"):
+        commands.run("table", "create", name)
+    for name in ("orders", "ships", "n*"):
+        commands.run("quota", "set", "--table", name, "--calls", "1000")
+    assert "deletes its 0 keys for ever; its quota stays: say --yes" in commands.refused(
+        commands.root, "table", "drop", "orders", code=2
+    )
+    said = commands.run("table", "drop", "orders", "--yes").stdout
+    assert said.splitlines() == [
+        "dropped orders with its 0 keys",
+        "its quota stays for a table of this name: `duramen quota remove --table orders` takes it away",
+    ]
+    assert lines(commands.by(alice, "table", "drop", "ships", "--yes", "--json"))[0]["kept_quota"] is False
+    dropped = lines(commands.run("table", "drop", "notes", "--yes", "--json"))[0]
+    assert list(dropped) == ["table", "id", "dropped", "keys", "kept_topic", "kept_quota"]
+    assert dropped["kept_quota"] is False
+    assert len(lines(commands.run("quota", "list", "--json"))) == 3
+    commands.run("table", "create", "orders")
+    assert lines(commands.run("table", "drop", "orders", "--yes", "--json"))[0]["kept_quota"] is True
+
+
 def test_sizes() -> None:
     given = ("0", "4096", "7B", "500kB", "10MB", "2GB", "1KiB", "3MiB", "1GiB")
     assert [parse_size(each) for each in given] == [
