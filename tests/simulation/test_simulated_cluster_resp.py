@@ -36,7 +36,7 @@ FOUND_FROM = {
     "an open connection keeps the rights of when it came in": 7,
     "each protocol of a server counts for itself": 7,
     "each try of a transaction takes bytes by its MULTI": 65,
-    "of the refused commands of a pipeline the audit has the first": 12,
+    "of the refused commands of a pipeline the audit has the first": 17,
     "notifications whose watch breaks go on at the log's end": 18,
     "the reply that refuses is paid for": 7,
 }
