@@ -119,7 +119,7 @@ async def test_the_audit_with_its_filters(browser: Browser, server: SingleServer
     def as_alice() -> None:
         opened_as(browser, server, alice, "audit")
         browser.wait(
-            "document.querySelector('#page .note-line').innerText.includes('it takes the grant read _duramen_audit')"
+            "document.querySelector('#page .note-line')?.innerText.includes('it takes the grant read _duramen_audit')"
         )
         assert browser.script(f"return {rows}") == []
 
