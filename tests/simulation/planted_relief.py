@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from log_tier.catalog import catalog_fold
+from router.admin.healing.own_jobs import OwnJobs
 from router.admin.planners.relieve import Relief
 from router.admin.relief import decision, reliever
-from router.admin.relief.reliever import Reliever
 from router.admin.relief.strain_times import StrainTimes
 from simulation.planted import Patches
 
@@ -59,7 +59,7 @@ def _the_switch_is_not_heeded() -> Patches:
     def unheeded(cluster: Any, command: Any) -> None:
         check(replace(cluster, by_hand=()), command)
 
-    return [(Reliever, "_is_off", lambda self: False), (catalog_fold, "_check_automatic", unheeded)]
+    return [(OwnJobs, "is_off", lambda self: False), (catalog_fold, "_check_automatic", unheeded)]
 
 
 def _the_last_copy_goes_first() -> Patches:

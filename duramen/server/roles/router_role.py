@@ -38,7 +38,7 @@ from log_tier.slow_calls.slow_call_log import SLOW_CALL_MS
 from router.admin.admin import Admin
 from router.admin.answers.node_client import ask_members
 from router.admin.healing.healer import Healer
-from router.admin.healing.submission import Noted
+from router.admin.healing.own_jobs import Noted
 from router.admin.planners.heal import NO_HEALING, HealBounds
 from router.admin.relief.decision import NO_RELIEF, ReliefBounds
 from router.admin.relief.description import automatic_answer

@@ -22,5 +22,5 @@ How a loss passes:
 What is not here: slow, full or hot nodes (`router.admin.relief`).
 
 Reading order: `absences.py` (pure), `router.admin.planners.heal` (pure), `pace.py` (pure),
-`submission.py`, `healer.py`, `description.py`.
+`own_jobs.py`, `healer.py`, `description.py`.
 """

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from log_tier.catalog.actions import JobKind
 from log_tier.catalog.catalog import Catalog
-from log_tier.concurrency.background import Failed, only_logged, run_forever
-from log_tier.concurrency.tasks import end_tasks
+from log_tier.concurrency.background import Failed, only_logged
 from router.admin.healing.healer import Healer, HealOutlook
+from router.admin.healing.own_jobs import Noted, OwnJobs, not_noted
 from router.admin.healing.pace import Pace
-from router.admin.healing.submission import Noted, not_noted, submit_decision
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.heal import JobDecision
 from router.admin.planners.strains import Strain, strains_of
@@ -23,8 +21,6 @@ from router.admin.situations import said_of
 from router.membership.views import Membership
 
 __all__ = ["ReliefOutlook", "Reliever"]
-
-logger = logging.getLogger(__name__)
 
 # A look costs some microseconds for each replica, and what it looks for lasts for minutes.
 _LOOK_MAX_S: Final = 10.0
@@ -61,13 +57,10 @@ class Reliever:
         self._membership = membership
         self._healer = healer
         self._bounds = bounds
-        self._noted = noted
         self._look_s = max(0.1, min(_LOOK_MAX_S, bounds.after_s / _LOOKS)) if bounds.after_s else _LOOK_MAX_S
         self._times = StrainTimes(self._look_s)
-        self._pace = Pace(bounds.bytes_s, JobKind.HEAL, JobKind.RELIEVE)
-        self._said: tuple[str, ...] = ()
-        """What was last logged as being in the way: each trouble is one line."""
-        self._running: asyncio.Task[None] | None = None
+        pace = Pace(bounds.bytes_s, JobKind.HEAL, JobKind.RELIEVE)
+        self._jobs = OwnJobs(catalog, JobKind.RELIEVE, pace, noted)
 
     @classmethod
     def open(
@@ -85,7 +78,8 @@ class Reliever:
         """
         reliever = cls(catalog, membership, healer, bounds, noted)
         if bounds.after_s:
-            reliever._running = run_forever(reliever._run(), name="relieving nodes that have too much", failed=failed)
+            name = "relieving nodes that have too much"
+            reliever._jobs.look_on(reliever._round, reliever._look_s, name=name, failed=failed)
         return reliever
 
     async def outlook(self) -> ReliefOutlook:
@@ -94,34 +88,16 @@ class Reliever:
         strains = await self._look(situation)
         decision = await self._decided(situation, strains)
         seen_s = [self._times.seconds(each.node) for each in strains]
-        return ReliefOutlook(self._bounds, strains, seen_s, decision, self._left_s(), self._is_off())
-
-    async def _run(self) -> None:
-        while True:
-            await self._round()
-            await asyncio.sleep(self._look_s)
+        return ReliefOutlook(self._bounds, strains, seen_s, decision, self._jobs.pause_s(), self._jobs.is_off())
 
     async def _round(self) -> None:
         situation = Situation(self._catalog.map, self._membership.nodes())
-        decision = await self._decided(situation, await self._look(situation))
-        if decision.blocked != self._said:
-            self._said = decision.blocked
-            if self._said:
-                logger.warning("relief: %s", "; ".join(self._said))
-        if decision.command is None or (decision.plan is not None and (self._is_off() or self._left_s() > 0)):
-            return
-        await submit_decision(self._catalog, decision, JobKind.RELIEVE, self._noted)
-
-    def _is_off(self) -> bool:
-        return JobKind.RELIEVE in self._catalog.map.by_hand
+        await self._jobs.act(await self._decided(situation, await self._look(situation)))
 
     async def _look(self, situation: Situation) -> Sequence[Strain]:
         strains = await said_of(situation, strains_of)
         self._times.look(situation.cluster, strains, asyncio.get_running_loop().time())
         return strains
-
-    def _left_s(self) -> float:
-        return self._pace.left_s(self._catalog.map, asyncio.get_running_loop().time())
 
     async def _decided(self, situation: Situation, strains: Sequence[Strain]) -> JobDecision:
         healing = await self._healer.outlook()
@@ -136,7 +112,7 @@ class Reliever:
 
     async def close(self) -> None:
         """Stop looking. Idempotent."""
-        await end_tasks(self._running)
+        await self._jobs.close()
 
 
 def _healing_first(outlook: HealOutlook) -> HealingFirst:

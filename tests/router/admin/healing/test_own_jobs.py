@@ -10,7 +10,8 @@ from kit.cluster.situations import seen, with_nodes, with_table
 from log_tier.catalog.actions import JobKind
 from log_tier.catalog.commands import AbortJob, Command
 from log_tier.model.errors import CommandRejected, Disconnected, DuramenError, ShuttingDown
-from router.admin.healing.submission import submit_decision
+from router.admin.healing.own_jobs import OwnJobs
+from router.admin.healing.pace import Pace
 from router.admin.planners.heal import JobDecision, decide_healing
 
 
@@ -19,6 +20,7 @@ class OneAnswer:
 
     def __init__(self, answer: int | DuramenError) -> None:
         self._answer = answer
+        self.map = with_table(with_nodes("n1", "n2", "n3"), ["n1 n2"])
         self.commands: list[Command] = []
 
     async def submit(self, command: Command) -> tuple[int, Any]:
@@ -32,7 +34,7 @@ async def submitted(decision: JobDecision, kind: JobKind, answer: int | DuramenE
     """What is noted."""
     noted: list[tuple[str, str, int]] = []
     catalog: Any = OneAnswer(answer)
-    await submit_decision(catalog, decision, kind, lambda *what: noted.append(what))
+    await OwnJobs(catalog, kind, Pace(0, kind), lambda *what: noted.append(what)).act(decision)
     assert catalog.commands == [decision.command]
     return noted
 
