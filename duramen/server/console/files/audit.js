@@ -35,16 +35,22 @@ class AuditPage {
       field("refused only", this.refused), made("div", "choice", ...this.spans), button("look", null));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.poll.now();
+      this.#fromTheNewest();
     });
-    this.refused.addEventListener("change", () => this.poll.now());
+    this.refused.addEventListener("change", () => this.#fromTheNewest());
+    this.befores = []; // where each page begins that is older than the newest one: a key, as it is asked for
+    this.next = ""; // where the page behind the one that is shown begins; empty: there is none
+    this.older = button("older", () => this.turn(1));
+    this.newer = button("newer", () => this.turn(-1));
+    this.turns = made("div", "choice turns", this.newer, this.older);
+    this.turns.hidden = true;
     this.title = made("h2", "page-title", "audit");
     this.note = made("p", "note-line", "asking the server");
     this.list = made("table", "list audit-rows");
     const heads = ["time", "user", "from", "what", "result", "table", "key", "times", "detail"];
     this.list.createTHead().append(made("tr", "", ...heads.map((name) => made("th", "", name))));
     this.body = this.list.createTBody();
-    root.append(this.title, form, this.note, made("div", "wide", this.list));
+    root.append(this.title, form, this.note, made("div", "wide", this.list), this.turns);
     this.poll = new Poll((signal) => this.#ask(signal), (answer) => this.#take(answer), (error) => this.#fail(error), EACH_MS);
     this.poll.start();
   }
@@ -56,6 +62,21 @@ class AuditPage {
   choose(span) {
     this.span = span;
     this.spans.forEach((choice, at) => choice.setAttribute("aria-pressed", String(SPANS[at] === span)));
+    this.#fromTheNewest();
+  }
+
+  // To the page of older rows (1), or back to the newer one (-1).
+  turn(by) {
+    if (by > 0 ? !this.next : !this.befores.length) return;
+    if (by > 0) this.befores.push(this.next);
+    else this.befores.pop();
+    this.next = "";
+    this.poll.now();
+  }
+
+  #fromTheNewest() {
+    this.befores = [];
+    this.next = "";
     this.poll.now();
   }
 
@@ -67,10 +88,12 @@ class AuditPage {
     return !this.refused.checked || REFUSALS.has(row.result);
   }
 
-  // Backwards from the newest, page by page, until there are enough.
+  // Backwards from the newest, or from where an older page begins, until there are enough. What is shown ends at a row's
+  // key, and the next page begins behind it: rows that come meanwhile move nothing.
   async #ask(signal) {
     const start = this.span[1] ? key(Date.now() - this.span[1] * 1000) : "";
-    let end = "";
+    const before = this.befores.at(-1) ?? "";
+    let end = before;
     let looked = 0;
     let strange = 0;
     const rows = [];
@@ -82,19 +105,26 @@ class AuditPage {
         looked += 1;
         if (row === null) strange += 1;
         else if (this.#wants(row)) rows.push(row);
+        if (rows.length === SHOWN_MAX) return { rows, looked, strange, before, next: entry.key };
       }
-      if (!answer.more || rows.length >= SHOWN_MAX) return { rows, looked, strange, more: answer.more || rows.length > SHOWN_MAX };
+      if (!answer.more) return { rows, looked, strange, before, next: "" };
       end = answer.end;
     }
-    return { rows, looked, strange, more: true };
+    return { rows, looked, strange, before, next: end };
   }
 
-  #take({ rows, looked, strange, more }) {
+  #take({ rows, looked, strange, before, next }) {
+    if (before !== (this.befores.at(-1) ?? "")) return; // of a page that was left meanwhile
+    this.next = next;
+    this.older.disabled = !next;
+    this.newer.disabled = !before;
+    this.turns.hidden = !next && !before;
     const left = strange ? `, ${plural(strange, "row")} of another version left out` : "";
-    const cut = more ? `; there are more: ${rows.length >= SHOWN_MAX ? `the newest ${count(SHOWN_MAX)} are shown` : `the newest ${count(looked)} were looked through`}` : "";
-    setText(this.note, `${plural(Math.min(rows.length, SHOWN_MAX), "row")} of ${count(looked)}${left}${cut}.`);
+    const cut = next ? "; there are older ones" : "";
+    const page = before ? `, page ${this.befores.length + 1}` : "";
+    setText(this.note, `${plural(rows.length, "row")} of ${count(looked)}${page}${left}${cut}.`);
     this.note.className = "note-line";
-    this.body.replaceChildren(...rows.slice(0, SHOWN_MAX).map(auditRow));
+    this.body.replaceChildren(...rows.map(auditRow));
   }
 
   #fail(error) {
@@ -143,5 +173,7 @@ export function hide() {
 
 export const keys = [
   ["/", "whose rows", () => shown.user.focus()],
+  ["p", "older rows", () => shown.turn(1)],
+  ["n", "newer rows", () => shown.turn(-1)],
   ["s", "a longer or shorter time", () => shown.choose(SPANS[(SPANS.indexOf(shown.span) + 1) % SPANS.length])],
 ];

@@ -14,7 +14,14 @@ from kit.deadlines import until_true
 from kit.http import http_call
 
 from duramen.server.roles.all_in_one import SingleServer
+from log_tier.audit.audit_event import AuditEvent
+from log_tier.audit.audit_row import AuditRow
+from log_tier.audit.row_format import row_key, row_value
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.identifiers import AUDIT_TABLE, Partition
 from log_tier.trust.trust_commands import AddRole, AssignRole, SetQuota
+from router.data.requests import WritePart, WriteResult
 
 pytestmark = pytest.mark.embedded_log_only  # what a browser shows of a server is the same with every log
 
@@ -125,6 +132,58 @@ async def test_the_audit_with_its_filters(browser: Browser, server: SingleServer
 
     await in_thread(as_root)
     await in_thread(as_alice)
+
+
+async def audited(server: SingleServer, *events: tuple[int, str, str]) -> None:
+    """Rows as servers write them, each of a time, a user and an action."""
+    table = await server.data_plane.find_table(AUDIT_TABLE, timeout=60.0)
+    keys, values = [], []
+    for sequence, (time_ms, user, action) in enumerate(events):
+        row = AuditRow(AuditEvent("read", "allowed", user=user, action=action), None, 0, sequence, time_ms, 0.0)
+        keys.append(row_key(row, "n1", "0123abcd"))
+        values.append(row_value(row, "n1"))
+    part = WritePart(table.partition(Partition(0)), encode_batch(Columns(keys, values), producer_id=1, sequence=0))
+    (result,) = await server.data_plane.write([part], timeout=60.0)
+    assert isinstance(result, WriteResult), result
+
+
+async def test_the_audit_goes_on_to_older_rows(browser: Browser, server: SingleServer) -> None:
+    users = WithUsers(server)
+    root = await users.add_user("root", "admin *", "read _duramen_audit")
+    assert await calls_of(server, root, ("Tables/Create", {"name": "ships", "partitions": 1})) == [200]
+
+    async def is_there() -> bool:
+        return bool(await audit_rows(server.data_plane))
+
+    await until_true(is_there)
+    now_ms = SYSTEM_CLOCK.wall_ms()
+    # The one row of bob is behind 3,300 others: more than are looked through for an answer.
+    of_alice = [(now_ms - 1_000 * number, "alice", f"call {number}") for number in range(1, 3_301)]
+    await audited(server, (now_ms - 7_200_000, "bob", "the oldest"), *of_alice)
+    calls = "[...document.querySelectorAll('.audit-rows tbody tr')].map((row) => row.children[3].innerText)"
+    turns = "[...document.querySelectorAll('.turns button')].map((each) => each.disabled)"
+
+    def looked() -> None:
+        opened_as(browser, server, root, "audit")
+        browser.press("s")  # the last day
+        browser.write(".audit-user", "alice")
+        browser.script("document.querySelector('#page form').requestSubmit()")
+        browser.wait(f"{calls}.length === 200 && {calls}[0] === 'call 1' && {calls}[199] === 'call 200'")
+        assert browser.script(f"return {turns}") == [True, False], "there is nothing newer, and something older"
+        browser.script("document.activeElement.blur()")
+        browser.press("p")
+        browser.wait(f"{calls}.length === 200 && {calls}[0] === 'call 201' && {calls}[199] === 'call 400'")
+        browser.wait(f"{NOTE}.innerText.includes('page 2; there are older ones')")
+        browser.press("n")
+        browser.wait(f"{calls}[0] === 'call 1'")
+        browser.script("document.querySelector('.audit-user').value = 'bob'")
+        browser.script("document.querySelector('#page form').requestSubmit()")
+        browser.wait(f"{NOTE}.innerText === '0 rows of 3,000; there are older ones.'")
+        browser.script("document.querySelectorAll('.turns button')[1].click()")
+        browser.wait(f"{calls}.join() === 'the oldest'")
+        assert browser.script(f"return {turns}") == [False, True], "that was the last of them"
+
+    await in_thread(looked)
 
 
 async def test_what_changed_and_who_did_it(browser: Browser, server: SingleServer) -> None:
