@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from log_tier.catalog.actions import Action
 from log_tier.model.errors import InvalidRequest, OffsetTrimmed, ReplicaBehind
@@ -17,9 +16,6 @@ from serving_tier.node.hosting import Hosting
 from serving_tier.replica.replica import Replica
 
 __all__ = ["node_actions"]
-
-# A replica that is not level after so long is held up. A worker tries some times, so a job waits for a minute or so.
-_REACHED_S: Final = 8.0
 
 
 def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) -> Mapping[str, DoTask]:
@@ -102,7 +98,7 @@ async def _reach_the_log(run: TaskRun, replica: Replica) -> None:
     if run.through is None:
         run.through = await replica.progress.log_end()
     try:
-        await replica.wait_applied(run.through, timeout=_REACHED_S)
+        await replica.wait_applied(run.through, timeout=run.wait_s)
     except ReplicaBehind as error:
         raise ReplicaBehind(
             f"replica {replica.name} has applied {replica.applied}, and the log held offset {run.through} when the "

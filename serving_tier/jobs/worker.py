@@ -43,6 +43,8 @@ class RetryLimits:
     """Tries of an action, in some 12 s, before the job fails and shows why."""
     pause_first_s: float = 0.5
     pause_max_s: float = 8.0
+    wait_s: float = 8.0
+    """How long a try waits for a replica that is behind: one that is not level by then is held up."""
 
     def backoff(self) -> Backoff:
         """The pauses of one action, or of one command to the catalog."""
@@ -68,6 +70,8 @@ class TaskRun:
         self.progress_now = TaskProgress()
         self.through: Offset | None = None
         """The log's end at the first try of a snapshot, which holds at least what is up to there."""
+        self.wait_s = worker.retries.wait_s
+        """For how long a try may wait for something of this node."""
         self._worker = worker
 
     @property
@@ -100,7 +104,7 @@ class JobWorker:
         self, catalog: Catalog, node_id: str, actions: Mapping[str, DoTask], retries: RetryLimits = RetryLimits()
     ) -> None:
         self.catalog = catalog
-        self._retries = retries
+        self.retries = retries
         self._actions = actions
         self._tasks: dict[TaskKey, asyncio.Task[None]] = {}
         self._runs: dict[TaskKey, TaskRun] = {}
@@ -185,8 +189,8 @@ class JobWorker:
             await self.submit(TaskDone(job.id, number, task.node, note))
 
     async def _tried(self, action: DoTask, run: TaskRun) -> str:
-        backoff = self._retries.backoff()
-        for left in reversed(range(self._retries.tries)):
+        backoff = self.retries.backoff()
+        for left in reversed(range(self.retries.tries)):
             try:
                 async with self._room:
                     return await action(run)
@@ -206,7 +210,7 @@ class JobWorker:
         An operator may mend and restart a log that stopped, or whose disk fails, or give back an ACL, while this node
         goes on. So only `ShuttingDown`, and other kinds of `InvalidRequest` than `AccessDenied`, are raised.
         """
-        backoff = self._retries.backoff()
+        backoff = self.retries.backoff()
         while True:
             try:
                 await self.catalog.submit(command)

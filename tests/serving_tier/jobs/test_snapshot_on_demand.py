@@ -18,7 +18,6 @@ from log_tier.catalog.commands import AbortJob, StartJob
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.identifiers import Offset
 from log_tier.model.log import Topic
-from serving_tier.jobs import actions
 from serving_tier.jobs.worker import RetryLimits
 
 
@@ -93,12 +92,11 @@ async def test_two_that_are_asked_for_at_once_both_wait(behind: BehindMachine) -
     assert [entry.offset >= last for entry in behind.known(topic)] == [True, True]
 
 
-async def test_what_is_written_after_the_request_is_not_waited_for(
-    behind: BehindMachine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_written_after_the_request_is_not_waited_for(behind: BehindMachine) -> None:
     """The first try has seen the log's end; later tries do not follow a log that grows."""
-    monkeypatch.setattr(actions, "_REACHED_S", 0.01)
-    topic, last = await behind.held_behind(retries=RetryLimits(10_000, pause_first_s=0.001, pause_max_s=0.002))
+    topic, last = await behind.held_behind(
+        retries=RetryLimits(10_000, pause_first_s=0.001, pause_max_s=0.002, wait_s=0.01)
+    )
     job = await behind.begin(topic)
     await behind.waits()
     (run,) = behind.workers["n1"]._runs.values()
@@ -116,11 +114,8 @@ async def test_what_is_written_after_the_request_is_not_waited_for(
     assert await behind.over(job) == "done"
 
 
-async def test_a_replica_that_stays_behind_fails_the_job_and_says_what_to_do(
-    behind: BehindMachine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(actions, "_REACHED_S", 0.01)
-    topic, last = await behind.held_behind(retries=RetryLimits(2, pause_first_s=0.001))
+async def test_a_replica_that_stays_behind_fails_the_job_and_says_what_to_do(behind: BehindMachine) -> None:
+    topic, last = await behind.held_behind(retries=RetryLimits(2, pause_first_s=0.001, wait_s=0.01))
     job = await behind.begin(topic)
     assert await behind.over(job) == "failed"
     note = behind.catalog.map.jobs[job].tasks[0].note
