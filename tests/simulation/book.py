@@ -35,6 +35,7 @@ PROPERTIES = {
     "restored": "a table that was restored to a point in time holds what its source held at that offset",
     "equal": "replicas that have applied the same offset hold the same",
     "tally": "what each version of each replica, each open watch and each session counted is what the log holds",
+    "asked snapshots": "a snapshot that is asked for holds what clients were acknowledged before the request",
     "revoked": "a server serves nothing without a grant, and 100 ms after a revocation nobody does where nothing is at "
     "fault",
     "expired": "a token proves nothing from its end on, by the clock of the server, nor does a stream outlive it",

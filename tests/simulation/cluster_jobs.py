@@ -54,7 +54,7 @@ async def work(world: ClusterWorld, stop: asyncio.Event) -> None:
         elif (change := _change(world, verb, chance)) is None:
             continue
         else:
-            begun = begin(target, change)
+            begun = begin(world, target, change)
         await take_turn(world, "operator", verb, target, begun)
 
 

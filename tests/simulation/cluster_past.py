@@ -46,7 +46,7 @@ async def restore_pasts(world: ClusterWorld, stop: asyncio.Event) -> None:
         else:
             made += 1
             change = RestoreTable(table.name, f"past{made}", token=chance.choice(tokens))
-            await take_turn(world, "operator of pasts", "past", target, begin(target, change))
+            await take_turn(world, "operator of pasts", "past", target, begin(world, target, change))
 
 
 async def _note(target: str, table: str, tokens: list[str]) -> str:

@@ -19,7 +19,7 @@ from router.data import watch
 from router.data.gather.write_gatherer import WriteGatherer
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from simulation.book import Broken
-from simulation.cluster_jobs import checked_table
+from simulation.cluster_jobs import checked_table, newest_map
 from simulation.cluster_world import ClusterWorld
 from simulation.planted import Patches
 
@@ -28,8 +28,9 @@ __all__ = ["PLANTED_IN_TALLIES", "check_tallies"]
 
 async def check_tallies(world: ClusterWorld) -> None:
     """Compare all tallies of the clients' table with the log, minute by minute; then let each node do so, as it does by
-    itself every minute. Raises `Broken`.
+    itself every minute. Before that, what snapshots hold that were asked for. Raises `Broken`.
     """
+    world.story.met["asked snapshot compared"] += world.asked_snapshots.check(newest_map(world))
     table, log = checked_table(world), world.log
     if table is None or log is None:
         return

@@ -87,6 +87,7 @@ async def cluster_traffic(world: ClusterWorld) -> None:
         judge(earlier, world.story)
         await put_back(world, copies[0])
         world.sessions.clear()  # what was acknowledged before is gone with the newer log
+        world.asked_snapshots.forget()
     history = await check(seconds=_SECONDS, faults=partial(happen, world), earlier=earlier)
     for record in history.log:
         if record.operation == "barrier" and any(

@@ -54,7 +54,7 @@ async def change_logs(world: ClusterWorld, stop: asyncio.Event) -> None:
                 "trim": Trim(table.name),
                 "compact": Compact(table.name),
             }
-            begun = begin(target, changes[verb])
+            begun = begin(world, target, changes[verb])
         await take_turn(world, "operator of logs", verb, target, begun)
         if verb in ("trim", "compact") and chance.random() < _LOSS_CHANCE:
             await asyncio.sleep(chance.random() * _LOSS_AFTER_S)
@@ -82,7 +82,7 @@ async def secure_rollbacks(world: ClusterWorld) -> None:
         return
     if not _is_covered(world):
         target = f"{NODES[0]}:7070"
-        begun = begin(target, TakeSnapshots(table.name))
+        begun = begin(world, target, TakeSnapshots(table.name))
         await take_turn(world, "operator of logs", "snapshots of a rollback", target, begun)
 
 

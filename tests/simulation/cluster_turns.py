@@ -7,7 +7,7 @@ from typing import Final
 
 from log_tier.model.errors import DuramenError
 from router.admin.client import AdminConnection
-from router.admin.verbs import AdminChange
+from router.admin.verbs import AdminChange, TakeSnapshots
 from simulation.cluster_world import ClusterWorld
 
 __all__ = ["ASK_S", "begin", "take_turn"]
@@ -29,7 +29,11 @@ async def take_turn(world: ClusterWorld, who: str, verb: str, target: str, work:
     world.story.tell(who, f"{verb} at {target}: {words}")
 
 
-async def begin(target: str, change: AdminChange) -> str:
+async def begin(world: ClusterWorld, target: str, change: AdminChange) -> str:
     """Begin a change; the job. Raises what the server says."""
+    acknowledged = world.asked_snapshots.acknowledged(world.sessions)
     async with AdminConnection(target, timeout=ASK_S) as admin:
-        return f"job {(await admin.start(change)).job}"
+        job = (await admin.start(change)).job
+    if isinstance(change, TakeSnapshots):
+        world.asked_snapshots.note(job, acknowledged)
+    return f"job {job}"

@@ -67,7 +67,9 @@ async def change_versions(world: ClusterWorld, stop: asyncio.Event) -> None:
         elif data_sets.random() < others and not any(each.state == "staged" for each in table.versions):
             url = await _built_other(builds, table, f"{data_sets.choice(NODES)}:7070", data_sets)
         change, target = _next(table, chance, clears, url), f"{chance.choice(NODES)}:7070"
-        await take_turn(world, "operator of versions", type(change).__name__.lower(), target, begin(target, change))
+        await take_turn(
+            world, "operator of versions", type(change).__name__.lower(), target, begin(world, target, change)
+        )
 
 
 async def _rehearse(world: ClusterWorld, stop: asyncio.Event, chance: random.Random, builds: Builds) -> None:
@@ -88,7 +90,7 @@ async def _rehearse(world: ClusterWorld, stop: asyncio.Event, chance: random.Ran
                 await _mend(world, table, chance, who)
             elif table is not None:
                 turn = change(table)
-                await take_turn(world, who, type(turn).__name__.lower(), target, begin(target, turn))
+                await take_turn(world, who, type(turn).__name__.lower(), target, begin(world, target, turn))
             await asyncio.sleep(_STEP_S)
         return not stop.is_set()
 
@@ -115,7 +117,7 @@ async def _rehearse(world: ClusterWorld, stop: asyncio.Event, chance: random.Ran
         if table is not None:
             builds.clean(newest_map(world), table)
             target = f"{chance.choice(NODES)}:7070"
-            await take_turn(world, who, "trim", target, begin(target, Trim(table.name)))
+            await take_turn(world, who, "trim", target, begin(world, target, Trim(table.name)))
         if chance.random() < _LOSS_CHANCE:
             lose_indexes(world)
 

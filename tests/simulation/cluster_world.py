@@ -40,6 +40,7 @@ from serving_tier.disk import NODE_DISK
 from serving_tier.jobs.log_trimmer import ROUND_S
 from serving_tier.node.node import Node
 from simulation.access_ledger import AUDITED_KEYS, AUDITED_TABLES, AccessLedger
+from simulation.asked_snapshots import AskedSnapshots
 from simulation.book import Broken
 from simulation.history_ledger import HistoryLedger, has_history
 from simulation.index_crashes import copy_indexes, put_indexes_back
@@ -107,6 +108,7 @@ class ClusterWorld:
         """Called with each fault that a node's disk meets."""
         self.sessions: list[Acknowledged] = []
         """What the clients of the Python API were acknowledged."""
+        self.asked_snapshots = AskedSnapshots()
         self.drops: set[str] = set()
         """Tables of which a drop was begun and not answered."""
         users = "users of endpoints" if has_endpoints else "users"

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from duramen.testing.machine.simulated_loop import SimulatedLoop
 from duramen.testing.machine.story import RunStory
 from simulation.api_traffic import api_traffic
+from simulation.asked_snapshots import PLANTED_IN_ASKED_SNAPSHOTS
 from simulation.cluster_history import keep_history
 from simulation.cluster_incidents import disk_operator
 from simulation.cluster_resp import cluster_resp_traffic
@@ -103,6 +104,7 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_PLACES
     | PLANTED_IN_AUDIT
     | PLANTED_IN_HISTORY
+    | PLANTED_IN_ASKED_SNAPSHOTS
     | PLANTED_IN_TALLIES,
     "cluster-resp": PLANTED_IN_CLUSTER_RESP
     | PLANTED_IN_RESP_USERS
