@@ -17,7 +17,7 @@ import grpc
 
 from duramen.server.roles.log_role import LogRole
 from duramen.server.roles.router_role import RouterRole
-from kit.statuses.recording import Said, read_recording
+from kit.statuses.recording import SaidStatus, read_recording
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import CreateTable, RegisterNode
 from log_tier.model.identifiers import PartitionId, partition_id, table_id_to_bytes
@@ -34,7 +34,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class RepeatingNode(node_pb2_grpc.NodeServicer):
     """`duramen.v1.Node/Status` of one node."""
 
-    def __init__(self, name: str, said: Sequence[Said], *, begins_s: float) -> None:
+    def __init__(self, name: str, said: Sequence[SaidStatus], *, begins_s: float) -> None:
         """`said`: by one node of the recording, of which it is at `begins_s` now."""
         self.name = name
         self.version = 0
@@ -108,7 +108,7 @@ def _name(replica: node_pb2.ReplicaStatus) -> tuple[bytes, int]:
     return replica.table_id, replica.partition
 
 
-def _recorded_nodes() -> Iterator[list[Said]]:
+def _recorded_nodes() -> Iterator[list[SaidStatus]]:
     said = read_recording()
     for node in sorted({each.node for each in said}):
         yield [each for each in said if each.node == node]

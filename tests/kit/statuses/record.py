@@ -17,7 +17,7 @@ import grpc
 import duramen
 from kit.cluster.cluster_process import ClusterProcess
 from kit.deadlines import until
-from kit.statuses.recording import Said, write_recording
+from kit.statuses.recording import SaidStatus, write_recording
 from serving_tier.proto import node_pb2, node_pb2_grpc
 
 _NODES = 4
@@ -35,7 +35,7 @@ def _merged(before: node_pb2.NodeStatus | None, message: node_pb2.NodeStatus) ->
     return message
 
 
-async def _follow(cluster: ClusterProcess, node: int, began_s: float, said: list[Said]) -> None:
+async def _follow(cluster: ClusterProcess, node: int, began_s: float, said: list[SaidStatus]) -> None:
     name = f"n{node + 1}"
     while True:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{cluster.children[name]['port']}") as channel:
@@ -46,11 +46,11 @@ async def _follow(cluster: ClusterProcess, node: int, began_s: float, said: list
                 async for message in stub.Status(node_pb2.StatusRequest()):
                     held, now_s = _merged(held, message), time.monotonic() - began_s
                     if now_s - sent_s >= _EVERY_S:
-                        said.append(Said(now_s, node, held))
+                        said.append(SaidStatus(now_s, node, held))
                         held, sent_s = None, now_s
             except grpc.aio.AioRpcError:
                 if sent_s:
-                    said.append(Said(time.monotonic() - began_s, node, None))
+                    said.append(SaidStatus(time.monotonic() - began_s, node, None))
         await until(lambda: name in cluster.children)
         await asyncio.sleep(0.05)
 
@@ -67,8 +67,8 @@ def _write(at: str, stop: threading.Event) -> None:
             stop.wait(0.02)
 
 
-async def _record(cluster: ClusterProcess) -> list[Said]:
-    said: list[Said] = []
+async def _record(cluster: ClusterProcess) -> list[SaidStatus]:
+    said: list[SaidStatus] = []
     began_s = time.monotonic()
     following = [asyncio.create_task(_follow(cluster, node, began_s, said)) for node in range(_NODES)]
     await asyncio.sleep(_KILLED_S)

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from serving_tier.proto import node_pb2
 
-__all__ = ["RECORDED", "Said", "read_recording", "write_recording"]
+__all__ = ["RECORDED", "SaidStatus", "read_recording", "write_recording"]
 
 RECORDED = Path(__file__).with_name("recorded.bin.gz")
 _HEAD = struct.Struct("<fBI")
 
 
-class Said(NamedTuple):
+class SaidStatus(NamedTuple):
     """What a node said."""
 
     at_s: float
@@ -26,7 +26,7 @@ class Said(NamedTuple):
     """None: its stream ended."""
 
 
-def write_recording(said: Iterable[Said], path: Path = RECORDED) -> None:
+def write_recording(said: Iterable[SaidStatus], path: Path = RECORDED) -> None:
     data = bytearray()
     for at_s, node, message in said:
         text = b"" if message is None else message.SerializeToString(deterministic=True)
@@ -34,11 +34,11 @@ def write_recording(said: Iterable[Said], path: Path = RECORDED) -> None:
     path.write_bytes(gzip.compress(bytes(data), mtime=0))
 
 
-def read_recording(path: Path = RECORDED) -> list[Said]:
+def read_recording(path: Path = RECORDED) -> list[SaidStatus]:
     data, at = gzip.decompress(path.read_bytes()), 0
-    said: list[Said] = []
+    said: list[SaidStatus] = []
     while at < len(data):
         at_s, node, size = _HEAD.unpack_from(data, at)
         at += _HEAD.size + size
-        said.append(Said(at_s, node, node_pb2.NodeStatus.FromString(data[at - size : at]) if size else None))
+        said.append(SaidStatus(at_s, node, node_pb2.NodeStatus.FromString(data[at - size : at]) if size else None))
     return said

@@ -95,12 +95,14 @@ async def test_an_operator_switches_it_off_and_on(tmp_path: Path) -> None:
         assert (off.kind, off.subject) == ("automate", "relieve off")
         await table_of(cluster, KEYS, partitions=3, replicas=2)
 
-        async def would_begin() -> bool:
-            return (await cluster.admin.healing()).relief.action == "begin"
+        async def would_move_all() -> bool:
+            """One that is not level yet stays for now."""
+            found = (await cluster.admin.healing()).relief
+            return found.action == "begin" and len(found.plan.steps) == 2
 
-        await until_true(would_begin)
+        await until_true(would_move_all)
         found = (await cluster.admin.healing()).relief
-        assert (found.off, found.strained[0].HasField("left_s"), len(found.plan.steps)) == (True, False, 2)
+        assert (found.off, found.strained[0].HasField("left_s")) == (True, False)
         assert await jobs_of(cluster) == []
         await cluster.done(verbs.Automate("relieve"))
 
