@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -145,7 +144,7 @@ class Applying:
         it. Outcomes below it may not be known here."""
         self.compared = False
         """The live index is known to be of the history that the log holds. It is compared before the first chunk."""
-        self._traced: deque[TracedWrite] = deque(maxlen=_TRACES_KEPT)
+        self._traced: tuple[TracedWrite, ...] = ()  # there may be thousands of replicas, and nobody may trace
         self._name, self._progress, self._versions = name, progress, versions
         self._pinned_reads, self._voids = pinned_reads, voids
         self._applier = applier
@@ -181,7 +180,8 @@ class Applying:
         if chunk.traced:
             yield Progressed()  # nobody waits for spans
             took_s = asyncio.get_running_loop().time() - began_s
-            self._traced.extend(trace_followed("index apply", chunk.traced, took_s, self._progress.id.partition))
+            applied = trace_followed("index apply", chunk.traced, took_s, self._progress.id.partition)
+            self._traced = (*self._traced, *applied)[-_TRACES_KEPT:]
 
     def traces_of(self, offset: Offset) -> Sequence[Span]:
         """The spans of how the record at this offset was applied, if it was traced and that was lately."""
