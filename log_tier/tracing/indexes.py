@@ -8,7 +8,7 @@ from log_tier.tracing.passing import record_part
 from log_tier.tracing.span import CALLERS_MAX, PARTITION, WAITED_FOR, Span
 from log_tier.tracing.written import TracedWrite
 
-__all__ = ["place_all", "trace_followed", "trace_read", "trace_wait"]
+__all__ = ["begin_followed", "end_followed", "place_all", "trace_read", "trace_wait"]
 
 
 def place_all(callers: Iterable[Span], places: Iterable[tuple[int, int]]) -> None:
@@ -39,11 +39,10 @@ def trace_wait(
         record_part(caller, "index wait", began_ago_s, {PARTITION: partition, WAITED_FOR: offset}, links=applies)
 
 
-def trace_followed(
-    name: str, writes: Iterable[TracedWrite], began_ago_s: float, partition: int
-) -> tuple[TracedWrite, ...]:
-    """Who follows the log did something with a run of batches that has `writes`: a span for each call that wrote them,
-    below that call, for up to `CALLERS_MAX`. The same places, with these spans.
+def begin_followed(name: str, writes: Iterable[TracedWrite], partition: int) -> tuple[TracedWrite, ...]:
+    """Who follows the log begins to do something with a run of batches that has `writes`: a span for each call that
+    wrote them, below that call, for up to `CALLERS_MAX`. The same places, with these spans, for `end_followed`. Where
+    that never comes, they are never sent.
     """
     spans: dict[Span, Span] = {}
     followed: list[TracedWrite] = []
@@ -54,10 +53,15 @@ def trace_followed(
             if span is None:
                 if len(spans) == CALLERS_MAX:
                     continue
-                span = spans[caller] = caller.child(name, ago_s=began_ago_s)
+                span = spans[caller] = caller.child(name)
             span.place(partition, first)
             of_write.append(span)
         followed.append(TracedWrite(first, last, tuple(of_write)))
-    for span in spans.values():
-        span.end()
     return tuple(followed)
+
+
+def end_followed(followed: Iterable[TracedWrite]) -> None:
+    """It is done."""
+    for write in followed:
+        for span in write.callers:
+            span.end()  # the second time for a call that wrote several: it takes nothing more

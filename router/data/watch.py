@@ -23,7 +23,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, OffsetTrimmed, U
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Log
 from log_tier.tally.compare import log_time_at
-from log_tier.tracing.indexes import trace_followed
+from log_tier.tracing.indexes import begin_followed, end_followed
 from router.data.requests import WatchEvent
 from serving_tier.fold.verdicts import Verdict
 from serving_tier.node.deliveries import Deliveries, Delivery, headers_of
@@ -237,13 +237,12 @@ async def _pass_on_run(
             put_s = time_s()
             await events.put(WatchEvent(partition, chunk.data, void, chunk.latest))
             await counted.passed_on(position, chunk.data, headers)
-            traced = chunk.traced
+            traced = chunk.traced and counted.is_traced and begin_followed("watch delivery", chunk.traced, partition)
             del chunk, headers
             await events.join()
             counted.taken(last + 1 - first, time_s() - put_s)
-            if traced and counted.is_traced:
-                trace_followed("watch delivery", traced, time_s() - put_s, partition)
-            del traced
+            if traced:
+                end_followed(traced)
             position = Offset(last + 1)
             if replica.applied < position:
                 share.give()

@@ -31,7 +31,7 @@ from log_tier.model.batch_header import EXTENT, decoded_bytes, span_of, split_ba
 from log_tier.model.errors import DiskFull, DuramenError, Overloaded, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.log import ReadChunk
-from log_tier.tracing.indexes import trace_followed
+from log_tier.tracing.indexes import begin_followed, end_followed
 from log_tier.tracing.span import Span
 from log_tier.tracing.written import TracedWrite
 from serving_tier.fold.fold import Effects
@@ -154,13 +154,17 @@ class Applying:
         before the first one; `OffsetTrimmed` where a compaction has overtaken the index.
         """
         index, compacted = self._progress.index, chunk.compacted
-        began_s = asyncio.get_running_loop().time() if chunk.traced else 0.0
         if compacted > max(index.applied + 1, self.compacted):
             partition = self._progress.id.partition
             raise compacted_away(f"replica {self._name}", partition, applied=index.applied, compacted=compacted)
         if not self.compared:
             await self._versions.compare(self._progress.index)
             self.compared = True
+        traced: tuple[TracedWrite, ...] = ()
+        if chunk.traced:
+            # Before the index has it: who sees it there looks for the span.
+            traced = begin_followed("index apply", chunk.traced, self._progress.id.partition)
+            self._traced = (*self._traced, *traced)[-_TRACES_KEPT:]
         rest: bytes | Sequence[Batch] = chunk.data
         while rest:
             pinned = self._pinned_reads.lowest()
@@ -177,11 +181,9 @@ class Applying:
                 async for step in self._over(piece.barrier):
                     yield step
                 rest = piece.barrier.rest
-        if chunk.traced:
+        if traced:
             yield Progressed()  # nobody waits for spans
-            took_s = asyncio.get_running_loop().time() - began_s
-            applied = trace_followed("index apply", chunk.traced, took_s, self._progress.id.partition)
-            self._traced = (*self._traced, *applied)[-_TRACES_KEPT:]
+            end_followed(traced)
 
     def traces_of(self, offset: Offset) -> Sequence[Span]:
         """The spans of how the record at this offset was applied, if it was traced and that was lately."""

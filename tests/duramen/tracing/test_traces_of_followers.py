@@ -164,7 +164,7 @@ def test_each_node_of_a_cluster_has_its_apply_in_the_trace(collector: Collector,
             return [each for each in tree_of(collector.received, written.trace) if each.startswith("node")]
 
         wait_until(lambda: at_nodes() == expected, "two applies and a delivery")
-        for span in collector.named("index apply"):
+        for span in in_trace(collector, int.from_bytes(written.trace), "index apply"):
             assert (span.attributes["duramen.partition"], span.attributes["duramen.offset"]) == (0, done.offset)
     finally:
         cluster.close()
