@@ -174,10 +174,11 @@ disconnected (`overtaken_listener.py`).
 two healings at once, never fewer members than a table wants, and all copies are there within two minutes of virtual
 time.
 
-**Relief.** In a cluster of four nodes one or two disks fill, or a node falls behind, and two routers relieve them
-(`relieving.py`), while a router is killed, nodes restart or are lost, and an operator switches it off: one relief at a
-time and none while others move replicas, nobody is filled, nothing comes back to where it was taken from, and in the
-end nobody is full who could be relieved. Disks are modelled; hot nodes are not in it.
+**Relief.** In a cluster of four nodes one or two disks fill, a node falls behind, or one is asked for more than the
+others, and two routers relieve them (`relieving.py`), while a router is killed, nodes restart or are lost, and an
+operator switches it off: one relief at a time and none while others move replicas, nobody is filled or made as hot,
+nothing comes back to where it was taken from, but to cool another node, and in the end nobody is full or hot who could
+be relieved. Disks and rates are modelled.
 
 **What nobody retrieves.** Garbage is collected at the end of a run and not within it. A task or a future that ends with
 an error of which only the loop's exception handler hears breaks the run, in every world.

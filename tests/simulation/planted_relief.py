@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from log_tier.catalog import catalog_fold
 from router.admin.healing.own_jobs import OwnJobs
+from router.admin.planners import strains
 from router.admin.planners.relieve import Relief
 from router.admin.relief import decision, reliever
 from router.admin.relief.strain_times import StrainTimes
@@ -72,6 +73,15 @@ def _the_last_copy_goes_first() -> Patches:
     return [(Relief, "_step", removed), (catalog_fold, "_check_automatic", lambda cluster, command: None)]
 
 
+def _nobody_is_hot() -> Patches:
+    return [(strains, "_hot", lambda situation, alive: iter(()))]
+
+
+def _heat_goes_anywhere() -> Patches:
+    step = Relief._step
+    return [(Relief, "_step", lambda self, node, partition, below=None: step(self, node, partition))]
+
+
 PLANTED_IN_RELIEF: Final[dict[str, Callable[[], Patches]]] = {
     "two reliefs are under way at once": _two_reliefs_at_once,
     "a node is filled to relieve another": _nobody_looks_for_room,
@@ -79,4 +89,6 @@ PLANTED_IN_RELIEF: Final[dict[str, Callable[[], Patches]]] = {
     "no node has too much for long enough": _nobody_has_too_much_for_long,
     "relief that is switched off goes on": _the_switch_is_not_heeded,
     "a copy is given up before there is another one": _the_last_copy_goes_first,
+    "a hot node is not seen": _nobody_is_hot,
+    "what makes a node hot goes where it makes another one as hot": _heat_goes_anywhere,
 }

@@ -1,10 +1,12 @@
-"""A simulated cluster in which nodes fill up or fall behind, and two routers that relieve after fifteen seconds.
+"""A simulated cluster in which nodes fill up, fall behind or get hot, and two routers that relieve after 15 seconds.
 
 How full each disk is, which node has too much, and what happens to routers, nodes and an operator meanwhile follow from
 the seed. Disks are modelled: what a node says of its disk is what others have on it and its replicas, all of one size.
-Every map that a router sees is judged: at most one relief is under way, none begins while another job moves replicas or
-after an operator has switched it off, nobody is filled by it, nothing comes back to where it was taken from, and no
-partition has fewer members than its table wants. In the end nobody is full who could be relieved.
+So are rates: each replica of a partition serves the same part of what is asked of the partition, wherever it is. Every
+map that a router sees is judged: at most one relief is under way, none begins while another job moves replicas or after
+an operator has switched it off, nobody is filled by it, no node gets as hot by it as the one that it cools, nothing
+comes back to where it was taken from, but to cool another node, and no partition has fewer members than its table
+wants. In the end nobody is full or hot who could be relieved.
 """
 
 from __future__ import annotations
@@ -25,15 +27,17 @@ from log_tier.catalog.commands import StartJob
 from log_tier.catalog.jobs import Job
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import PartitionId
 from log_tier.open import open_log
 from router.admin.healing.healer import Healer
 from router.admin.planners.heal import HealBounds
 from router.admin.planners.relieve import MOVES_MAX, ROOM_PERCENT
-from router.admin.planners.strains import FULL_PERCENT
+from router.admin.planners.strains import FULL_PERCENT, HOT_PERCENT, HOT_SERVED_S
 from router.admin.relief.decision import ReliefBounds
 from router.admin.relief.reliever import Reliever
 from router.membership.live_membership import LiveMembership
 from serving_tier.service import status_feed
+from serving_tier.service.served_rates import ServedRates
 from simulation.book import Broken
 
 __all__ = ["Relieved", "relieve_by_seed"]
@@ -48,6 +52,9 @@ _REPLICA: Final = 100
 _ROOM: Final = 600
 """What others have on a disk with room: half of it is free with the first share of replicas."""
 _FILLED: Final = 1450
+_BUSY: Final = 6000
+"""What a hot node serves a second; all of it is served by the other replicas, too."""
+_HOT_CHANCE: Final = 0.3
 _TIGHT: Final = 1150
 """Not full, and too full to take anything."""
 _RELIEVED_S: Final = 200.0
@@ -57,13 +64,15 @@ _RELIEVED_S: Final = 200.0
 class Relieved:
     """One run: the disks, and what its routers saw."""
 
-    def __init__(self, cluster: Cluster, chance: random.Random) -> None:
-        self.cluster, self.chance = cluster, chance
+    def __init__(self, cluster: Cluster, chance: random.Random, seed: int) -> None:
+        self.cluster, self.chance, self.seed = cluster, chance, seed
         self.met: Counter[str] = Counter()
         self.maps: dict[str, ClusterMap] = {}
         """The newest map of each router."""
         self.others: dict[str, int] = dict.fromkeys(cluster.nodes, _ROOM)
         """What others have on each disk."""
+        self.asked: dict[PartitionId, int] = {}
+        """What each replica of a partition serves a second."""
         self.off_at: int | None = None
         """The map since which an operator has it switched off."""
         self.given: set[tuple[Any, str]] = set()
@@ -73,7 +82,7 @@ class Relieved:
 
     @contextmanager
     def disks(self) -> Iterator[None]:
-        """Have nodes report the modelled disks and sizes."""
+        """Have nodes report the modelled disks, sizes and rates."""
         real: Any = status_feed._measured
 
         def measured(replicas: list[Any], folder: Path) -> Any:
@@ -82,15 +91,29 @@ class Relieved:
             used = _DISK - self.free(node, self.newest() if self.maps else ClusterMap())
             return {name: (at, (_REPLICA, size[1])) for name, (at, size) in found.items()}, (_DISK - used, used)
 
+        rates: Any = ServedRates
+        rate = rates.of
         status_feed._measured = measured
+        rates.of = lambda _, name: self.asked.get(name, 0)
         try:
             yield
         finally:
             status_feed._measured = real
+            rates.of = rate
 
     def free(self, node: str, cluster: ClusterMap) -> int:
         """What is free on a node's disk, by the replicas that it has."""
         return _DISK - self.others[node] - _REPLICA * sum(1 for _ in cluster.held_by(node))
+
+    def served(self, cluster: ClusterMap) -> dict[str, int]:
+        """What each node serves a second, by the replicas that it has."""
+        return {node: sum(self.asked.get(place, 0) for place in _held(cluster, node)) for node in self.others}
+
+    def heats(self, node: str, cluster: ClusterMap) -> bool:
+        """Is a node hot?"""
+        served = self.served(cluster)
+        others = (sum(served.values()) - served[node]) // (len(served) - 1)
+        return served[node] - others >= HOT_SERVED_S and served[node] * 100 >= others * HOT_PERCENT
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[Catalog, MapFollower]]:
@@ -141,6 +164,7 @@ class Relieved:
                     self.broken.append(f"{table.name}/{place.partition} has only {members}")
 
     def _judge_new(self, cluster: ClusterMap, job: Job) -> None:
+        is_cooling = job.arguments.get("strain") == "hot"
         if len(job.tasks) > MOVES_MAX:
             self.broken.append(f"job {job.id} moves {len(job.tasks)} replicas")
         if self.off_at is not None and job.id > self.off_at:
@@ -149,11 +173,27 @@ class Relieved:
         if earlier:
             self.broken.append(f"job {job.id} began while the jobs {earlier} moved replicas")
         for task in job.tasks:
-            if (task.partition_id, task.node) in self.given:
+            # What makes a node hot may come from another one: each such move lowers what the hottest two serve.
+            if (task.partition_id, task.node) in self.given and not is_cooling:
                 self.broken.append(f"job {job.id} takes {task.partition_id} back to {task.node}")
             self.given.add((task.partition_id, str(task.arguments.get("from"))))
             if self.free(task.node, cluster) * 100 < _DISK * ROOM_PERCENT:
                 self.broken.append(f"job {job.id} fills {task.node}: {self.free(task.node, cluster)} are left there")
+
+        if is_cooling:
+            self._judge_cooling(cluster, job)
+
+    def _judge_cooling(self, cluster: ClusterMap, job: Job) -> None:
+        """What makes a node hot goes nowhere where it makes another one as hot."""
+        before = self.served(cluster)
+        after = dict(before)
+        for task in job.tasks:
+            source, rate = str(task.arguments.get("from")), self.asked.get(task.partition_id, 0)
+            after[source] -= rate
+            after[task.node] += rate
+            if after[task.node] >= before[source]:
+                what = f"makes {task.node} serve {after[task.node]}, where {source} served {before[source]}"
+                self.broken.append(f"job {job.id} {what}")
 
     def newest(self) -> ClusterMap:
         """The newest map that a router has."""
@@ -169,7 +209,7 @@ async def relieve_by_seed(seed: int) -> Counter[str]:
     """A run; what it met. Raises `Broken`."""
     chance = random.Random(f"relieving {seed}")
     async with Cluster(nodes=4) as cluster:
-        run = Relieved(cluster, chance)
+        run = Relieved(cluster, chance, seed)
         with run.disks():
             database = await cluster.connect(timeout=30)
             table = await database.create_table("flights", partitions=_PARTITIONS, replicas=2)
@@ -205,6 +245,9 @@ async def _strain(run: Relieved, routers: dict[str, Any]) -> None:
     chance.shuffle(nodes)
     node, other, third, _ = nodes
     strain = chance.choice(("a disk fills", "a disk fills", "two disks fill", "a node is slow"))
+    heat = random.Random(f"temperature {run.seed}")
+    if heat.random() < _HOT_CHANCE:
+        strain = heat.choice(("a node is hot", "a node is hot by one partition"))
     meanwhile = chance.choice(
         ("nothing", "a router is killed", "a node restarts", "a node is lost", "it is off", "its node is away")
     )
@@ -216,6 +259,10 @@ async def _strain(run: Relieved, routers: dict[str, Any]) -> None:
         await run.operate(off=True)
     if strain == "a node is slow":
         faults.cut(node, "log")
+    elif strain.startswith("a node is hot"):
+        places = _held(run.newest(), node)
+        busy = places[:1] if strain.endswith("one partition") else places
+        run.asked.update(dict.fromkeys(busy, _BUSY // len(busy)))
     else:
         run.others[node] = _FILLED
         run.others[other] = _FILLED if strain == "two disks fill" else _ROOM
@@ -264,4 +311,18 @@ def _missing(run: Relieved) -> str:
         for table, partition, _ in cluster.held_by(node):
             if any(taker not in table.readable(partition) for taker in takers):
                 return f"{node} has {run.free(node, cluster)} of {_DISK} free, and {', '.join(takers)} have room"
+    served = run.served(cluster)
+    for node in filter(lambda each: run.heats(each, cluster), run.others):
+        for place in _held(cluster, node):
+            rate, held = run.asked.get(place, 0), cluster.tables[place.table].readable(place.partition)
+            cooler = [each for each in takers if served[each] + rate <= served[node] - rate]
+            free = [each for each in cooler if each not in held]
+            if rate and free:
+                return f"{node} serves {served[node]} a second, and {', '.join(free)} could take {rate} of it"
     return ""
+
+
+def _held(cluster: ClusterMap, node: str) -> list[PartitionId]:
+    """What a node serves: a replica that is on its way counts when it is there."""
+    held = cluster.held_by(node)
+    return [PartitionId(table.id, partition) for table, partition, role in held if role == "member"]

@@ -35,6 +35,7 @@ def test_who_has_too_much_is_relieved(record_property: Callable[[str, object], N
             raise
     record_property("simulation met", dict(met))
     assert met["relief of a full node done"], met
+    assert met["a node is hot"] + met["a node is hot by one partition"], met
 
 
 @pytest.mark.parametrize("name", PLANTED_IN_RELIEF)
