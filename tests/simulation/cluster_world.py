@@ -349,6 +349,7 @@ class ClusterWorld:
             gate=access and access.gate,
             authenticator=access and access.authenticator,
             quotas=access and access.quotas,
+            turns=access and access.turns,
             audit=access.audit if access is not None and self.has_audit else None,
             clock=SlowTurnClock(self.loop.time, random.Random(f"turns {process.name} {self.plan.seed}")),
         )

@@ -127,17 +127,19 @@ async def guard_services(
     audit: AuditSettings | None = None,
     clock: Clock = SYSTEM_CLOCK,
     hasher: Hasher = ARGON2,
+    turns: SharedTurns | None = None,
 ) -> Access:
     """Guard every service that is added to `server` from now on, and add `duramen.v1.Users`. Endpoints of other
     protocols get what this returns, so that all of them decide alike, and count what a user takes together.
 
-    `takes_first`: see `UserAdmin`. `hasher`: of passwords. The others as for `guard_shell` and `GrpcGuard`.
+    `takes_first`: see `UserAdmin`. `hasher`: of passwords. `turns`: of the loop; None: new
+    ones. The others as for `guard_shell` and `GrpcGuard`.
     """
     trail = AuditTrail(audit, clock=clock)
     gate = Gate(lambda: catalog.map, clock=clock)
     authenticator = Authenticator(gate, clock=clock, hasher=hasher)
     quotas = QuotaKeeper(gate, clock)
-    turns = SharedTurns(asyncio.get_running_loop(), clock.monotonic_s)
+    turns = turns or SharedTurns(asyncio.get_running_loop(), clock.monotonic_s)
     opened.push_async_callback(await follower.follow(gate.follow, name="following users and grants", failed=failed))
     guard = GrpcGuard(
         gate,

@@ -4,6 +4,7 @@ cost no processor.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Collection
 from contextlib import AsyncExitStack
@@ -11,11 +12,13 @@ from typing import Any
 
 from duramen.server.roles.guarding import Access, guard_services
 from duramen.testing.cluster.simulated_hasher import SimulatedHasher
+from duramen.testing.machine.simulated_clock import SlowTurnClock
 from duramen.testing.machine.simulated_server import SimulatedServer, calling_process
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.clocks import Clock
+from router.endpoints.turns.shared_turns import SharedTurns
 
 __all__ = ["guard_server"]
 
@@ -38,7 +41,16 @@ async def guard_server(
         name = calling_process(context.peer())
         return (name, True) if name in servers else None
 
-    hasher = SimulatedHasher(random.Random(f"passwords of {server.process}"))
+    loop = asyncio.get_running_loop()
+    slow_clock = SlowTurnClock(loop.time, random.Random(f"turns of {server.process}"))
     return await guard_services(
-        opened, server, catalog, follower, identify=identify, audit=audit, clock=clock, hasher=hasher
+        opened,
+        server,
+        catalog,
+        follower,
+        identify=identify,
+        audit=audit,
+        clock=clock,
+        hasher=SimulatedHasher(random.Random(f"passwords of {server.process}")),
+        turns=SharedTurns(loop, slow_clock.monotonic_s),
     )
