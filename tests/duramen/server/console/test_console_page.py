@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.browser import Browser, chromium
+from kit.browser import Browser
 from kit.client.server_process import ServerProcess
 from kit.client.with_users import WithUsers
 from kit.cluster.cluster_process import ClusterProcess
@@ -29,31 +29,6 @@ pytestmark = pytest.mark.embedded_log_only  # what a browser shows of a server i
 
 HOSTILE = '<img src=x onerror="document.title=window.harmed=1">'
 NAMES = "[...document.querySelectorAll('#partitions tbody tr[data-name]')].map((row) => row.dataset.name)"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as opened:
-        opened.resize(1280, 900)
-        yield opened
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_refused(browser: Browser) -> Iterator[None]:
-    """No test leaves an error of a script, or something that the page's own policy refused."""
-    browser.logged()
-    yield
-    browser.open("about:blank")
-    expected = ("Failed to load resource", "net::ERR_")  # a server that is gone, a token that is none
-    assert [each for each in browser.logged() if not any(known in each for known in expected)] == []
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[SingleServer]:
-    opened = await SingleServer.open(tmp_path / "data", port=0)
-    await opened.serve_http(0)
-    yield opened
-    await opened.close()
 
 
 async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:

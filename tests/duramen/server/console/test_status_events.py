@@ -28,14 +28,6 @@ from log_tier.trust.trust_commands import GrantRights, RemoveUser, RevokeRights,
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[SingleServer]:
-    opened = await SingleServer.open(tmp_path / "data", port=0)
-    await opened.serve_http(0)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
 async def users(server: SingleServer) -> WithUsers:
     async with await aio.connect(f"127.0.0.1:{server.port}") as db:
         for name in ("orders", "secret"):

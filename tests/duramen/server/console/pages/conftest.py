@@ -1,32 +1,14 @@
-"""A browser for the tests of this folder, which leave no error in it; and a server with some content."""
+"""A server with some content."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
-from kit.browser import Browser, chromium
 from kit.console_content import BINARY, HOSTILE
 
 from duramen import aio
 from duramen.server.roles.all_in_one import SingleServer
-
-
-@pytest.fixture(scope="package")
-def any_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as opened:
-        yield opened
-
-
-@pytest.fixture
-def browser(any_browser: Browser) -> Iterator[Browser]:
-    """No test leaves an error of a script, or something that the page's own policy refused."""
-    any_browser.resize(1280, 900)
-    any_browser.logged()
-    yield any_browser
-    any_browser.open("about:blank")
-    expected = ("Failed to load resource", "net::ERR_")  # what is refused, a server that is gone
-    assert [each for each in any_browser.logged() if not any(known in each for known in expected)] == []
 
 
 @pytest.fixture
