@@ -54,7 +54,7 @@ FOUND_FROM = {
     "a session counts what was not acknowledged": 6,
     "a session forgets what it has seen at another node": 1,
     "a snapshot of before a swap and its rollback covers the log": 114,
-    "a snapshot's manifest names a later offset than its data": 7,
+    "a snapshot's manifest names a later offset than its data": 3,
     "a standby applies what the live version rejected": 7,
     "a stream on an audited table is not noted": 45,
     "a stream outlives its token where a clock was set back": 20,
