@@ -46,7 +46,7 @@ FOUND_FROM = {
     "a quota that was removed stays": 8,
     "a refusal names the time of the first bound that is used up": 304,
     "a rename that the disk of a node refused counts as done": 32,
-    "a repeated batch takes effect twice": 29,
+    "a repeated batch takes effect twice": 32,
     "a replica whose disk was full does not go on when there is room": 27,
     "a restore to a point in time holds a record more": 28,
     "a row of the audit that is written again is another one": 45,
