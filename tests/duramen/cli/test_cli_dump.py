@@ -97,12 +97,14 @@ def test_a_torn_tail_is_no_damage(data: Path, capsys: pytest.CaptureFixture[str]
     file = segment(data)
     last = dump(capsys, str(file))[-2]
     content = file.read_bytes()
-    file.write_bytes(content[: last["position"] + 44])
+    # Zeros at the end are room that nobody has written to yet.
+    size = len(content[last["position"] :][:44].rstrip(b"\0"))
+    file.write_bytes(content[: last["position"] + size])
     found = dump(capsys, str(file))
     assert [one["base_offset"] for one in found if one["kind"] == "batch"] == [0, 1, 2, 3]
     assert found[-1]["kind"] == "end"
     assert found[-1]["position"] == last["position"]
-    assert "44 bytes are no whole batch" in found[-1]["message"]
+    assert f"{size} bytes are no whole batch" in found[-1]["message"]
 
 
 def test_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
