@@ -33,5 +33,6 @@ What is not here: the cluster as a whole (`duramen admin` asks for it), and the 
 the console's.
 
 Reading order: `observed.py`, `troubles.py`, `status_document.py`, `status_history.py`, `measures.py`, `metrics.py`,
-`server_sight.py`, `http_limits.py`, `http_messages.py`, `http_endpoint.py`.
+`server_sight.py`, `http_limits.py`, `http_messages.py`, `http_attendance.py`,
+`http_endpoint.py`.
 """

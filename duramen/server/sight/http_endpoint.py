@@ -14,7 +14,7 @@ show the tables that are shown to that user. The first two answer everybody, bec
 name to nobody more than the kinds of troubles.
 
 A route that takes calls (`POST`) answers no page of another server: a browser says whose page asks, and that it sends
-JSON, which a form cannot. Who calls, and what they may, is decided where the call is.
+JSON, which a form cannot. Who calls, and what they may, is decided where the call is. A call ends when its client goes.
 
 Nothing that a client sends makes it hold more, or wait longer, than `HttpLimits` say.
 """
@@ -32,6 +32,7 @@ from typing import Final
 
 import h11
 
+from duramen.server.sight.http_attendance import while_there
 from duramen.server.sight.http_limits import HttpLimits
 from duramen.server.sight.http_messages import (
     HttpReply,
@@ -184,7 +185,14 @@ class HttpEndpoint:
             if read is None:
                 return
             request = HttpRequest(read[0], peer_of(writer), read[1])
-            reply, is_head = await self._answer(request), request.head.method == b"HEAD"
+            is_head = request.head.method == b"HEAD"
+            if request.head.method == b"POST":
+                answered = await while_there(self._answer(request), connection, reader, self._limits.head_bytes_max)
+                if answered is None:
+                    return
+                reply = answered
+            else:
+                reply = await self._answer(request)
             if reply.stream is not None:
                 await send_stream(connection, writer, reply, timeout_s=self._limits.stream_timeout_s, is_head=is_head)
                 return

@@ -164,6 +164,78 @@ async def test_calls_have_a_bound_in_number_and_time(server: SingleServer, monke
     assert {status for status, _ in await asyncio.gather(*calls)} == {200}
 
 
+class SilentLog:
+    """The log of a server whose questions are not answered until a test says so."""
+
+    def __init__(self, server: SingleServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[asyncio.Task[Any]] = []
+        self.goes_on = asyncio.Event()
+        answers = server.data_plane.log.all_bounds
+
+        async def silent(table: Any) -> Any:
+            task = asyncio.current_task()
+            assert task is not None
+            self.asked.append(task)
+            await self.goes_on.wait()
+            return await answers(table)
+
+        monkeypatch.setattr(server.data_plane.log, "all_bounds", silent)
+
+
+def _request(document: Any) -> bytes:
+    body = json.dumps(document).encode()
+    lines = ["POST /console/call HTTP/1.1", "Host: localhost", *CALL_HEADERS, f"Content-Length: {len(body)}", "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+SLOW = {"format": 1, "method": "Admin/Partitions", "request": {"table": "orders"}, "timeout_s": 30}
+
+
+@pytest.mark.parametrize("how", ["closed", "reset", "half closed"])
+async def test_a_call_ends_when_its_page_has_gone(
+    server: SingleServer, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    log = SilentLog(server, monkeypatch)
+    gone, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
+    # Its deadline comes first: it is answered only if the other one has ended before its own.
+    other = asyncio.ensure_future(http_call(server.http_port, {**SLOW, "timeout_s": 20}))
+    writer.write(_request(SLOW))
+    await until(lambda: len(log.asked) == 2)
+    if how == "closed":
+        writer.close()
+    elif how == "reset":
+        writer.transport.abort()
+    else:
+        writer.write_eof()
+    await until(lambda: any(task.done() for task in log.asked))
+    log.goes_on.set()
+    assert (await other)[0] == 200, "the call of another page goes on"
+    assert len(server.shell.bound) == 0
+    if how == "half closed":
+        assert await gone.read() == b""
+        writer.close()
+
+
+async def test_a_client_that_sends_its_next_call_ahead_gets_both_answers(
+    server: SingleServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = SilentLog(server, monkeypatch)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
+    writer.write(_request(SLOW))
+    await until(lambda: len(log.asked) == 1)
+    writer.write(_request(NODES))
+    await writer.drain()
+    log.goes_on.set()
+    for found in (b'"partition"', b'"node"'):
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        length = next(
+            int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
+        )
+        assert found in await reader.readexactly(length)
+    writer.close()
+
+
 async def test_users_see_what_they_may(server: SingleServer) -> None:
     users = WithUsers(server)
     root, alice = (
