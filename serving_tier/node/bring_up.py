@@ -90,6 +90,7 @@ class BringUp:
         self._pauses = RestartPauses(first_s=_RETRY_FIRST_S, max_s=_RETRY_MAX_S, clock=node.clock.monotonic_s)
         self._bugs = BugLines()
         self._bootstraps = asyncio.Semaphore(_BOOTSTRAPS_MAX)
+        self._closed = False
 
     def __contains__(self, name: PartitionId) -> bool:
         """Is a replica being brought up?"""
@@ -111,12 +112,11 @@ class BringUp:
         self._run(name, topic, self._bring_up(name, topic))
 
     def begin_anew(self, replica: Replica, *, delete: bool) -> None:
-        """Begin to replace a replica that cannot go on, unless that is under way, or it was replaced already.
-
-        `delete`: its index goes with it.
+        """Begin to replace a replica that cannot go on, unless that is under way, it was replaced already, or the node
+        closes. `delete`: its index goes with it.
         """
         name = replica.id
-        if name in self._tasks or self._node.hosted().get(name) is not replica:
+        if self._closed or name in self._tasks or self._node.hosted().get(name) is not replica:
             return
         if replica.failure is None:
             logger.warning("%s cannot go on (%s): it is brought up again", replica.name, replica.awaits)
@@ -242,6 +242,7 @@ class BringUp:
             return await self._bootstrap(topic, name, folder, source, progress)
 
     async def close(self) -> None:
-        """End what is under way. Idempotent."""
+        """End what is under way, and begin nothing more. Idempotent."""
+        self._closed = True
         tasks, self._tasks = self._tasks, {}
         await end_tasks(*tasks.values())

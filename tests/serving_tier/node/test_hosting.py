@@ -299,6 +299,28 @@ async def test_a_replica_that_stopped_is_brought_up_again(
         await node.close()
 
 
+async def test_a_replica_that_stops_while_the_node_closes_is_not_brought_up_again(
+    log: EmbeddedLog, catalog: Catalog, sources: Sources, tmp_path: Path
+) -> None:
+    breaking = BreakingLog(log)
+    topic = await make_table(log, catalog, partitions=1, replicas=2)
+    node = await Node.open(breaking, tmp_path / "n1")
+    hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
+    try:
+        await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda *_: None)
+        await hosting.close()
+        before = asyncio.all_tasks()
+        replica = node.replica(topic.partition(ZERO))
+        breaking.trouble = [RuntimeError("a bug")]
+        await append(log, topic, ZERO)
+        await until(lambda: replica.failure is not None)
+        assert not [task for task in asyncio.all_tasks() - before if task.get_name().startswith("bring up")]
+        assert not hosting.pending
+    finally:
+        await hosting.close()
+        await node.close()
+
+
 async def test_a_follower_of_the_map_that_ends_says_so(
     catalog: Catalog, node: Node, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
