@@ -60,6 +60,7 @@ def spent_s(browser: Browser) -> float:
 
 
 def watch_tasks(browser: Browser) -> float:
+    browser.protocol("Performance.disable")  # another test may have enabled it in this browser
     browser.protocol("Performance.enable", timeDomain="threadTicks")
     browser.script(COUNT_LONG_TASKS)
     return spent_s(browser)
