@@ -35,7 +35,7 @@ FOUND_FROM = {
     "a transaction is refused in its middle": 7,
     "an open connection keeps the rights of when it came in": 7,
     "each protocol of a server counts for itself": 7,
-    "each try of a transaction takes bytes by its MULTI": 65,
+    "each try of a transaction takes bytes by its MULTI": 884,
     "of the refused commands of a pipeline the audit has the first": 17,
     "notifications whose watch breaks go on at the log's end": 18,
     "the reply that refuses is paid for": 7,
@@ -45,6 +45,7 @@ FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
     **dict.fromkeys(PLANTED_IN_RESP_PLACES, lambda plan: plan.has_places("users of endpoints")),
     **dict.fromkeys(PLANTED_IN_RESP_AUDIT, lambda plan: plan.has_audit("users of endpoints")),
     **dict.fromkeys(PLANTED_IN_RESP_TABLE_QUOTAS, lambda plan: plan.has_table_quotas("users of endpoints")),
+    "each try of a transaction takes bytes by its MULTI": lambda plan: plan.has_quotas("users of endpoints"),
     "notifications go on behind what retention took": lambda plan: plan.trims is not None,
 }
 """What a run must have for a bug to show; else any run may show it."""
