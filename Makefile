@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 # A worker that has ended its tests takes half of what another one has left. Neighbours stay together until then, so that
 # what a module shares is started once. A third of what two workers take is waiting, for disks and for processes that start,
-# so make test has three.
+# so make test and make test-kafka have three.
 WORKERS := 2
 PYTEST = $(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-$(WORKERS)} --dist worksteal
 # Two stamps: the demo installs what a user's program needs, everything else also what tests, Spark and Kafka need.
@@ -34,7 +34,7 @@ demo: $(CORE)  ## the whole database in a minute: one machine, then three nodes,
 	@$(RUN)/python examples/flights.py
 	@$(RUN)/python examples/three_nodes.py
 
-test: WORKERS := 3
+test test-kafka: WORKERS := 3
 test: $(INSTALLED)  ## everything that can be tested here
 	@$(PYTEST) $(ARGS)
 
