@@ -23,6 +23,7 @@ REMAINING: dict[str, int] = {
     "log_tier/remote/test_remote_log.py": 1,
     "router/admin/test_clearing.py": 1,
     "router/admin/test_version_storms.py": 1,
+    "router/data/test_unread_watches.py": 1,
     "router/data/test_watching.py": 2,
     "router/endpoints/resp/data/test_command_runs.py": 1,
     "router/endpoints/resp/test_resp_limits.py": 1,
