@@ -16,6 +16,7 @@ import logging
 import threading
 from bisect import bisect_left
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Final, Generic, TypeVar
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
@@ -86,13 +87,22 @@ class Applier:
         assert self._loop is not None, "the applier was not started"
         with self._accepting:
             if self._stopping:
-                raise ShuttingDown("this node is stopping and applies nothing more; read from another one")
+                raise self._refusal()
             at_once = is_small and self._small_jobs.is_quick and not self._queued and not self._had_turn
             if not at_once:
-                future: asyncio.Future[T] = self._loop.create_future()
-                self._queued += 1
-                self._folder.put(_Job(work, future, is_small))  # type: ignore[arg-type]
+                future = self._queue(work, is_small=is_small)
         return self._do_here(work) if at_once else await future
+
+    def _refusal(self) -> ShuttingDown:
+        return ShuttingDown("this node is stopping and applies nothing more; read from another one")
+
+    def _queue(self, work: Callable[[], T], *, is_small: bool = False) -> asyncio.Future[T]:
+        """Queue a job for the thread, while new ones are accepted."""
+        assert self._loop is not None, "the applier was not started"
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._queued += 1
+        self._folder.put(_Job(work, future, is_small))  # type: ignore[arg-type]
+        return future
 
     def _do_here(self, work: Callable[[], T]) -> T:
         """Do a small job on the event loop. The thread has none."""
@@ -124,14 +134,21 @@ class Applier:
         """Run `work`, which folds nothing, when everything that was accepted before is done, concurrently with what
         comes later.
 
-        A caller that is cancelled while it waits does not undo the work. Raises as `run`.
+        A caller that is cancelled while it waits does not undo the work, and its failure is logged. Raises as `run`.
         """
-        begun = await self.run(lambda: self._closers.submit(work))
-        closing = asyncio.wrap_future(begun)
+        with self._accepting:
+            if self._stopping:
+                raise self._refusal()
+            begun = self._queue(lambda: self._closers.submit(work))
+        closing: asyncio.Future[T] | None = None
         try:
+            closing = asyncio.wrap_future(await asyncio.shield(begun))
             return await asyncio.shield(closing)
         except asyncio.CancelledError:
-            closing.add_done_callback(_log_failure)
+            if closing is None:
+                begun.add_done_callback(_log_failure_aside)
+            else:
+                closing.add_done_callback(_log_failure)
             raise
 
     async def stop(self) -> None:
@@ -166,6 +183,12 @@ class Applier:
         """Wake the callers: a commit over a thousand partitions wakes as many replicas."""
         self._queued -= len(jobs)
         wake_some(jobs, _complete_one)
+
+
+def _log_failure_aside(begun: asyncio.Future[Future[T]]) -> None:
+    """Of work aside whose caller has gone, when it is known that the work is under way."""
+    if not begun.cancelled() and begun.exception() is None:
+        asyncio.wrap_future(begun.result()).add_done_callback(_log_failure)
 
 
 def _log_failure(closing: asyncio.Future[T]) -> None:

@@ -135,6 +135,21 @@ async def test_what_fails_aside_when_its_caller_has_gone_is_logged(
     )
 
 
+async def test_what_fails_aside_is_logged_where_its_caller_went_before_it_began(
+    applier: Applier, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work() -> None:
+        raise DiskFull("no space")
+
+    waiting = asyncio.ensure_future(applier.run_aside(work))
+    await asyncio.sleep(0)  # queued, and the loop has not heard more
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await until(lambda: bool(caplog.records))
+    assert "could not be closed cleanly: DiskFull" in caplog.records[0].getMessage()
+
+
 async def test_a_cancelled_caller_does_not_undo_its_work(applier: Applier) -> None:
     may_go = threading.Event()
     done: list[str] = []
