@@ -47,6 +47,8 @@ def unpack_key(key: bytes) -> tuple[KeyField, ...]:
     """The fields of a key that `pack_key` has made. Raises `InvalidKey` for bytes that it does not make. Some 1 µs for
     a field.
     """
+    if type(key) is not bytes:
+        raise InvalidKey(f"a key is bytes, this is {type(key).__name__}")
     check_key(key)
     fields: list[KeyField] = []
     place = 0

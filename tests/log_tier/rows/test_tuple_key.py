@@ -77,6 +77,12 @@ def test_a_key_has_fields_and_at_most_511_bytes() -> None:
             unpack_key(key)
 
 
+@pytest.mark.parametrize("key", ["UA", bytearray(b"\x15\x01"), None, 7], ids=repr)
+def test_what_is_no_bytes_is_no_key(key: Any) -> None:
+    with pytest.raises(InvalidKey, match="a key is bytes"):
+        unpack_key(key)
+
+
 @given(st.binary(min_size=1, max_size=40))
 def test_bytes_are_refused_or_are_the_key_of_their_fields(key: bytes) -> None:
     try:
