@@ -9,7 +9,6 @@ import pytest
 from kit.client.server_process import ServerProcess
 from kit.traces.collector import Collector, ReceivedSpan, tree_of
 from kit.traces.program import durations, sampling, sending_to
-from kit.traces.servers import environment_of_traces
 from opentelemetry import trace
 
 import duramen
@@ -19,18 +18,8 @@ pytestmark = pytest.mark.embedded_log_only
 
 
 @pytest.fixture(scope="module")
-def collector() -> Iterator[Collector]:
-    with Collector() as listening:
-        yield listening
-
-
-@pytest.fixture(scope="module")
-def server(collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    folder = tmp_path_factory.mktemp("traced")
-    with environment_of_traces(collector.endpoint):
-        started = ServerProcess(folder / "data", log=folder / "log", arguments=["--traces", "otlp", "--resp-port", "0"])
-    yield started
-    started.close()
+def server_arguments() -> list[str]:
+    return ["--resp-port", "0"]
 
 
 @pytest.fixture(autouse=True)

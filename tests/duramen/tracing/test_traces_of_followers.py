@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -30,21 +30,6 @@ from router.proto import kv_pb2 as kv
 from serving_tier.node.deliveries import TRACED_SUBSCRIPTIONS_MAX
 
 pytestmark = pytest.mark.embedded_log_only
-
-
-@pytest.fixture(scope="module")
-def collector() -> Iterator[Collector]:
-    with Collector() as listening:
-        yield listening
-
-
-@pytest.fixture(scope="module")
-def server(collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    folder = tmp_path_factory.mktemp("followed")
-    with environment_of_traces(collector.endpoint):
-        started = ServerProcess(folder / "data", log=folder / "log", arguments=["--traces", "otlp"])
-    yield started
-    started.close()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +31,6 @@ from router.proto import kv_pb2 as kv
 pytestmark = pytest.mark.embedded_log_only
 
 CALLERS = 24
-
-
-@pytest.fixture(scope="module")
-def collector() -> Iterator[Collector]:
-    with Collector() as listening:
-        yield listening
-
-
-@pytest.fixture(scope="module")
-def server(collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    folder = tmp_path_factory.mktemp("traced")
-    with environment_of_traces(collector.endpoint):
-        started = ServerProcess(folder / "data", log=folder / "log", arguments=["--traces", "otlp"])
-    yield started
-    started.close()
 
 
 @pytest.fixture
