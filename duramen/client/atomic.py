@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from duramen.client.lookup import TableLookup
 from duramen.client.model.call_records import number_of, record_of, update_of
 from duramen.client.model.results import Done, Number
 from log_tier.model.batch import Columns
 from log_tier.model.errors import InvalidRequest, LimitExceeded, PartitionMismatch
 from log_tier.model.identifiers import Offset
+from log_tier.model.partitioner import placed_together
 from log_tier.model.record import GROUP_RECORDS_MAX, Operation
 from router.data.gather.columns_builder import joined
 
 __all__ = ["AtomicBatch"]
-
-_HOW_TOGETHER: Final = {
-    "slot": "give its keys a common {tag}",
-    "murmur2": "the table's partitioner, murmur2, knows no tags: only a key's own bytes say where it lies",
-}
 
 
 class AtomicBatch:
@@ -115,7 +109,7 @@ class AtomicBatch:
             (first, one), (second, other) = list(partitions.items())[:2]
             raise PartitionMismatch(
                 f"{one[:40]!r} lies in partition {first} of {lookup.name}, {other[:40]!r} in {second}: an atomic batch "
-                f"touches one partition; {_HOW_TOGETHER[ref.partitioner]}"
+                f"touches one partition; {placed_together(ref.partitioner)}"
             )
         (partition,) = map(ref.partition, partitions)
         call = context.writes.submit(ref, partition, joined(self._records), outcomes=True, deadline=deadline)

@@ -99,8 +99,9 @@ class Database:
 
         `over`: the name of an existing Kafka topic that becomes the table's log. Other programs go on writing and
         reading it; its partitions are the table's; dropping the table leaves it. `partitioner`: how a key finds its
-        partition, `"slot"` or `"murmur2"` (as Kafka's Java producers do); None: `"murmur2"` with `over`, else `"slot"`.
-        With `over` it must be the partitioner of the topic's producers, else reads look in the wrong partition.
+        partition, `"slot"`, `"murmur2"` (as Kafka's Java producers do), or `"fields:2"` (by the first two fields of a
+        key of `pack_key`); None: `"murmur2"` with `over`, else `"slot"`. With `over` it must be the partitioner of the
+        topic's producers, else reads look in the wrong partition.
 
         `retention_ms`, `retention_bytes`: each partition's log keeps its records so long, and so many bytes; 0: no such
         bound. Keys and values stay, whatever their age: only the log's history goes, below a verified snapshot;

@@ -17,7 +17,7 @@ from log_tier.catalog.jobs import ArgumentValue
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import InvalidRequest, LimitExceeded, UnknownFormat
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId, partition_id
-from log_tier.model.partitioner import PARTITIONERS, Partitioner
+from log_tier.model.partitioner import Partitioner, is_partitioner
 from log_tier.trust.trust_commands import TRUST_COMMANDS, AddRole, AddUser, TrustCommand
 
 __all__ = [
@@ -279,9 +279,8 @@ def _wrong_field(thing: Any) -> str:
 
 
 def _wrong_table(command: CreateTable) -> str:
-    if command.partitioner not in PARTITIONERS:
-        known = " or ".join(PARTITIONERS)
-        return f"CreateTable.partitioner is {command.partitioner!r}, and should be {known}"
+    if not is_partitioner(command.partitioner):
+        return f"CreateTable.partitioner is {command.partitioner!r}, and should be slot, murmur2 or fields:N"
     return _wrong_offsets("CreateTable.starts", command.starts, least=FIRST)
 
 

@@ -16,7 +16,7 @@ from log_tier.catalog.jobs import Job, JobTasks, Task
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import Offset
-from log_tier.model.partitioner import PARTITIONERS
+from log_tier.model.partitioner import is_partitioner
 
 __all__ = ["map_from_json", "map_to_json"]
 
@@ -110,10 +110,10 @@ def _entry(kind: type[_Entry], row: Mapping[str, Any], **read: Any) -> _Entry:
 
 
 def _table(row: dict[str, Any]) -> TableEntry:
-    if row.get("partitioner", "slot") not in PARTITIONERS:
+    if not is_partitioner(row.get("partitioner", "slot")):
         raise UnknownFormat(
-            f"table {row['name']} has the partitioner {row['partitioner']!r}, this process knows "
-            f"{', '.join(PARTITIONERS)}: update it"
+            f"table {row['name']} has the partitioner {row['partitioner']!r}, which this process does not know: update "
+            "it"
         )
     assignments = tuple(tuple(Assignment(*replica[:2]) for replica in assigned) for assigned in row["assignments"])
     versions = tuple(_version(version) for version in row.get("versions", ()))

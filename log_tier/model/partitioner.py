@@ -1,14 +1,19 @@
-"""Where a key lives. A table has one of two partitioners, for good:
+"""Where a key lives. A table has one of three partitioners, for good:
 
     "slot"      slot      = CRC16-XMODEM(tag or whole key) mod 16384        (the hash slot of Redis Cluster)
                 partition = slot × partitions // 16384                      (contiguous slot ranges)
 
     "murmur2"   partition = (murmur2(whole key) & 0x7fffffff) mod partitions     (what Kafka's Java producer does)
 
+    "fields:N"  the slot of the first N elements of a key of fields, tags unknown; its partition is found as by "slot"
+
 The tag is the text between the first `{` and the first `}` after it, if that is not empty: `{user7}.cart` and
 `{user7}.name` share a slot and so can share an atomic batch. The rule is Redis Cluster's own, so a cluster-aware Redis
 client computes the same slot. `tests/log_tier/model/vectors/slots.json` holds vectors that every other implementation
 of this function (Spark's column function among them) is checked with.
+
+`"fields:2"` is for keys that `duramen.pack_key` makes: those that begin with the same two fields lie together. A key
+that does not begin with so many elements is placed by all of its bytes. 1 to 16 fields.
 
 `"murmur2"` is for tables over a topic that Kafka's own producers write, or read by its own consumers: a key is looked
 up where they put it. It is the default partitioner of the Java client for records with a key (other clients have
@@ -21,26 +26,33 @@ from __future__ import annotations
 from binascii import crc_hqx
 from collections.abc import Callable
 from struct import Struct, unpack_from
-from typing import Final, Literal, get_args
+from typing import Final
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Partition
+from log_tier.model.leading_elements import leading_elements
 
 __all__ = [
-    "PARTITIONERS",
+    "FIELDS_MAX",
     "SLOTS",
     "Partitioner",
     "check_partitioner",
+    "is_partitioner",
     "murmur2",
     "partition_function",
     "partition_of",
+    "placed_together",
     "slot_of",
     "slots_of_partition",
 ]
 
-Partitioner = Literal["slot", "murmur2"]
+Partitioner = str
+"""`"slot"`, `"murmur2"` or `"fields:N"`; `check_partitioner` refuses what is none."""
 
-PARTITIONERS: Final[tuple[Partitioner, ...]] = get_args(Partitioner)
+FIELDS_MAX: Final = 16
+"""How many fields of a key can decide its partition. More would be the whole key, near enough."""
+
+_BY_FIELDS: Final = {f"fields:{count}": count for count in range(1, FIELDS_MAX + 1)}
 
 SLOTS: Final = 16384
 """2^14: Redis Cluster's number, a multiple of every sensible partition count."""
@@ -86,9 +98,7 @@ def murmur2(key: bytes) -> int:
 
 def partition_of(key: bytes, partitions: int, partitioner: Partitioner = "slot") -> Partition:
     """The partition of `key` in a table of `partitions` partitions. For many keys of one: `partition_function`."""
-    if partitioner == "slot":
-        return Partition(slot_of(key) * partitions >> 14)
-    return Partition((murmur2(key) & 0x7FFFFFFF) % partitions)
+    return partition_function(partitions, partitioner)(key)
 
 
 def partition_function(partitions: int, partitioner: Partitioner = "slot") -> Callable[[bytes], Partition]:
@@ -102,14 +112,40 @@ def partition_function(partitions: int, partitioner: Partitioner = "slot") -> Ca
     def by_murmur2(key: bytes) -> Partition:
         return (murmur2(key) & 0x7FFFFFFF) % partitions  # type: ignore[return-value]
 
-    return by_slot if partitioner == "slot" else by_murmur2
+    if partitioner == "slot":
+        return by_slot
+    if partitioner == "murmur2":
+        return by_murmur2
+    fields = _BY_FIELDS[partitioner]
+
+    def by_fields(key: bytes) -> Partition:
+        return (crc_hqx(leading_elements(key, fields), 0) & 16383) * partitions >> 14  # type: ignore[return-value]
+
+    return by_fields
+
+
+def is_partitioner(name: str) -> bool:
+    """Does this process know a partitioner of that name?"""
+    return name in ("slot", "murmur2") or name in _BY_FIELDS
 
 
 def check_partitioner(name: str) -> Partitioner:
     """Return the partitioner of that name. Raises `InvalidRequest` where there is none."""
-    if name not in PARTITIONERS:
-        raise InvalidRequest(f"a table's partitioner is one of {', '.join(PARTITIONERS)}, not {name!r}")
+    if not isinstance(name, str) or not is_partitioner(name):
+        raise InvalidRequest(
+            f"a table's partitioner is slot, murmur2, or fields:N with N from 1 to {FIELDS_MAX}, not {name!r}"
+        )
     return name
+
+
+def placed_together(partitioner: Partitioner) -> str:
+    """How keys of a table come into one partition, for the message about some that did not."""
+    if partitioner == "slot":
+        return "give its keys a common {tag}"
+    if partitioner == "murmur2":
+        return "the table's partitioner, murmur2, knows no tags: only a key's own bytes say where it lies"
+    fields = _BY_FIELDS[partitioner]
+    return f"the table's partitioner, {partitioner}, lays keys together that begin with the same {fields} fields"
 
 
 def slots_of_partition(partition: Partition, partitions: int) -> range:

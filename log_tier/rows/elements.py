@@ -26,16 +26,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from log_tier.model.errors import InvalidKey
+from log_tier.model.leading_elements import BIG_NEGATIVE, BIG_POSITIVE, SMALL_BYTES, ZERO, element_end
 
 __all__ = ["KeyField", "decode_element", "encode_element", "skip_element"]
 
 KeyField = bytes | str | int | float | bool | UUID | date | datetime | None
 """What a field of a key can be."""
 
-_ZERO: Final = 0x14
-_BIG_POSITIVE: Final = 0x1D
-_BIG_NEGATIVE: Final = 0x0B
-_SMALL_BYTES: Final = 8
 _BIG_BYTES_MAX: Final = 255
 
 _DOUBLE: Final = struct.Struct(">d")
@@ -49,19 +46,6 @@ _EPOCH: Final = datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _MICROSECOND: Final = timedelta(microseconds=1)
-
-# By code: how many bytes follow it.
-_FIXED: Final = {
-    0x00: 0,
-    **{_ZERO + sign * size: size for size in range(_SMALL_BYTES + 1) for sign in (1, -1)},
-    0x21: 8,
-    0x26: 0,
-    0x27: 0,
-    0x30: 16,
-    0x40: 4,
-    0x41: 8,
-    0x42: 8,
-}
 
 
 def encode_element(field: KeyField) -> bytes:
@@ -94,15 +78,15 @@ def _str(field: str) -> bytes:
 
 def _int(field: int) -> bytes:
     size = (field.bit_length() + 7) >> 3
-    if size <= _SMALL_BYTES:
+    if size <= SMALL_BYTES:
         if field >= 0:
-            return (_ZERO + size).to_bytes() + field.to_bytes(size)
-        return (_ZERO - size).to_bytes() + (field + (1 << 8 * size) - 1).to_bytes(size)
+            return (ZERO + size).to_bytes() + field.to_bytes(size)
+        return (ZERO - size).to_bytes() + (field + (1 << 8 * size) - 1).to_bytes(size)
     if size > _BIG_BYTES_MAX:
         raise InvalidKey(f"an int of a key has at most {_BIG_BYTES_MAX} bytes, this one has {size}")
     if field > 0:
-        return bytes((_BIG_POSITIVE, size)) + field.to_bytes(size)
-    return bytes((_BIG_NEGATIVE, size ^ 0xFF)) + (field + (1 << 8 * size) - 1).to_bytes(size)
+        return bytes((BIG_POSITIVE, size)) + field.to_bytes(size)
+    return bytes((BIG_NEGATIVE, size ^ 0xFF)) + (field + (1 << 8 * size) - 1).to_bytes(size)
 
 
 def _float(field: float) -> bytes:
@@ -140,17 +124,9 @@ _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
 
 def skip_element(key: bytes, place: int) -> int:
     """Where the element that begins at `place` ends. Raises `InvalidKey` where none does. O(its bytes)."""
-    code = key[place]
-    size = _FIXED.get(code)
-    if size is None:
-        if code in (0x01, 0x02):
-            return _end_of_text(key, place) + 1
-        if code not in (_BIG_POSITIVE, _BIG_NEGATIVE) or place + 1 == len(key):
-            raise _refused(key, place, f"{code:#04x} is no type's code")
-        size = 1 + (key[place + 1] if code == _BIG_POSITIVE else key[place + 1] ^ 0xFF)
-    end = place + 1 + size
-    if end > len(key):
-        raise _refused(key, place, "its end is missing")
+    end = element_end(key, place)
+    if end < 0:
+        raise _refused(key, place, "no element begins here, or its end is missing")
     return end
 
 
@@ -174,7 +150,7 @@ def _decoded(code: int, body: bytes) -> KeyField:
     if code in (0x01, 0x02):
         text = body[:-1].replace(b"\0\xff", b"\0")
         return text if code == 0x01 else text.decode()
-    if _BIG_NEGATIVE <= code <= _BIG_POSITIVE:
+    if BIG_NEGATIVE <= code <= BIG_POSITIVE:
         return _decoded_int(code, body)
     if code == 0x21:
         bits = int.from_bytes(body)
@@ -190,20 +166,10 @@ def _decoded(code: int, body: bytes) -> KeyField:
 
 
 def _decoded_int(code: int, body: bytes) -> int:
-    if code in (_BIG_POSITIVE, _BIG_NEGATIVE):
+    if code in (BIG_POSITIVE, BIG_NEGATIVE):
         body = body[1:]
     number = int.from_bytes(body)
-    return number if code >= _ZERO else number - (1 << 8 * len(body)) + 1
-
-
-def _end_of_text(key: bytes, place: int) -> int:
-    """The place of the 00 that ends a text."""
-    end = key.find(b"\0", place + 1)
-    while end >= 0 and key[end + 1 : end + 2] == b"\xff":
-        end = key.find(b"\0", end + 2)
-    if end < 0:
-        raise _refused(key, place, "its end is missing")
-    return end
+    return number if code >= ZERO else number - (1 << 8 * len(body)) + 1
 
 
 def _refused(key: bytes, place: int, why: str) -> InvalidKey:

@@ -13,7 +13,7 @@ from log_tier.model.identifiers import (
     table_id_from_bytes,
     table_id_to_bytes,
 )
-from log_tier.model.partitioner import PARTITIONERS
+from log_tier.model.partitioner import is_partitioner
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.rpc.problems import error_of, problem_of
@@ -346,10 +346,9 @@ def ref_from(message: tables.Table) -> TableRef:
     it would look keys up in the wrong partition.
     """
     partitioner = message.partitioner or "slot"
-    if partitioner not in PARTITIONERS:
+    if not is_partitioner(partitioner):
         raise UnknownFormat(
-            f"table {message.name} has the partitioner {partitioner!r}, this client knows {', '.join(PARTITIONERS)}: "
-            "update it"
+            f"table {message.name} has the partitioner {partitioner!r}, which this client does not know: update it"
         )
     return TableRef(
         table_id_from_bytes(message.id),

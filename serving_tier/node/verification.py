@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from log_tier.model.errors import DuramenError, InvalidRequest
-from log_tier.model.finding import FileFinding
+from log_tier.model.files.finding import FileFinding
 from log_tier.model.identifiers import TableId, partition_id, table_id_to_bytes
 from serving_tier.index.lmdb.folder import (
     BootId,

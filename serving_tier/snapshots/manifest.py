@@ -2,7 +2,7 @@
 
     {"format": "duramen-snapshot", "version": 1, "id": …, …, "files": […], "check": "9a71c0f2"}
 
-`docs/FORMATS.md` specifies every field, with an example. The text is exact (`log_tier.model.sealed_json`).
+`docs/FORMATS.md` specifies every field, with an example. The text is exact (`log_tier.model.files.sealed_json`).
 
 **The checksum of files** is CRC-32C over pieces of 1 MiB. Measured on 200 MB in one process: CRC-32C 11 GB/s, SHA-256
 1.8 GB/s, BLAKE2b 1.2 GB/s, `cp` and a sync of the same file 0.7 to 2.6 GB/s: it is the one whose cost disappears behind
@@ -20,6 +20,7 @@ from typing import Any, Final
 import google_crc32c
 
 from log_tier.model.errors import SnapshotDamaged
+from log_tier.model.files.sealed_json import SealedKind
 from log_tier.model.identifiers import (
     NOTHING,
     PARTITIONS_MAX,
@@ -30,7 +31,6 @@ from log_tier.model.identifiers import (
     partition_id,
     table_id_to_bytes,
 )
-from log_tier.model.sealed_json import SealedKind
 from serving_tier.names import INDEX_FILES, snapshot_path
 
 __all__ = [

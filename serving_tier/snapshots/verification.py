@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.finding import FileFinding
+from log_tier.model.files.finding import FileFinding
 from serving_tier.snapshots.snapshot_store import SnapshotStore
 
 __all__ = ["verify_snapshots"]

@@ -2,7 +2,7 @@
 
     {"format": "duramen-version", "version": 1, "id": …, …, "parts": […], "check": "9a71c0f2"}
 
-`docs/FORMATS.md` specifies every field. The text is exact (`log_tier.model.sealed_json`). Each part
+`docs/FORMATS.md` specifies every field. The text is exact (`log_tier.model.files.sealed_json`). Each part
 carries the CRC-32C of its snapshot's manifest, and that one those of its files: so a version manifest vouches for every
 byte below it, and a snapshot that was put in the place of another is noticed.
 """
@@ -15,6 +15,7 @@ from typing import Any, Final
 import google_crc32c
 
 from log_tier.model.errors import SnapshotDamaged
+from log_tier.model.files.sealed_json import SealedKind
 from log_tier.model.identifiers import (
     PARTITIONS_MAX,
     Offset,
@@ -24,7 +25,6 @@ from log_tier.model.identifiers import (
     table_id_to_bytes,
 )
 from log_tier.model.partitioner import Partitioner, check_partitioner
-from log_tier.model.sealed_json import SealedKind
 from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
 
 __all__ = [

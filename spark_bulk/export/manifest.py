@@ -2,9 +2,9 @@
 
     {"format": "duramen-export", "version": 1, "kind": "changes", …, "files": […], "check": "9a71c0f2"}
 
-`docs/FORMATS.md` specifies every field. The text is exact (`log_tier.model.sealed_json`). The files are Parquet, which
-has checksums of its own by choice; their sizes and rows are listed here. `checksums` says of each partition which rows
-were written, in whatever order and files (`row_checksum.py`).
+`docs/FORMATS.md` specifies every field. The text is exact (`log_tier.model.files.sealed_json`). The files are Parquet,
+which has checksums of its own by choice; their sizes and rows are listed here. `checksums` says of each partition which
+rows were written, in whatever order and files (`row_checksum.py`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from log_tier.model.errors import Damaged
+from log_tier.model.files.sealed_json import SealedKind
 from log_tier.model.identifiers import NOTHING, PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
-from log_tier.model.sealed_json import SealedKind
 from log_tier.model.tokens import Token
 
 __all__ = [

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.partitioners import PARTITIONERS
 
 from log_tier.model.errors import InvalidKey
-from log_tier.model.partitioner import PARTITIONERS, Partitioner, partition_of
+from log_tier.model.partitioner import Partitioner, partition_of
 from spark_bulk.runtime.placing import partition_ids
 
 VECTORS = Path(__file__).parent.parent / "log_tier" / "model" / "vectors"
@@ -25,7 +26,17 @@ SHARED = {
 MANY = 300
 
 
-@pytest.mark.parametrize("partitioner", PARTITIONERS)
+@pytest.mark.parametrize("partitions", [1, 3, 8, 1024])
+@pytest.mark.parametrize("times", [1, MANY])
+def test_keys_of_fields_are_placed_by_the_shared_vectors(partitions: int, times: int) -> None:
+    vectors = json.loads((VECTORS / "fields.json").read_text())["vectors"]
+    keys = [bytes.fromhex(vector["key_hex"]) for vector in vectors] * times
+    for count in (1, 2):
+        expected = [vector[f"partition_of_{partitions}_by_{count}"] for vector in vectors] * times
+        assert partition_ids(pa.array(keys, pa.binary()), partitions, f"fields:{count}").to_pylist() == expected
+
+
+@pytest.mark.parametrize("partitioner", ["slot", "murmur2"])
 @pytest.mark.parametrize("partitions", [1, 3, 8, 1024])
 @pytest.mark.parametrize("times", [1, MANY])
 def test_the_shared_vectors_hold(partitioner: Partitioner, partitions: int, times: int) -> None:

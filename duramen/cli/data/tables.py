@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +14,7 @@ from duramen.cli.terminal.output import say, say_json, say_table
 from duramen.cli.terminal.text import counted
 from duramen.client.model.results import TableInfo
 from log_tier.model.errors import InvalidRequest, PermissionDenied, Unauthenticated
-from log_tier.model.partitioner import Partitioner, check_partitioner
+from log_tier.model.partitioner import check_partitioner
 from log_tier.model.table_ref import TableRef
 
 __all__ = ["app"]
@@ -56,8 +56,8 @@ def create(
         str | None,
         typer.Option(
             "--partitioner",
-            help="How keys find their partition: slot, or murmur2 as Kafka's producers do. Default: slot; with --over "
-            "murmur2.",
+            help="How keys find their partition: slot; murmur2 as Kafka's producers do; or fields:N, by the first N "
+            "fields of duramen.pack_key's keys. Default: slot; with --over murmur2.",
         ),
     ] = None,
     retention_ms: _RetentionMs = None,
@@ -93,7 +93,7 @@ def create(
             partitions=partitions,
             replicas=replicas,
             over=over,
-            partitioner=cast("Partitioner | None", partitioner),
+            partitioner=partitioner,
             retention_ms=retention_ms or 0,
             retention_bytes=retention_bytes or 0,
             if_missing=if_missing,

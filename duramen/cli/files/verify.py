@@ -13,7 +13,7 @@ from duramen.cli.terminal.exits import ERROR, OK
 from duramen.cli.terminal.options import Json
 from duramen.cli.terminal.output import say, say_json
 from duramen.cli.terminal.text import counted
-from log_tier.model.finding import FileFinding, Remedy
+from log_tier.model.files.finding import FileFinding, Remedy
 
 __all__ = ["verify"]
 

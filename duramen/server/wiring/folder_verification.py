@@ -11,7 +11,7 @@ from log_tier.embedded.storage.disk import hold_lock
 from log_tier.embedded.storage.names import MARKER
 from log_tier.embedded.verification import LogVerification, verify_log
 from log_tier.model.errors import FolderInUse, InvalidRequest
-from log_tier.model.finding import FileFinding
+from log_tier.model.files.finding import FileFinding
 from log_tier.open import LOG_FOLDER
 from serving_tier.names import INDEX_FOLDER, NODE_LOCK, SNAPSHOTS_FOLDER
 from serving_tier.node.verification import index_folders, verify_index_folder

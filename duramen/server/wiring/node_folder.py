@@ -20,7 +20,7 @@ from duramen.server.wiring.foreign_names import refuse_foreign
 from log_tier.concurrency.disk_errors import disk_refusal
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import FolderInUse, ForeignFolder, UnknownFormat
-from log_tier.model.sealed_json import SealedKind
+from log_tier.model.files.sealed_json import SealedKind
 from log_tier.privacy.private_files import FILE_MODE, make_private, private_opener, tighten
 from serving_tier.names import NODE_FILE, NODE_FOLDERS, NODE_LOCK, new_file
 

@@ -27,9 +27,9 @@ from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import Disk, FileIdentity, replace_file
 from log_tier.model.errors import DuramenError, LogDamaged
+from log_tier.model.files.sealed_json import SealedKind
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId, TableId
 from log_tier.model.log import Topic
-from log_tier.model.sealed_json import SealedKind
 
 __all__ = ["LogSummary", "PartitionSummary", "TopicSummary"]
 

@@ -2,7 +2,7 @@
 
     {"format": "duramen-topic", "version": 1, "id": "…", "name": "flights", "partitions": 8, "check": "9a71c0f2"}
 
-They are sealed JSON (`log_tier.model.sealed_json`).
+They are sealed JSON (`log_tier.model.files.sealed_json`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, replace_file
 from log_tier.model.errors import ForeignFolder, LogDamaged
-from log_tier.model.sealed_json import SealedKind
+from log_tier.model.files.sealed_json import SealedKind
 
 __all__ = ["DOCUMENT_BYTES_MAX", "DOCUMENT_VERSION", "Field", "read_document", "write_document"]
 

@@ -6,9 +6,10 @@ code looks: recovery runs over an `OverlayDisk`, which keeps its changes in memo
 for later is read as well: whole segments and not their ends alone, sparse indexes, and files that a clean close makes
 superfluous.
 
-**What is a finding.** `FileFinding.is_damage` (`log_tier.model.finding`) says that a file is not as it was written.
-Where nothing is lost by it (a cache, a journal after a clean close) the message says so. The rest are notes: a torn
-tail that the next start cuts, a topic that was half made, offsets that a repair gave up. None is a sign of a bad disk.
+**What is a finding.** `FileFinding.is_damage` (`log_tier.model.files.finding`) says that a file is not as it was
+written. Where nothing is lost by it (a cache, a journal after a clean close) the message says so. The rest are notes: a
+torn tail that the next start cuts, a topic that was half made, offsets that a repair gave up. None is a sign of a bad
+disk.
 
 **What it cannot see.** The limits of `segment_end` hold here too: with one copy, damage to exactly the last commit
 before an unclean end looks like a write that was cut short, and is a note. A cache that is an older copy of itself is a

@@ -12,7 +12,7 @@ from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import Disk
 from log_tier.model.batch import decode_batch
 from log_tier.model.errors import BatchRefused, LogDamaged, UnknownFormat
-from log_tier.model.finding import FileFinding
+from log_tier.model.files.finding import FileFinding
 
 __all__ = ["check_segment", "index_fault"]
 

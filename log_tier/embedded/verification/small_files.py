@@ -12,7 +12,7 @@ from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import Disk
 from log_tier.model.errors import DuramenError, UnknownFormat
-from log_tier.model.finding import FileFinding
+from log_tier.model.files.finding import FileFinding
 from log_tier.model.identifiers import TableId, table_id_to_bytes
 
 __all__ = ["check_checkpoint", "check_log_files"]

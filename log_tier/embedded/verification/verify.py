@@ -19,7 +19,7 @@ from log_tier.embedded.verification.overlay_disk import OverlayDisk
 from log_tier.embedded.verification.segments import check_segment
 from log_tier.embedded.verification.small_files import check_checkpoint, check_log_files
 from log_tier.model.errors import DuramenError, ForeignFolder, InvalidRequest, UnknownFormat
-from log_tier.model.finding import FileFinding
+from log_tier.model.files.finding import FileFinding
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
 

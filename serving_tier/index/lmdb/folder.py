@@ -48,8 +48,8 @@ from lmdb.verify import VerifyError, verify
 
 from log_tier.concurrency.disk_errors import disk_refusal
 from log_tier.model.errors import DuramenError, IndexDamaged
+from log_tier.model.files.sealed_json import SealedKind
 from log_tier.model.identifiers import PartitionId
-from log_tier.model.sealed_json import SealedKind
 from serving_tier.disk import NODE_DISK
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, NEWER_INDEX, READABLE_VERSIONS
 from serving_tier.index.lmdb.pages import METAS_BYTES_MAX, DamagedPage, NoMetaPage, check_trees, newest_meta

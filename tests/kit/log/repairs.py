@@ -10,7 +10,7 @@ from kit.log.sample_batches import keys_of
 from kit.log.stopped_logs import OPTIONS, PARTITIONS, Stopped
 from log_tier.embedded.repair import GiveUp, LogRepair, RepairPlan
 from log_tier.embedded.verification import verify_log
-from log_tier.model.finding import FileFinding
+from log_tier.model.files.finding import FileFinding
 from log_tier.model.identifiers import Offset
 
 __all__ = ["contents_of", "damages_of", "repaired", "zeroed"]

@@ -202,7 +202,7 @@ async def test_what_is_not_understood_stops_the_follower(log: EmbeddedLog) -> No
     [
         CreateTable(TableId("t"), "t", 1, [1]),  # type: ignore[arg-type]
         CreateTable(TableId("t"), "t", True, 1),
-        CreateTable(TableId("t"), "t", 1, 1, "crc32"),  # type: ignore[arg-type]
+        CreateTable(TableId("t"), "t", 1, 1, "crc32"),
         CreateTable(TableId("t"), "t", 1, 1, adopted=1),  # type: ignore[arg-type]
         CreateTable(TableId("t"), "t", 1, 1, over=None),  # type: ignore[arg-type]
         CreateTable(TableId("t"), "t", 1, 1, starts=[Offset(0)]),  # type: ignore[arg-type]

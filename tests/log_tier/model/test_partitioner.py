@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.partitioners import PARTITIONERS
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import TableId
+from log_tier.model.leading_elements import leading_elements
 from log_tier.model.partitioner import (
-    PARTITIONERS,
     SLOTS,
     Partitioner,
     check_partitioner,
@@ -24,8 +25,10 @@ from log_tier.model.partitioner import (
     slots_of_partition,
 )
 from log_tier.model.table_ref import TableRef
+from log_tier.rows.tuple_key import pack_key
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "slots.json").read_text())["vectors"]
+FIELDS = json.loads((Path(__file__).parent / "vectors" / "fields.json").read_text())["vectors"]
 MURMUR2 = json.loads((Path(__file__).parent / "vectors" / "murmur2.json").read_text())["vectors"]
 
 # From the specification of Redis Cluster, and from what `CLUSTER KEYSLOT` answers.
@@ -113,9 +116,36 @@ def test_murmur2_knows_no_tags() -> None:
 
 
 def test_partitioners_by_name() -> None:
-    assert [check_partitioner(name) for name in PARTITIONERS] == ["slot", "murmur2"]
-    with pytest.raises(InvalidRequest, match="one of slot, murmur2, not 'crc32'"):
-        check_partitioner("crc32")
+    for name in ("slot", "murmur2", "fields:1", "fields:16"):
+        assert check_partitioner(name) == name
+    for name in ("crc32", "fields", "fields:", "fields:0", "fields:17", "fields:01", "fields:two", "fields:1 ", ""):
+        with pytest.raises(InvalidRequest, match=f"slot, murmur2, or fields:N with N from 1 to 16, not '{name}'"):
+            check_partitioner(name)
+
+
+@pytest.mark.parametrize("vector", FIELDS, ids=[vector["key_hex"][:32] for vector in FIELDS])
+def test_keys_of_fields_are_placed_by_the_first_ones(vector: dict[str, int | str]) -> None:
+    key = bytes.fromhex(str(vector["key_hex"]))
+    for count in (1, 2):
+        for partitions in (1, 3, 8, 1024):
+            assert partition_of(key, partitions, f"fields:{count}") == vector[f"partition_of_{partitions}_by_{count}"]
+
+
+def test_keys_that_begin_alike_lie_together() -> None:
+    keys = [pack_key("UA", number, "x" * (number % 5)) for number in range(200)]
+    assert len({partition_of(key, 8, "fields:1") for key in keys}) == 1
+    assert len({partition_of(key, 8, "fields:2") for key in keys}) == 8
+
+
+def test_tags_mean_nothing_in_keys_of_fields() -> None:
+    assert partition_of(pack_key("{a}1"), 1024, "fields:1") != partition_of(pack_key("{a}2"), 1024, "fields:1")
+
+
+@given(st.binary(max_size=600), st.integers(1, 16))
+def test_the_leading_elements_of_anything_begin_it(key: bytes, count: int) -> None:
+    leading = leading_elements(key, count)
+    assert key.startswith(leading)
+    assert leading == key or leading_elements(leading + b"\x14", count) == leading
 
 
 def test_a_table_is_equal_by_what_it_is() -> None:

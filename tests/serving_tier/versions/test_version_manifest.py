@@ -7,11 +7,11 @@ import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.partitioners import PARTITIONERS
 from kit.storage.sealed_documents import changed_byte, check_every_flipped_bit, sealed_again
 
 from log_tier.model.errors import SnapshotDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition, TableId, table_id_from_bytes
-from log_tier.model.partitioner import PARTITIONERS
 from serving_tier.snapshots.manifest import SnapshotFile, SnapshotManifest, format_manifest
 from serving_tier.versions.manifest import (
     VERSION_BYTES_MAX,

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.partitioners import PARTITIONERS
 
 from log_tier.model.errors import DuramenError, InvalidKey, InvalidRequest, InvalidValue
 from log_tier.model.identifiers import Partition
-from log_tier.model.partitioner import PARTITIONERS, Partitioner, partition_of
+from log_tier.model.partitioner import Partitioner, partition_of
 from log_tier.model.record import (
     EXPIRY_SHIFT,
     KEY_BYTES_MAX,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from log_tier.model.batch import Columns
 from log_tier.model.errors import InvalidRequest, InvalidValue, LimitExceeded, PartitionMismatch
 from log_tier.model.identifiers import Partition
+from log_tier.model.partitioner import placed_together
 from log_tier.model.record import GROUP_RECORDS_MAX, TTL_MS_MAX, UPDATES_BY_NAME, Condition, Operation, condition_of
 from log_tier.model.table_ref import TableRef
 from router.data.gather.columns_builder import joined, one_record
@@ -74,14 +75,9 @@ def partition_of_group(table: TableRef, keys: Sequence[bytes]) -> Partition:
     for key in keys:
         other = table.partition_of(key)
         if other != first:
-            together = (
-                "give its keys a common {tag}"
-                if table.partitioner == "slot"
-                else f"the table's partitioner, {table.partitioner}, knows no tags"
-            )
             raise PartitionMismatch(
                 f"{keys[0][:40]!r} lies in partition {first} of {table.name}, {key[:40]!r} in {other}: a group touches "
-                f"one partition; {together}"
+                f"one partition; {placed_together(table.partitioner)}"
             )
     return first
 

@@ -14,7 +14,7 @@ from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EngineSettings
 from log_tier.embedded.verification import LogVerification, verify_log
 from log_tier.model.errors import DuramenError, FolderInUse, InvalidRequest
-from log_tier.model.finding import FileFinding
+from log_tier.model.files.finding import FileFinding
 from log_tier.model.identifiers import Offset
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from log_tier.model.errors import Damaged, DuramenError, ForeignFolder, UnknownFormat
-from log_tier.model.sealed_json import SealedKind
+from log_tier.model.files.sealed_json import SealedKind
 
 NOTE: Final = SealedKind("note", 1, bytes_max=200, damage=Damaged, remedy="write it again", upgrade="upgrade")
 BYTES: Final = b"""{
