@@ -1,7 +1,9 @@
-"""Rows: what is inside keys that have fields. Pure.
+"""Rows: what is inside keys and values that have fields. Pure.
 
-A key is bytes to the log, the fold and the index. Here it becomes a tuple of typed fields whose bytes sort as the
-fields do, so a scan of a range of fields is a scan of a range of keys.
+A key and a value are bytes to the log, the fold and the index. Here a key becomes a tuple of typed fields whose bytes
+sort as the fields do, so a scan of a range of fields is a scan of a range of keys. A value becomes one record of Avro
+behind the number of its schema. A table's definition says which of both it has, and it is in the log before the records
+that need it.
 
 What holds:
 
@@ -10,8 +12,13 @@ What holds:
 - W3 The keys that begin with the same fields are neighbours, and no other key lies between them.
 - W4 Elements that FoundationDB's tuple layer has are encoded as there (its `design/tuple.md`), so its clients in other
      languages read and make such keys. Dates and times have codes that it leaves to users.
+- W5 A schema has one canonical form, which is a schema with the same canonical form. It keeps what readers need:
+     logical types, defaults, aliases.
+- W6 A definition is valid from its constructor on: the fields of its key are fields of each of its schemas, and sort.
 
-What is not here: a table does not know that its keys have fields, nor which types they have.
+What is not here: which table has which definition from which offset on (the catalog and the fold), and Python types of
+a caller (`duramen`).
 
-Reading order: `elements.py`, `tuple_key.py`.
+Reading order: `elements.py`, `tuple_key.py`; `logical_types.py`, `defaults.py`, `avro_types.py`, `schema.py`;
+`key_fields.py`, `definition.py`.
 """

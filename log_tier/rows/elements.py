@@ -28,9 +28,9 @@ from uuid import UUID
 from log_tier.model.errors import InvalidKey
 from log_tier.model.leading_elements import BIG_NEGATIVE, BIG_POSITIVE, SMALL_BYTES, ZERO, element_end
 
-__all__ = ["KeyField", "decode_element", "encode_element", "skip_element"]
+__all__ = ["KeyElement", "decode_element", "encode_element", "skip_element"]
 
-KeyField = bytes | str | int | float | bool | UUID | date | datetime | None
+KeyElement = bytes | str | int | float | bool | UUID | date | datetime | None
 """What a field of a key can be."""
 
 _BIG_BYTES_MAX: Final = 255
@@ -48,7 +48,7 @@ _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def encode_element(field: KeyField) -> bytes:
+def encode_element(field: KeyElement) -> bytes:
     """One field. Raises `InvalidKey` for a value of another type, a NaN, a surrogate, an int of more than 255 bytes.
 
     Some 0.2 µs for bytes, str and small ints, 1 µs for times.
@@ -130,7 +130,7 @@ def skip_element(key: bytes, place: int) -> int:
     return end
 
 
-def decode_element(key: bytes, place: int) -> tuple[KeyField, int]:
+def decode_element(key: bytes, place: int) -> tuple[KeyElement, int]:
     """The field that begins at `place`, and where it ends. Raises `InvalidKey` for what `encode_element` does not
     make.
     """
@@ -146,7 +146,7 @@ def decode_element(key: bytes, place: int) -> tuple[KeyField, int]:
     raise _refused(key, place, "another encoding stands for its value")
 
 
-def _decoded(code: int, body: bytes) -> KeyField:
+def _decoded(code: int, body: bytes) -> KeyElement:
     if code in (0x01, 0x02):
         text = body[:-1].replace(b"\0\xff", b"\0")
         return text if code == 0x01 else text.decode()

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from log_tier.model.errors import InvalidKey
 from log_tier.model.record import check_key
-from log_tier.rows.elements import KeyField, decode_element, encode_element
+from log_tier.rows.elements import KeyElement, decode_element, encode_element
 
 __all__ = ["ScanBounds", "key_range", "pack_key", "unpack_key"]
 
@@ -27,7 +27,7 @@ class ScanBounds(NamedTuple):
     """The first key behind it."""
 
 
-def pack_key(*fields: KeyField) -> bytes:
+def pack_key(*fields: KeyElement) -> bytes:
     """The key of these fields, in their order: 1 to 511 bytes that sort as the fields do.
 
     A field is None, bytes, str, int, float, bool, `UUID`, `date` or `datetime`. Fields of one type sort as Python sorts
@@ -43,14 +43,14 @@ def pack_key(*fields: KeyField) -> bytes:
     return check_key(b"".join(map(encode_element, fields)))
 
 
-def unpack_key(key: bytes) -> tuple[KeyField, ...]:
+def unpack_key(key: bytes) -> tuple[KeyElement, ...]:
     """The fields of a key that `pack_key` has made. Raises `InvalidKey` for bytes that it does not make. Some 1 µs for
     a field.
     """
     if type(key) is not bytes:
         raise InvalidKey(f"a key is bytes, this is {type(key).__name__}")
     check_key(key)
-    fields: list[KeyField] = []
+    fields: list[KeyElement] = []
     place = 0
     while place < len(key):
         field, place = decode_element(key, place)
@@ -59,7 +59,7 @@ def unpack_key(key: bytes) -> tuple[KeyField, ...]:
 
 
 def key_range(
-    *fields: KeyField, start: KeyField | EllipsisType = ..., end: KeyField | EllipsisType = ...
+    *fields: KeyElement, start: KeyElement | EllipsisType = ..., end: KeyElement | EllipsisType = ...
 ) -> ScanBounds:
     """The keys that begin with these fields; with `start` or `end` those of them whose next field is from `start`
     (inclusive) to `end` (exclusive). No fields are fields too.

@@ -28,8 +28,9 @@ _REFUSALS: Final[dict[str, tuple[type[Exception], ...]]] = {
     "position of a Spark stream": (DuramenError, json.JSONDecodeError, UnicodeDecodeError, RecursionError),
     "history of a check": (DuramenError, UnicodeDecodeError),
     "token": (DuramenError, UnicodeDecodeError),
+    "definition of a table": (DuramenError, json.JSONDecodeError, UnicodeDecodeError, RecursionError),
 }
-"""Spark itself parses the JSON of a position; a history and a token are texts."""
+"""Spark itself parses the JSON of a position, and others that of a definition; a history and a token are texts."""
 
 
 def _read(document: Document, data: bytes) -> object:

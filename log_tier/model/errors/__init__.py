@@ -5,6 +5,8 @@
     │   ├── InvalidName           a name of a table, topic or certificate that cannot be one
     │   ├── InvalidKey            empty, longer than 511 bytes, not bytes
     │   ├── InvalidValue          longer than the limit, not bytes
+    │   ├── InvalidSchema         text that is no schema of rows, or one that may not follow the present one
+    │   ├── InvalidRow            a row that does not fit its table's schema; names the field
     │   ├── PartitionMismatch     an atomic batch whose keys lie in several partitions
     │   ├── InvalidToken          text that is no token, or a token of another table
     │   ├── TokenAhead            a token that asks for more than the log holds
@@ -83,6 +85,8 @@ from log_tier.model.errors.requests import (
     InvalidKey,
     InvalidName,
     InvalidRequest,
+    InvalidRow,
+    InvalidSchema,
     InvalidToken,
     InvalidValue,
     LimitExceeded,
@@ -161,6 +165,8 @@ __all__ = [
     "InvalidKey",
     "InvalidName",
     "InvalidRequest",
+    "InvalidRow",
+    "InvalidSchema",
     "InvalidToken",
     "InvalidValue",
     "LimitExceeded",

@@ -12,6 +12,8 @@ __all__ = [
     "InvalidKey",
     "InvalidName",
     "InvalidRequest",
+    "InvalidRow",
+    "InvalidSchema",
     "InvalidToken",
     "InvalidValue",
     "LimitExceeded",
@@ -59,6 +61,26 @@ class InvalidValue(InvalidRequest):
     """
 
     code = "invalid_value"
+
+
+class InvalidSchema(InvalidRequest):
+    """The text is not a schema that a table can have, or not one that may follow the table's present one.
+
+    Fields: `field`, the dotted path to it (empty: the schema as a whole), `reason`.
+
+    Do: correct the field that the message names.
+    """
+
+    code = "invalid_schema"
+
+
+class InvalidRow(InvalidRequest):
+    """A row does not fit its table's schema. Nothing was sent. Fields: `field`, the dotted path to it, `expected`.
+
+    Do: give the field a value of the type that the message names, or change the table's schema.
+    """
+
+    code = "invalid_row"
 
 
 class PartitionMismatch(InvalidRequest):

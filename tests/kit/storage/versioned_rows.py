@@ -1,13 +1,15 @@
-"""Documents that are rows of the servers' tables, or that a client keeps of its own session."""
+"""Documents that are rows of the servers' tables, that say what rows of a table are, or that a client keeps."""
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 from duramen.client.model.acknowledged_json import parse_acknowledged
 from duramen.server.kept.row_format import parse_row as parse_kept_row
 from kit.storage.versioned_document import Document, deflated, json_document, plain_json
 from log_tier.audit.row_format import parse_row
+from log_tier.rows.definition import TableDefinition
 
 __all__ = ["of_rows"]
 
@@ -25,10 +27,20 @@ ACKNOWLEDGED: Final = (
     b'"producer": "000000000000002a", "minute": 29401740, "first": 3, "last": 7, "sequence": 1, "records": 5, '
     b'"checksum": "0123456789abcdef"}]}'
 )
+DEFINITION: Final = (
+    b'{"v":1,"number":2,"key":[["carrier","str",false],["flight","int",true]],"value":"row","schemas":[[7,"{'
+    b'\\"fields\\":[{\\"name\\":\\"carrier\\",\\"type\\":\\"string\\"},{\\"name\\":\\"flight\\",\\"type\\":[\\"null\\",\\"int\\"]}],'
+    b'\\"name\\":\\"Flight\\",\\"type\\":\\"record\\"}"]],"partition_by":1}'
+)
+
+
+def _read_definition(data: bytes) -> TableDefinition:
+    # It is a part of other documents, whose readers parse their JSON.
+    return TableDefinition.from_document(json.loads(data))
 
 
 def of_rows() -> dict[str, Document]:
-    """Rows of the audit and of the history, and what a session was acknowledged."""
+    """Rows of the audit and of the history, what a session was acknowledged, and definitions."""
     return {
         "row of the audit": json_document(
             AUDIT_ROW,
@@ -53,6 +65,14 @@ def of_rows() -> dict[str, Document]:
             lambda data, _: parse_acknowledged(data.decode(errors="replace")),
             "duramen/client/model/acknowledged_json.py",
             required="runs",
+            changed=plain_json,
+        ),
+        "definition of a table": json_document(
+            DEFINITION,
+            lambda data, _: _read_definition(data),
+            "log_tier/rows/definition.py",
+            version="v",
+            required="schemas",
             changed=plain_json,
         ),
     }

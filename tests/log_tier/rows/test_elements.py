@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_tier.model.errors import InvalidKey
-from log_tier.rows.elements import KeyField, decode_element, encode_element, skip_element
+from log_tier.rows.elements import KeyElement, decode_element, encode_element, skip_element
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "elements.json").read_text())
 
@@ -95,7 +95,7 @@ class Name(str):
 
 
 @pytest.mark.parametrize(("field", "plain"), [(DepartureGate.B7, 7), (Name("UA"), "UA")])
-def test_a_value_of_a_narrower_type_is_one_of_its_type(field: Any, plain: KeyField) -> None:
+def test_a_value_of_a_narrower_type_is_one_of_its_type(field: Any, plain: KeyElement) -> None:
     assert encode_element(field) == encode_element(plain)
 
 

@@ -1,0 +1,208 @@
+"""What a table's keys and values are: its definition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import starmap
+from typing import Any, Final, Literal, NoReturn, get_args
+
+from log_tier.model.errors import InvalidKey, InvalidSchema, UnknownFormat
+from log_tier.model.record import check_key
+from log_tier.rows.avro_types import AvroType
+from log_tier.rows.key_fields import KEY_FIELDS_MAX, KeyField, key_type_of, keyed_value, without_null
+from log_tier.rows.logical_types import logical_of
+from log_tier.rows.schema import NumberedSchema, RowSchema
+from log_tier.rows.tuple_key import pack_key
+
+__all__ = ["SCHEMAS_MAX", "SCHEMA_NUMBER_MAX", "TableDefinition", "ValueKind"]
+
+ValueKind = Literal["bytes", "str", "json", "row"]
+
+SCHEMA_NUMBER_MAX: Final = (1 << 31) - 1
+"""Confluent's clients read it as an int."""
+
+SCHEMAS_MAX: Final = 1000
+"""Of one table. Each is part of the cluster map."""
+
+_FORMAT_VERSION: Final = 1
+_FIELDS: Final = frozenset({"v", "number", "key", "value", "schemas", "partition_by"})
+_NUMBER_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """What a table's keys and values are. A later definition of the same table has a higher number.
+
+    Raises `InvalidSchema` for parts that do not fit each other; the message names the field.
+    """
+
+    number: int = 1
+    key: Literal["bytes", "str"] | tuple[KeyField, ...] = "bytes"
+    value: ValueKind = "bytes"
+    schemas: tuple[NumberedSchema, ...] = ()
+    """Of rows, the newest one last. Numbers rise; those without one come last."""
+    partition_by: int = 0
+    """How many of the key's fields, from the first on, decide the partition. 0: all of them."""
+
+    def __post_init__(self) -> None:
+        if type(self.number) is not int or not 1 <= self.number <= _NUMBER_MAX:
+            _refuse("number", f"a definition has a number from 1 on, not {ascii(self.number)[:40]}")
+        if self.value not in get_args(ValueKind):
+            _refuse("value", f"it is one of {', '.join(get_args(ValueKind))}, not {ascii(self.value)[:40]}")
+        self._check_key()
+        self._check_schemas()
+        for field in self.key if isinstance(self.key, tuple) else ():
+            for each in self.schemas:
+                _check_key_field(field, each.schema)
+            if len({_is_local(field, each.schema) for each in self.schemas}) > 1:
+                _refuse(field.name, "it has a time zone in some of the schemas, and none in others")
+
+    def _check_key(self) -> None:
+        fields = self.key if isinstance(self.key, tuple) else ()
+        if not isinstance(self.key, tuple) and self.key not in ("bytes", "str"):
+            _refuse("key", f"it is bytes, str or a tuple of fields, not {ascii(self.key)[:40]}")
+        if isinstance(self.key, tuple) and not 1 <= len(fields) <= KEY_FIELDS_MAX:
+            _refuse("key", f"it has 1 to {KEY_FIELDS_MAX} fields, not {len(fields)}")
+        if not all(isinstance(each, KeyField) for each in fields):
+            _refuse("key", "each of its fields is a KeyField")
+        names = [each.name for each in fields]
+        for name in names:
+            if names.count(name) > 1:
+                _refuse(name, "the key has it twice")
+        if type(self.partition_by) is not int or not 0 <= self.partition_by <= len(fields):
+            _refuse(
+                "partition_by", f"it is 0 to {len(fields)}, the number of the key's fields, not {self.partition_by!r}"
+            )
+
+    def _check_schemas(self) -> None:
+        if not isinstance(self.schemas, tuple) or not all(isinstance(each, NumberedSchema) for each in self.schemas):
+            _refuse("schemas", "they are a tuple of NumberedSchema")
+        if (self.value == "row") != bool(self.schemas):
+            _refuse("schemas", "a table has schemas if its values are rows, and only then")
+        if len(self.schemas) > SCHEMAS_MAX:
+            _refuse("schemas", f"a table has at most {SCHEMAS_MAX}, not {len(self.schemas)}")
+        numbers = [each.number for each in self.schemas]
+        for number in numbers:
+            if type(number) is not int or not 0 <= number <= SCHEMA_NUMBER_MAX:
+                _refuse("schemas", f"a number is 0 to {SCHEMA_NUMBER_MAX}, not {number!r}")
+        given = [number for number in numbers if number]
+        if given != sorted(set(given)) or any(numbers[len(given) :]):
+            _refuse("schemas", f"numbers rise, and 0 comes last: {numbers[:20]}")
+        if len({each.schema.text for each in self.schemas}) < len(numbers):
+            _refuse("schemas", "two of them are the same")
+
+    @property
+    def partitioner(self) -> str:
+        """The name of the function from a key to its partition."""
+        if not isinstance(self.key, tuple):
+            return "slot"
+        return f"fields:{self.partition_by or len(self.key)}"
+
+    def numbered(self, numbers: Sequence[int]) -> TableDefinition:
+        """The same with these numbers of its schemas, in their order."""
+        if len(numbers) != len(self.schemas):
+            _refuse("schemas", f"there are {len(self.schemas)} of them and {len(numbers)} numbers")
+        pairs = zip(numbers, self.schemas, strict=True)
+        return replace(self, schemas=tuple(NumberedSchema(number, each.schema) for number, each in pairs))
+
+    def key_of(self, values: Sequence[Any]) -> bytes:
+        """The key of these values, one for each of the key's fields in their order. Raises `InvalidKey`, which names
+        the field. A table whose keys have no fields takes one value: bytes or str.
+        """
+        if not isinstance(self.key, tuple):
+            return self._plain_key(values)
+        if len(values) != len(self.key):
+            names = ", ".join(each.name for each in self.key)
+            raise InvalidKey(f"the key has the fields {names}, and {len(values)} values are given")
+        return pack_key(
+            *(
+                keyed_value(field, value, row_type)
+                for field, value, row_type in zip(self.key, values, self._key_types, strict=True)
+            )
+        )
+
+    def _plain_key(self, values: Sequence[Any]) -> bytes:
+        (value,) = values if len(values) == 1 else (values,)
+        if not isinstance(value, bytes if self.key == "bytes" else str):
+            raise InvalidKey(f"a key of this table is {self.key}, not {type(value).__name__}")
+        try:
+            return check_key(value if isinstance(value, bytes) else value.encode())
+        except UnicodeEncodeError as error:
+            raise InvalidKey(f"the key {ascii(value)[:40]} is no text: {error.reason}") from None
+
+    @cached_property
+    def _key_types(self) -> tuple[AvroType | None, ...]:
+        """Avro's types of the key's fields, null aside."""
+        assert isinstance(self.key, tuple), f"keys of this table have no fields, they are {self.key}"
+        if not self.schemas:
+            return (None,) * len(self.key)
+        found = [self.schemas[-1].schema.field_of(each.name) for each in self.key]
+        return tuple(None if each is None else without_null(each.type)[0] for each in found)
+
+    def to_document(self) -> dict[str, Any]:
+        """This definition as values of JSON."""
+        return {
+            "v": _FORMAT_VERSION,
+            "number": self.number,
+            "key": self.key
+            if isinstance(self.key, str)
+            else [[each.name, each.type, each.optional] for each in self.key],
+            "value": self.value,
+            "schemas": [[each.number, each.schema.text] for each in self.schemas],
+            "partition_by": self.partition_by,
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> TableDefinition:
+        """The definition of a document. Raises `UnknownFormat` for one of a newer version, for one with a field that
+        this process does not know (the fold must not pass over it), and for what is no definition.
+        """
+        try:
+            version = document["v"]
+            unknown = sorted(document.keys() - _FIELDS)
+            if version != _FORMAT_VERSION or unknown:
+                raise UnknownFormat(
+                    f"the table's definition has format {version}{' with ' if unknown else ''}{', '.join(unknown)}, "
+                    f"this process reads {_FORMAT_VERSION}: update it"
+                )
+            key: Any = document["key"]
+            return cls(
+                number=document["number"],
+                key=tuple(starmap(KeyField, key)) if isinstance(key, list) else key,
+                value=document["value"],
+                schemas=tuple(NumberedSchema(number, RowSchema.parse(text)) for number, text in document["schemas"]),
+                partition_by=document["partition_by"],
+            )
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise UnknownFormat(f"the table's definition cannot be read ({error!r}): update this process") from error
+
+
+def _check_key_field(key: KeyField, schema: RowSchema) -> None:
+    found = schema.field_of(key.name)
+    if found is None:
+        _refuse(key.name, f"the key has this field, and the schema {schema.name} has not")
+    plain, nullable = without_null(found.type)
+    of_row = key_type_of(plain, schema)
+    if of_row is None:
+        _refuse(key.name, f"a key sorts by no field of the type {_shown(plain)}: use a text, a number or a time")
+    if key.type != of_row:
+        _refuse(key.name, f"the key has it as {key.type}, rows of {schema.name} have it as {of_row}")
+    if key.optional != nullable:
+        _refuse(key.name, f"it can be null in {'the key' if key.optional else 'rows'} only: make both alike")
+
+
+def _is_local(key: KeyField, schema: RowSchema) -> bool:
+    """Whether it is a time without a time zone."""
+    found = schema.field_of(key.name)
+    return found is not None and (logical_of(without_null(found.type)[0]) or "").startswith("local-")
+
+
+def _shown(type_: AvroType) -> str:
+    name = type_.get("logicalType", type_["type"]) if isinstance(type_, dict) else type_
+    return str(name)[:60]
+
+
+def _refuse(field: str, why: str) -> NoReturn:
+    raise InvalidSchema(f"{field} of the table's definition: {why}", field=field, reason=why)
