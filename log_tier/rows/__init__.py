@@ -14,11 +14,12 @@ What holds:
      languages read and make such keys. Dates and times have codes that it leaves to users.
 - W5 A schema has one canonical form, which is a schema with the same canonical form. It keeps what readers need:
      logical types, defaults, aliases.
-- W6 A definition is valid from its constructor on: the fields of its key are fields of each of its schemas, and sort.
+- W6 Whether a key and a value fit is decided by their bytes and the definition alone, in time linear in the bytes.
+- W7 A definition is valid from its constructor on: the fields of its key are fields of each of its schemas, and sort.
 
 What is not here: which table has which definition from which offset on (the catalog and the fold), and Python types of
 a caller (`duramen`).
 
-Reading order: `elements.py`, `tuple_key.py`; `logical_types.py`, `defaults.py`, `avro_types.py`, `schema.py`;
-`key_fields.py`, `definition.py`.
+Reading order: `elements.py`, `tuple_key.py`; `avro/`, `schema.py`; `key_fields.py`, `key_readers.py`, `framing.py`,
+`judge.py`; `definition.py`.
 """

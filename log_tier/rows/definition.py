@@ -10,9 +10,10 @@ from typing import Any, Final, Literal, NoReturn, get_args
 
 from log_tier.model.errors import InvalidKey, InvalidSchema, UnknownFormat
 from log_tier.model.record import check_key
-from log_tier.rows.avro_types import AvroType
+from log_tier.rows.avro.avro_types import AvroType
+from log_tier.rows.avro.logical_types import logical_of
+from log_tier.rows.judge import RowJudge
 from log_tier.rows.key_fields import KEY_FIELDS_MAX, KeyField, key_type_of, keyed_value, without_null
-from log_tier.rows.logical_types import logical_of
 from log_tier.rows.schema import NumberedSchema, RowSchema
 from log_tier.rows.tuple_key import pack_key
 
@@ -99,6 +100,11 @@ class TableDefinition:
         if not isinstance(self.key, tuple):
             return "slot"
         return f"fields:{self.partition_by or len(self.key)}"
+
+    @cached_property
+    def judge(self) -> RowJudge:
+        """Decides which keys and values fit."""
+        return RowJudge(self)
 
     def numbered(self, numbers: Sequence[int]) -> TableDefinition:
         """The same with these numbers of its schemas, in their order."""

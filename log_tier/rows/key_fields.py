@@ -12,12 +12,21 @@ from typing import Any, Final, Literal, get_args
 from uuid import UUID
 
 from log_tier.model.errors import InvalidKey, InvalidSchema
-from log_tier.rows.avro_types import AvroType
+from log_tier.rows.avro.avro_types import AvroType
+from log_tier.rows.avro.logical_types import logical_of
 from log_tier.rows.elements import KeyElement
-from log_tier.rows.logical_types import logical_of
 from log_tier.rows.schema import RowSchema
 
-__all__ = ["KEY_FIELDS_MAX", "KEY_TYPES", "KeyField", "KeyType", "key_type_of", "keyed_value", "without_null"]
+__all__ = [
+    "KEY_FIELDS_MAX",
+    "KEY_TYPES",
+    "KeyField",
+    "KeyType",
+    "fits_key_field",
+    "key_type_of",
+    "keyed_value",
+    "without_null",
+]
 
 KeyType = Literal["str", "bytes", "int", "float", "bool", "uuid", "date", "datetime", "any"]
 """What a field of a key can be. `any`: each value decides, as `pack_key` does it."""
@@ -91,6 +100,14 @@ def key_type_of(type_: AvroType, schema: RowSchema) -> KeyType | None:
         return _OF_LOGICAL[logical]
     kind = plain if isinstance(plain, str) else plain["type"]
     return _OF_KINDS.get(kind)
+
+
+def fits_key_field(field: KeyField, value: KeyElement) -> bool:
+    """Whether a value that a key has is one of the field."""
+    if value is None:
+        return field.optional
+    accepted = _ACCEPTED.get(field.type)
+    return accepted is None or accepted(value)
 
 
 def keyed_value(field: KeyField, value: Any, row_type: AvroType | None) -> KeyElement:

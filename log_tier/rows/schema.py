@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from log_tier.model.errors import InvalidSchema
-from log_tier.rows.avro_types import NESTING_MAX, AvroType, NamedTypes, resolve_types
+from log_tier.rows.avro.avro_types import NESTING_MAX, AvroType, NamedTypes, resolve_types
 
 __all__ = ["SCHEMA_BYTES_MAX", "NumberedSchema", "RowField", "RowSchema"]
 

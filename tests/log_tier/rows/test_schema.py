@@ -11,7 +11,7 @@ import fastavro
 import pytest
 
 from log_tier.model.errors import InvalidSchema
-from log_tier.rows.avro_types import FIELDS_MAX, NESTING_MAX
+from log_tier.rows.avro.avro_types import FIELDS_MAX, NESTING_MAX
 from log_tier.rows.schema import SCHEMA_BYTES_MAX, RowField, RowSchema
 
 

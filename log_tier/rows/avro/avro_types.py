@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn
 
 from log_tier.model.errors import InvalidSchema
-from log_tier.rows.defaults import default_refusal
-from log_tier.rows.logical_types import logical_refusal
+from log_tier.rows.avro.defaults import default_refusal
+from log_tier.rows.avro.logical_types import logical_refusal
 
 __all__ = [
     "FIELDS_MAX",
