@@ -18,7 +18,7 @@ them. The offset is the clock of the whole system: everything above orders itsel
 - The *tally*, `tally/`: what every tier counts of a partition, minute by minute. Pure.
 - *Measures*, `measures/`: histograms of what a part's work takes, and what took long. Pure.
 - *Tracing*, `tracing/`: the seam at which parts add their spans to a caller's trace. Pure.
-- *Rows*, `rows/`: keys with fields, whose bytes sort as the fields do. Pure.
+- *Rows*, `rows/`: keys with fields, schemas of rows, and the definition of what a table holds. Pure.
 - *Trust*, `trust/`: users, roles and grants, and what they allow. Pure.
 - The *catalog*, `catalog/`: which tables, nodes and jobs there are, folded from a log of its own.
 - The *audit*, `audit/`: the events of a server that become rows of a table.

@@ -85,6 +85,7 @@ def repush(
     """
     login = ClusterLogin.of(at, ca=ca, token_file=token_file, user=user)
     place = wait_for(find_table(login, table, timeout_s=timeout))
+    place.check_bytes()
     how: dict[str, Any] = {"url": url, "storage_options": storage_options, "timeout": timeout}
     plan = plan_build(place, token=token, **how)
 
@@ -109,6 +110,7 @@ def repush(
         target, target_plan = place, plan
         if into not in (None, table):
             target = wait_for(find_table(login, into, timeout_s=timeout))
+            target.check_bytes()
             target_plan = replace(plan_build(target, **how), build_id=plan.build_id)
 
         def changed() -> list[PartitionOutcome]:

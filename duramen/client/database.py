@@ -17,8 +17,8 @@ from log_tier.model.errors import InvalidRequest, TableExists
 from log_tier.model.identifiers import check_adopted_name, check_name
 from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.retention import Retention
-from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
+from log_tier.rows.table_spec import TableSpec
 from router.data.requests import TableDescription
 from router.data.seam import Connection
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from copy import copy
 from functools import partial
@@ -36,6 +36,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import HISTORY_TABLE, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Log, Topic
+from log_tier.rows.definition import TableDefinition
 
 __all__ = ["CATALOG_TOPIC", "Catalog", "MapFeed", "Maps", "newer_map"]
 
@@ -89,20 +90,27 @@ class MapFeed:
         self.closed: set[TableId] = set()
         """The history's table, while it is there: servers alone write it. One object as long as the feed lives, so that
         each write looks without a call."""
+        self.defined: dict[TableId, TableDefinition] = {}
+        """What is in the tables that do not hold bytes: one object as `closed` is, and for the same reason."""
         self._names: PersistentMap[str, TableId] = PersistentMap()
         """Of which `closed` was made."""
+        self._defined: Mapping[TableId, TableDefinition] = {}
         self._failure: DuramenError | None = None
         self._changed = Broadcast()
 
     def advance(self, cluster: ClusterMap) -> None:
         """Take over a newer map and wake all waiters."""
         self.map = cluster
-        facts = cluster.facts
-        if facts is None or facts.tables is not cluster.tables or facts.names is not self._names:
-            self._names = cluster.table_facts().names
+        facts = cluster.table_facts()
+        if facts.names is not self._names:
+            self._names = facts.names
             history = self._names.get(HISTORY_TABLE)
             self.closed.clear()
             self.closed.update(() if history is None else (history,))
+        if facts.defined is not self._defined:
+            self._defined = facts.defined
+            self.defined.clear()
+            self.defined.update(facts.defined)
         self._changed.notify_all()
 
     def fail(self, failure: DuramenError) -> None:
@@ -134,7 +142,7 @@ class Catalog:
         self.topic = topic
         self._partition = topic.partition(_PARTITION)
         self._feed = MapFeed()
-        self.closed = self._feed.closed
+        self.closed, self.defined = self._feed.closed, self._feed.defined
         self._follower: asyncio.Task[None] | None = None
         self._opening = True
         """The caller of `open` gets the error that ends the follower, and says it."""

@@ -32,6 +32,8 @@ from log_tier.model.identifiers import (
     check_name,
 )
 from log_tier.model.retention import Retention, check_retention
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.numbering import number_schemas
 from log_tier.trust.trust_commands import TRUST_COMMANDS, TrustCommand
 from log_tier.trust.trust_fold import TrustRefused, fold_trust
 
@@ -102,6 +104,7 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
             f"table {command.name} has {command.partitions} partitions, and {len(command.starts)} offsets at which "
             "they begin: name one for each, or none"
         )
+    cluster, definition = _defined(cluster, command)
     retention = _checked_retention(command)
     if command.adopted and retention.is_bounded:
         raise _others_topic(command.name, command.over)
@@ -125,10 +128,31 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
         starts=command.starts,
         retention_ms=retention.ms,
         retention_bytes=retention.bytes,
+        definition=definition,
     )
     if table.id in cluster.dropped:  # the topic of others outlives the tables over it, and so does its id
         cluster = replace(cluster, dropped=tuple(gone for gone in cluster.dropped if gone != table.id))
     return cluster.with_table(table)
+
+
+def _defined(cluster: ClusterMap, command: c.CreateTable) -> tuple[ClusterMap, TableDefinition | None]:
+    """The map with the schemas of a new table, and the table's definition with their numbers; None: it holds bytes."""
+    if not command.definition:
+        return cluster, None
+    try:
+        definition, added = number_schemas(TableDefinition.from_document(command.definition), cluster.schemas)
+    except DuramenError as error:
+        raise CommandRefused(error.message) from error
+    if command.adopted:
+        raise CommandRefused(f"the log of {command.name} is the topic {command.over!r} of others, which holds bytes")
+    if command.partitioner != definition.partitioner:
+        raise CommandRefused(
+            f"the keys of table {command.name} are placed by {definition.partitioner}, not by {command.partitioner}"
+        )
+    schemas = cluster.schemas
+    for number, text in added.items():
+        schemas = schemas.with_entry(number, text)
+    return replace(cluster, schemas=schemas), definition
 
 
 def _check_audited(cluster: ClusterMap) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, Self
 
 from log_tier.catalog.actions import CHANGES_HOLDERS
@@ -20,6 +22,7 @@ from log_tier.model.log import Topic
 from log_tier.model.partitioner import Partitioner
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
+from log_tier.rows.definition import TableDefinition
 from log_tier.trust.users import TrustState
 
 __all__ = [
@@ -129,6 +132,8 @@ class TableEntry:
     """Each partition's log keeps its records so long; 0: for ever."""
     retention_bytes: int = 0
     """Each partition's log keeps so many bytes; 0: all."""
+    definition: TableDefinition | None = None
+    """What its keys and values are; None: bytes."""
 
     @property
     def retention(self) -> Retention:
@@ -156,7 +161,7 @@ class TableEntry:
     @property
     def ref(self) -> TableRef:
         """The table's id, name, partitions and partitioner, as callers need them."""
-        return TableRef(self.id, self.name, self.partitions, self.partitioner, self.over)
+        return TableRef(self.id, self.name, self.partitions, self.partitioner, self.over, self.definition is not None)
 
     def partition(self, number: int) -> PartitionId:
         """The identity of one of its partitions."""
@@ -207,16 +212,19 @@ class SnapshotEntry:
         return partition_id(self.table, self.partition)
 
 
+_facts_of: Final = attrgetter("assignments", "name", "definition")
+
+
 class TableFacts(NamedTuple):
-    """Names and loads that follow from the tables of a map. The map keeps them and each change updates them, because
-    a command must not go through thousands of tables.
-    """
+    """What follows from a map's tables. The map keeps it, so that no command goes through thousands of tables."""
 
     tables: PersistentMap[TableId, TableEntry]
     """The tables from which the facts were derived."""
     names: PersistentMap[str, TableId]
     loads: Mapping[str, int]
     """Replicas by node, those that leave not counted."""
+    defined: Mapping[TableId, TableDefinition] = MappingProxyType({})
+    """What is in the tables that do not hold bytes."""
 
     @classmethod
     def of(cls, tables: PersistentMap[TableId, TableEntry]) -> Self:
@@ -224,25 +232,28 @@ class TableFacts(NamedTuple):
         loads: Counter[str] = Counter()
         for table in tables.values():
             loads.update(table.holders())
-        return cls(tables, PersistentMap((table.name, table.id) for table in tables.values()), loads)
+        defined = {table.id: table.definition for table in tables.values() if table.definition is not None}
+        return cls(tables, PersistentMap((table.name, table.id) for table in tables.values()), loads, defined)
 
     def with_table(self, table: TableEntry) -> Self:
         """The facts of these tables and one more, or of these with another entry of one. O(its replicas + nodes)."""
         before = self.tables.get(table.id)
-        if before is not None and before.assignments == table.assignments and before.name == table.name:
+        if before is not None and _facts_of(before) == _facts_of(table):
             return self._replace(tables=self.tables.with_entry(table.id, table))
         facts = self if before is None else self.without_table(before)
         loads = dict(facts.loads)
         for node in table.holders():
             loads[node] = loads.get(node, 0) + 1
         tables = self.tables.with_entry(table.id, table)  # at its place, if it has one
-        return type(self)(tables, facts.names.with_entry(table.name, table.id), loads)
+        defined = facts.defined if table.definition is None else {**facts.defined, table.id: table.definition}
+        return type(self)(tables, facts.names.with_entry(table.name, table.id), loads, defined)
 
     def without_table(self, table: TableEntry) -> Self:
         """The facts of these tables but one. O(its replicas + nodes)."""
         loads = Counter(self.loads)
         loads.subtract(table.holders())
-        return type(self)(self.tables.without(table.id), self.names.without(table.name), loads)
+        defined = {each: definition for each, definition in self.defined.items() if each != table.id}
+        return type(self)(self.tables.without(table.id), self.names.without(table.name), loads, defined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +269,8 @@ class ClusterMap:
     """The snapshots of each partition, the oldest first."""
     dropped: tuple[TableId, ...] = ()
     """The last tables that were dropped: a node may delete what it still has of them, and of no other unknown one."""
+    schemas: PersistentMap[int, str] = field(default_factory=PersistentMap)
+    """By number, from 1: every schema that a table here has had, as its canonical text. Numbers are not used again."""
     by_hand: tuple[str, ...] = ()
     """The kinds of jobs that no router begins by itself, of those in `AUTOMATIC`: an operator has switched them off."""
     decisions: Decisions = field(default_factory=Decisions)

@@ -15,9 +15,10 @@ from typing import Any, Final, Literal, get_origin, get_type_hints
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.catalog.jobs import ArgumentValue
 from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.errors import InvalidRequest, LimitExceeded, UnknownFormat
+from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded, UnknownFormat
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId, partition_id
 from log_tier.model.partitioner import Partitioner, is_partitioner
+from log_tier.rows.definition import TableDefinition
 from log_tier.trust.trust_commands import TRUST_COMMANDS, AddRole, AddUser, TrustCommand
 
 __all__ = [
@@ -85,6 +86,8 @@ class CreateTable:
     retention_ms: int = 0
     retention_bytes: int = 0
     """The bounds of the table's log, as `SetRetention` gives them later."""
+    definition: Mapping[str, Any] = field(default_factory=dict)
+    """What its keys and values are (`TableDefinition.to_document`), its schemas not numbered yet. Empty: bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +284,11 @@ def _wrong_field(thing: Any) -> str:
 def _wrong_table(command: CreateTable) -> str:
     if not is_partitioner(command.partitioner):
         return f"CreateTable.partitioner is {command.partitioner!r}, and should be slot, murmur2 or fields:N"
+    if command.definition:
+        try:
+            TableDefinition.from_document(command.definition)
+        except DuramenError as error:
+            return f"CreateTable.definition: {error.message}"
     return _wrong_offsets("CreateTable.starts", command.starts, least=FIRST)
 
 
@@ -321,7 +329,8 @@ def command_batch(command: Command, command_id: str) -> bytes:
 
 def _leave_out_usual(thing: CreateTable | SnapshotEntry, document: dict[str, Any]) -> None:
     for each in fields(thing):
-        if each.default is not MISSING and document[each.name] == each.default:
+        usual = each.default_factory() if each.default_factory is not MISSING else each.default
+        if usual is not MISSING and document[each.name] == usual:
             del document[each.name]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, NodeEntry, SnapshotEntry, TableEntry, VersionEntry
@@ -17,10 +18,17 @@ from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import Offset
 from log_tier.model.partitioner import is_partitioner
+from log_tier.rows.definition import TableDefinition
 
 __all__ = ["map_from_json", "map_to_json"]
 
 _FORMAT_VERSION: Final = 1
+
+_WITH_DEFINITIONS: Final = 2
+"""The format of a map in which a table has a definition: who does not know them would write and fold it as bytes."""
+
+# Texts of definitions whose values are kept: a follower reads the map at each change, and few of them change.
+_DEFINITIONS_KEPT: Final = 1024
 
 _FIELDS: Final = {each: fields(each) for each in (NodeEntry, TableEntry, VersionEntry, SnapshotEntry, Job, Task)}
 _NAMES: Final[dict[type[Any], frozenset[str]]] = {
@@ -43,6 +51,9 @@ def map_to_json(cluster: ClusterMap) -> bytes:
     }
     if cluster.by_hand:  # it came later
         document["by_hand"] = cluster.by_hand
+    if cluster.schemas or cluster.table_facts().defined:
+        document["v"] = _WITH_DEFINITIONS
+        document["schemas"] = list(cluster.schemas.items())
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -50,9 +61,10 @@ def map_from_json(text: bytes) -> ClusterMap:
     """Read a map. Raises `UnknownFormat` for one of another version, and for what is no map."""
     try:
         document: dict[str, Any] = json.loads(text)
-        if document.get("v") != _FORMAT_VERSION:
+        if document.get("v") not in (_FORMAT_VERSION, _WITH_DEFINITIONS):
             raise UnknownFormat(
-                f"the cluster map has format {document.get('v')}, this process reads {_FORMAT_VERSION}: update it"
+                f"the cluster map has format {document.get('v')}, this process reads up to {_WITH_DEFINITIONS}: update "
+                "it"
             )
         return _map(document)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -67,13 +79,15 @@ def _map(document: Mapping[str, Any]) -> ClusterMap:
         entry = _entry(SnapshotEntry, row)
         place = entry.partition_id
         snapshots[place] = (*snapshots.get(place, ()), entry)
+    schemas = dict(document.get("schemas", ()))
     return ClusterMap(
         version=Offset(document["version"]),
         nodes={node["id"]: _entry(NodeEntry, node) for node in document["nodes"]},
-        tables=PersistentMap((table["id"], _table(table)) for table in document["tables"]),
+        tables=PersistentMap((table["id"], _table(table, schemas)) for table in document["tables"]),
         jobs={job["id"]: _job(job) for job in document["jobs"]},
         snapshots=PersistentMap(snapshots),
         dropped=tuple(document["dropped"]),
+        schemas=PersistentMap(schemas),
         by_hand=tuple(document.get("by_hand", ())),
     )
 
@@ -84,6 +98,9 @@ def usual_left_out(entry: TableEntry | SnapshotEntry) -> dict[str, Any]:
     for each in _FIELDS[type(entry)]:
         if each.default is not MISSING and document[each.name] == each.default:
             del document[each.name]
+    if isinstance(entry, TableEntry) and entry.definition is not None:
+        numbers = [each.number for each in entry.definition.schemas]
+        document["definition"] = {**entry.definition.to_document(), "schemas": numbers}
     if "versions" in document:
         document["versions"] = [_row(version) for version in document["versions"]]
     return document
@@ -109,7 +126,7 @@ def _entry(kind: type[_Entry], row: Mapping[str, Any], **read: Any) -> _Entry:
     return kind(**{**{name: value for name, value in row.items() if name in known}, **read})
 
 
-def _table(row: dict[str, Any]) -> TableEntry:
+def _table(row: dict[str, Any], schemas: Mapping[int, str]) -> TableEntry:
     if not is_partitioner(row.get("partitioner", "slot")):
         raise UnknownFormat(
             f"table {row['name']} has the partitioner {row['partitioner']!r}, which this process does not know: update "
@@ -118,7 +135,16 @@ def _table(row: dict[str, Any]) -> TableEntry:
     assignments = tuple(tuple(Assignment(*replica[:2]) for replica in assigned) for assigned in row["assignments"])
     versions = tuple(_version(version) for version in row.get("versions", ()))
     starts = tuple(row.get("starts", ()))
-    return _entry(TableEntry, row, assignments=assignments, starts=starts, versions=versions)
+    read: dict[str, Any] = {}
+    if "definition" in row:
+        texts = [[number, schemas[number]] for number in row["definition"]["schemas"]]
+        read["definition"] = _definition(json.dumps({**row["definition"], "schemas": texts}))
+    return _entry(TableEntry, row, assignments=assignments, starts=starts, versions=versions, **read)
+
+
+@lru_cache(_DEFINITIONS_KEPT)
+def _definition(text: str) -> TableDefinition:
+    return TableDefinition.from_document(json.loads(text))
 
 
 def _version(row: dict[str, Any]) -> VersionEntry:

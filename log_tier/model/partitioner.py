@@ -13,7 +13,7 @@ client computes the same slot. `tests/log_tier/model/vectors/slots.json` holds v
 of this function (Spark's column function among them) is checked with.
 
 `"fields:2"` is for keys that `duramen.pack_key` makes: those that begin with the same two fields lie together. A key
-that does not begin with so many elements is placed by all of its bytes. 1 to 16 fields.
+that does not begin with so many elements is placed by all of its bytes. 1 to 32 fields.
 
 `"murmur2"` is for tables over a topic that Kafka's own producers write, or read by its own consumers: a key is looked
 up where they put it. It is the default partitioner of the Java client for records with a key (other clients have
@@ -49,7 +49,7 @@ __all__ = [
 Partitioner = str
 """`"slot"`, `"murmur2"` or `"fields:N"`; `check_partitioner` refuses what is none."""
 
-FIELDS_MAX: Final = 16
+FIELDS_MAX: Final = 32
 """How many fields of a key can decide its partition. More would be the whole key, near enough."""
 
 _BY_FIELDS: Final = {f"fields:{count}": count for count in range(1, FIELDS_MAX + 1)}

@@ -21,6 +21,8 @@ class TableRef:
     partitioner: Partitioner = "slot"
     over: str = ""
     """The name of the adopted topic; empty where the table has a topic of its own."""
+    defined: bool = False
+    """It has a definition (`log_tier.rows.definition`): what is in it are not just any bytes."""
     partition_of: Callable[[bytes], Partition] = field(init=False, repr=False, compare=False)
     """The partition of a key. A function of this table's own, because every call on a key begins with it."""
 

@@ -21,5 +21,6 @@ What is not here: which table has which definition from which offset on (the cat
 a caller (`duramen`).
 
 Reading order: `elements.py`, `tuple_key.py`; `avro/`, `schema.py`; `key_fields.py`, `key_readers.py`, `framing.py`,
-`judge.py`; `definition.py`.
+`judge.py`; `definition.py`, `numbering.py` (the cluster's numbers of schemas), `table_spec.py` (a table that is to be
+made).
 """

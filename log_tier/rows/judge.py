@@ -52,6 +52,8 @@ class RowJudge:
         self._value = definition.value
         self._schemas = {each.number: each.schema for each in definition.schemas if each.number}
         self._readers: dict[int, RowReader] = {}
+        self.holds_rows = definition.value == "row"
+        """A value is a row, and no number or text that an update makes."""
 
     def fit(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bool:
         """Whether all of them fit, key by key. Some 3 µs for a row of 8 fields; linear in the bytes."""

@@ -42,6 +42,7 @@ CALL_KINDS: Final[dict[str, CallKind]] = {
     "/duramen.v1.Tables/Create": "other",
     "/duramen.v1.Tables/Find": "other",
     "/duramen.v1.Tables/List": "other",
+    "/duramen.v1.Tables/Definition": "other",
     "/duramen.v1.Tables/Describe": "other",
     "/duramen.v1.Tables/SetRetention": "other",
     "/duramen.v1.Tables/Drop": "other",

@@ -31,9 +31,9 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset, Partition, TableId, check_name
 from log_tier.model.log import Bounds, Log
-from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
 from log_tier.privacy.masked_url import check_no_secret
+from log_tier.rows.table_spec import TableSpec
 from router.admin.answers.changes import catalog_changes
 from router.admin.answers.explain import explain_key
 from router.admin.answers.listing import (
@@ -337,8 +337,7 @@ class Admin:
         check_name(change.target)
         if situation.cluster.named(change.target) is not None:
             raise TableExists(
-                f"there is a table {change.target!r} already: a restore makes a new one; choose another name, or drop "
-                "that one first",
+                f"there is a table {change.target!r} already, and a restore makes a new one: choose another name",
                 table=change.target,
             )
         offsets = await self._offsets(situation, source, change)
@@ -349,9 +348,10 @@ class Admin:
         shown.checked(plan, situation.cluster)
         if dry_run:
             return await plan_answer(plan, situation.cluster.version, dry_run=True)
-        made = await self._tables.create(
-            TableSpec(change.target, source.partitions, replicas, partitioner=source.partitioner)
+        spec = TableSpec(
+            change.target, source.partitions, replicas, partitioner=source.partitioner, definition=source.definition
         )
+        made = await self._tables.create(spec)
         plan = plan_restore_table(situation, table=source, target=made.id, target_name=change.target, offsets=offsets)
         try:
             job, _ = await self._catalog.submit(plan.command)

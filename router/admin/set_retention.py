@@ -8,7 +8,7 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.model.log import Log
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.upkeep import held_by
-from router.data.change_retention import change_retention
+from router.data.catalog_tables import change_retention
 from router.proto import admin_pb2 as pb
 
 __all__ = ["set_retention"]

@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
-from log_tier.catalog.commands import CreateTable, DropTable
+from log_tier.catalog.commands import CreateTable, DropTable, SetRetention
 from log_tier.catalog.placement import candidates
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.sized_work import Turn, run_sized
@@ -33,21 +33,22 @@ from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import (
     CommandRejected,
     DuramenError,
+    InvalidName,
     InvalidRequest,
     LimitExceeded,
     TableExists,
     TableNotFound,
     Unavailable,
 )
-from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, TableId, check_name
+from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, SERVERS_TABLES, Offset, TableId, check_name
 from log_tier.model.log import Log, Topic
+from log_tier.model.retention import Retention, check_retention
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
-from router.data.change_retention import change_retention, check_log_keeps, check_not_servers
+from log_tier.rows.table_spec import TableSpec
 from router.data.in_time import in_time
 from router.data.requests import ReadPart, ReadResult
 
-__all__ = ["REF_ITEMS", "REPLICAS_DEFAULT_MAX", "CatalogTables", "listed", "without_absent"]
+__all__ = ["REF_ITEMS", "REPLICAS_DEFAULT_MAX", "CatalogTables", "change_retention", "listed", "without_absent"]
 
 logger = logging.getLogger(__name__)
 
@@ -155,6 +156,7 @@ class CatalogTables:
                     spec.placed_by,
                     retention_ms=spec.retention.ms,
                     retention_bytes=spec.retention.bytes,
+                    definition={} if spec.definition is None else spec.definition.to_document(),
                 )
             try:
                 _, cluster = await self._catalog.submit(command)
@@ -216,7 +218,7 @@ class CatalogTables:
         return topic
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None) -> TableEntry:
-        """Change how much of its log a table keeps; see `router.data.change_retention.change_retention`."""
+        """Change how much of its log a table keeps; see `change_retention`."""
         check_not_servers(name)
         table = await self.find(name)
         return await self._carried_through(change_retention(self._catalog, self._log, table, ms=ms, size=size))
@@ -327,3 +329,35 @@ def listed(cluster: ClusterMap) -> list[TableRef]:
 
 def _exists(name: str) -> TableExists:
     return TableExists(f"there is a table {name!r} already: choose another name, or drop it first", table=name)
+
+
+async def check_log_keeps(log: Log, topic: Topic, retention: Retention) -> None:
+    """Raises `InvalidRequest` where this log cannot keep to one of the bounds. Removes nothing."""
+    if retention.is_bounded:
+        await log.retain(topic.partition(0), retention, below=Offset(0))
+
+
+def check_not_servers(name: str) -> None:
+    """Raises `InvalidName` for a table that servers alone write."""
+    if name in SERVERS_TABLES:
+        raise InvalidName(f"{name} is written by the servers alone: nobody can drop it, or change how long it stays")
+
+
+async def change_retention(
+    catalog: Catalog, log: Log, table: TableEntry, *, ms: int | None, size: int | None
+) -> TableEntry:
+    """Change a table's bounds; None: as it is. They hold from the next round of the nodes on, within a minute.
+
+    Raises `InvalidRequest` for no bound at all, or one that this log cannot keep to, `InvalidName` for a table of the
+    servers, and `CommandRejected` for a table over a topic of others.
+    """
+    check_not_servers(table.name)
+    if ms is None and size is None:
+        raise InvalidRequest("name what is to change: retention_ms, retention_bytes, or both (0: no bound)")
+    retention = check_retention(
+        Retention(table.retention_ms if ms is None else ms, table.retention_bytes if size is None else size)
+    )
+    if not table.adopted:
+        await check_log_keeps(log, table.topic, retention)
+    _, cluster = await catalog.submit(SetRetention(table.id, retention.ms, retention.bytes))
+    return cluster.table(table.id)

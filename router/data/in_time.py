@@ -16,8 +16,8 @@ __all__ = ["end_waiting", "in_time", "time_left"]
 async def in_time(timeout: float, what: str) -> AsyncIterator[None]:
     """Raise `DeadlineExceeded`, which begins with `what`, where the block takes longer than `timeout` seconds.
 
-    A change of the cluster that is under way then goes on (`router.data.catalog_tables` shields it): the next look says
-    what came of it.
+    A change of the cluster that is under way then goes on (`router.data.catalog_tables` shields it): the next
+    look says what came of it.
     """
     try:
         async with asyncio.timeout(timeout) as limit:

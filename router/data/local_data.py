@@ -36,13 +36,15 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, 
 from log_tier.model.log import Appended, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.table_spec import TableSpec
 from log_tier.tracing.indexes import trace_read
 from log_tier.tracing.span import TRACED
 from router.data.catalog_tables import CatalogTables, without_absent
 from router.data.describe import describe_table
 from router.data.fresh_replicas import FreshReplicas, answers_now
 from router.data.in_time import end_waiting, in_time, time_left
+from router.data.misfits import asked_where_misfit, explained
 from router.data.outcomes import judged, outcome_forgotten, outcome_unknown, refused_parts, unanswered
 from router.data.reply_budget import ReplyBudget, read_keys, read_many_keys
 from router.data.requests import (
@@ -63,7 +65,6 @@ from router.data.requests import (
 from router.data.scan import check_scan, scan_replicas
 from router.data.watch import watch_replicas
 from serving_tier.index.lmdb.index_file import OPENING_ITEMS
-from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.hosting import Hosting
 
 __all__ = ["LocalData"]
@@ -179,13 +180,12 @@ class LocalData:
         ends_s = began_s + timeout
         if len(parts) > PARTS_MAX:
             raise too_many_parts(parts)
-        refusals, closed = self.node.refusals, self.catalog.closed
+        refusals, closed, defined = self.node.refusals, self.catalog.closed, self.catalog.defined
+        parts = await asked_where_misfit(parts, defined) if defined else parts
         if (refusals or not closed.isdisjoint(map(_table_of, parts))) and (
             lost := refused_parts(parts, closed, refusals)
         ):
-            others = [part for part in parts if part.partition not in lost]
-            done = iter(await self.write(others, timeout=timeout, patience=patience) if others else ())
-            return [copy(lost[part.partition]) if part.partition in lost else next(done) for part in parts]
+            return await self._write_others(parts, lost, timeout, patience)
         appended: Sequence[Appended | DuramenError]
         try:
             appending = self.log.append_many([part[:2] for part in parts], gathered=all(map(_is_gathered, parts)))
@@ -233,7 +233,14 @@ class LocalData:
         if took_s + waits_s >= self.long.least_s:
             first = next((place.base_offset for place in appended if isinstance(place, Appended)), None)
             self.long.note(LongRequest("write", began_s, time(), places_of(parts), waits_s, first))
-        return results
+        return explained(parts, results, defined) if defined and asked else results
+
+    async def _write_others(
+        self, parts: Sequence[WritePart], lost: Mapping[PartitionId, DuramenError], timeout: float, patience: float
+    ) -> list[WriteResult | DuramenError]:
+        others = [part for part in parts if part.partition not in lost]
+        done = iter(await self.write(others, timeout=timeout, patience=patience) if others else ())
+        return [copy(lost[part.partition]) if part.partition in lost else next(done) for part in parts]
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
         """What became of batches that are in the log; each part waits until the replica here has applied it.
@@ -283,7 +290,7 @@ class LocalData:
             if part.after - part.base_offset < AT_ONCE_ITEMS_MAX:
                 return judged(part, replica.index.outcomes(part.base_offset, part.after))
             with replica.reading() as index:
-                return await asyncio.to_thread(_judged_in, index, part)
+                return await asyncio.to_thread(lambda: judged(part, index.outcomes(part.base_offset, part.after)))
         except DuramenError as error:
             return error.as_value()
 
@@ -349,7 +356,6 @@ class LocalData:
     # --- tables
 
     async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
-        """Create a table; return when this node has opened its share of the replicas. Raises `TableExists`."""
         async with in_time(timeout, f"table {spec.name!r} was not made"):
             table = await self.tables.create(spec)
             await self.hosting.wait_version(self.catalog.map.version)
@@ -357,29 +363,28 @@ class LocalData:
             return table.ref
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
-        """The table of that name. Raises `TableNotFound` naming the tables that exist."""
         async with in_time(timeout, f"table {name!r} was not looked up"):
             return (await self.tables.find(name)).ref
 
+    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
+        async with in_time(timeout, "the table was not looked up"):
+            return (await self.tables.known(table_id)).definition
+
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
-        """All tables, by name."""
         async with in_time(timeout, "the tables were not listed"):
             return await self.tables.all()
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
-        """A table's state: what each partition's log holds, and how far the replica on this node is."""
         async with in_time(timeout, f"table {name!r} was not described"):
             table = await self.tables.find(name)
             bounds = await self.log.all_bounds(table.id)
         return await describe_table(self.node, table, bounds)
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
-        """Change how much of its log a table keeps. One command of the catalog."""
         async with in_time(timeout, f"the retention of table {name!r} was not changed"):
             return (await self.tables.set_retention(name, ms=ms, size=size)).retention
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
-        """Delete a table and its log. Its writers and readers get `TableNotFound` from then on."""
         async with in_time(timeout, f"table {name!r} was not dropped"):
             await self.tables.drop(name)
             await self.hosting.wait_version(self.catalog.map.version)
@@ -393,7 +398,3 @@ class LocalData:
                 if self._resources is None:
                     for close in (self.log.close, self.catalog.close, self.node.close, self.hosting.close):
                         closing.push_async_callback(close)
-
-
-def _judged_in(index: LmdbIndex, part: OutcomesPart) -> WriteResult | DuramenError:
-    return judged(part, index.outcomes(part.base_offset, part.after))

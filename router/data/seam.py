@@ -25,7 +25,8 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.table_spec import TableSpec
 from router.data.requests import (
     OutcomesPart,
     ReadPart,
@@ -97,6 +98,10 @@ class TableAdmin(Protocol):
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         """The table of that name. Raises `TableNotFound` naming the tables that exist."""
+        ...
+
+    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
+        """What the keys and values of a table are; None: bytes. Raises `TableNotFound`."""
         ...
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:

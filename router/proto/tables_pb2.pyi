@@ -27,14 +27,17 @@ class Table(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     PARTITIONER_FIELD_NUMBER: _builtins.int
     OVER_FIELD_NUMBER: _builtins.int
+    DEFINED_FIELD_NUMBER: _builtins.int
     id: _builtins.bytes
     """16 bytes, never reused: a table that was dropped and created again has another."""
     name: _builtins.str
     partitions: _builtins.int
     partitioner: _builtins.str
-    """How a key finds its partition: "slot" (or empty), or "murmur2"."""
+    """How a key finds its partition: "slot" (or empty), "murmur2", or "fields:N"."""
     over: _builtins.str
     """The topic of others that the table lies over; empty where its topic is its own."""
+    defined: _builtins.bool
+    """The table has a definition: what is in it are not just any bytes."""
     def __init__(
         self,
         *,
@@ -43,14 +46,134 @@ class Table(_message.Message):
         partitions: _builtins.int = ...,
         partitioner: _builtins.str = ...,
         over: _builtins.str = ...,
+        defined: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "name", b"name", "over", b"over", "partitioner", b"partitioner", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["defined", b"defined", "id", b"id", "name", b"name", "over", b"over", "partitioner", b"partitioner", "partitions", b"partitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Table: _TypeAlias = Table  # noqa: Y015
+
+@_typing.final
+class TableDefinition(_message.Message):
+    """What the keys and values of a table are (FORMATS, "Tables with a definition")."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    KEY_FIELDS_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    SCHEMAS_FIELD_NUMBER: _builtins.int
+    PARTITION_BY_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Of this definition, from 1 on."""
+    key: _builtins.str
+    """"bytes", "str" or "fields"."""
+    value: _builtins.str
+    """"bytes", "str", "json" or "row"."""
+    partition_by: _builtins.int
+    """How many of the key's fields decide its partition; 0: all."""
+    @_builtins.property
+    def key_fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyFieldDefinition]:
+        """With "fields": what they are, in their order."""
+
+    @_builtins.property
+    def schemas(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableSchema]:
+        """With "row": the schemas that its rows have, the newest last."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        key: _builtins.str = ...,
+        key_fields: _abc.Iterable[Global___KeyFieldDefinition] | None = ...,
+        value: _builtins.str = ...,
+        schemas: _abc.Iterable[Global___TableSchema] | None = ...,
+        partition_by: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "key_fields", b"key_fields", "number", b"number", "partition_by", b"partition_by", "schemas", b"schemas", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TableDefinition: _TypeAlias = TableDefinition  # noqa: Y015
+
+@_typing.final
+class KeyFieldDefinition(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    OPTIONAL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    type: _builtins.str
+    """"str", "bytes", "int", "float", "bool", "uuid", "date", "datetime" or "any"."""
+    optional: _builtins.bool
+    """It may be null."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        type: _builtins.str = ...,
+        optional: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "optional", b"optional", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyFieldDefinition: _TypeAlias = KeyFieldDefinition  # noqa: Y015
+
+@_typing.final
+class TableSchema(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    AVRO_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Of the whole cluster's schemas: a stored row begins with a byte 0 and this number in four, then Avro's binary. 0 in a
+    table that is to be made.
+    """
+    avro: _builtins.str
+    """Avro's JSON."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        avro: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["avro", b"avro", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TableSchema: _TypeAlias = TableSchema  # noqa: Y015
+
+@_typing.final
+class DefinitionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.bytes
+    """As in `Table`."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["table_id", b"table_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DefinitionRequest: _TypeAlias = DefinitionRequest  # noqa: Y015
 
 @_typing.final
 class CreateTableRequest(_message.Message):
@@ -63,18 +186,23 @@ class CreateTableRequest(_message.Message):
     OVER_FIELD_NUMBER: _builtins.int
     RETENTION_MS_FIELD_NUMBER: _builtins.int
     RETENTION_BYTES_FIELD_NUMBER: _builtins.int
+    DEFINITION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     partitions: _builtins.int
     """0 with `over`: as many as that topic has."""
     replicas: _builtins.int
     """How many replicas each partition gets; 0: as many as there are nodes, up to three."""
     partitioner: _builtins.str
-    """"slot" or "murmur2"; empty: "murmur2" with `over`, else "slot"."""
+    """"slot", "murmur2" or "fields:N"; empty: "murmur2" with `over`, what fits its keys with `definition`, else "slot"."""
     over: _builtins.str
     """An existing topic that others write, to lay the table over."""
     retention_ms: _builtins.int
     """Each partition's log keeps its records so long (ms), and so many bytes; 0: no such bound."""
     retention_bytes: _builtins.int
+    @_builtins.property
+    def definition(self) -> Global___TableDefinition:
+        """Absent: a table of bytes."""
+
     def __init__(
         self,
         *,
@@ -85,10 +213,11 @@ class CreateTableRequest(_message.Message):
         over: _builtins.str = ...,
         retention_ms: _builtins.int = ...,
         retention_bytes: _builtins.int = ...,
+        definition: Global___TableDefinition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["definition", b"definition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "over", b"over", "partitioner", b"partitioner", "partitions", b"partitions", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["definition", b"definition", "name", b"name", "over", b"over", "partitioner", b"partitioner", "partitions", b"partitions", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -50,6 +50,11 @@ class TablesStub:
                 request_serializer=duramen_dot_v1_dot_tables__pb2.ListTablesRequest.SerializeToString,
                 response_deserializer=duramen_dot_v1_dot_tables__pb2.ListTablesReply.FromString,
                 _registered_method=True)
+        self.Definition = channel.unary_unary(
+                '/duramen.v1.Tables/Definition',
+                request_serializer=duramen_dot_v1_dot_tables__pb2.DefinitionRequest.SerializeToString,
+                response_deserializer=duramen_dot_v1_dot_tables__pb2.TableDefinition.FromString,
+                _registered_method=True)
         self.Describe = channel.unary_unary(
                 '/duramen.v1.Tables/Describe',
                 request_serializer=duramen_dot_v1_dot_tables__pb2.FindTableRequest.SerializeToString,
@@ -87,6 +92,14 @@ class TablesServicer:
 
     def List(self, request, context):
         """All tables, by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Definition(self, request, context):
+        """What the keys and values of a table are: for who may read some of it. `value` is empty for a table of bytes.
+        NOT_FOUND table_not_found.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -131,6 +144,11 @@ def add_TablesServicer_to_server(servicer, server):
                     servicer.List,
                     request_deserializer=duramen_dot_v1_dot_tables__pb2.ListTablesRequest.FromString,
                     response_serializer=duramen_dot_v1_dot_tables__pb2.ListTablesReply.SerializeToString,
+            ),
+            'Definition': grpc.unary_unary_rpc_method_handler(
+                    servicer.Definition,
+                    request_deserializer=duramen_dot_v1_dot_tables__pb2.DefinitionRequest.FromString,
+                    response_serializer=duramen_dot_v1_dot_tables__pb2.TableDefinition.SerializeToString,
             ),
             'Describe': grpc.unary_unary_rpc_method_handler(
                     servicer.Describe,
@@ -230,6 +248,33 @@ class Tables:
             '/duramen.v1.Tables/List',
             duramen_dot_v1_dot_tables__pb2.ListTablesRequest.SerializeToString,
             duramen_dot_v1_dot_tables__pb2.ListTablesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Definition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Tables/Definition',
+            duramen_dot_v1_dot_tables__pb2.DefinitionRequest.SerializeToString,
+            duramen_dot_v1_dot_tables__pb2.TableDefinition.FromString,
             options,
             channel_credentials,
             insecure,

@@ -4,5 +4,5 @@
 `router/endpoints/grpc` serves exactly what `grpc_connection.py` asks. Nothing here decides or retries anything: a part
 that failed arrives as the error that the server raised.
 
-Reading order: `partition_lists.py`, `messages.py`, `reply_pieces.py`, `grpc_connection.py`.
+Reading order: `partition_lists.py`, `definitions.py`, `messages.py`, `reply_pieces.py`, `grpc_connection.py`.
 """

@@ -10,7 +10,8 @@ from log_tier.model.errors import Disconnected, DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
 from log_tier.model.retention import Retention, check_retention
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.table_spec import TableSpec
 from log_tier.rpc.wire import Wire
 from router.data.requests import (
     OutcomesPart,
@@ -27,6 +28,7 @@ from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, resp_endpoint_pb2, resp_endpoint_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
 from router.remote import messages
+from router.remote.definitions import definition_from, definition_message
 
 __all__ = ["GrpcConnection"]
 
@@ -119,12 +121,17 @@ class GrpcConnection:
             partitioner=spec.partitioner,
             retention_ms=spec.retention.ms,
             retention_bytes=spec.retention.bytes,
+            definition=None if spec.definition is None else definition_message(spec.definition),
         )
         return messages.ref_from(await self._wire.ask(self._tables.Create, request, timeout=timeout))
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         request = tables.FindTableRequest(name=name)
         return messages.ref_from(await self._wire.ask(self._tables.Find, request, timeout=timeout))
+
+    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
+        request = tables.DefinitionRequest(table_id=table_id_to_bytes(table_id))
+        return definition_from(await self._wire.ask(self._tables.Definition, request, timeout=timeout))
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
         reply = await self._wire.ask(self._tables.List, tables.ListTablesRequest(), timeout=timeout)

@@ -338,6 +338,7 @@ def table_message(ref: TableRef) -> tables.Table:
         partitions=ref.partitions,
         partitioner=ref.partitioner,
         over=ref.over,
+        defined=ref.defined,
     )
 
 
@@ -356,6 +357,7 @@ def ref_from(message: tables.Table) -> TableRef:
         message.partitions,
         partitioner,
         message.over,
+        message.defined,
     )
 
 

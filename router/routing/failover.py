@@ -12,7 +12,8 @@ from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, 
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.table_spec import TableSpec
 from router.data.in_time import time_left
 from router.data.requests import (
     OutcomesPart,
@@ -137,6 +138,9 @@ class FailoverConnection:
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         return await self._ask(lambda server, left_s: server.find_table(name, timeout=left_s), timeout=timeout)
+
+    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
+        return await self._ask(lambda server, left_s: server.definition(table_id, timeout=left_s), timeout=timeout)
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
         return await self._ask(lambda server, left_s: server.list_tables(timeout=left_s), timeout=timeout)

@@ -16,7 +16,8 @@ from log_tier.model.errors import DuramenError, InvalidRequest, ReplicaBehind
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import (
     OutcomesPart,
@@ -154,6 +155,9 @@ class LocalFirstConnection:
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         return await self._data_plane.find_table(name, timeout=timeout)
+
+    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
+        return await self._data_plane.definition(table_id, timeout=timeout)
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
         return await self._data_plane.list_tables(timeout=timeout)

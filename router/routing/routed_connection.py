@@ -14,7 +14,8 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, 
 from log_tier.model.log import Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.table_spec import TableSpec
 from router.data.catalog_tables import CatalogTables
 from router.data.in_time import in_time
 from router.data.requests import (
@@ -149,6 +150,10 @@ class RoutedConnection:
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         return await self._tables.find(name, timeout=timeout)
+
+    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
+        async with in_time(timeout, "the table was not looked up"):
+            return (await self._routes.known(table_id)).definition
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
         return await self._tables.all(timeout=timeout)

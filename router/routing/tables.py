@@ -17,7 +17,7 @@ from log_tier.model.identifiers import NOTHING, PartitionId
 from log_tier.model.log import Bounds, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.catalog_tables import CatalogTables
 from router.data.in_time import in_time, time_left
 from router.data.requests import PartitionDescription, TableDescription

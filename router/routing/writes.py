@@ -11,6 +11,7 @@ from log_tier.catalog.catalog import Maps
 from log_tier.model.errors import Disconnected, DuramenError
 from log_tier.model.identifiers import HISTORY_TABLE
 from log_tier.model.log import Appended, Log
+from router.data.misfits import asked_where_misfit, explained
 from router.data.outcomes import outcome_unknown, refused_parts, unanswered
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.data.seam import DataPlane
@@ -53,6 +54,9 @@ class RoutedWrites:
             done = iter(await self.write(others, timeout=timeout, patience=patience) if others else ())
             return [copy(refused[part.partition]) if part.partition in refused else next(done) for part in parts]
         deadline = self._loop.time() + timeout
+        defined = self._maps.map.table_facts().defined
+        if defined:
+            parts = await asked_where_misfit(parts, defined)
         appended: Sequence[Appended | DuramenError]
         try:
             async with asyncio.timeout(timeout):
@@ -77,7 +81,7 @@ class RoutedWrites:
             await self._write_through(self._fallback, parts, unsent, results, deadline, patience)
         if asked:
             await self._judge(asked, places, results, deadline, patience)
-        return results
+        return explained(parts, results, defined) if defined and asked else results
 
     async def _write_through(
         self,

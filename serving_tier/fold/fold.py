@@ -12,7 +12,8 @@ For every batch, in the order of the log:
 2. The log time rises to the batch's timestamp. From here on, what expires at or before it counts as absent.
 3. Records whose sequences their producer has already used are void: a **duplicate** is written down (`verdicts`). The
    others become the producer's last batch.
-4. A batch of plain puts takes the fast path: its columns go into the overlay by calls into C.
+4. A batch of plain puts takes the fast path: its columns go into the overlay by calls into C. Of a table with a
+   definition, each of them must fit it (`misfits.py`).
 5. Every other record is decided on by itself: condition, operation, expiry; a rejection is a **judgement**, an update's
    new value a **result**. The records of an atomic group are staged, and take effect together or not at all; many in a
    row that ask for the same are decided on in columns (`stretch.py`).
@@ -57,6 +58,7 @@ from log_tier.model.record import (
     Operation,
     unknown_attribute,
 )
+from log_tier.rows.judge import RowJudge
 from log_tier.tally.count import count_batches
 from log_tier.tally.parts import counted_parts
 from log_tier.tally.period import Period
@@ -69,6 +71,7 @@ from serving_tier.fold.entry import (
     stored_puts,
 )
 from serving_tier.fold.last_batch import LastBatch
+from serving_tier.fold.misfits import fits
 from serving_tier.fold.producers import PRODUCERS_MAX, ProducerOverlay, ProducerState, ProducerView
 from serving_tier.fold.stretch import STRETCH_MIN, decide_stretch, stretch_end
 from serving_tier.fold.verdicts import Judgement, Verdict
@@ -79,6 +82,10 @@ __all__ = ["Effects", "FoldView", "fold"]
 _OPERATIONS: Final = {int(operation): operation for operation in Operation}
 
 _BARRIER: Final = int(Operation.BARRIER)
+_PUT: Final = int(Operation.PUT)
+
+_MISFIT: Final = Rejection(Verdict.MISFIT)
+_VOID: Final = frozenset({Verdict.UNREADABLE, Verdict.MISFIT})
 
 _KNOWN_FLAGS: Final = COMPRESSION_MASK | ATTRIBUTES | VERSIONS | EXPIRIES | DELTAS
 
@@ -97,6 +104,8 @@ class Effects:
 
     applied: Offset
     log_time_ms: int
+    judge: RowJudge | None = None
+    """What the table can hold; nothing that an index does."""
     entries: dict[bytes, bytes | None] = field(default_factory=dict)
     """The new stored form of each key that changed; None: removed."""
     removes: bool = False
@@ -136,16 +145,19 @@ def fold(
     live: LiveVersion = ORIGINAL,
     decided: Set[Offset] | None = None,
     counting: Period | None = None,
+    judge: RowJudge | None = None,
 ) -> Effects:
     """Fold stored batches, in the order of the log, by the five steps of this module's docstring.
 
     `live`: the live version as the index knows it. `decided`: for an index of another version, the offsets at which
     the live version decided that nothing changes. The live version reports producers, judgements, results and barriers;
-    the effects leave them out. `counting`: the minute that was under way in the index's tally.
+    the effects leave them out. `counting`: the minute that was under way in the index's tally. `judge`: what the table
+    can hold; None: bytes, whatever they are.
 
     Raises `UnknownFormat`. About 0.3 µs a record for plain puts, 1 µs in stretches, 3 µs for others.
     """
-    effects = Effects(applied, log_time_ms)
+    judge = judge if decided is None else None  # what was void for the live version is among `decided`
+    effects = Effects(applied, log_time_ms, judge=judge)
     producers = ProducerOverlay(view, producers_max=producers_max)
     effects.producers = producers.changed
     last: Batch | None = None
@@ -165,7 +177,8 @@ def fold(
         skip = max(0, effects.applied + 1 - header.base_offset)
         if header.producer_id and decided is None:
             skip += _judge_producer(header, skip, producers, effects)
-        if header.is_plain and not skip and (decided is None or not _meets(header, decided)):
+        is_plain = header.is_plain and not skip and (decided is None or not _meets(header, decided))
+        if is_plain and (judge is None or judge.fit(columns.keys, columns.values)):
             effects.entries.update(zip(columns.keys, stored_puts(header.base_offset, columns.values), strict=True))
             effects.records += header.records
         elif skip < header.span:
@@ -219,15 +232,16 @@ def _fold_records(
         _fold_group(batch, attributes, 0, len(attributes), view, effects)
         return
     first = batch.header.base_offset + skip
+    keys, values, judge = columns.keys, columns.values, effects.judge
     begin = -1
     following = (*attributes[1:], 0)
     for at, (offset, attribute, next_attribute) in enumerate(zip(batch.offsets(), attributes, following, strict=True)):
         if offset < first or (decided is not None and Offset(offset) in decided):
             continue
         ends_group = not next_attribute & GROUPED
-        if attribute == PLAIN_PUT and ends_group:
+        if attribute == PLAIN_PUT and ends_group and (judge is None or fits(judge, _PUT, keys[at], values[at])):
             # Most records of a mixed batch; nothing needs to be read for one. An old expiry's hint goes stale.
-            effects.entries[columns.keys[at]] = stored_entry(columns.values[at], offset, NEVER)
+            effects.entries[keys[at]] = stored_entry(values[at], offset, NEVER)
             effects.records += 1
             continue
         if decided is not None:
@@ -292,7 +306,7 @@ def _fold_group(
     results: list[tuple[Offset, bytes]] = []
     at = begin
     while at < end:
-        stop = end if size < STRETCH_MIN else stretch_end(attributes, at, end)
+        stop = end if size < STRETCH_MIN or effects.judge is not None else stretch_end(attributes, at, end)
         if stop - at >= STRETCH_MIN:
             changed = (staged, effects.entries)
             like = decide_stretch(columns, at, stop, offsets[at], changed, view.stored, effects.log_time_ms)
@@ -311,7 +325,7 @@ def _fold_group(
                     for offset in offsets[begin:end]
                 )
                 effects.rejected += size
-                effects.void += size if refusal.verdict is Verdict.UNREADABLE else 0
+                effects.void += size if refusal.verdict in _VOID else 0
                 effects.records += size
                 return
             at += 1
@@ -332,6 +346,9 @@ def _stage(
 ) -> Rejection | None:
     """Decide on one record of a group, and note its changes. Return the rejection, if it is rejected."""
     key = record.key
+    judge = effects.judge
+    if judge is not None and not fits(judge, record.operation, key, record.value):
+        return _MISFIT
     if key in staged:
         stored = staged[key]
     elif key in effects.entries:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
-from log_tier.model.errors import ConditionFailed, NotANumber, NumberOverflow, Rejected, ResultTooLarge
+from log_tier.model.errors import ConditionFailed, NotANumber, NumberOverflow, Rejected, ResultTooLarge, RowRejected
 from log_tier.model.identifiers import NOTHING, Offset
 
 __all__ = [
@@ -53,6 +53,8 @@ class Verdict(IntEnum):
     """A second copy, void. In an `Outcome`: of a write so old that its own outcome is forgotten."""
     UNREADABLE = 6
     """Something that no table can hold, which others put into the log's topic (`Operation.VOID`)."""
+    MISFIT = 7
+    """A key or a value that does not fit the table's definition."""
 
 
 class Judgement(NamedTuple):
@@ -138,6 +140,7 @@ _ERRORS: Final[dict[Verdict, tuple[type[Rejected], str]]] = {
     Verdict.NUMBER_OVERFLOW: (NumberOverflow, "the result is beyond 64 bits, or not finite"),
     Verdict.RESULT_TOO_LARGE: (ResultTooLarge, "the value would grow over the limit"),
     Verdict.UNREADABLE: (Rejected, "no table can hold what is in the log there"),
+    Verdict.MISFIT: (RowRejected, "it does not fit the table's definition"),
 }
 
 

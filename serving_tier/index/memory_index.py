@@ -18,6 +18,7 @@ from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import InvalidKey, LimitExceeded, ShuttingDown, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.rows.definition import TableDefinition
 from log_tier.tally.keep import Kept
 from log_tier.tally.period import PartitionTally, Period
 from serving_tier.fold.entry import LiveEntry, columns_of_entries, entry_of, expiry_of, is_live, value_of
@@ -33,8 +34,13 @@ __all__ = ["MemoryIndex"]
 class MemoryIndex:
     """`Index` in memory, for tests. A lock takes the place of LMDB's transactions."""
 
-    def __init__(self, *, limits: IndexLimits = IndexLimits()) -> None:  # noqa: B008  (immutable)
-        self._limits = limits
+    def __init__(
+        self,
+        *,
+        limits: IndexLimits = IndexLimits(),  # noqa: B008  (immutable)
+        definition: TableDefinition | None = None,
+    ) -> None:
+        self._limits, self.definition = limits, definition
         self._lock: AbstractContextManager[object] = RLock()
         self._void = 0
         self.live = ORIGINAL
@@ -92,6 +98,7 @@ class MemoryIndex:
             producers_max=self._limits.producers,
             live=self.live,
             counting=self._counting,
+            judge=None if self.definition is None else self.definition.judge,
         )
         for live in effects.went_live:
             if live.version != ORIGINAL.version:

@@ -61,7 +61,7 @@ async def copy_partition(run: TaskRun, log: Log, hosting: Hosting, snapshots: No
         if until >= start:  # else the table had no records yet
             await _fill(run, log, snapshots, partition, start, until, folder)
         index = await to_the_end(
-            asyncio.to_thread(LmdbIndex.open, folder, partition=partition, start=start),
+            asyncio.to_thread(LmdbIndex.open, folder, partition=partition, start=start, definition=table.definition),
             undo=lambda opened: asyncio.to_thread(opened.close, clean=False),
         )
         try:

@@ -213,11 +213,11 @@ class BringUp:
         pending = self.pending[name]
         folder = self._node.replica_folder(name)
         table, rank = self._wanted[name]
-        start = table.start(name[1])
+        start, definition = table.start(name[1]), table.definition
         source = "log"
         while await to_the_end(asyncio.to_thread(promote, folder)):
             try:
-                await self._node.host(topic, name, start=start, rank=rank, repair=False)
+                await self._node.host(topic, name, start=start, rank=rank, repair=False, definition=definition)
             except (IndexDamaged, OffsetTrimmed) as error:
                 logger.warning("%s/%s: %s; it is fetched again", topic.name, name[1], error)
                 self._fetched_anew(name, error)
@@ -225,7 +225,7 @@ class BringUp:
             else:
                 return
         source = await self.fetched(topic, name, folder, "auto", pending.progress)
-        await self._node.host(topic, name, start=start, rank=rank, source=source)
+        await self._node.host(topic, name, start=start, rank=rank, source=source, definition=definition)
 
     def _fetched_anew(self, name: PartitionId, reason: DuramenError) -> None:
         """From now on calls for the partition get `NotHosted`, and clients ask another node. The operator sees in this

@@ -202,7 +202,8 @@ class Hosting:
             for table_id, bounds in (await self.node.bounds_of(list(missing))).items():
                 for name in missing[table_id]:
                     table, rank = self._wanted[name]
-                    found.append(RestingReplica(table.topic, name, table.start(name[1]), rank, bounds[name[1]]))
+                    start, ends = table.start(name[1]), bounds[name[1]]
+                    found.append(RestingReplica(table.topic, name, start, rank, ends, table.definition))
             listed, self._listed = self._listed, {}
             await self.node.host_resting(found, listed)
 

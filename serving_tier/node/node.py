@@ -26,6 +26,7 @@ from log_tier.model.errors import DuramenError, NotHosted
 from log_tier.model.identifiers import FIRST, Offset, PartitionId, TableId
 from log_tier.model.log import Bounds, Log, Topic
 from log_tier.privacy.private_files import make_private
+from log_tier.rows.definition import TableDefinition
 from log_tier.tally.proof import ReplicaProof
 from serving_tier.disk import NODE_DISK
 from serving_tier.folders import clear_away
@@ -61,6 +62,8 @@ class RestingReplica(NamedTuple):
     rank: int
     bounds: Bounds
     """The bounds of its log."""
+    definition: TableDefinition | None = None
+    """What the table's keys and values are; None: bytes."""
 
 
 class Node:
@@ -129,16 +132,17 @@ class Node:
         rank: int = 0,
         source: str = "log",
         repair: bool = True,
+        definition: TableDefinition | None = None,
     ) -> Replica:
         """Open one partition's index, or make it, and follow the log. `source`: where its content came from.
-        `start`: the first offset of the table.
+        `start`: the first offset of the table. `definition`: what its keys and values are; None: bytes.
 
         `repair`: an index that cannot be trusted is discarded and folded from the log; else that raises
         `IndexDamaged`. Raises what `Replica.open` raises; `replica()` raises it again until another try succeeds.
         """
         assert partition not in self._replicas, f"{topic.name}/{partition.partition} is hosted already"
         try:
-            folder = self._folder_of(partition, self.replica_folder(partition), start)
+            folder = self._folder_of(partition, self.replica_folder(partition), start, definition)
             replica = await Replica.open(
                 topic,
                 folder,
@@ -203,7 +207,8 @@ class Node:
             if one.bounds.lost or (folder_name not in names and one.bounds.latest >= one.start):
                 continue  # `host` fetches a copy from a peer, or folds the log
             try:
-                folder = self._folder_of(one.partition, self.replica_folder(one.partition), one.start)
+                path = self.replica_folder(one.partition)
+                folder = self._folder_of(one.partition, path, one.start, one.definition)
                 index = folder.at_rest()
             except (DuramenError, OSError):
                 continue  # `host` meets it again, and raises it
@@ -236,15 +241,18 @@ class Node:
         folder: Path,
         *,
         start: Offset = FIRST,
+        definition: TableDefinition | None = None,
     ) -> Replica:
         """Open a second replica of a hosted partition, in another folder; reads do not use it."""
-        place = self._folder_of(partition, folder, start)
+        place = self._folder_of(partition, folder, start, definition)
         return await Replica.open(
             topic, place, log=self._log, applier=self._applier, repair=False, clock=self.clock.monotonic_s
         )
 
-    def _folder_of(self, partition: PartitionId, path: Path, start: Offset) -> ReplicaFolder:
-        return ReplicaFolder(path, partition, start, self._environments)
+    def _folder_of(
+        self, partition: PartitionId, path: Path, start: Offset, definition: TableDefinition | None
+    ) -> ReplicaFolder:
+        return ReplicaFolder(path, partition, start, self._environments, definition)
 
     def set_rank(self, name: PartitionId, rank: int) -> None:
         """Set a replica's place among those of its partition; rank 0 does the work that only one should do."""

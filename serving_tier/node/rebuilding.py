@@ -52,7 +52,7 @@ class Rebuilding:
         """`rank`: its place among the partition's replicas, which may change until the new index is hosted."""
         self._node, self._staging, self._fetch = node, staging, fetch
         self._topic, self._partition, self._rank = table.topic, partition, rank
-        self._start = table.start(partition.partition)
+        self._start, self._definition = table.start(partition.partition), table.definition
         self._folder = node.replica_folder(partition)
         self._new = rebuild_folder(self._folder)
 
@@ -68,7 +68,14 @@ class Rebuilding:
         await to_the_end(asyncio.to_thread(remove_versions, self._folder))
         old = old_folder(self._folder)
         await to_the_end(asyncio.to_thread(exchange, self._folder, self._new, old))
-        await self._node.host(self._topic, self._partition, start=self._start, rank=self._rank(), source=found)
+        await self._node.host(
+            self._topic,
+            self._partition,
+            start=self._start,
+            rank=self._rank(),
+            source=found,
+            definition=self._definition,
+        )
         await to_the_end(asyncio.to_thread(clear_away, old))
         return found
 
@@ -91,7 +98,9 @@ class Rebuilding:
     async def _follow(self, progress: Progress) -> None:
         """Follow the log until the new index is level. Raises `InvalidRequest` with the `version` that it lacks."""
         progress("replaying", 0, 0)
-        replica = await self._node.open_aside(self._topic, self._partition, self._new, start=self._start)
+        replica = await self._node.open_aside(
+            self._topic, self._partition, self._new, start=self._start, definition=self._definition
+        )
         replica.owner = _refuse
         try:
             await replica.wait_ready()

@@ -110,6 +110,11 @@ async def fetch_version(
 
 def check_version_of(table: TableEntry, table_id: str, partitions: int, partitioner: str, url: str) -> None:
     """Raise `InvalidRequest` where a version is not one of `table` (V3)."""
+    if table.definition is not None:
+        raise InvalidRequest(
+            f"table {table.name} has a definition of its keys and values, and no version of such a table is built "
+            "elsewhere as yet: write its rows through a client"
+        )
     if (table_id, partitions, partitioner) != (table.id, table.partitions, table.partitioner):
         raise InvalidRequest(
             f"the version at {mask_url(url)} is of table {table_id} with {partitions} partitions by {partitioner}; "

@@ -18,6 +18,7 @@ from pathlib import Path
 from log_tier.concurrency.tasks import to_the_end
 from log_tier.model.errors import DuramenError, IndexDamaged
 from log_tier.model.identifiers import FIRST, Offset, PartitionId
+from log_tier.rows.definition import TableDefinition
 from serving_tier.folders import clear_away, rename
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
@@ -48,6 +49,8 @@ class ReplicaFolder:
     """The table's first offset."""
     environments: OpenEnvironments | None = None
     """Which files are open; None: each stays open until it is closed."""
+    definition: TableDefinition | None = None
+    """What the table's keys and values are; None: bytes."""
 
     def version(self, number: int) -> Path:
         """The folder of a version that was added after the first one."""
@@ -56,14 +59,24 @@ class ReplicaFolder:
     def open(self, path: Path | None = None) -> LmdbIndex:
         """Open the index in `path` (None: the replica's own folder). Raises as `LmdbIndex.open`."""
         return LmdbIndex.open(
-            path or self.path, partition=self.partition, start=self.start, environments=self.environments
+            path or self.path,
+            partition=self.partition,
+            start=self.start,
+            environments=self.environments,
+            definition=self.definition,
         )
 
     def at_rest(self) -> LmdbIndex | None:
         """The replica's own index with its file closed, where that can be; see `LmdbIndex.at_rest`."""
         if self.environments is None:
             return None
-        return LmdbIndex.at_rest(self.path, partition=self.partition, start=self.start, environments=self.environments)
+        return LmdbIndex.at_rest(
+            self.path,
+            partition=self.partition,
+            start=self.start,
+            environments=self.environments,
+            definition=self.definition,
+        )
 
 
 def version_folders(folder: Path) -> list[Path]:

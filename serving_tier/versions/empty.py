@@ -49,14 +49,15 @@ async def make_empty(url: str, table: TableEntry, partition: PartitionId, number
     Raises `InvalidRequest`, `DiskFull`.
     """
     offset = empty_offsets(url, table.partitions)[partition.partition]
-    await asyncio.to_thread(_make, partition, table.start(partition.partition), number, offset, folder)
+    await asyncio.to_thread(_make, table, partition, number, offset, folder)
 
 
-def _make(partition: PartitionId, start: Offset, number: int, offset: Offset, folder: Path) -> None:
+def _make(table: TableEntry, partition: PartitionId, number: int, offset: Offset, folder: Path) -> None:
     incoming = incoming_folder(folder)
     with local_troubles(folder):
         discard(incoming)
-        index = LmdbIndex.open(incoming, partition=partition, start=start)
+        start = table.start(partition.partition)
+        index = LmdbIndex.open(incoming, partition=partition, start=start, definition=table.definition)
         try:
             index.become(number)  # before it lies in its place: nobody may take it for the live version
             if offset > index.applied:

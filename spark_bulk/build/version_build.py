@@ -99,6 +99,7 @@ def build_index(
     )
     login = ClusterLogin.of(at, ca=ca, token_file=token_file, user=user)
     place = wait_for(find_table(login, table, timeout_s=timeout))
+    place.check_bytes()
     plan = plan_build(
         place,
         url=url,

@@ -13,7 +13,7 @@ from kit.deadlines import within
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.identifiers import Offset, Partition, PartitionId
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 
 pytestmark = pytest.mark.embedded_log_only
 

@@ -16,7 +16,7 @@ from log_tier.embedded import EmbeddedLog
 from log_tier.embedded.repair import LogRepair
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.identifiers import Offset, OffsetRange, Partition, PartitionId
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 
 pytestmark = pytest.mark.embedded_log_only
 

@@ -12,7 +12,7 @@ from kit.cluster.one_machine import puts
 from kit.late.sitecustomize import LATE
 
 from log_tier.model.identifiers import Partition, PartitionId
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.requests import ReadPart, ReadResult, WritePart
 
 LATE_S = 0.05

@@ -9,7 +9,7 @@ import pytest
 from kit.cluster.one_machine import DEADLINE_S, one_machine
 
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
 
 

@@ -7,7 +7,7 @@ from kit.cluster.one_machine import DEADLINE_S, all_replicas
 from kit.cluster.slow_log import CALL_S, check_time_is_shared, slow_log
 from kit.deadlines import until
 
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
 
 

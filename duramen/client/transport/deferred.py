@@ -11,7 +11,8 @@ from log_tier.model.errors import DatabaseClosed, DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.table_spec import TableSpec
 from router.data.requests import (
     OutcomesPart,
     ReadPart,
@@ -116,6 +117,9 @@ class DeferredConnection:
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         return await self._ask(timeout, lambda inner, left: inner.find_table(name, timeout=left))
+
+    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
+        return await self._ask(timeout, lambda inner, left: inner.definition(table_id, timeout=left))
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
         return await self._ask(timeout, lambda inner, left: inner.list_tables(timeout=left))

@@ -27,7 +27,7 @@ from log_tier.model.identifiers import AUDIT_TABLE, Partition
 from log_tier.model.record import Expiry, Operation, attribute_of
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.requests import WritePart
 from router.data.seam import Connection
 

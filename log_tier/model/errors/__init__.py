@@ -28,6 +28,7 @@
     │   ├── NotANumber            arithmetic on a value that is no number
     │   ├── NumberOverflow        an integer result beyond 64 bits, or a float that is not finite
     │   ├── ResultTooLarge        an append that would grow a value over the limit
+    │   ├── RowRejected           a key or a value that does not fit its table
     │   └── CommandRejected       a catalog command that lost a race, or contradicts the cluster's state
     ├── Unavailable               a passing state: nothing was done, a retry can help
     │   ├── Disconnected          no server answered
@@ -108,6 +109,7 @@ from log_tier.model.errors.verdicts import (
     NumberOverflow,
     Rejected,
     ResultTooLarge,
+    RowRejected,
 )
 from log_tier.model.errors.transient import (
     DeadlineExceeded,
@@ -186,6 +188,7 @@ __all__ = [
     "Rejected",
     "ReplicaBehind",
     "ResultTooLarge",
+    "RowRejected",
     "ShuttingDown",
     "SnapshotDamaged",
     "SnapshotStoreUnavailable",

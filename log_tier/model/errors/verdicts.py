@@ -11,6 +11,7 @@ __all__ = [
     "NumberOverflow",
     "Rejected",
     "ResultTooLarge",
+    "RowRejected",
 ]
 
 
@@ -59,6 +60,16 @@ class ResultTooLarge(Rejected):
     """
 
     code = "result_too_large"
+
+
+class RowRejected(Rejected):
+    """What was written does not fit its table: another key, a row of another schema, bytes that are no row. Fields:
+    `offset`, `failed` (the offset of the record at fault: of an atomic batch it may be another one).
+
+    Do: read the message, which says what does not fit; write rows through a table that was opened with their type.
+    """
+
+    code = "row_rejected"
 
 
 class CommandRejected(Rejected):

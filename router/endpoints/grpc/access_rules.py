@@ -105,6 +105,10 @@ def _sees_name(request: Any, _names: TableNames) -> Demand:
     return KeyDemand(Right.READ, request.name, ())
 
 
+def _sees_id(request: Any, names: TableNames) -> Demand:
+    return KeyDemand(Right.READ, names(table_id_from_bytes(request.table_id)), ())
+
+
 DATA_RULES: Final[MethodRules] = {
     "/duramen.v1.KV/Put": _one_write,
     "/duramen.v1.KV/Get": _on_key(Right.READ),
@@ -125,6 +129,7 @@ DATA_RULES: Final[MethodRules] = {
     "/duramen.v1.Tables/Find": _sees_name,
     # The reply has the tables that the caller sees.
     "/duramen.v1.Tables/List": any_user,
+    "/duramen.v1.Tables/Definition": _sees_id,
     "/duramen.v1.Tables/Describe": _sees_name,
     "/duramen.v1.Tables/SetRetention": _of_name(Right.ADMIN),
     "/duramen.v1.Tables/Drop": _of_name(Right.ADMIN),

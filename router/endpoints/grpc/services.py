@@ -16,7 +16,7 @@ from log_tier.model.batch_header import offsets_in
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, table_id_from_bytes
 from log_tier.model.retention import Retention
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
 from log_tier.rpc.stream_budget import HeldPage
@@ -30,6 +30,7 @@ from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
 from router.remote import messages
+from router.remote.definitions import definition_from, definition_message
 from router.remote.partition_lists import offsets_from, partitions_from
 from router.remote.reply_pieces import read_reply_pieces, write_reply_pieces
 from serving_tier.node.node_load import Load
@@ -191,6 +192,7 @@ class TablesService(tables_pb2_grpc.TablesServicer):
                 request.over,
                 request.partitioner,
                 Retention(request.retention_ms, request.retention_bytes),
+                definition_from(request.definition) if request.HasField("definition") else None,
             )
             return messages.table_message(await self._inner.create_table(spec, timeout=time_left_s(context)))
         except DuramenError as error:
@@ -199,6 +201,15 @@ class TablesService(tables_pb2_grpc.TablesServicer):
     async def Find(self, request: tables.FindTableRequest, context: _Context) -> tables.Table:  # noqa: N802
         try:
             return messages.table_message(await self._inner.find_table(request.name, timeout=time_left_s(context)))
+        except DuramenError as error:
+            await abort(context, error)
+
+    async def Definition(  # noqa: N802
+        self, request: tables.DefinitionRequest, context: _Context
+    ) -> tables.TableDefinition:
+        try:
+            table_id = table_id_from_bytes(request.table_id)
+            return definition_message(await self._inner.definition(table_id, timeout=time_left_s(context)))
         except DuramenError as error:
             await abort(context, error)
 

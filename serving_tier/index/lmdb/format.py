@@ -16,6 +16,7 @@ theirs; numbers inside values are little-endian.
                      "start"                    →  first offset i64; only where that is not 0
                      "void"                     →  records that no table can hold, counted u64; only where there are
                      "version"                  →  which version of the table this is u32; only where that is not 1
+                     "definition"               →  what the table's keys and values are, JSON; only where not bytes
                      "live"                     →  live version u32, since offset i64, job i64; only after a swap
     producers        producer id u64            →  base sequence u64, base offset i64, span u32
     producer_order   base offset u64            →  producer id u64
@@ -26,6 +27,7 @@ theirs; numbers inside values are little-endian.
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable
 from functools import partial
@@ -39,6 +41,7 @@ from log_tier.model.identifiers import (
     partition_id_from_bytes,
     table_id_to_bytes,
 )
+from log_tier.rows.definition import TableDefinition
 from log_tier.tally.period import Period
 from serving_tier.fold.last_batch import LastBatch
 from serving_tier.fold.producers import ProducerState
@@ -46,6 +49,7 @@ from serving_tier.fold.verdicts import Judgement, Verdict
 
 __all__ = [
     "APPLIED_OF",
+    "DEFINITION",
     "IDENTITY",
     "INDEX_FORMAT_VERSION",
     "LIVE",
@@ -60,6 +64,7 @@ __all__ = [
     "new_state",
     "number_key",
     "number_of",
+    "pack_definition",
     "pack_identity",
     "pack_judgement",
     "pack_live",
@@ -67,6 +72,7 @@ __all__ = [
     "pack_start",
     "pack_version",
     "pack_void",
+    "unpack_definition",
     "unpack_identity",
     "unpack_judgement",
     "unpack_live",
@@ -94,6 +100,7 @@ VOID: Final = b"void"
 VERSION: Final = b"version"
 LIVE: Final = b"live"
 TALLY: Final = b"tally"
+DEFINITION: Final = b"definition"
 
 _KEY: Final = struct.Struct(">Q")
 _IDENTITY_ROW: Final = struct.Struct("<II16s")
@@ -177,6 +184,18 @@ def pack_start(start: Offset) -> bytes:
 def unpack_start(row: bytes | None) -> Offset:
     """The first offset that an index holds; there is no row where that is 0. Raises `struct.error`."""
     return Offset(0) if row is None else Offset(_START_ROW.unpack(row)[0])
+
+
+def pack_definition(definition: TableDefinition) -> bytes:
+    """The row `definition` of `meta`."""
+    return json.dumps(definition.to_document(), separators=(",", ":")).encode()
+
+
+def unpack_definition(row: bytes | None) -> TableDefinition | None:
+    """What an index was folded by; there is no row where that is bytes. Raises `ValueError`, and `UnknownFormat` for a
+    definition of a newer version.
+    """
+    return None if row is None else TableDefinition.from_document(json.loads(row))
 
 
 def pack_void(count: int) -> bytes:

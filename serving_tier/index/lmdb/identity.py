@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 from log_tier.model.barrier import ORIGINAL, LiveVersion
 from log_tier.model.errors import IndexDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.rows.definition import TableDefinition
 from serving_tier.index.lmdb.environment import Databases
 from serving_tier.index.lmdb.format import (
+    DEFINITION,
     IDENTITY,
     INDEX_FORMAT_VERSION,
     LIVE,
@@ -25,8 +27,10 @@ from serving_tier.index.lmdb.format import (
     STATE,
     VERSION,
     State,
+    pack_definition,
     pack_identity,
     pack_start,
+    unpack_definition,
     unpack_identity,
     unpack_live,
     unpack_start,
@@ -48,25 +52,32 @@ class IndexIdentity(NamedTuple):
 
 
 def find_identity(
-    txn: Any, databases: Databases, path: Path, *, partition: PartitionId, start: Offset
+    txn: Any,
+    databases: Databases,
+    path: Path,
+    *,
+    partition: PartitionId,
+    start: Offset,
+    definition: TableDefinition | None = None,
 ) -> IndexIdentity:
     """Whose the index at `path` is, and its state; a new index is given these rows in this write transaction.
 
-    Raises `IndexDamaged` for rows that cannot be read, and for an index of another table, partition or start, and
-    `UnknownFormat` for one of a newer format.
+    Raises `IndexDamaged` for rows that cannot be read, and for an index of another table, partition, start or
+    definition, and `UnknownFormat` for one of a newer format.
     """
     meta = databases.meta
     identity, state, begun = (txn.get(row, db=meta) for row in (IDENTITY, STATE, START))
     if identity is None and state is None and txn.stat(databases.data)["entries"] == 0:
-        return _begun(txn, databases, partition, start)
+        return _begun(txn, databases, partition, start, definition)
     try:
         found = unpack_identity(identity or b"")
         check_format(found[0], path)
         found_start = unpack_start(begun)
+        found_definition = unpack_definition(txn.get(DEFINITION, db=meta))
         identity_found = IndexIdentity(
             State.unpack(state or b""), unpack_version(txn.get(VERSION, db=meta)), unpack_live(txn.get(LIVE, db=meta))
         )
-    except struct.error as error:
+    except (struct.error, ValueError) as error:
         raise IndexDamaged(
             f"{path}: the rows of meta cannot be read ({error}): discard it and fold the log again", file=str(path)
         ) from error
@@ -82,6 +93,12 @@ def find_identity(
             "earlier table over that topic; discard it and fold the log again",
             file=str(path),
         )
+    if found_definition != definition:
+        raise IndexDamaged(
+            f"{path} was folded with another definition of its table's keys and values than the catalog has: discard "
+            "it and fold the log again",
+            file=str(path),
+        )
     return identity_found
 
 
@@ -95,12 +112,16 @@ def check_format(version: int, path: Path) -> None:
         )
 
 
-def _begun(txn: Any, databases: Databases, partition: PartitionId, start: Offset) -> IndexIdentity:
+def _begun(
+    txn: Any, databases: Databases, partition: PartitionId, start: Offset, definition: TableDefinition | None
+) -> IndexIdentity:
     """Write the first rows. Everything below `start` counts as applied, and is nothing."""
     state = State()
     if start > 0:
         state = State(applied=Offset(start - 1), verdicts_from=start)
         txn.put(START, pack_start(start), db=databases.meta)
+    if definition is not None:
+        txn.put(DEFINITION, pack_definition(definition), db=databases.meta)
     txn.put(IDENTITY, pack_identity(partition), db=databases.meta)
     txn.put(STATE, state.pack(), db=databases.meta)
     return IndexIdentity(state)

@@ -26,6 +26,7 @@ from log_tier.model.barrier import ORIGINAL
 from log_tier.model.batch_header import place_of
 from log_tier.model.errors import DuramenError, IndexDamaged, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.rows.definition import TableDefinition
 from serving_tier.fold.verdicts import FoldVerdicts
 from serving_tier.index.index import IndexLimits
 from serving_tier.index.lmdb.counts import count_live, first_expiry_ms, statistics_of
@@ -78,9 +79,10 @@ class IndexFile(LmdbReads):
         boot_id: BootId,
         limits: IndexLimits,
         environments: OpenEnvironments | None,
+        definition: TableDefinition | None = None,
     ) -> None:
         super().__init__(None, _NAMES, path, map_bytes=map_bytes, begin=self._enter)
-        self._partition, self._start = partition, start
+        self._partition, self._start, self.definition = partition, start, definition
         self._boot_id, self._limits, self._environments = boot_id, limits, environments
         self._opening = threading.Lock()
         """Held while the file is opened or closed."""
@@ -191,7 +193,14 @@ class IndexFile(LmdbReads):
     def _found(self, txn: Any, databases: Databases) -> IndexIdentity:
         """The file's identity and state; a new file gets its first rows."""
         try:
-            return find_identity(txn, databases, self._path, partition=self._partition, start=self._start)
+            return find_identity(
+                txn,
+                databases,
+                self._path,
+                partition=self._partition,
+                start=self._start,
+                definition=self.definition,
+            )
         except lmdb.ReadonlyError as error:
             raise IndexDamaged(
                 f"{self._path} holds nothing, its marker says {self._summary}: discard it", file=str(self._path)

@@ -23,6 +23,7 @@ from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import Place, split_batches
 from log_tier.model.errors import VersionMissing
 from log_tier.model.identifiers import FIRST, Offset, PartitionId
+from log_tier.rows.definition import TableDefinition
 from log_tier.tally.keep import Kept
 from log_tier.tally.period import PartitionTally
 from serving_tier.fold.fold import Effects, fold
@@ -74,12 +75,14 @@ class LmdbIndex(IndexFile):
         boot_id: BootId = read_boot_id,
         limits: IndexLimits = IndexLimits(),  # noqa: B008  (immutable)
         environments: OpenEnvironments | None = None,
+        definition: TableDefinition | None = None,
     ) -> Self:
         """Open the index in the folder `path`, or make one. A few ms, whatever its size.
 
         `start`: the first offset of its table. A new index has applied everything below it, which is nothing.
+        `definition`: what the table's keys and values are; None: bytes.
 
-        Raises `IndexDamaged` for one that cannot be trusted, or that began at another offset (discard the folder and
+        Raises `IndexDamaged` for one that cannot be trusted, or of another start or definition (discard the folder and
         fold the log again), `DiskFull`, `FolderInUse` where this process has it open, `Overloaded` where the process is
         out of descriptors.
         """
@@ -91,6 +94,7 @@ class LmdbIndex(IndexFile):
             boot_id=boot_id,
             limits=limits,
             environments=environments,
+            definition=definition,
         )
         with index._opening:
             index._claim()
@@ -108,6 +112,7 @@ class LmdbIndex(IndexFile):
         map_bytes: int = MAP_BYTES_MAX,
         boot_id: BootId = read_boot_id,
         limits: IndexLimits = IndexLimits(),  # noqa: B008  (immutable)
+        definition: TableDefinition | None = None,
     ) -> Self | None:
         """`open` without opening the file, if its folder says what it holds, or if there is none yet. One small read.
         None if the file has to be opened. Raises `IndexDamaged`.
@@ -127,6 +132,7 @@ class LmdbIndex(IndexFile):
             boot_id=boot_id,
             limits=limits,
             environments=environments,
+            definition=definition,
         )
         index._is_new, index._unsynced = is_new, not clean
         index._summary, index._state = summary, summary.state
@@ -244,6 +250,7 @@ class LmdbIndex(IndexFile):
             live=self.live,
             decided=decided,
             counting=self._state.counting,
+            judge=None if self.definition is None else self.definition.judge,
         )
 
     def _commit(self, after: State, effects: Effects) -> None:

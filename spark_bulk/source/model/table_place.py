@@ -58,6 +58,16 @@ class TablePlace:
     """Known snapshots, the oldest first, by partition."""
     login: ClusterLogin = NO_LOGIN
     """How its log and its nodes are called."""
+    defined: bool = False
+    """It has a definition of its keys and values."""
+
+    def check_bytes(self) -> None:
+        """Raise `InvalidRequest` for a table that does not hold just any bytes: Spark writes no others as yet."""
+        if self.defined:
+            raise InvalidRequest(
+                f"table {self.topic.name} has a definition of its keys and values, and Spark writes tables of bytes as "
+                "yet: write its rows through a client"
+            )
 
     @property
     def partitions(self) -> Sequence[Partition]:
@@ -100,6 +110,7 @@ async def find_table(login: ClusterLogin, name: str, *, timeout_s: float) -> Tab
     return TablePlace(
         topic=table.topic,
         partitioner=table.partitioner,
+        defined=table.definition is not None,
         log_url=_log_url(at, view),
         starts=tuple(table.start(number) for number in numbers),
         peers=tuple(

@@ -67,9 +67,11 @@ class _Writing:
         self._job = options.job or secrets.token_hex(16)
 
     def find(self) -> None:
-        """Ask where the table is. Raises `TableNotFound`, `Disconnected`."""
+        """Ask where the table is. Raises `TableNotFound`, `Disconnected`, `InvalidRequest` for one with a
+        definition."""
         options = self._options
         self._place = wait_for(find_table(options.login, options.table, timeout_s=min(options.timeout_s, 30.0)))
+        self._place.check_bytes()
 
     def write(self, iterator: Iterator[pa.RecordBatch], *, job: str, task: int, epoch: int) -> TaskCommit:
         """A task's work."""

@@ -15,7 +15,7 @@ from kit.deadlines import patience_s, until
 import duramen
 from duramen import aio
 from log_tier.access.client.client_target import parse_target
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.remote.grpc_connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.routed_connection import RoutedConnection

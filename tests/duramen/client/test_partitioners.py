@@ -107,7 +107,7 @@ async def test_the_description_names_the_partitioner(db: Any, table: Any) -> Non
 
 @pytest.mark.embedded_log_only
 async def test_tables_that_cannot_be(db: Any) -> None:
-    with pytest.raises(duramen.InvalidRequest, match="slot, murmur2, or fields:N with N from 1 to 16, not 'crc32'"):
+    with pytest.raises(duramen.InvalidRequest, match="slot, murmur2, or fields:N with N from 1 to 32, not 'crc32'"):
         await db.create_table("t", partitioner="crc32")
     with pytest.raises(duramen.InvalidName, match="cannot be a topic of others"):
         await db.create_table("t", over="a b")

@@ -18,7 +18,7 @@ from kit.storage.lost_end import DAMAGES, lose_the_end
 
 import duramen
 from duramen import aio
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.proto import kv_pb2 as kv
 
 pytestmark = pytest.mark.embedded_log_only

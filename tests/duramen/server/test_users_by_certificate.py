@@ -16,8 +16,8 @@ from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.access.authenticator import bearer_header
 from log_tier.access.tokens import mint_token
 from log_tier.model.errors import PermissionDenied, Unauthenticated
-from log_tier.model.table_spec import TableSpec
 from log_tier.proto import log_pb2
+from log_tier.rows.table_spec import TableSpec
 from log_tier.rpc.problems import error_of_call
 from log_tier.rpc.security import channel_credentials
 from log_tier.trust.trust_commands import AddToken, AddUser, GrantRights, RemoveUser

@@ -23,7 +23,7 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import Command
 from log_tier.model.errors import DuramenError, NotHosted, TableNotFound
 from log_tier.model.identifiers import AUDIT_TABLE
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from log_tier.rpc.problems import error_of_call
 from log_tier.trust.trust_commands import AddToken, AddUser
 from router.data.requests import ScanRequest

@@ -15,7 +15,7 @@ from kit.deadlines import within
 from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import OutcomesPart, ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
 from router.data.seam import DataPlane

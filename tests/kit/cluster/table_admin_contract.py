@@ -11,9 +11,9 @@ from kit.cluster.one_machine import DEADLINE_S
 from kit.cluster.silent_log import TIMEOUT_S, check_ends_in_time, silent_log
 from kit.cluster.slow_log import CALL_S, check_time_is_shared, slow_log
 from log_tier.model.errors import CommandRejected, DuramenError, InvalidRequest, TableExists, TableNotFound
-from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.model.identifiers import Offset, PartitionId, TableId
 from log_tier.model.retention import FOREVER, Retention
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.seam import TableAdmin
 
@@ -24,6 +24,7 @@ Call = Callable[[TableAdmin], Awaitable[object]]
 CALLS: Final[dict[str, Call]] = {
     "create_table": lambda it: it.create_table(TableSpec("new", 1), timeout=TIMEOUT_S),
     "find_table": lambda it: it.find_table("missing", timeout=TIMEOUT_S),
+    "definition": lambda it: it.definition(TableId("0" * 32), timeout=TIMEOUT_S),
     "list_tables": lambda it: it.list_tables(timeout=TIMEOUT_S),
     "describe_table": lambda it: it.describe_table("flights", timeout=TIMEOUT_S),
     "set_retention": lambda it: it.set_retention("flights", ms=1000, size=None, timeout=TIMEOUT_S),
@@ -33,6 +34,7 @@ CALLS: Final[dict[str, Call]] = {
 SLOW_CALLS: Final[dict[str, Call]] = {
     "create_table": lambda it: it.create_table(TableSpec("new", 1), timeout=CALL_S),
     "find_table": lambda it: it.find_table("missing", timeout=CALL_S),
+    "definition": lambda it: it.definition(TableId("0" * 32), timeout=CALL_S),
     "list_tables": lambda it: it.list_tables(timeout=CALL_S),
     "describe_table": lambda it: it.describe_table("flights", timeout=CALL_S),
     "describe_table of no table": lambda it: it.describe_table("missing", timeout=CALL_S),

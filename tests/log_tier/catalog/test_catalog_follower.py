@@ -368,7 +368,7 @@ def test_a_map_that_is_too_new_is_looked_for_elsewhere_at_a_pause_that_grows(
             self.channel = MagicMock()
 
         async def stream(self, call: Any, request: Any) -> AsyncIterator[cluster_pb2.ClusterView]:
-            yield cluster_pb2.ClusterView(version=9, map=b'{"v":2}')
+            yield cluster_pb2.ClusterView(version=9, map=b'{"v":3}')
 
         async def close(self) -> None:
             """There is nothing to close."""
@@ -383,4 +383,4 @@ def test_a_map_that_is_too_new_is_looked_for_elsewhere_at_a_pause_that_grows(
     monkeypatch.setattr("log_tier.catalog.remote.Wire", Newer)
     run_virtually(follow())
     assert connected < 200
-    assert {each.levelname for each in caplog.records if "has format 2" in each.message} == {"WARNING"}
+    assert {each.levelname for each in caplog.records if "has format 3" in each.message} == {"WARNING"}

@@ -15,7 +15,7 @@ from log_tier.catalog.cluster_map import ClusterMap, SnapshotEntry
 from log_tier.catalog.commands import COMMANDS, Command, StartJob, TaskPlan
 from log_tier.model.errors import CommandRejected
 from log_tier.model.identifiers import Offset, Partition, TableId
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from log_tier.trust.trust_commands import AddToken, AddUser, SetPassword
 from router.admin.answers.changes import LIMIT_MAX, catalog_changes, describe_command
 from router.admin.verbs import SetReplicas, TakeSnapshots

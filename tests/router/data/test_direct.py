@@ -14,7 +14,7 @@ from log_tier.model.errors import IndexDamaged, LogDamaged, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from log_tier.model.partitioner import partition_of
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.direct_reads import NOT_FRESH, DirectReads
 from router.data.local_data import LocalData
 from router.data.requests import ReadPart, ReadResult

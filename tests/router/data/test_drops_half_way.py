@@ -10,7 +10,7 @@ from kit.deadlines import until
 from log_tier.catalog.commands import DropTable
 from log_tier.model.errors import Disconnected, TableNotFound, Unavailable
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.catalog_tables import CatalogTables
 from router.data.local_data import LocalData
 

@@ -40,7 +40,7 @@ from log_tier.model.log import Bounds
 from log_tier.model.partitioner import partition_of
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import PARTS_MAX, READ_KEYS_MAX, ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
 

@@ -28,7 +28,7 @@ from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.partitioner import partition_of
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import OutcomesPart, ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
 from serving_tier.index.lmdb import index_file

@@ -30,7 +30,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import ReadPart, WritePart
 from serving_tier.node.node import RestingReplica

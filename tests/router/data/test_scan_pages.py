@@ -9,7 +9,7 @@ import pytest
 from kit.cluster.one_machine import DEADLINE_S, one_machine, puts
 
 from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.requests import ScanRequest, WritePart, WriteResult
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 

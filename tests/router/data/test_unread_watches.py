@@ -13,7 +13,7 @@ from kit.cluster.one_machine import DEADLINE_S, one_machine, puts
 
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Log
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data import watch
 from router.data.requests import WritePart, WriteResult
 from router.data.watch import watch_replicas

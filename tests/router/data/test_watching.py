@@ -25,7 +25,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from log_tier.tally.compare import cuts
 from router.data.local_data import LocalData
 from router.data.requests import WatchEvent

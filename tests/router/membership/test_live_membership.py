@@ -20,7 +20,7 @@ from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DeadlineExceeded, Disconnected, InvalidRequest
 from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.requests import ReadPart, WritePart
 from router.data.seam import DataPlane
 from router.membership.live_membership import SILENCE_MAX_S, LiveMembership

@@ -9,7 +9,7 @@ import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, cluster_of
 
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 
 
 @pytest.fixture

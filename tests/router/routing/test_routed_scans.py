@@ -13,7 +13,7 @@ from log_tier.model.errors import LimitExceeded, ReplicaBehind, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.partitioner import partition_of
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.requests import ScanRequest, ScanResult, WritePart
 
 PAIRS = {b"k%04d" % number: b"v%d" % number for number in range(700)}

@@ -14,7 +14,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.identifiers import Offset, TableId
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.membership.live_membership import LiveMembership
 from router.routing.routes import Routes
 from router.routing.tables import RoutedTables, TableChanges

@@ -15,7 +15,7 @@ from log_tier.catalog.cluster_map import Assignment, ClusterMap, TableEntry
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.requests import OutcomesPart, ReadPart, ScanRequest
 from router.routing.failover import FailoverConnection
 from router.routing.local_first import LocalFirstConnection

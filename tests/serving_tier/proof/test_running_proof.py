@@ -14,7 +14,7 @@ from kit.deadlines import within
 from log_tier.model.batch_header import read_header, split_batches
 from log_tier.model.errors import Disconnected
 from log_tier.model.identifiers import FIRST, Offset, PartitionId
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from log_tier.tally.count import count_pieces
 from log_tier.tally.period import PartitionTally
 from log_tier.tally.proof import ReplicaProof

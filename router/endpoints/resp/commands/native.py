@@ -86,6 +86,9 @@ async def write(client: CommandContext, args: Sequence[bytes]) -> list[int]:
         raise Problem(f"NOTWRITTEN {problem_of(error).text}") from error
     except DuramenError as error:
         raise problem_of(error) from error
+    refused = next((outcome.rejected for outcome in result.outcomes if outcome.rejected is not None), None)
+    if refused is not None:
+        raise problem_of(refused)
     return [int(result.base_offset), result.timestamp_ms]
 
 

@@ -29,8 +29,8 @@ from log_tier.model.batch import Batch
 from log_tier.model.errors import DuramenError, TableExists, TableNotFound
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
+from log_tier.rows.table_spec import TableSpec
 from router.data.seam import TableAdmin
 from router.endpoints.resp.data.floors import Floors
 from router.endpoints.resp.data.freshness_page import FreshnessPages
@@ -295,7 +295,13 @@ class ServedTables:
 
     async def _find(self, name: str) -> TableRef:
         try:
-            return await self._connection.find_table(name, timeout=REQUEST_TIMEOUT_S)
+            found = await self._connection.find_table(name, timeout=REQUEST_TIMEOUT_S)
+            if found.defined:
+                raise Problem(
+                    f"ERR table {name} has a definition of its keys and values, and this protocol serves tables of "
+                    "bytes as yet: use a client of Duramen, or gRPC"
+                )
+            return found
         except TableNotFound:
             if not is_numbered(name):
                 raise

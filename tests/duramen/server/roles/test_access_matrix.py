@@ -21,8 +21,8 @@ from log_tier.access.tokens import MintedToken, mint_token
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.identifiers import table_id_to_bytes
 from log_tier.model.record import Operation, attribute_of
-from log_tier.model.table_spec import TableSpec
 from log_tier.proto import cluster_pb2, log_pb2
+from log_tier.rows.table_spec import TableSpec
 from log_tier.trust.trust_commands import AddToken, AddUser, RevokeToken
 from router.endpoints.resp.server.sockets import RespSettings
 from router.proto import admin_pb2 as admin
@@ -101,6 +101,7 @@ ROWS: Final = [
     Row("Tables/Create", "admin of table", lambda _: tables.CreateTableRequest(name=TABLE, partitions=1)),
     Row("Tables/Find", "some of table", lambda _: tables.FindTableRequest(name=TABLE)),
     Row("Tables/List", "user", lambda _: tables.ListTablesRequest()),
+    Row("Tables/Definition", "some of table", lambda id_: tables.DefinitionRequest(table_id=id_)),
     Row("Tables/Describe", "some of table", lambda _: tables.FindTableRequest(name=TABLE)),
     Row("Tables/SetRetention", "admin of table", lambda _: tables.SetRetentionRequest(name=TABLE)),
     Row("Tables/Drop", "admin of table", lambda _: tables.FindTableRequest(name=TABLE)),

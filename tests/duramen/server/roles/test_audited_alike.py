@@ -19,7 +19,7 @@ from log_tier.audit.audit_settings import AuditSettings
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import PermissionDenied
 from log_tier.model.identifiers import AUDIT_TABLE, table_id_to_bytes
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from log_tier.trust.trust_commands import RevokeRights
 from router.endpoints.resp.server.sockets import RespSettings
 from router.proto import keyvalue_pb2, kv_pb2

@@ -14,7 +14,7 @@ from kit.guarded_grpc import Guarded
 
 from duramen.server.roles.all_in_one import SingleServer
 from log_tier.model.errors import InvalidRequest, Overloaded
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from log_tier.trust.trust_commands import SetQuota
 from router.proto import kv_pb2
 

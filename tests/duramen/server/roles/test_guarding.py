@@ -19,8 +19,8 @@ from duramen.server.roles.guarding import ALL_RULES, UNGUARDED_SERVICES
 from log_tier.access.authenticator import basic_header
 from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, Unauthenticated
 from log_tier.model.identifiers import AUDIT_TABLE
-from log_tier.model.table_spec import TableSpec
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2, log_pb2_grpc
+from log_tier.rows.table_spec import TableSpec
 from log_tier.rpc.problems import error_of_call
 from log_tier.trust.trust_commands import (
     GrantRights,

@@ -21,7 +21,7 @@ from duramen.server.roles.router_role import RouterRole
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.single_machine import open_local_data
 from log_tier.model.errors import FolderInUse, ForeignFolder, InvalidRequest, NodeIdTaken, PortInUse, UnknownFormat
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 
 pytestmark = pytest.mark.embedded_log_only  # the clusters here have a log process of their own
 

@@ -24,7 +24,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import HISTORY_TABLE, Partition, table_id_to_bytes
 from log_tier.model.retention import Retention
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.requests import ReadPart, WritePart
 from router.endpoints.resp.server.sockets import RespSettings
 from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, tables_pb2

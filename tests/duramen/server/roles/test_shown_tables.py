@@ -22,8 +22,8 @@ from log_tier.catalog.map_json import map_from_json
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, PermissionDenied, TableNotFound, Unauthenticated
 from log_tier.model.identifiers import AUDIT_TABLE, table_id_from_bytes, table_id_to_bytes
-from log_tier.model.table_spec import TableSpec
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2, log_pb2_grpc
+from log_tier.rows.table_spec import TableSpec
 from log_tier.rpc.problems import error_of_call
 from log_tier.trust.trust_commands import AddToken, AddUser, GrantRights, RevokeRights
 from router.endpoints.resp.server.sockets import RespSettings

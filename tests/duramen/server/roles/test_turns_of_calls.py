@@ -15,7 +15,7 @@ from kit.resp.raw_client import packed
 
 from duramen.server.roles.all_in_one import SingleServer
 from log_tier.model.errors import Overloaded, PermissionDenied
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from log_tier.trust.trust_commands import RevokeRights
 from router.endpoints.resp.server.sockets import RespSettings
 from router.endpoints.turns import shared_turns

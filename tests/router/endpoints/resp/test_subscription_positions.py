@@ -18,7 +18,7 @@ from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, OffsetTrimmed, TableExists
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.table_ref import TableRef
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.requests import WritePart
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets

@@ -11,7 +11,7 @@ from kit.deadlines import patience_s
 
 from duramen.server.kept.history_table import HistoryTable
 from duramen.server.roles.all_in_one import SingleServer
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 
 pytestmark = pytest.mark.embedded_log_only  # what a browser shows of a server is the same with every log
 

@@ -15,7 +15,7 @@ from kit.set_clock import SetClock
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.model.errors import ShuttingDown, WriteUnknown
 from log_tier.model.identifiers import Partition
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.endpoints.resp.commands.counters import incr
 from router.endpoints.resp.data.key_views import View

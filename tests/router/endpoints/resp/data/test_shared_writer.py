@@ -25,7 +25,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from log_tier.model.record import Condition, Operation, attribute_of
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import ReadPart, WritePart
 from router.endpoints.resp.data.key_views import DraftRecord

@@ -15,7 +15,7 @@ from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.batch import Batch
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.record import Operation
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.served_tables import ServedTable

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from kit.resp.server_thread import ServerThread
 
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from router.endpoints.resp.server.sockets import RespSettings
 
 PASSWORD = "correct horse battery"

@@ -18,7 +18,7 @@ from log_tier.audit.audit_settings import AuditSettings
 from log_tier.audit.audit_trail import AuditTrail
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 from log_tier.trust.trust_commands import RevokeRights, SetQuota
 from router.endpoints.resp.commands.users.access_notes import AUDITED_AT_ONCE
 from router.endpoints.resp.connection.client import Client

@@ -8,7 +8,7 @@ import pytest
 
 from log_tier.model.errors import DuramenError, InvalidName, InvalidRequest, LimitExceeded
 from log_tier.model.identifiers import PARTITIONS_MAX
-from log_tier.model.table_spec import TableSpec
+from log_tier.rows.table_spec import TableSpec
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from log_tier.model.errors import InvalidName, InvalidRequest, LimitExceeded
 from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, SERVERS_TABLES, check_adopted_name, check_name
 from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.retention import FOREVER, Retention, check_retention
+from log_tier.rows.definition import TableDefinition
 
 __all__ = ["TableSpec"]
 
@@ -31,6 +32,8 @@ class TableSpec:
     """How a key finds its partition; empty: `"murmur2"` over a topic of others, as its producers do, else `"slot"`."""
     retention: Retention = FOREVER
     """How much of each partition's log stays."""
+    definition: TableDefinition | None = None
+    """What its keys and values are; None: bytes."""
     of_servers: bool = False
     """One of `SERVERS_TABLES`, which servers make for themselves. No message has this field."""
 
@@ -62,8 +65,24 @@ class TableSpec:
             raise InvalidRequest(
                 f"the log of {self.name} is the topic {self.over!r} of others: set the retention where the topic is"
             )
+        if self.definition is not None:
+            self._check_defined(self.definition)
+
+    def _check_defined(self, definition: TableDefinition) -> None:
+        if self.over:
+            raise InvalidRequest(
+                f"the log of {self.name} is the topic {self.over!r} of others, and such a table holds bytes: leave "
+                "row, key and value out"
+            )
+        if self.partitioner not in ("", definition.partitioner):
+            raise InvalidRequest(
+                f"the keys of {self.name} are placed by {definition.partitioner}: leave the partitioner "
+                f"{self.partitioner!r} out, and say partition_by"
+            )
 
     @property
     def placed_by(self) -> Partitioner:
         """The partitioner that the table gets."""
+        if self.definition is not None:
+            return self.definition.partitioner
         return check_partitioner(self.partitioner or ("murmur2" if self.over else "slot"))

@@ -1,0 +1,91 @@
+"""Writes to tables with a definition: who writes something that does not fit hears of it, and nobody else does.
+
+The fold makes such a record void, on every replica alike (`serving_tier.fold.misfits`). A batch may hold records of
+many callers, so it is not refused for one of them: it is appended, and asks for its outcomes, of which each caller gets
+its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from log_tier.model.batch import decode_batch
+from log_tier.model.errors import DuramenError, RowRejected
+from log_tier.model.identifiers import TableId
+from log_tier.model.record import OPERATION_MASK, Operation
+from log_tier.rows.definition import TableDefinition
+from router.data.requests import WritePart, WriteResult
+
+__all__ = ["asked_where_misfit", "explained"]
+
+# A batch of so many bytes, some hundreds of rows, is judged on the event loop; a thread judges a larger one.
+_JUDGED_AT_ONCE_BYTES: Final = 32 * 1024
+
+_PUT: Final = int(Operation.PUT)
+
+
+async def asked_where_misfit(
+    parts: Sequence[WritePart], defined: Mapping[TableId, TableDefinition]
+) -> Sequence[WritePart]:
+    """The parts as they are to be sent: of a table with a definition, those that hold something that does not fit it
+    ask for their outcomes, so that its writer hears of it, and who has written into the same batch does not.
+
+    `defined`: the definitions of tables that do not hold bytes. O(records) for such tables, nothing for others.
+    """
+    asked: list[WritePart] = []
+    for part in parts:
+        definition = defined.get(part.partition.table)
+        if definition is not None and not part.outcomes:
+            judging = partial(_fit, part.batch, definition)
+            large = len(part.batch) > _JUDGED_AT_ONCE_BYTES
+            fit = await asyncio.to_thread(judging) if large else judging()
+            part = part if fit else part._replace(outcomes=True)
+        asked.append(part)
+    return asked
+
+
+def _fit(batch: bytes, definition: TableDefinition) -> bool:
+    """Does all that this batch puts fit? What else it holds is decided with its outcomes anyway."""
+    try:
+        columns = decode_batch(batch).columns
+    except DuramenError:
+        return True  # the log refuses it, and says why
+    attributes = columns.attributes or ()
+    return all(each & OPERATION_MASK == _PUT for each in attributes) and definition.judge.fit(
+        columns.keys, columns.values
+    )
+
+
+def explained(
+    parts: Sequence[WritePart],
+    results: list[WriteResult | DuramenError],
+    defined: Mapping[TableId, TableDefinition],
+) -> list[WriteResult | DuramenError]:
+    """The results, and why the records that their table refused do not fit: the fold remembers that they did not."""
+    return [
+        _explained(part, result, defined[part.partition.table])
+        if isinstance(result, WriteResult) and part.partition.table in defined
+        else result
+        for part, result in zip(parts, results, strict=True)
+    ]
+
+
+def _explained(part: WritePart, result: WriteResult, definition: TableDefinition) -> WriteResult:
+    if not any(isinstance(outcome.rejected, RowRejected) for outcome in result.outcomes):
+        return result
+    columns = decode_batch(part.batch).columns
+    outcomes = []
+    for outcome in result.outcomes:
+        refused = outcome.rejected
+        if isinstance(refused, RowRejected):
+            failed = int(str(refused.fields["failed"])) - result.base_offset
+            at = failed if 0 <= failed < len(columns.keys) else outcome.record
+            why = definition.judge.refusal(columns.keys[at], columns.values[at])
+            if columns.attributes is not None and columns.attributes[at] & OPERATION_MASK != _PUT:
+                why = "a table of rows takes no arithmetic and no appends"
+            outcome = outcome._replace(rejected=RowRejected(f"{refused.message}: {why}", **refused.fields))
+        outcomes.append(outcome)
+    return result._replace(outcomes=outcomes)

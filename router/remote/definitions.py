@@ -1,0 +1,47 @@
+"""Definitions of tables as messages: encoder and decoder."""
+
+from __future__ import annotations
+
+from log_tier.rows.definition import TableDefinition
+from router.proto import tables_pb2 as tables
+
+__all__ = ["definition_from", "definition_message"]
+
+_DOCUMENT_VERSION = 1
+
+
+def definition_message(definition: TableDefinition | None) -> tables.TableDefinition:
+    """Encode what a table's keys and values are; None: bytes."""
+    if definition is None:
+        return tables.TableDefinition()
+    fields = definition.key if isinstance(definition.key, tuple) else ()
+    return tables.TableDefinition(
+        number=definition.number,
+        key="fields" if fields else str(definition.key),
+        key_fields=[
+            tables.KeyFieldDefinition(name=each.name, type=each.type, optional=each.optional) for each in fields
+        ],
+        value=definition.value,
+        schemas=[tables.TableSchema(number=each.number, avro=each.schema.text) for each in definition.schemas],
+        partition_by=definition.partition_by,
+    )
+
+
+def definition_from(message: tables.TableDefinition) -> TableDefinition | None:
+    """Decode a definition; None: bytes.
+
+    Raises `InvalidSchema` for one that cannot be, also of a kind of keys or values that this process does not know.
+    """
+    if not message.value:
+        return None
+    fields = [[each.name, each.type, each.optional] for each in message.key_fields]
+    return TableDefinition.from_document(
+        {
+            "v": _DOCUMENT_VERSION,
+            "number": message.number or 1,
+            "key": fields if message.key == "fields" else message.key,
+            "value": message.value,
+            "schemas": [[each.number, each.avro] for each in message.schemas],
+            "partition_by": message.partition_by,
+        }
+    )
