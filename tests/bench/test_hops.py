@@ -29,7 +29,7 @@ def test_a_get_is_counted() -> None:
     calls, files, hops = map(int, found.groups())
     assert CALLS_MAX > calls > hops > files >= FILES_MIN
     walked = [line.split()[0] for line in printed.splitlines()[1:] if len(line.split()) == 2]
-    ways = ["duramen/blocking.py", "router/remote/grpc_connection.py", "router/endpoints/grpc/services.py"]
+    ways = ["duramen/blocking/table.py", "router/remote/grpc_connection.py", "router/endpoints/grpc/services.py"]
     assert [file for file in dict.fromkeys(walked) if file in ways] == ways
 
 

@@ -19,7 +19,8 @@ from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 import duramen
-from duramen import aio, blocking, testing
+from duramen import aio, testing
+from duramen.blocking.observed_table import ObservedBlockingTable
 from duramen.client.many_keys import WINDOW_RECORDS
 from duramen.client.transport.resp_fast_path import FastPathTable
 from duramen.tracing.client_operations import OtelOperations
@@ -173,7 +174,7 @@ def test_a_pickled_client_traces_as_well(server: ServerProcess, collector: Colle
         table = db.create_table("pickled", partitions=1)
         again, sent = pickle.loads(pickle.dumps((db, table)))
         with again:
-            assert type(sent) is blocking.ObservedBlockingTable
+            assert type(sent) is ObservedBlockingTable
             sent.put(b"k", b"v")
             again.table("pickled").get(b"k")
     assert collector.named("put pickled")

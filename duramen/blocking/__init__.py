@@ -1,0 +1,22 @@
+"""The blocking interface: the same database for programs without an event loop.
+
+An event loop runs in another thread (`duramen.client.transport.loop_thread`). Each method here runs the asynchronous
+method there and waits for it; there is no second implementation. Calls may come from any number of threads; concurrent
+calls share requests, as those of tasks do.
+
+Two fast paths stay in the caller's thread, because crossing to the loop and back costs more than the call itself:
+
+- `get` on an embedded database: one LMDB transaction (`router.data.direct_reads`). Its `put` crosses to the loop, and
+  on a quick disk the log commits without a third thread (`log_tier.embedded.commit`).
+- plain `get` and `put` on a single server with a RESP endpoint: one exchange on a socket of the thread's own
+  (`duramen.client.transport.resp_fast_path`).
+
+A call with an argument that these paths do not know goes through the loop.
+
+Reading order: `wrapped.py` (a blocking method of an asynchronous one), `table.py`, `observed_table.py`, `database.py`.
+"""
+
+from duramen.blocking.database import Database, start
+from duramen.blocking.table import AtomicBatch, Table, TableWriter
+
+__all__ = ["AtomicBatch", "Database", "Table", "TableWriter", "start"]
