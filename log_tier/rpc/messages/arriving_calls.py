@@ -25,14 +25,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import resource
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import Context
-from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["ARRIVING_BYTES_MAX", "MESSAGE_S", "ArrivingCalls", "private_bytes"]
+from log_tier.rpc.messages.process_memory import ProcessMemory
+
+__all__ = ["ARRIVING_BYTES_MAX", "MESSAGE_S", "ArrivingCalls"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,13 +48,6 @@ _SLOW_LOOKS: Final = 3
 
 _WAITER: Final = "_schedule_rpc_coro"
 """The coroutine in which gRPC waits for the end of a call that it serves."""
-_PAGE: Final = resource.getpagesize()
-
-
-def private_bytes() -> int:
-    """The memory that is this process's own: without files that are mapped. Some 10 µs."""
-    _, resident, shared, *_ = Path("/proc/self/statm").read_text().split()
-    return (int(resident) - int(shared)) * _PAGE
 
 
 class ArrivingCalls:
@@ -68,8 +61,9 @@ class ArrivingCalls:
         *,
         message_s: float = MESSAGE_S,
         bytes_max: int = ARRIVING_BYTES_MAX,
-        measured: Callable[[], int] = private_bytes,
+        measured: Callable[[], int] | None = None,
     ) -> None:
+        """`measured`: the memory of this process."""
         self.methods: dict[asyncio.Task[Any] | None, str] = {}
         """By the tasks that serve them, in the order in which they came."""
         self.ended = 0
@@ -80,7 +74,8 @@ class ArrivingCalls:
         """Within so long a message has to come whole."""
         self.bytes_max = bytes_max
         """What those that are slow may take together."""
-        self._measured = measured
+        # Open from the beginning: a look that fails would be the last one.
+        self._measured = ProcessMemory().private_bytes if measured is None else measured
         self._looks: dict[asyncio.Task[Any], int] = {}
         """How often each was found here."""
         self._sizes: deque[int] = deque(maxlen=_SLOW_LOOKS + 1)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Final, Protocol
 
 from log_tier.concurrency.tasks import TaskSet
+from log_tier.rpc.messages.process_memory import ProcessMemory
 
 __all__ = ["BoundedConnection", "ConnectionsMemory"]
 
@@ -20,10 +19,6 @@ _LOOKED_AT_ONCE: Final = 200
 """Connections that are looked at in a turn of the event loop; some 0.5 µs each."""
 _COUNTED_AT_ONCE: Final = 4
 """Connections whose commands are counted one by one in a turn; some 0.5 ms each."""
-
-
-_STATM: Final = Path("/proc/self/statm")
-_PAGE: Final = resource.getpagesize()
 
 
 class BoundedConnection(Protocol):
@@ -58,6 +53,7 @@ class ConnectionsMemory:
         """Connections that were ended."""
         self._connections = connections
         self._now_s = now_s
+        self._process = ProcessMemory()  # open from the beginning: a look that fails would be the last one
         self._tasks = TaskSet()
         self._watching = False
 
@@ -81,9 +77,8 @@ class ConnectionsMemory:
                 self._watching = False
                 return
             began_s = self._now_s()
-            _, resident, shared, *_ = _STATM.read_text().split()
             # What connections hold is part of what is this process's own: mostly that is below the bound itself.
-            own_bytes = (int(resident) - int(shared)) * _PAGE
+            own_bytes = self._process.private_bytes()
             if own_bytes > self.bytes_max and await self._at_most(connections) > self.bytes_max:
                 await self._evict(connections)
             pause_s = max(_PAUSE_S, _SHARE * (self._now_s() - began_s))
