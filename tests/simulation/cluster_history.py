@@ -24,7 +24,7 @@ from duramen.server.roles.kv import OpenConnection
 from duramen.server.sight.observed import PartitionStatus
 from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.tasks import end_tasks
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DuramenError, UnknownFormat
 from log_tier.model.identifiers import HISTORY_TABLE
 from log_tier.model.log import Log
 from router.admin.client import AdminConnection
@@ -135,6 +135,8 @@ async def meddle_with_history(world: ClusterWorld, stop: asyncio.Event) -> None:
                 await work(database, chance)
         except DuramenError as error:
             world.story.met[f"history: {what} refused, {error.code}"] += 1
+            if isinstance(error, UnknownFormat):
+                raise Broken("kept", f"{target} refused to {what} for another reason: {error.message}") from error
             continue
         raise Broken("kept", f"{target} let somebody {what} rows of the history")
 

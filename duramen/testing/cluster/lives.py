@@ -28,12 +28,15 @@ from log_tier.model.log import Log
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2_grpc, log_pb2_grpc
 from log_tier.remote.service import LogService
+from router.admin.admin import Admin
+from router.admin.answers.node_client import ask_members
 from router.admin.lazy import admin_on_demand
+from router.admin.service import AdminService
 from router.data.local_data import LocalData
 from router.endpoints.grpc.services import KeyValueService, TablesService
 from router.membership.live_membership import LiveMembership
 from router.membership.membership_on_demand import membership_on_demand
-from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
+from router.proto import admin_pb2_grpc, keyvalue_pb2_grpc, tables_pb2_grpc
 from router.routing.routed_connection import RoutedConnection
 from serving_tier.jobs.log_trimmer import ROUND_S
 
@@ -138,6 +141,8 @@ async def open_router(
     opened.push_async_callback(membership.close)
     connection = RoutedConnection.for_router(log, catalog, membership)
     opened.push_async_callback(connection.close)
+    admin = Admin(catalog, log, membership, ask_members(membership))
+    opened.push_async_callback(admin.close)
     server = process.new_server()
     access = None
     if servers:
@@ -146,4 +151,6 @@ async def open_router(
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), server.registry)  # type: ignore[no-untyped-call]
     maps = ClusterService(catalog, server.streams, role="router", log_url=log_url)
     cluster_pb2_grpc.add_ClusterServicer_to_server(maps, server.registry)  # type: ignore[no-untyped-call]
+    administered = AdminService.at_hand(admin, server.streams)
+    admin_pb2_grpc.add_AdminServicer_to_server(administered, server.registry)  # type: ignore[no-untyped-call]
     return RouterParts(server, connection, catalog, follower, membership, access, log)

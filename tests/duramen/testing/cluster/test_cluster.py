@@ -14,6 +14,8 @@ from kit.deadlines import patience_s
 
 import duramen
 from duramen import aio, testing
+from router.admin.client import AdminConnection
+from router.admin.verbs import Clear
 from router.endpoints.grpc.services import TablesService
 
 
@@ -27,6 +29,20 @@ async def test_a_cluster_serves() -> None:
         other = await cluster.connect("n2")
         assert await other.table("orders").get(b"order-1", after=done.token) == b"open"
         await cluster.level()
+
+
+@testing.simulated
+async def test_a_router_and_a_node_administer() -> None:
+    async with testing.Cluster() as cluster:
+        database = await cluster.connect()
+        table = await database.create_table("orders", partitions=1)
+        for target in ("router", "n1"):
+            await table.put(b"order-1", b"open")
+            async with AdminConnection(f"{target}:7070", timeout=3.0) as admin:
+                job = (await admin.start(Clear("orders"))).job
+                states = [each.state async for each in admin.follow_job(job)]
+            assert states[-1] == "done", states
+            assert await table.get(b"order-1", level="strong") is None
 
 
 def test_ten_minutes_of_a_cluster_take_seconds() -> None:
