@@ -60,7 +60,7 @@ _PeerPort = Annotated[
 ]
 _Insecure = Annotated[
     bool | None,
-    typer.Option("--insecure", help="Listen without TLS where other machines reach it.", show_default=False),
+    typer.Option("--insecure", help="Listen without TLS, or users, where other machines reach it.", show_default=False),
 ]
 _HealAfter = Annotated[
     float | None,
@@ -229,7 +229,7 @@ def node(
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
         peer_port=checked_peer_port(settings.peer_port, secured=settings.certs != ""),
-        users=_users(settings.first_user, settings.first_user_token_file),
+        users=_users(settings),
         audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
         streams_max=settings.streams_max,
         slow_call_ms=settings.slow_call_ms,
@@ -307,7 +307,7 @@ def router(
         resp_endpoint=resp_settings(settings, None if certificates is None else certificates.files),
         certificates=certificates,
         peer_port=checked_peer_port(settings.peer_port, secured=settings.certs != ""),
-        users=_users(settings.first_user, settings.first_user_token_file),
+        users=_users(settings),
         audit=AuditSettings.parse(settings.audit_tables, days=settings.audit_days),
         streams_max=settings.streams_max,
         slow_call_ms=settings.slow_call_ms,
@@ -317,13 +317,16 @@ def router(
     _run(opening, settings.http_port, certificates, announce, end_traces, history=settings.history)
 
 
-def _users(name: str, token_file: str) -> Any:
+def _users(settings: Any) -> Any:
     """The `UserPolicy` of a role's settings, or of the process that started this one."""
+    from duramen.server.settings.exposure import needs_users
     from duramen.server.wiring.first_user import FirstUser, UserPolicy, handed_first_user
 
+    name, token_file = settings.first_user, settings.first_user_token_file
     if bool(name) is not bool(token_file):
         raise InvalidRequest("the settings first_user and first_user_token_file go together: give both, or none")
-    return UserPolicy(FirstUser(name, Path(token_file)) if name else handed_first_user())
+    first = FirstUser(name, Path(token_file)) if name else handed_first_user()
+    return UserPolicy(first, are_needed=needs_users(settings.host, insecure=settings.insecure))
 
 
 def _begin(level: str, form: str, traces: str, role: str) -> Callable[[], None]:

@@ -232,6 +232,7 @@ def up(
             resp_clients_mebibytes=resp_clients_mebibytes,
             resp_readers=resp_readers,
             certs=certs,
+            insecure=insecure,
             peer_port=peers,
             audit_tables=tuple(audit_table or ()),
             audit_days=audit_days,

@@ -24,7 +24,10 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 TracesTo = Literal["none", "otlp"]
 LogFormatName = Literal["plain", "json"]
 
-_HOST: Final = "The address to listen on. Any other than 127.0.0.1 needs `certs` or `insecure`."
+_HOST: Final = (
+    "The address to listen on. Any other than 127.0.0.1 needs `certs` and a user in the catalog, or `insecure`."
+)
+_HOST_LOG: Final = "The address to listen on. Any other than 127.0.0.1 needs `certs` or `insecure`."
 _CERTS: Final = (
     "TLS: the folder with ca.crt and this server's certificate and key, as `duramen cert` makes it. All servers of a "
     "cluster have it, or none; empty: plain TCP."
@@ -34,6 +37,10 @@ _PEER_PORT: Final = (
     "themselves by one. 0 picks a free port and reports it, -1: none."
 )
 _INSECURE: Final = (
+    "Listen on an address that other machines reach without TLS, or without users: everybody there reads and writes "
+    "everything."
+)
+_INSECURE_LOG: Final = (
     "Listen on an address that other machines reach without TLS: everybody there reads and writes everything."
 )
 _FIRST_USER: Final = (
@@ -91,11 +98,11 @@ class LogSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="DURAMEN_LOG_", extra="forbid", defer_build=True)
 
     data: Path = Field(Path("duramen-log"), description="The folder of the log: what must not be lost.")
-    host: str = Field("127.0.0.1", description=_HOST)
+    host: str = Field("127.0.0.1", description=_HOST_LOG)
     port: Port = Field(7071, description="The port; 0 picks a free port and reports it.")
     http_port: HttpPort = Field("auto", description=_HTTP_PORT)
     certs: str = Field("", description=_CERTS)
-    insecure: bool = Field(False, description=_INSECURE)
+    insecure: bool = Field(False, description=_INSECURE_LOG)
     streams_max: int = Field(LOG_STREAMS_MAX, ge=2, description=_STREAMS)
     slow_call_ms: int = Field(SLOW_CALL_MS, ge=0, description=_SLOW_LOG)
     traces: TracesTo = Field("none", description=_TRACES)

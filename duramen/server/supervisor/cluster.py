@@ -72,6 +72,8 @@ class ClusterOptions:
     """From which duration on its servers note a call; 0: none."""
     certs: Path | None = None
     """The folder of the certificate that all its servers share; None: plain TCP."""
+    insecure: bool = False
+    """With certificates: it may do without users where other machines reach it."""
     peer_port: int | None = None
     """The router's port where clients show certificates; None: none. Nodes with certificates have one each."""
     first_user: FirstUser | None = None
@@ -268,7 +270,8 @@ def _resp(role: str, options: ClusterOptions) -> dict[str, str]:
 
 def _certs(options: ClusterOptions) -> list[str]:
     """What each child says of TLS. Without certificates the parent has checked the address."""
-    return ["--insecure"] if options.certs is None else ["--certs", str(options.certs.absolute())]
+    certs = [] if options.certs is None else ["--certs", str(options.certs.absolute())]
+    return [*certs, *(["--insecure"] if options.certs is None or options.insecure else [])]
 
 
 def _logging(options: ClusterOptions) -> list[str]:

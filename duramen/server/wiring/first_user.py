@@ -100,7 +100,8 @@ async def settle_users(catalog: Catalog, policy: UserPolicy) -> FirstUserResult:
     if policy.are_needed and not catalog.map.trust.is_closed:
         raise InvalidRequest(
             "other machines reach this server, and it has no users, so everybody there would read and write all of it: "
-            "make the first one with `--first-user admin --token-file admin.token`, or say --insecure"
+            "make the first one with `--first-user admin --token-file admin.token` (of `duramen serve`: the settings "
+            "first_user and first_user_token_file), or say --insecure"
         )
     return ""
 

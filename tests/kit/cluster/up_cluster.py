@@ -28,11 +28,13 @@ class UpCluster:
         token_file: Path | None = None,
         log: str | None = None,
         host: str = "",
+        insecure: bool = False,
         within: Sequence[str] = (),
     ) -> None:
         """`readers`: reader processes of each node. `certs`: for TLS, a folder of certificates. `token_file`: where the
         token of a first user goes, `admin`. `log`: the URL of a log that is not the cluster's own. `host`: where it
-        listens; empty: loopback. `within`: the beginning of the command, for a cluster on another machine.
+        listens; empty: loopback. `insecure`: perhaps without users. `within`: the beginning of the command, for a
+        cluster on another machine.
         """
         command = f"-m duramen up --nodes {NODES} --port 0 --resp-port 0 --json --data {folder / 'data'}"
         command += f" --resp-readers {readers}"
@@ -40,6 +42,7 @@ class UpCluster:
         command += "" if token_file is None else f" --first-user admin --token-file {token_file}"
         command += "" if log is None else f" --log {log}"
         command += f" --host {host}" if host else ""
+        command += " --insecure" if insecure else ""
         with (folder / "cluster.log").open("ab") as output:
             self.process = subprocess.Popen(
                 [*within, sys.executable, *command.split()],

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 from kit.certs_at_hand import CertsAtHand
 from kit.client.command_line import lines
 from kit.client.server_process import ServerProcess, run_duramen
+from kit.cluster.up_cluster import UpCluster
 
 from duramen.server.settings.exposure import check_exposure
 from log_tier.model.errors import InvalidRequest
 
 pytestmark = pytest.mark.embedded_log_only  # what is asked is the server, and not where its log is
+
+HOSTS: Final = ("localhost", "127.0.0.1")
+"""Of a cluster's certificate: its processes call each other by the address."""
 
 
 def test_others_need_certificates_or_a_word(caplog: pytest.LogCaptureFixture) -> None:
@@ -35,6 +40,33 @@ def test_every_role_is_refused_before_it_makes_a_folder(command: list[str], tmp_
     done = run_duramen(*command, *data, "--host", "0.0.0.0", "--port", "0")
     assert (done.returncode, "--certs certs" in done.stderr) == (2, True), done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("nodes", [[], ["--nodes", "1"]], ids=["one process", "a cluster"])
+def test_certificates_without_users_are_no_start(nodes: list[str], tmp_path: Path) -> None:
+    certs = ["--certs", str(CertsAtHand(tmp_path, hosts=HOSTS).path)]
+    done = run_duramen("up", *nodes, "--data", str(tmp_path / "data"), "--host", "0.0.0.0", "--port", "0", *certs)
+    assert (done.returncode, "--first-user admin" in done.stderr, "--insecure" in done.stderr) == (2, True, True), done
+
+
+@pytest.mark.parametrize("role", ["node", "router"])
+def test_a_role_with_certificates_and_without_users_is_no_start(role: str, tmp_path: Path) -> None:
+    certs = ["--certs", str(CertsAtHand(tmp_path).path)]
+    data = ["--id", "n1", "--data", str(tmp_path / "data")] if role == "node" else []
+    given = ["--log", f"file://{tmp_path / 'log'}", "--host", "0.0.0.0", "--port", "0", *data, *certs]
+    done = run_duramen("serve", role, *given)
+    assert (done.returncode, "first_user" in done.stderr, "--insecure" in done.stderr) == (2, True, True), done
+
+
+def test_a_cluster_with_certificates_may_have_no_users_where_that_is_said(tmp_path: Path) -> None:
+    certs = CertsAtHand(tmp_path, hosts=HOSTS)
+    cluster = UpCluster(tmp_path, certs=certs.path, host="0.0.0.0", insecure=True)
+    try:
+        at = ["--at", f"duramens://localhost:{cluster.port}", "--ca", str(certs.ca)]
+        said = run_duramen("admin", "nodes", *at).stdout
+    finally:
+        cluster.close()
+    assert "n1 has no users" in said, said
 
 
 def test_insecure_is_said_back(tmp_path: Path) -> None:
