@@ -7,8 +7,6 @@ from router.proto import tables_pb2 as tables
 
 __all__ = ["definition_from", "definition_message"]
 
-_DOCUMENT_VERSION = 1
-
 
 def definition_message(definition: TableDefinition | None) -> tables.TableDefinition:
     """Encode what a table's keys and values are; None: bytes."""
@@ -37,7 +35,7 @@ def definition_from(message: tables.TableDefinition) -> TableDefinition | None:
     fields = [[each.name, each.type, each.optional] for each in message.key_fields]
     return TableDefinition.from_document(
         {
-            "v": _DOCUMENT_VERSION,
+            "v": 1,
             "number": message.number or 1,
             "key": fields if message.key == "fields" else message.key,
             "value": message.value,

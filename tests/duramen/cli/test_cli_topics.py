@@ -49,7 +49,7 @@ def test_a_table_by_murmur2(server: ServerProcess, database: Database, table_nam
     wrong = run("table", "create", "wrong", "--partitioner", "crc32")
     assert (wrong.returncode, wrong.stderr) == (
         2,
-        "error: a table's partitioner is one of slot, murmur2, not 'crc32'\n",
+        "error: a table's partitioner is slot, murmur2, or fields:N with N from 1 to 32, not 'crc32'\n",
     )
     refused = run("table", "create", "orders", "--over", "orders-v1")
     assert refused.returncode == 2

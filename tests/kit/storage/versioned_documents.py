@@ -256,7 +256,7 @@ def of_the_catalog() -> dict[str, Document]:
             damaged=drop[:-1],
         ),
         "map": json_document(
-            (CATALOG / "map-1.json").read_bytes(),
+            (CATALOG / "map-2-definitions.json").read_bytes(),
             lambda data, _: map_from_json(data),
             "log_tier/catalog/map_json.py",
             required="nodes",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,6 +128,25 @@ def test_facts_follow_tables_that_come_and_go(folded: DefinedTables) -> None:
         seen.append(sorted(TABLES.index(each) for each in defined))
     assert seen == [[0], [0], [0, 2], [0, 2], [2]]
     assert feed.defined is defined, "each write looks at it without a call"
+
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def test_what_landed_stays_readable() -> None:
+    """The files were written when definitions landed; they are never written again."""
+    text = (FIXTURES / "map-2-definitions.json").read_bytes().strip()
+    cluster = map_from_json(text)
+    assert map_to_json(cluster) == text
+    flights, texts = cluster.tables.values()
+    assert flights.definition == FLIGHTS
+    assert texts.definition == TableDefinition(key="str", value="json")
+    lines = [json.loads(line) for line in (FIXTURES / "commands-1-definitions.jsonl").read_text().splitlines()]
+    for line, table in zip(lines, (flights, texts), strict=True):
+        _, command = parse_command(line["key"].encode(), line["value"].encode())
+        assert isinstance(command, CreateTable)
+        assert (command.table, command.partitioner) == (table.id, table.partitioner)
+        assert written(command).decode() == line["value"]
 
 
 def written(command: CreateTable) -> bytes:

@@ -104,7 +104,9 @@ async def test_it_cannot_be_otherwise(data_plane: LocalData, log: OthersLog) -> 
         await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v2"), timeout=DEADLINE_S)
     with pytest.raises(InvalidName, match="cannot be a topic of others"):
         await data_plane.create_table(TableSpec("orders", partitions=0, over="a b"), timeout=DEADLINE_S)
-    with pytest.raises(InvalidRequest, match="partitioner is one of slot, murmur2, not 'crc32'"):
+    with pytest.raises(
+        InvalidRequest, match="partitioner is slot, murmur2, or fields:N with N from 1 to 32, not 'crc32'"
+    ):
         await data_plane.create_table(TableSpec("orders", 0, over="orders-v1", partitioner="crc32"), timeout=DEADLINE_S)
     with pytest.raises(LimitExceeded, match="1 to 1024 partitions, not 0"):
         await data_plane.create_table(TableSpec("orders", partitions=0), timeout=DEADLINE_S)
