@@ -19,5 +19,6 @@ and timestamps are in the years 1 to 9999, times within a day, a uuid has its 36
 
 What is not here: schemas by their canonical form, keys, numbers of schemas (`log_tier.rows`).
 
-Reading order: `logical_types.py`, `defaults.py`, `avro_types.py`; `varints.py`, `plain_readers.py`, `row_reader.py`.
+Reading order: `logical_types.py`, `varints.py`, `plain_readers.py`, `writing.py`, `defaults.py`, `avro_types.py`,
+`row_reader.py`.
 """

@@ -6,6 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from log_tier.rows.avro.logical_types import logical_of
+from log_tier.rows.avro.plain_readers import plain_reader
+from log_tier.rows.avro.varints import Misfit
+from log_tier.rows.avro.writing import leaf_bytes
+
 __all__ = ["default_refusal"]
 
 _INTS: Final = {"int": 1 << 31, "long": 1 << 63}
@@ -30,7 +35,22 @@ def default_refusal(default: Any, type_: Any, named: Mapping[str, Mapping[str, A
         return _record_refusal(default, found, named, depth)
     if kind in ("array", "map"):
         return _many_refusal(default, found, named, depth)
-    return None if _fits(default, kind, found) else f"it is no {kind}"
+    return _logical_refusal(default, kind, found) if _fits(default, kind, found) else f"it is no {kind}"
+
+
+def _logical_refusal(default: Any, kind: str, found: Any) -> str | None:
+    """Why a default is beyond the limits of its logical type: readers refuse such a value in a row."""
+    read = plain_reader(found) if logical_of(found) is not None else None
+    if read is None:
+        return None
+    try:
+        raw = leaf_bytes(default.encode("latin-1") if kind in ("bytes", "fixed") else default, found)
+        read(raw, 0, len(raw), 1)
+    except Misfit as misfit:
+        return misfit.reason
+    except UnicodeEncodeError:
+        return "half of a surrogate pair is no text"
+    return None
 
 
 def _fits(default: Any, kind: str, found: Any) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from log_tier.rows.avro.avro_types import NamedTypes
 from log_tier.rows.avro.logical_types import logical_of
 from log_tier.rows.avro.varints import Misfit, int_value, long_value, skip_int, skip_long, unzigzag
 
@@ -53,7 +52,7 @@ def plain_reader(type_: Any) -> Reader | None:
     return _READERS[kind]
 
 
-def fixed_size(type_: Any, named: NamedTypes) -> int | None:
+def fixed_size(type_: Any, named: Mapping[str, Any]) -> int | None:
     """How many bytes each value of a type has, if all have as many and any bytes are a value."""
     found: Any = named.get(type_, type_) if isinstance(type_, str) else type_
     kind = found if isinstance(found, str) else found["type"] if isinstance(found, dict) else "union"
