@@ -12,6 +12,7 @@ from fuzz.index_targets import index_targets
 from fuzz.loading_targets import loading_targets
 from fuzz.log_targets import log_targets
 from fuzz.message_targets import message_targets
+from fuzz.row_targets import row_targets
 from fuzz.target import Target
 from fuzz.wire_targets import wire_targets
 
@@ -31,6 +32,7 @@ def all_targets() -> dict[str, Target]:
         *certificate_targets(),
         *access_targets(),
         *loading_targets(),
+        *row_targets(),
         *endpoint_targets(),
     ):
         assert target.name not in found, f"two targets have the name {target.name}"

@@ -1,0 +1,103 @@
+"""Rows and their schemas: what writers of a topic put there, what callers give as a schema and as JSON.
+
+fastavro is the peer: what is accepted it reads to the end, and its value is that of the same row by way of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+import fastavro
+from kit.avro_rows import avro_decode, avro_encode, random_row, random_schema
+
+from fuzz.target import Target
+from log_tier.model.errors import InvalidRow, InvalidValue
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.framing import frame
+from log_tier.rows.json_form import row_from_json, row_to_json
+from log_tier.rows.schema import NumberedSchema, RowSchema
+
+__all__ = ["row_targets"]
+
+_SCHEMAS: Final = 24
+"""The first byte of an input chooses one of so many."""
+
+_KEY: Final = b"k"
+
+
+@cache
+def _schema(number: int) -> tuple[dict[str, object], RowSchema, TableDefinition]:
+    given = random_schema(random.Random(number))
+    schema = RowSchema.parse(given)
+    return given, schema, TableDefinition(value="row", schemas=(NumberedSchema(1, schema),))
+
+
+def _bodies() -> list[bytes]:
+    found: list[bytes] = []
+    for number in range(_SCHEMAS):
+        given = _schema(number)[0]
+        rows = random.Random(-number)
+        found += [bytes((number,)) + avro_encode(given, random_row(rows, given)) for _ in range(2)]
+    return found
+
+
+def _read_body(data: bytes) -> None:
+    given, schema, definition = _schema(data[0] % _SCHEMAS if data else 0)
+    body = data[1:]
+    refusal = definition.judge.refusal(_KEY, frame(1, body))
+    assert definition.judge.fit([_KEY], [frame(1, body)]) == (refusal is None)
+    if refusal is not None:
+        raise InvalidValue(refusal)
+    again = row_from_json(schema, row_to_json(schema, body))
+    assert repr(avro_decode(given, again)) == repr(avro_decode(given, body))
+
+
+def _texts() -> list[bytes]:
+    return [body[:1] + row_to_json(_schema(body[0])[1], body[1:]).encode() for body in _bodies()]
+
+
+def _read_text(data: bytes) -> None:
+    _, schema, definition = _schema(data[0] % _SCHEMAS if data else 0)
+    try:
+        text = data[1:].decode()
+    except UnicodeDecodeError:
+        raise InvalidRow("no text") from None
+    body = row_from_json(schema, text)
+    assert definition.judge.refusal(_KEY, frame(1, body)) is None
+    assert row_from_json(schema, row_to_json(schema, body)) == body
+
+
+def _schemas() -> list[bytes]:
+    given = [json.dumps(_schema(number)[0]).encode() for number in range(_SCHEMAS)]
+    flight = {
+        "type": "record",
+        "name": "Flight",
+        "namespace": "air",
+        "aliases": ["Old"],
+        "doc": "Zürich",
+        "fields": [
+            {"name": "seats", "type": ["int", "null"], "default": 7, "aliases": ["places"]},
+            {"name": "next", "type": ["null", "Flight"], "default": None},
+            {"name": "raw", "type": "bytes", "default": "\u00ff"},
+            {"name": "many", "type": {"type": "map", "values": "string"}, "default": {"a": "b"}, "order": "ignore"},
+        ],
+    }
+    return [*given, json.dumps(flight, indent=1, ensure_ascii=False).encode()]
+
+
+def _read_schema(data: bytes) -> None:
+    schema = RowSchema.parse(data.decode(errors="replace"))
+    again = RowSchema.parse(schema.text)
+    assert (again.text, again.fields, again.name) == (schema.text, schema.fields, schema.name)
+    fastavro.parse_schema(json.loads(schema.text), _force=True)
+
+
+def row_targets() -> Iterator[Target]:
+    """A row's bytes, a row as JSON, a schema."""
+    yield Target("row in Avro", _bodies, _read_body)
+    yield Target("row as JSON", _texts, _read_text)
+    yield Target("schema of rows", _schemas, _read_schema)
