@@ -35,6 +35,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from duramen.client.model.consistency import bounded
+from duramen.client.rows.shapes.marks import NAIVE, Digits
 from log_tier.model.errors import (
     AccessDenied,
     BatchRefused,
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "NAIVE",
     "AccessDenied",
     "BatchRefused",
     "CertificateInvalid",
@@ -110,6 +112,7 @@ __all__ = [
     "DatabaseClosed",
     "DatabaseForked",
     "DeadlineExceeded",
+    "Digits",
     "Disconnected",
     "DiskFailed",
     "DiskFull",

@@ -14,6 +14,7 @@ Below them:
   names say.
 - `transport/connect.py` finds the shortest way from an address to the data: one server, or the nodes and the log
   themselves.
+- `rows/` makes keys and values of Python's types, for tables that say what theirs are.
 - `observer.py` is the seam at which a test sees every call.
 - `observed_table.py` is a table whose calls are operations of OpenTelemetry (`traces=True`); without, nothing has it.
   `observed_writer.py` is its writer.
@@ -32,5 +33,5 @@ What is not here: choosing among replicas (`router.routing` does that, also in t
 
 Reading order, which is also the layers from below: `model/`, `retry.py`, `observer.py`, `transport/`, `context.py`,
 `lookup.py`, then `atomic.py`, `many_keys.py`, `scan.py`, `watch.py`, `table_writer.py`, and `table.py`,
-`observed_writer.py`, `observed_table.py`, `database.py`.
+`observed_writer.py`, `observed_table.py`, `rows/`, `database.py`.
 """

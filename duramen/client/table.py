@@ -196,7 +196,7 @@ class Table:
         after: str | Token | None = None,
         start: Literal["now", "earliest"] = "now",
         timeout: float | None = None,
-    ) -> Watch:
+    ) -> Watch[Change]:
         """Every change, once, in order within each partition, until the caller stops: `async for change in …`.
 
         Begins `after` a token (a partition that the token does not name begins at its first record), else at `start`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import aclosing
-from typing import Any, Final, Literal
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from duramen.client.lookup import TableLookup
 from duramen.client.model.results import Change
@@ -26,7 +26,10 @@ _PAUSE_MAX_S: Final = 1.0
 _OPERATIONS: Final = {int(operation): operation for operation in Operation}
 
 
-class Watch:
+C = TypeVar("C")
+
+
+class Watch(Generic[C]):
     """The changes of a table, one by one: `async for change in watch`. Close it, or use `contextlib.aclosing`.
 
     `await watch` returns the watch itself when its position is fixed: it shows every write that is acknowledged after
@@ -34,24 +37,24 @@ class Watch:
     `Table.watch` returns an iterator whose position is fixed.
     """
 
-    def __init__(self, runs: AsyncGenerator[list[Change], None]) -> None:
+    def __init__(self, runs: AsyncGenerator[list[C], None]) -> None:
         self._runs = runs
-        self._run: Iterator[Change] = iter(())
+        self._run: Iterator[C] = iter(())
         self._begun = False
 
-    async def _begin(self) -> Watch:
+    async def _begin(self) -> Watch[C]:
         if not self._begun:
             self._begun = True
             self._run = iter(await anext(self._runs))
         return self
 
-    def __await__(self) -> Generator[Any, None, Watch]:
+    def __await__(self) -> Generator[Any, None, Watch[C]]:
         return self._begin().__await__()
 
-    def __aiter__(self) -> Watch:
+    def __aiter__(self) -> Watch[C]:
         return self
 
-    async def __anext__(self) -> Change:
+    async def __anext__(self) -> C:
         await self._begin()
         while True:
             for change in self._run:

@@ -21,6 +21,7 @@ from typing import Any
 import duramen
 from duramen import aio
 from duramen.blocking import Database, Table
+from duramen.client.model.results import Change
 from duramen.client.watch import Watch
 
 # A busy machine takes its time; what hangs, hangs for ever.
@@ -158,7 +159,7 @@ def asynchronous(target: str) -> None:
         await database.create_table("flights")
         return database
 
-    async def watched(database: aio.Database) -> Watch:
+    async def watched(database: aio.Database) -> Watch[Change]:
         return await database.table("flights").watch()
 
     async def rest() -> None:

@@ -14,6 +14,7 @@ from kit.deadlines import until, within
 
 import duramen
 from duramen import aio
+from duramen.client.model.results import Change
 from duramen.client.table import Table
 from duramen.client.watch import Watch
 from duramen.server.roles.all_in_one import SingleServer
@@ -45,7 +46,7 @@ async def flights(server: SingleServer, proxy: TcpProxy) -> AsyncIterator[Table]
     await proxy.cut()  # a server that closes waits for calls under way, and for those behind it too
 
 
-async def _begun(flights: Table) -> Watch:
+async def _begun(flights: Table) -> Watch[Change]:
     return await flights.watch(timeout=DEADLINE_S)
 
 
