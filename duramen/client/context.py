@@ -16,6 +16,7 @@ from duramen.client.transport.resp_fast_path import RespFastPath
 from duramen.tracing.asked_for import client_operations
 from duramen.tracing.operations import Operations
 from log_tier.concurrency.forking import keep_for_ever, on_fork
+from log_tier.concurrency.tasks import every_step
 from log_tier.model.errors import DatabaseClosed, DatabaseForked, InvalidRequest
 from log_tier.model.tokens import Token
 from log_tier.rpc.credentials import CallCredentials, proving
@@ -239,11 +240,7 @@ class ClientContext:
         links = self._links
         if links is None:
             return  # no call has come since the fork
-        try:
-            await links.writes.close()
-            await links.reads.close()
-        finally:
-            await links.connection.close()
+        await every_step(links.writes.close, links.reads.close, links.connection.close)
 
 
 def check_timeout(timeout: float) -> float:

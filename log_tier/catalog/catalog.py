@@ -241,8 +241,10 @@ class Catalog:
 
     async def close(self) -> None:
         """Stop following; waiters get `ShuttingDown`. Idempotent."""
-        await end_tasks(self._follower)
-        self._feed.fail(ShuttingDown("the catalog is closed; ask another node"))
+        try:
+            await end_tasks(self._follower)
+        finally:
+            self._feed.fail(ShuttingDown("the catalog is closed; ask another node"))
 
 
 def _folded(cluster: ClusterMap, chunk: bytes, topic: TableId) -> ClusterMap:

@@ -111,8 +111,10 @@ class RemoteMaps:
 
     async def close(self) -> None:
         """Stop following. Idempotent."""
-        await end_tasks(self._follower)
-        self._feed.fail(ShuttingDown("the database was closed, and follows the cluster's map no longer"))
+        try:
+            await end_tasks(self._follower)
+        finally:
+            self._feed.fail(ShuttingDown("the database was closed, and follows the cluster's map no longer"))
 
 
 async def _read(text: bytes) -> ClusterMap:

@@ -1,6 +1,7 @@
 """Background tasks of one owner: each is kept until it ends, its failure is logged, and all are ended together.
 
-`to_the_end` is for work that nobody may leave half done, `going_on` for work that needs nobody who waits.
+`to_the_end` is for work that nobody may leave half done, `going_on` for work that needs nobody who waits, `every_step`
+for a close of several steps.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 from log_tier.concurrency.background import Failed, only_logged, report_failure
 from log_tier.model.errors import ShuttingDown
 
-__all__ = ["TaskSet", "end_tasks", "going_on", "to_the_end"]
+__all__ = ["TaskSet", "end_tasks", "every_step", "going_on", "to_the_end"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,31 @@ async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:
         task.cancel()
     if running:
         await asyncio.wait(running)
+
+
+async def every_step(*steps: Callable[[], Awaitable[object] | None]) -> None:
+    """Call each step and await what it returns, in order; None is nothing to wait for.
+
+    What a step raises keeps no other from its turn, and no more does a caller that is cancelled: the step under way is
+    cancelled, the next ones run. The first error is raised at the end, a cancellation before others; of the rest each
+    is logged.
+    """
+    errors: list[Exception] = []
+    cancelled: asyncio.CancelledError | None = None
+    for step in steps:
+        try:
+            if (waiting := step()) is not None:
+                await waiting
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+        except Exception as error:  # noqa: BLE001 - raised below, or logged
+            errors.append(error)
+    for other in errors if cancelled is not None else errors[1:]:
+        logger.warning("another step of a close failed: %r", other)
+    if cancelled is not None:
+        raise cancelled
+    if errors:
+        raise errors[0]
 
 
 async def to_the_end(work: Awaitable[T], *, undo: Callable[[T], Awaitable[object]] | None = None) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from itertools import pairwise
 from types import TracebackType
 from typing import Final, Self
@@ -12,6 +13,7 @@ from typing import Final, Self
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.sized_work import Turn
+from log_tier.concurrency.tasks import every_step
 from log_tier.kafka.cluster.cluster_access import ClusterAccess
 from log_tier.kafka.cluster.failures import failure, is_damage
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
@@ -90,10 +92,9 @@ class KafkaLog:
 
     async def close(self) -> None:
         """Write what was accepted, end every reader, let go. Idempotent."""
-        await asyncio.to_thread(self._cuts.close)
-        await self._sender.close()
-        await self._fetcher.close()
-        await self._topics.close()
+        await every_step(
+            partial(asyncio.to_thread, self._cuts.close), self._sender.close, self._fetcher.close, self._topics.close
+        )
 
     async def __aenter__(self) -> Self:
         return self

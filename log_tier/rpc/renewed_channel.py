@@ -17,9 +17,10 @@ import logging
 import os
 from collections.abc import Callable
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Final
 
-from log_tier.concurrency.tasks import TaskSet, end_tasks
+from log_tier.concurrency.tasks import TaskSet, end_tasks, every_step
 from log_tier.model.errors import CertificateInvalid
 from log_tier.rpc.channel import RECONNECTED_S
 from log_tier.rpc.open_calls import OpenCalls
@@ -129,10 +130,8 @@ class RenewedChannel:
         if self._process != os.getpid():
             await self.calls.channel.close(None)
             return
-        await end_tasks(self._renewing)
-        for calls in (self.calls, *self._before):
-            await _closed(calls)
-        await self._closing.wait()
+        closings = (partial(_closed, calls) for calls in (self.calls, *self._before))
+        await every_step(partial(end_tasks, self._renewing), *closings, self._closing.wait)
 
 
 async def _closed(calls: OpenCalls) -> None:

@@ -290,9 +290,11 @@ class CatalogTables:
 
     async def close(self) -> None:
         """Wait until the changes under way are through. What the catalog does not take is not tried any more."""
-        if self._changes:
-            await asyncio.wait(self._changes)
-        await end_tasks(*self._finishing.values())
+        try:
+            if self._changes:
+                await asyncio.wait(self._changes)
+        finally:
+            await end_tasks(*self._finishing.values())
 
 
 async def without_absent(

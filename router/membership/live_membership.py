@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from log_tier.catalog.catalog import Maps
@@ -14,7 +15,7 @@ from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
-from log_tier.concurrency.tasks import TaskSet, end_tasks
+from log_tier.concurrency.tasks import TaskSet, end_tasks, every_step
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, InvalidRequest
 from router.membership.member import Member
 from router.membership.views import NodeView
@@ -163,8 +164,9 @@ class LiveMembership:
 
     async def close(self) -> None:
         """Stop following. Calls under way end with `Disconnected`, later ones with `DatabaseClosed`. Idempotent."""
-        if self._leave is not None:
-            await self._leave()
-        await end_tasks(self._watch)
-        await self._closing.wait()
-        await asyncio.gather(*(member.close() for member in self.members.values()))
+        await every_step(
+            *(() if self._leave is None else (self._leave,)),
+            partial(end_tasks, self._watch),
+            self._closing.wait,
+            lambda: asyncio.gather(*(member.close() for member in self.members.values())),
+        )

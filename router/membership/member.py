@@ -9,13 +9,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
-from log_tier.concurrency.tasks import TaskSet, end_tasks
+from log_tier.concurrency.tasks import TaskSet, end_tasks, every_step
 from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from log_tier.rpc.wire import Wire
@@ -233,8 +234,9 @@ class Member:
         """Stop following and close both connections. Calls under way end with `Disconnected`, later ones with
         `DatabaseClosed`. Idempotent.
         """
-        await end_tasks(self._follower)
-        await self._wire.close()
-        for connection in dict.fromkeys((self._connection, *self._asking)):
-            await connection.close()
-        await self._closing.wait()
+        await every_step(
+            partial(end_tasks, self._follower),
+            self._wire.close,
+            *(connection.close for connection in dict.fromkeys((self._connection, *self._asking))),
+            self._closing.wait,
+        )

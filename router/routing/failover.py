@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.tasks import every_step
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, ReplicaBehind, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.retention import Retention
@@ -160,5 +161,4 @@ class FailoverConnection:
 
     async def close(self) -> None:
         """Close them all."""
-        for connection in self._connections:
-            await connection.close()
+        await every_step(*(connection.close for connection in self._connections))

@@ -226,7 +226,9 @@ class JobWorker:
 
     async def close(self) -> None:
         """Stop working. Idempotent."""
-        if self._leave is not None:
-            await self._leave()
-        tasks, self._tasks = self._tasks, {}
-        await end_tasks(*tasks.values())
+        try:
+            if self._leave is not None:
+                await self._leave()
+        finally:
+            tasks, self._tasks = self._tasks, {}
+            await end_tasks(*tasks.values())

@@ -37,6 +37,7 @@ from log_tier.concurrency.background import Failed, only_logged
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.concurrency.sized_work import Turn
+from log_tier.concurrency.tasks import every_step
 from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import (
     DuramenError,
@@ -327,7 +328,5 @@ class Hosting:
 
     async def close(self) -> None:
         """Stop following and bringing up. Idempotent."""
-        if self._leave is not None:
-            await self._leave()
-        await self.staging.close()
-        await self._bring_up.close()
+        leave = () if self._leave is None else (self._leave,)
+        await every_step(*leave, self.staging.close, self._bring_up.close)

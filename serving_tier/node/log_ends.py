@@ -156,9 +156,11 @@ class LogEnds:
 
     async def close(self) -> None:
         """Ask no more. Idempotent."""
-        await end_tasks(self._task)
-        if self._local is not None:
-            self._local.close()
+        try:
+            await end_tasks(self._task)
+        finally:
+            if self._local is not None:
+                self._local.close()
 
 
 class _LocalEnds:

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import grpc
 
 from log_tier.access.current import CALLER
+from log_tier.concurrency.tasks import every_step
 from log_tier.model.errors import DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from log_tier.rpc.open_streams import OpenStreams
@@ -101,8 +102,7 @@ class NodeService(node_pb2_grpc.NodeServicer):
 
     async def close(self) -> None:
         """End what is under way. Idempotent."""
-        await self._feed.close()
-        await self._digests.close()
+        await every_step(self._feed.close, self._digests.close)
 
 
 async def _within_patience(writing: Coroutine[Any, Any, None]) -> None:

@@ -140,6 +140,7 @@ class DeferredConnection:
         if attempt is None:
             return
         attempt.cancel()  # of one that is done, nothing happens
-        await asyncio.wait((attempt,))
+        if not attempt.done():
+            await asyncio.wait((attempt,))
         if not attempt.cancelled() and attempt.exception() is None:
             await attempt.result().close()

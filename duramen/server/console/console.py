@@ -20,6 +20,7 @@ from duramen.server.sight.http_messages import HttpReply, HttpRequest, HttpRoute
 from duramen.server.sight.server_sight import ServerSight
 from log_tier.access.gate import Gate
 from log_tier.concurrency.sized_work import run_sized
+from log_tier.concurrency.tasks import every_step
 from log_tier.model.errors import Overloaded
 from log_tier.trust.caller import Caller
 
@@ -91,9 +92,7 @@ class Console:
     async def close(self) -> None:
         """KeepHistory it no longer; what is in memory is forgotten. Idempotent."""
         self.events.close()
-        if self._kept is not None:
-            await self._kept.close()
-        await self.keeper.close()
+        await every_step(*(() if self._kept is None else (self._kept.close,)), self.keeper.close)
 
     def routes(self) -> dict[str, HttpRoute]:
         """What answers each path."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, Protocol
 
 from duramen.server.console.history import LOOKS_PER_S, ServerHistory
@@ -24,7 +25,7 @@ from duramen.server.sight.status_document import status_of_server, status_to_dic
 from duramen.server.sight.status_history import StatusHistory
 from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.sized_work import run_sized, wake_some
-from log_tier.concurrency.tasks import end_tasks
+from log_tier.concurrency.tasks import end_tasks, every_step
 from log_tier.model.errors import DuramenError
 
 __all__ = ["HistoryKeeper", "Sees", "next_look_s"]
@@ -84,9 +85,7 @@ class HistoryKeeper:
 
     async def close(self) -> None:
         """Look no longer. Idempotent."""
-        await end_tasks(self._task)
-        if self._nodes is not None:
-            await self._nodes.close()
+        await every_step(partial(end_tasks, self._task), *(() if self._nodes is None else (self._nodes.close,)))
 
     @property
     def is_watched(self) -> bool:

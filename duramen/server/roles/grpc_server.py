@@ -184,10 +184,12 @@ class GrpcServer:
         if not self._started:
             await _let_go(self._server)
             return
-        await self._health.enter_graceful_shutdown()
-        stopping = asyncio.ensure_future(self._server.stop(_GRACE_S))
-        self.streams.end()
-        await stopping
+        try:
+            await self._health.enter_graceful_shutdown()
+        finally:
+            stopping = asyncio.ensure_future(self._server.stop(_GRACE_S))
+            self.streams.end()
+            await stopping
 
 
 def quick_switching() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -24,7 +25,7 @@ from log_tier.access.gate import Gate
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.service import StatusService
-from log_tier.concurrency.tasks import end_tasks
+from log_tier.concurrency.tasks import end_tasks, every_step
 from log_tier.embedded import EmbeddedLog, RecoveryReport
 from log_tier.model.errors import DuramenError
 from log_tier.model.log import Log
@@ -160,5 +161,4 @@ class LogRole:
 
     async def close(self) -> None:
         """Stop cleanly."""
-        await end_tasks(self._ending)
-        await self._opened.aclose()
+        await every_step(partial(end_tasks, self._ending), self._opened.aclose)

@@ -31,7 +31,7 @@ from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import Leave
 from log_tier.catalog.service import ClusterService, ServerRole
 from log_tier.concurrency.background import failing, run_forever
-from log_tier.concurrency.tasks import end_tasks
+from log_tier.concurrency.tasks import end_tasks, every_step
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import DuramenError, NodeIdTaken
 from log_tier.open import open_log
@@ -311,10 +311,8 @@ class NodeRole:
 
     async def close(self) -> None:
         """Stop cleanly."""
-        if self._leave is not None:
-            await self._leave()
-        await end_tasks(self._watcher)
-        await self._opened.aclose()
+        leave = () if self._leave is None else (self._leave,)
+        await every_step(*leave, partial(end_tasks, self._watcher), self._opened.aclose)
 
 
 def _advertised(advertise: str, shell: GrpcServer) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from duramen.server.log_lines.setup import log_format, log_level
@@ -17,7 +18,7 @@ from duramen.server.supervisor.parent import PARENT_VARIABLE
 from duramen.server.supervisor.stopping import send_signal, stop_process
 from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.backoff import Backoff
-from log_tier.concurrency.tasks import end_tasks
+from log_tier.concurrency.tasks import end_tasks, every_step
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.readers.reader_process import ReaderTask
 from router.endpoints.resp.readers.slow_reads import hear_slow_read
@@ -144,7 +145,8 @@ class Readers:
 
     async def close(self) -> None:
         """SIGTERM, then SIGKILL. Idempotent."""
-        await end_tasks(*self._keeping)
-        self._keeping = []
+        keeping, self._keeping = self._keeping, []
+        await every_step(partial(end_tasks, *keeping), self._stop_all, self._processes.clear)
+
+    async def _stop_all(self) -> None:
         await asyncio.gather(*(stop_process(each, timeout_s=_STOP_S) for each in self._processes.values()))
-        self._processes.clear()

@@ -136,9 +136,11 @@ class AuditWriter:
         """Write what is left, for a short time. To be called when no call is under way any more. Idempotent."""
         self._leave()
         task, self._task = self._task, None
-        await end_tasks(task)
         queue = self._trail.queue
-        queue.end()
+        try:
+            await end_tasks(task)
+        finally:
+            queue.end()
         if task is None or not queue:
             return
         try:

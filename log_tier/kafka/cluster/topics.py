@@ -113,8 +113,10 @@ class Topics:
 
     async def close(self) -> None:
         """Stop looking. Idempotent."""
-        await asyncio.to_thread(self._watcher.close)
-        self._cluster.close()
+        try:
+            await asyncio.to_thread(self._watcher.close)
+        finally:
+            self._cluster.close()
 
     # --- topics
 

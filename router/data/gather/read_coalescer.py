@@ -264,9 +264,11 @@ class ReadCoalescer:
     async def close(self) -> None:
         """End what is under way; its callers get `DatabaseClosed`."""
         waiting = self._rounds.close(_closed())
-        await self._tasks.close()
-        for group in waiting:
-            group.callers.fail(_closed())
+        try:
+            await self._tasks.close()
+        finally:
+            for group in waiting:
+                group.callers.fail(_closed())
 
 
 def _closed() -> DatabaseClosed:

@@ -72,7 +72,7 @@ class SharedTurns:
         """How long the work of a turn may take now."""
         self._called_s = 0.0
         """When somebody called by gRPC who had nothing in the line."""
-        self._calls = 0
+        self.calls_waiting = 0
         """Calls of gRPC in the line."""
 
     def is_over(self, size: int, user: Hashable) -> bool:
@@ -113,7 +113,7 @@ class SharedTurns:
         """Wait for the turn of a call of gRPC, behind what waits already for its user. Raises `Overloaded` where too
         many do.
         """
-        if self._calls >= CALLS_MAX:
+        if self.calls_waiting >= CALLS_MAX:
             raise Overloaded(f"{CALLS_MAX} calls wait for their turn at this server: try again", limit=CALLS_MAX)
         come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -123,12 +123,12 @@ class SharedTurns:
             come.set_result(None)
             return CALL_S
 
-        self._calls += 1
+        self.calls_waiting += 1
         try:
             self.wait(begin, user)
             await come
         finally:
-            self._calls -= 1
+            self.calls_waiting -= 1
 
     def wait(self, work: TurnWork, user: Hashable, after_s: float = 0.0) -> None:
         """Call `work` in a later turn, after what waits already for its user. `after_s`: it joins in so many seconds.

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from log_tier.concurrency.tasks import TaskSet, end_tasks, going_on, to_the_end
+from log_tier.concurrency.tasks import TaskSet, end_tasks, every_step, going_on, to_the_end
 from log_tier.model.errors import DuramenError, ShuttingDown
 
 
@@ -194,3 +194,37 @@ async def test_a_closer_that_is_cancelled_ends_the_patience_and_leaves_no_task()
         await closer
     assert ended.is_set()
     assert len(tasks) == 0
+
+
+async def test_every_step_is_done_though_one_fails() -> None:
+    done = list[str]()
+
+    async def fails() -> None:
+        done.append("fails")
+        raise DuramenError("the first one")
+
+    def fails_at_once() -> None:
+        done.append("fails at once")
+        raise DuramenError("the second one")
+
+    with pytest.raises(DuramenError, match="the first one"):
+        await every_step(fails, fails_at_once, lambda: done.append("the last"))
+    assert done == ["fails", "fails at once", "the last"]
+
+
+async def test_every_step_is_done_though_the_caller_is_cancelled() -> None:
+    ended = list[str]()
+
+    async def last() -> None:
+        await asyncio.sleep(0)
+        ended.append("last")
+
+    def fails() -> None:
+        raise DuramenError("after the cancellation")
+
+    closing = asyncio.create_task(every_step(lambda: forever(ended, "first"), fails, last))
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert ended == ["first", "last"]

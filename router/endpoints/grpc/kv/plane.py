@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable
 
+from log_tier.concurrency.tasks import every_step
 from router.data.gather.read_coalescer import ReadCoalescer
 from router.data.gather.seen_offsets import NoSession
 from router.data.gather.write_coalescer import WriteCoalescer
@@ -26,8 +27,7 @@ class Plane:
 
     async def close(self) -> None:
         """Wait shortly for the writes under way; then end every call. Idempotent."""
-        await self.writes.close()
-        await self.reads.close()
+        await every_step(self.writes.close, self.reads.close)
 
 
 OpenPlane = Callable[[], Awaitable[Plane]]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Final, Protocol
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.concurrency.tasks import every_step
 from router.endpoints.resp.bounds.connections_memory import BoundedConnection, ConnectionsMemory
 from router.endpoints.resp.bounds.tls_handshakes import HANDSHAKE_S
 from router.endpoints.resp.connection.lingering_close import LingeringClose
@@ -91,12 +93,10 @@ class ReaderState:
     async def close(self) -> None:
         """End all connections."""
         self.closing = True
-        await self.memory.close()
         for closing in list(self.lingering):
             closing.close()
         for connection in list(self.connections):
             connection.close()
-        await asyncio.sleep(0)
-        self.tables.close()
-        self._tally.close()
-        self.trust.close()
+        await every_step(
+            self.memory.close, partial(asyncio.sleep, 0), self.tables.close, self._tally.close, self.trust.close
+        )

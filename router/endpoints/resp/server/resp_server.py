@@ -18,7 +18,7 @@ from log_tier.catalog.catalog import Maps
 from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.descriptors import descriptor_shares
-from log_tier.concurrency.tasks import TaskSet
+from log_tier.concurrency.tasks import TaskSet, every_step
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import slot_of
@@ -367,16 +367,15 @@ class RespServer:
             server.close()
         if self.handshakes is not None:
             self.handshakes.close()
-        await self.memory.close()
         for closing in list(self.lingering):
             closing.close()
-        if self._leave is not None:
-            await self._leave()
-        await self.notifications.close()
-        await self.changes.close()
-        await self.writer.close()
-        await self.batches.close()
-        await self._tasks.close(patience_s=_CLOSE_PATIENCE_S)
+        parts = (self.memory, self.notifications, self.changes, self.writer, self.batches)
+        leave = () if self._leave is None else (self._leave,)
+        tasks = partial(self._tasks.close, patience_s=_CLOSE_PATIENCE_S)
+        await every_step(*leave, *(each.close for each in parts), tasks, self._let_go)
+
+    def _let_go(self) -> None:
+        """Nothing is under way any more: end the connections, and free what they shared."""
         self._answer()
         for client in list(self.clients.values()):
             client.close("the server stops")

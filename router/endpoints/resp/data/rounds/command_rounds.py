@@ -143,5 +143,7 @@ class CommandRounds:
     async def close(self) -> None:
         """End what is under way."""
         self._closed = True
-        await asyncio.gather(*(executor.close() for executor in self._all()))
-        self._executors.clear()
+        try:
+            await asyncio.gather(*(executor.close() for executor in self._all()))
+        finally:
+            self._executors.clear()

@@ -121,8 +121,10 @@ class PartitionExecutor:
 
     async def close(self) -> None:
         """End what is under way, and give up what has not begun."""
-        await end_tasks(self._task)
-        self._abandon()
+        try:
+            await end_tasks(self._task)
+        finally:
+            self._abandon()
 
     def _abandon(self) -> None:
         """This server stops, or there is a bug of ours: nobody may wait for what will not come."""
