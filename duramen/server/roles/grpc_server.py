@@ -76,7 +76,7 @@ class GrpcServer:
         self.registry: Any = _ByName(server, self.bound, self.slow)
         """What generated code adds services to."""
         self._server = server
-        self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._health = _Health()
         self._services: Sequence[str] = ()
         self._serving: bool | None = None
         self._started = False
@@ -204,6 +204,24 @@ class _LocalDetails(NamedTuple):
 
     method: str
     invocation_metadata: Metadata
+
+
+class _Health(health.aio.HealthServicer):  # type: ignore[misc,name-defined]
+    """The library's health service and `List`, which its asynchronous one leaves out: a call of what is left out is a
+    traceback in the log.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: set[str] = {""}
+
+    async def set(self, service: str, status: Any) -> None:
+        self._names.add(service)
+        await super().set(service, status)
+
+    async def List(self, _request: Any, context: Any) -> health_pb2.HealthListResponse:  # noqa: N802 (gRPC's name)
+        found = {name: await self.Check(health_pb2.HealthCheckRequest(service=name), context) for name in self._names}
+        return health_pb2.HealthListResponse(statuses=found)
 
 
 class _ByName:

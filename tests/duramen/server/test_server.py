@@ -39,10 +39,13 @@ async def test_one_port_has_it_all(server: Server) -> None:
         for name in ("", "duramen.v1.KV", "duramen.v1.KeyValue", "duramen.v1.Tables", "duramen.v1.Log"):
             reply = await health.Check(health_pb2.HealthCheckRequest(service=name))
             assert reply.status == health_pb2.HealthCheckResponse.SERVING
+        listed = await health.List(health_pb2.HealthListRequest())
+        assert listed.statuses[""].status == health_pb2.HealthCheckResponse.SERVING
+        assert "duramen.v1.KV" in listed.statuses
         reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
         call = reflection.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
-        async for listed in call:
-            names = {service.name for service in listed.list_services_response.service}
+        async for reply in call:
+            names = {service.name for service in reply.list_services_response.service}
         assert {
             "duramen.v1.KV",
             "duramen.v1.KeyValue",
