@@ -5,10 +5,11 @@ Connections come from outside and would take all of it, so each consumer has a s
 left after 64 for the process itself:
 
     1/8  segment files that are open for writing      the least recently written one is closed for the next
-    3/8  LMDB environments, two descriptors each      the least recently read one is closed for the next
+    3/8  LMDB environments, three descriptors each    the least recently read one is closed for the next
     2/8  connections over the Redis protocol          one more is refused
     1/8  connections over gRPC                        one more is refused
-    1/8  everything else                              cold reads, checkpoints, copies
+    1/16 connections over HTTP                        one more is refused
+    1/16 everything else                              cold reads, checkpoints, copies
 
 A share is what its owner may keep open for its own convenience. If the process is out of descriptors all the same, the
 owner refuses the call before anything is written, with `out_of_descriptors`.
@@ -23,6 +24,7 @@ from typing import Final, NamedTuple
 from log_tier.model.errors import Overloaded
 
 __all__ = [
+    "ENVIRONMENT_DESCRIPTORS",
     "OUT_OF_DESCRIPTORS",
     "DescriptorShares",
     "descriptor_shares",
@@ -33,10 +35,13 @@ __all__ = [
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 """The errors that pass when a file is closed: of this process, and of the whole machine."""
 
+ENVIRONMENT_DESCRIPTORS: Final = 3
+"""Of an LMDB environment: its file twice, once for writes that are on stable storage when they return, and its lock."""
+
 # What a server has open before it has opened anything of a table: listeners, event loops, gRPC's own, some 40.
 _PROCESS: Final = 64
 
-# Below this a share would be nothing: eight segments, twelve environments, 24 connections.
+# Below this a share would be nothing: eight segments, eight environments, 28 connections.
 _LIMIT_MIN: Final = 128
 
 # "No limit" is a number too: more than this many files no process of ours opens.
@@ -51,11 +56,13 @@ class DescriptorShares(NamedTuple):
     segments: int
     """Segment files open for writing."""
     environments: int
-    """LMDB environments. Each takes two descriptors."""
+    """LMDB environments. Each takes `ENVIRONMENT_DESCRIPTORS`."""
     resp_connections: int
     """Connections over the Redis protocol."""
     grpc_connections: int
     """Connections over gRPC."""
+    http_connections: int
+    """Connections over HTTP."""
 
 
 def descriptor_shares(limit: int | None = None) -> DescriptorShares:
@@ -65,7 +72,7 @@ def descriptor_shares(limit: int | None = None) -> DescriptorShares:
     if limit == resource.RLIM_INFINITY:
         limit = _LIMIT_MAX
     part = (min(max(limit, _LIMIT_MIN), _LIMIT_MAX) - _PROCESS) // 8
-    return DescriptorShares(limit, part, 3 * part // 2, 2 * part, part)
+    return DescriptorShares(limit, part, 3 * part // ENVIRONMENT_DESCRIPTORS, 2 * part, part, part // 2)
 
 
 def raise_descriptor_limit() -> int:

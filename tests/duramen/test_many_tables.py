@@ -18,7 +18,7 @@ import pytest
 from kit.deadlines import patience_s
 
 import duramen
-from log_tier.concurrency.descriptors import DescriptorShares, descriptor_shares
+from log_tier.concurrency.descriptors import ENVIRONMENT_DESCRIPTORS, DescriptorShares, descriptor_shares
 
 pytestmark = pytest.mark.embedded_log_only
 
@@ -203,12 +203,55 @@ with duramen.open({str(tmp_path / "data")!r}) as database:
 
 
 def test_shares() -> None:
-    assert descriptor_shares(1024) == DescriptorShares(1024, 120, 180, 240, 120)
+    assert descriptor_shares(1024) == DescriptorShares(1024, 120, 120, 240, 120, 60)
     for limit in (128, 256, 1024, 20_000, resource.RLIM_INFINITY):
         shares = descriptor_shares(limit)
-        taken = shares.segments + 2 * shares.environments + shares.resp_connections + shares.grpc_connections
-        assert limit == resource.RLIM_INFINITY or taken <= limit - 64 - shares.segments
-        assert min(shares[1:]) >= 8
+        connections = shares.resp_connections + shares.grpc_connections + shares.http_connections
+        taken = shares.segments + ENVIRONMENT_DESCRIPTORS * shares.environments + connections
+        assert limit == resource.RLIM_INFINITY or taken <= limit - 64 - shares.segments // 2
+        assert min(shares[1:]) >= 4
+
+
+def test_an_open_index_has_as_many_descriptors_as_are_counted(tmp_path: Path) -> None:
+    with duramen.open(tmp_path / "data") as database:
+        for number in range(4):
+            database.create_table(f"t{number}", partitions=1).put(b"k", b"v")
+            assert database.table(f"t{number}").get(b"k") == b"v"
+        opened = [os.readlink(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd") if _is_open(each)]
+        files = [path for path in opened if path.startswith(str(tmp_path)) and path.endswith(".mdb")]
+    assert len(files) == 4 * ENVIRONMENT_DESCRIPTORS, files
+
+
+def _is_open(descriptor: str) -> bool:
+    return os.path.lexists(f"/proc/self/fd/{descriptor}")
+
+
+def test_clients_that_take_all_connections_leave_the_log_its_descriptors(tmp_path: Path) -> None:
+    """With as many indexes and segments open as there may be."""
+    ports = ["--port", "0", "--resp-port", "0", "--http-port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "duramen", "up", *ports, "--json", "--data", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)),
+    )
+    try:
+        assert process.stdout is not None
+        started = json.loads(process.stdout.readline())
+        with ExitStack() as stack:
+            database = stack.enter_context(duramen.connect(f"127.0.0.1:{started['port']}"))
+            for number in range(40):
+                database.create_table(f"t{number}", partitions=2).put(b"k", b"v")
+            for port in ("resp_port", "http_port", "port"):
+                for _ in range(150):
+                    stack.enter_context(socket.create_connection(("127.0.0.1", started[port])))
+            for number in range(40, 60):
+                database.create_table(f"t{number}", partitions=2).put(b"k", b"v")
+            assert [database.table(f"t{number}").get(b"k") for number in range(60)] == [b"v"] * 60
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def test_a_server_raises_its_soft_limit(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.access.authenticator import Authenticator
 from log_tier.access.call_audit import CallAudit
 from log_tier.access.gate import Gate
+from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.errors import PortInUse
 from log_tier.rpc.address import is_loopback
 from router.endpoints.resp.server.sockets import tls_context
@@ -98,7 +99,7 @@ async def open_http(
     from duramen.server.kept.history_table import HistoryTable
     from duramen.server.sight.http_endpoint import HttpEndpoint
 
-    limits = HttpLimits() if limits is None else limits
+    limits = HttpLimits().within(descriptor_shares().http_connections) if limits is None else limits
     settings = NO_RESP_ENDPOINT.with_certificate(None if certificates is None else certificates.files)
     find = shell.find_method if answers_calls else None
 

@@ -24,3 +24,8 @@ class HttpLimits(NamedTuple):
     """Of the body of a call: its key may have 4 KiB, and a filter or a plan is a few lines."""
     calls_max: int = 16
     """Calls under way at once; a page that is open has two at most."""
+
+    def within(self, connections: int) -> HttpLimits:
+        """The same with at most so many connections."""
+        most = min(self.connections_max, connections)
+        return self._replace(connections_max=most, streams_max=min(self.streams_max, most // 2))

@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 OPENING_ITEMS: Final = 250
 """The 1 ms that it takes to open a file at rest, as items of a turn (`log_tier.concurrency.sized_work`)."""
 
-# How many other indexes are put to rest where the process is out of descriptors: each gives two back.
+# How many other indexes are put to rest where the process is out of descriptors: each gives three back.
 _SHED: Final = 4
 
 _NAMES: Final = Databases(*Databases._fields)

@@ -1,7 +1,7 @@
 """Which indexes have their LMDB environment open: the most recently used ones, up to a bound.
 
-An environment costs two descriptors and some memory, and most partitions of a thousand are neither read nor written for
-hours. An index that nobody uses is put to rest: its file is closed, and the next read or write opens it again (some
+An environment costs three descriptors and some memory, and most partitions of a thousand are neither read nor written
+for hours. An index that nobody uses is put to rest: its file is closed, and the next read or write opens it again (some
 0.3 ms). Reads must not pay for that, so they leave no trace but one: the first read after an index was `watched` says
 that it was used. That is the clock algorithm, with the second chance (Corbató, 1968).
 
