@@ -2,8 +2,9 @@
 
 Connections of the Redis protocol stand in it when the time of a turn is over. A call of gRPC joins it while work of its
 user waits there; it passes otherwise, since gRPC hands over one call in a turn anyway. So a user who floods both
-protocols gets one share of the server's time, and not two. While one who has nothing in the line calls by gRPC, the
-line's turns are short: such a call goes through some twenty turns of the loop, and would wait for each of them.
+protocols gets one share of the server's time, and not two. While one who has nothing in the line calls, the line's
+turns are short: a call of gRPC goes through some twenty turns of the loop, a write by the Redis protocol through
+several, and would wait for each of them.
 
 Calls of one server of the cluster to another do not stand in it: the server that a user reached has its turns.
 

@@ -24,7 +24,7 @@ TURN_S: Final = 0.004
 """Others get their turn after this time, whatever was done in it: commands differ a thousandfold in what they cost."""
 
 SHORT_TURN_S: Final = TURN_S / 4
-"""The same while somebody calls by gRPC who has nothing in the line: a call goes through some twenty turns."""
+"""The same while somebody calls who has nothing in the line: a call of gRPC goes through some twenty turns."""
 
 _CALLED_S: Final = 0.1
 """Turns are short for so long after such a call: who calls ten times a second finds them so."""
@@ -71,7 +71,7 @@ class SharedTurns:
         self.turn_s = TURN_S
         """How long the work of a turn may take now."""
         self._called_s = 0.0
-        """When somebody called by gRPC who had nothing in the line."""
+        """When somebody called who had nothing in the line."""
         self.calls_waiting = 0
         """Calls of gRPC in the line."""
 
@@ -102,9 +102,16 @@ class SharedTurns:
             return False
         if user in self._waiting:
             return True
-        self._called_s = self._now_s()
-        self._shorten(True)
+        self.passes(user)
         return False
+
+    def passes(self, user: Hashable) -> None:
+        """Work of a user begins that goes through several turns of the loop: they are short where others are in the
+        line, and this user is not. 0.1 µs while nobody waits.
+        """
+        if self._waiting and user not in self._waiting:
+            self._called_s = self._now_s()
+            self._shorten(True)
 
     def _shorten(self, is_short: bool) -> None:
         self.is_short, self.turn_s = is_short, SHORT_TURN_S if is_short else TURN_S

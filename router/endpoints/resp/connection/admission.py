@@ -45,6 +45,7 @@ from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import AT_ONCE_WORDS_MAX
 from router.endpoints.resp.wire.replies import Problem
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
+from router.endpoints.turns.shared_turns import SharedTurns
 
 __all__ = ["Admission", "GuardedClient", "GuardedLone", "LonePath", "OverQuota", "RefusedCommand", "is_judged_later"]
 
@@ -366,14 +367,18 @@ def _noted_spec(spec: CommandSpec | None, judged: RespCommand) -> CommandSpec | 
 class GuardedLone:
     """The way of a GET or a SET that came alone, where its caller may, and nothing is counted or audited."""
 
-    __slots__ = ("_admission", "_inner")
+    __slots__ = ("_admission", "_inner", "_turns")
 
-    def __init__(self, admission: Admission, inner: LonePath) -> None:
+    def __init__(self, admission: Admission, inner: LonePath, turns: SharedTurns) -> None:
         self._admission = admission
         self._inner = inner
+        self._turns = turns
 
     def lone_get(self, key: bytes) -> bool:
         return self._admission.may_uncounted(Right.READ, key) and self._inner.lone_get(key)
 
     def lone_set(self, key: bytes, value: bytes) -> bool:
-        return self._admission.may_uncounted(Right.WRITE, key) and self._inner.lone_set(key, value)
+        if not self._admission.may_uncounted(Right.WRITE, key) or not self._inner.lone_set(key, value):
+            return False
+        self._turns.passes(self._admission.caller.name)
+        return True

@@ -120,8 +120,7 @@ class Client(GuardedSession, asyncio.Protocol):
             key = lone_get(data)
             if key is not None and self._lone.lone_get(key):
                 return
-            pair = lone_set(data)
-            if pair is not None and self._lone.lone_set(*pair):
+            if (pair := lone_set(data)) is not None and self._lone.lone_set(*pair):
                 return
             command = lone_command(data)
         if self.closing or self._error is not None:
@@ -199,7 +198,7 @@ class Client(GuardedSession, asyncio.Protocol):
     def guard(self) -> None:
         super().guard()
         assert self.admission is not None, "it was just made"
-        self._lone = GuardedLone(self.admission, self._fast_path)
+        self._lone = GuardedLone(self.admission, self._fast_path, self._turns)
 
     @property
     def idle(self) -> bool:
@@ -228,6 +227,7 @@ class Client(GuardedSession, asyncio.Protocol):
         left, ends_s = SHORT_TURN if self._turns.is_short else TURN, 0.0
         if admission is not None:
             admission.renew()
+            self._turns.passes(self.line)
         while queue or (admission is not None and admission.admit()):
             if left <= 0 or (admission is not None and admission.unheard_s):
                 self._take_turns()

@@ -227,3 +227,15 @@ def test_turns_are_as_long_as_before_when_the_line_is_empty(loop: Loop, turns: S
     assert turns.turn_s == SHORT_TURN_S
     loop.turn()
     assert turns.turn_s == TURN_S
+
+
+def test_turns_are_short_while_work_passes_of_one_who_has_nothing_in_the_line(loop: Loop, turns: SharedTurns) -> None:
+    turns.passes("alice")
+    assert turns.turn_s == TURN_S, "nobody waits"
+    turns.wait(lambda: None, "mallory")
+    turns.passes("mallory")
+    assert turns.turn_s == TURN_S, "its own work does not shorten them"
+    turns.passes("alice")
+    assert turns.turn_s == SHORT_TURN_S
+    loop.turn()
+    assert turns.turn_s == TURN_S

@@ -108,3 +108,31 @@ def test_without_users_each_connection_has_its_own_turns(tmp_path_factory: pytes
             assert len(running.run(lines)) == 2
     finally:
         running.close()
+
+
+@pytest.mark.parametrize("words", [("SET", "k", "v"), ("INCR", "n")], ids=["SET", "INCR"])
+def test_turns_are_short_for_a_write_of_a_user_with_nothing_in_the_line(
+    server: ServerThread, words: tuple[str, ...]
+) -> None:
+    """It goes through several turns of the loop, and would wait for each of them."""
+    turns = server.server.turns
+
+    async def next_to_work(user: str) -> set[bool]:
+        """How turns were while one of alice's commands was answered, and the line had work of `user`."""
+        seen, ends = set(), asyncio.Event()
+
+        def work() -> None:
+            seen.add(turns.is_short)
+            if not ends.is_set():
+                turns.wait(work, user)
+
+        turns.wait(work, user)
+        async with within(30):
+            await asyncio.to_thread(alice.call, *words)
+        ends.set()
+        return seen
+
+    with server.connect_as("alice") as alice:
+        alice.call("DEL", words[1])
+        assert server.run(lambda: next_to_work("mallory")) == {False, True}
+        assert server.run(lambda: next_to_work("alice")) == {False}
