@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -10,14 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit.certs_at_hand import CertsAtHand
-from kit.client.server_process import ServerProcess, run_duramen
-from kit.clients.programs import ROOT, built, need, run_checked
-from kit.deadlines import patience_s
+from kit.clients.programs import ROOT
+from kit.clients.server_with_users import GO_USERS, ServerWithUsers, go_users
 
 pytestmark = pytest.mark.embedded_log_only  # TLS is of gRPC and RESP; the log is in the server's process
-
-GO = Path(__file__).parent / "go_users"
 
 GRANTS = {
     "alice": ["read,write orders"],
@@ -29,71 +24,20 @@ GRANTS = {
 """The users besides `admin`, with their grants. The token of `former` is revoked."""
 
 
-class ServerWithUsers:
-    """A server whose folder is as the documentation has it: `certs/ca.crt`, `alice.token`.
-
-    In `elsewhere`, `certs/ca.crt` is of a CA that has nothing to do with the server.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.elsewhere = folder, folder / "elsewhere"
-        self.certs = CertsAtHand(folder)
-        (self.elsewhere / "certs").mkdir(parents=True)
-        shutil.copy(self.certs.other_ca, self.elsewhere / "certs" / "ca.crt")
-        first = ["--certs", str(self.certs.path), "--first-user", "admin", "--token-file", str(folder / "admin.token")]
-        self.server = ServerProcess(folder / "data", log=folder / "log", arguments=[*first, "--resp-port", "0"])
-        try:
-            for table in ("orders", "flights"):
-                self.administer("table", "create", table)
-            for user, grants in GRANTS.items():
-                given = [word for grant in grants for word in ("--grant", grant)]
-                self.administer("user", "add", user, "--token-file", str(folder / f"{user}.token"), *given)
-            self.administer("user", "token", "former", "--revoke", self.token("former").split("_")[1])
-        except BaseException:
-            self.server.close()
-            raise
-
-    def administer(self, *words: str) -> None:
-        admin = ["--token-file", str(self.folder / "admin.token")]
-        done = run_duramen(*admin, *words, "--ca", str(self.certs.ca), at=f"duramens://{self.address('port')}")
-        assert done.returncode == 0, (words, done.stderr)
-
-    def address(self, port: str) -> str:
-        return f"localhost:{self.server.announcement[port]}"
-
-    def token(self, user: str) -> str:
-        return (self.folder / f"{user}.token").read_text().strip() if user else ""
-
-    def run(
-        self, command: list[str], *, folder: Path | None = None, **environment: str
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            cwd=folder or self.folder,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=patience_s(90),
-            check=False,
-        )
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerWithUsers]:
-    made = ServerWithUsers(tmp_path_factory.mktemp("served"))
-    yield made
-    made.server.close()
+    made = ServerWithUsers(tmp_path_factory.mktemp("served"), ("orders", "flights"), GRANTS)
+    try:
+        made.administer("user", "token", "former", "--revoke", made.token("former").split("_")[1])
+        yield made
+    finally:
+        made.server.close()
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the Go programs `grpc` and `redis`, built with the stubs of `examples/clients/go`."""
-    need(["go"])
-    built("go")
-    folder = tmp_path_factory.mktemp("programs")
-    run_checked(["go", "build", "-o", f"{folder}/", "./grpc", "./redis"], GO)
-    return folder
+    return go_users(tmp_path_factory.mktemp("programs"), "grpc", "redis")
 
 
 def lacks(command: str, user: str, grant: str) -> str:
@@ -194,7 +138,7 @@ def test_programs_in_go_with_the_ca_of_others(programs: Path, served: ServerWith
 def test_the_pages_go_is_that_of_the_program() -> None:
     """Each line of docs/GRPC.md in its order, so the page compiles and works."""
     (page,) = re.findall(r"```go\n(.*?)```", (ROOT / "docs" / "GRPC.md").read_text(), re.DOTALL)
-    rest = iter((GO / "grpc" / "main.go").read_text().splitlines())
+    rest = iter((GO_USERS / "grpc" / "main.go").read_text().splitlines())
     lines = [line.strip() for line in page.replace('"localhost:7070"', "address").splitlines() if line]
     assert len(lines) > 5
     assert [line for line in lines if line not in map(str.strip, rest)] == []
