@@ -128,6 +128,18 @@ ROWS: Final = [
     Row("Admin/Start", "admin of table", start(take_snapshots=admin.AdminTakeSnapshots(table=TABLE))),
     Row("Admin/Start", "admin of table", start(clear=admin.AdminClear(table=TABLE))),
     Row("Admin/Start", "admin", start(move=admin.AdminMove(table=TABLE, source="n1", target="n2"))),
+    Row("Admin/Start", "admin", start(retire=admin.AdminRetire(node="n1"))),
+    Row("Admin/Start", "admin", start(rebalance=admin.AdminRebalance())),
+    Row("Admin/Start", "admin", start(automate=admin.AdminAutomate(what="heal"))),
+    Row("Admin/Start", "admin", start(restore_node=admin.AdminRestoreNode(node="n1"))),
+    Row("Admin/Start", "admin of table", start(set_replicas=admin.AdminSetReplicas(table=TABLE, replicas=1))),
+    Row("Admin/Start", "admin of table", start(trim=admin.AdminTrim(table=TABLE))),
+    Row("Admin/Start", "admin of table", start(compact=admin.AdminCompact(table=TABLE))),
+    Row("Admin/Start", "admin of table", start(stage=admin.AdminStage(table=TABLE, url="file:///none"))),
+    Row("Admin/Start", "admin of table", start(swap=admin.AdminSwap(table=TABLE))),
+    Row("Admin/Start", "admin of table", start(rollback=admin.AdminRollback(table=TABLE))),
+    Row("Admin/Start", "admin of table", start(discard=admin.AdminDiscard(table=TABLE, version=1))),
+    Row("Admin/Start", "read,admin of table", start(restore_table=admin.AdminRestoreTable(table=TABLE, target=TABLE))),
     Row("Admin/Start", "admin", start()),
     Row("Admin/Jobs", "admin", lambda _: admin.AdminJobsRequest()),
     Row("Admin/Job", "admin", lambda _: admin.AdminJobRequest(job=1)),
@@ -273,6 +285,12 @@ async def open_callers(folder: Path) -> AsyncIterator[Callers]:
 
 def test_every_method_has_a_row() -> None:
     assert {f"/duramen.v1.{row.method}" for row in ROWS} == set(ALL_RULES), "a method without a row, or the other way"
+
+
+def test_every_verb_of_administration_has_a_row() -> None:
+    begun = {row.request(b"").WhichOneof("change") for row in ROWS if row.method == "Admin/Start"} - {None}
+    members = {field.name for field in admin.AdminStartRequest.DESCRIPTOR.oneofs_by_name["change"].fields}
+    assert begun == members, "a verb without a row, or the other way"
 
 
 async def test_everybody_calls_everything(tmp_path: Path) -> None:

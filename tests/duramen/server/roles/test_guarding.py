@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from google.protobuf import descriptor_pool
+from kit.clients.programs import ROOT
 from kit.deadlines import patience_s, until_true
 from kit.guarded_grpc import Guarded
 from kit.resp.raw_client import Raw, RawError
@@ -30,7 +31,7 @@ from log_tier.trust.trust_commands import (
     SetQuota,
 )
 from router.endpoints.resp.server.sockets import RespSettings
-from router.proto import admin_pb2, admin_pb2_grpc, console_pb2, kv_pb2, tables_pb2, tables_pb2_grpc, users_pb2
+from router.proto import admin_pb2, admin_pb2_grpc, kv_pb2, tables_pb2, tables_pb2_grpc
 
 pytestmark = pytest.mark.embedded_log_only  # users in Kafka: test_users_service.py
 
@@ -53,26 +54,15 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
 
 def test_every_method_of_every_service_has_a_rule() -> None:
     """A new method without one would be for servers alone, and its author has to say for whom it is."""
-    methods = set()
-    for module in (log_pb2, cluster_pb2, kv_pb2, console_pb2, tables_pb2, users_pb2, admin_pb2):
-        assert module.DESCRIPTOR.services_by_name, f"{module} has services"
-    pool = descriptor_pool.Default()
-    for name in ("log", "cluster"):
-        methods |= _methods(pool.FindFileByName(f"log_tier/proto/{name}.proto"))
-    methods |= _methods(pool.FindFileByName("serving_tier/proto/node.proto"))
-    for name in ("keyvalue", "admin", "console", "resp_endpoint"):
-        methods |= _methods(pool.FindFileByName(f"router/proto/{name}.proto"))
-    for name in ("kv", "tables", "users"):
-        methods |= _methods(pool.FindFileByName(f"duramen/v1/{name}.proto"))
+    files = [path.relative_to(ROOT) for path in ROOT.glob("*/proto/*.proto")]
+    names = [".".join(path.with_suffix("").parts) for path in files]
+    names += [f"router.proto.{path.stem}" for path in (ROOT / "protos").rglob("*.proto")]
+    assert len(names) > 10
+    services = [
+        service for name in names for service in import_module(f"{name}_pb2").DESCRIPTOR.services_by_name.values()
+    ]
+    methods = {f"/{service.full_name}/{method.name}" for service in services for method in service.methods}
     assert methods == set(ALL_RULES), "methods without a rule, or rules without a method"
-
-
-def _methods(file: Any) -> set[str]:
-    return {
-        f"/{service.full_name}/{method.name}"
-        for service in file.services_by_name.values()
-        for method in service.methods
-    }
 
 
 async def test_nobody_is_let_in_once_there_is_a_user(guarded: Guarded) -> None:
