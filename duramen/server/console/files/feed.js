@@ -85,14 +85,10 @@ export class Feed {
   // Read one stream to its end; in how many ms to ask again, 0: when `retry` is called, REST: after a rest.
   async #once() {
     const ending = new AbortController();
+    const shown = token.get(); // by which this stream is asked for
     try {
       const reply = await ask("/events", ending.signal);
-      if (reply.status === 401) {
-        const why = token.get() ? await reason(reply) : "This server answers users: it wants a token.";
-        token.set("");
-        this.#say("login", why);
-        return 0;
-      }
+      if (reply.status === 401) return this.#refused(shown, shown ? await reason(reply) : "This server answers users: it wants a token.");
       if (reply.status === 503 || reply.status === 429) {
         this.#say("full", await reason(reply));
         return 1000 * (Number(reply.headers.get("Retry-After")) || 5);
@@ -103,11 +99,7 @@ export class Feed {
       }
       const end = await this.#read(reply.body.getReader());
       if (end === REST) return REST;
-      if (end !== null) {
-        token.set("");
-        this.#say("login", end);
-        return 0;
-      }
+      if (end !== null) return this.#refused(shown, end);
       this.#say("lost", "the server ended the stream");
     } catch (error) {
       this.#say("lost", error instanceof Error ? error.message : String(error));
@@ -115,6 +107,14 @@ export class Feed {
       ending.abort();
     }
     return AGAIN_MS;
+  }
+
+  // The token is no good: forget it, and wait for another one. One that was given meanwhile is tried.
+  #refused(shown, why) {
+    if (token.get() !== shown) return 1;
+    token.set("");
+    this.#say("login", why);
+    return 0;
   }
 
   // Why the server ended the stream; null: it is only over; REST: nobody sees what it brings.

@@ -5,6 +5,7 @@ import { call } from "./call.js";
 import { failure, listed, when } from "./documents.js";
 import { made } from "./made.js";
 import { address } from "./pages.js";
+import { Question } from "./question.js";
 import { button, field, input, tableField } from "./table_field.js";
 import { valueView } from "./value_view.js";
 import { UNKNOWN, count, duration } from "./words.js";
@@ -21,6 +22,7 @@ class KeyPage {
     this.key = input("key", 40, 800);
     this.form = made("form", "ask", this.table.label, field("key", this.key, "text, or base64:… for bytes that are no text"), button("show", null));
     this.answer = made("div", "answer", made("p", "note-line", "A key is text, or base64:… where its bytes are no text."));
+    this.question = new Question(this.answer);
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       const there = address("key", this.table.node.value.trim(), this.key.value);
@@ -38,27 +40,27 @@ class KeyPage {
   }
 
   close() {
-    this.ending?.abort();
+    this.question.end();
   }
 
   async ask() {
-    this.ending?.abort();
-    const { signal } = (this.ending = new AbortController());
+    this.question.end();
     const table = this.table.node.value.trim();
     const key = typed(this.key.value);
     if (key === null || !key.length) {
       this.answer.replaceChildren(made("p", "note-line bad", key === null ? "What follows base64: is no base64." : "A key has one byte at least."));
       return;
     }
-    this.answer.classList.add("asking");
     const asked = { table, key: base64Of(key), value_bytes_max: VALUE_BYTES };
-    const [found, explained] = await Promise.all([
-      settled(newest((eventual) => call("Console/Get", { ...asked, eventual }, { signal }))),
-      settled(call("Admin/Explain", { table, key: asked.key, writes: WRITES }, { signal, timeout_s: 15 })),
-    ]);
-    if (signal.aborted) return;
-    this.answer.classList.remove("asking");
-    this.answer.replaceChildren(...keyNodes(key, found), ...storyNodes(table, explained));
+    await this.question.ask(
+      (signal) =>
+        Promise.all([
+          settled(newest((eventual) => call("Console/Get", { ...asked, eventual }, { signal }))),
+          settled(call("Admin/Explain", { table, key: asked.key, writes: WRITES }, { signal, timeout_s: 15 })),
+        ]),
+      ([found, explained]) => this.answer.replaceChildren(...keyNodes(key, found), ...storyNodes(table, explained)),
+      (error) => this.answer.replaceChildren(failure(error)),
+    );
   }
 }
 

@@ -5,6 +5,7 @@ import { call } from "./call.js";
 import { failure, listed, when } from "./documents.js";
 import { made, setText } from "./made.js";
 import { address } from "./pages.js";
+import { Question } from "./question.js";
 import { button, field, input, tableField } from "./table_field.js";
 import { valueView } from "./value_view.js";
 import { count } from "./words.js";
@@ -32,6 +33,7 @@ class LogPage {
     });
     this.note = made("p", "note-line", "Choose a table and a partition.");
     this.body = made("div", "wide");
+    this.question = new Question(this.body);
     this.picked = made("section", "card");
     this.picked.hidden = true;
     const steps = [
@@ -50,7 +52,7 @@ class LogPage {
   }
 
   close() {
-    this.ending?.abort();
+    this.question.end();
   }
 
   #typed() {
@@ -76,8 +78,7 @@ class LogPage {
   }
 
   async ask(table, partition, from) {
-    this.ending?.abort();
-    const { signal } = (this.ending = new AbortController());
+    this.question.end();
     if (!/^\d{1,5}$/.test(partition) || !/^(t-?)?\d{0,15}$/.test(from)) {
       this.#fail({ message: "A partition is a number from 0 on, and so is an offset." });
       return;
@@ -85,16 +86,14 @@ class LogPage {
     const request = { table, partition: Number(partition), limit: LIMIT, value_bytes_max: LINE_BYTES };
     if (from.startsWith("t")) request.time_ms = Number(from.slice(1));
     else if (from !== "") request.offset = Number(from);
-    this.body.classList.add("asking");
-    try {
-      const answer = await call("Console/Records", request, { signal, timeout_s: 10 });
-      this.page = { table, partition, answer };
-      this.#show(table, partition, answer);
-    } catch (error) {
-      if (!signal.aborted) this.#fail(error);
-    } finally {
-      if (!signal.aborted) this.body.classList.remove("asking");
-    }
+    await this.question.ask(
+      (signal) => call("Console/Records", request, { signal, timeout_s: 10 }),
+      (answer) => {
+        this.page = { table, partition, answer };
+        this.#show(table, partition, answer);
+      },
+      (error) => this.#fail(error),
+    );
   }
 
   #fail(error) {
@@ -136,7 +135,7 @@ class LogPage {
     this.#pickShow(record);
     if (record.value_bytes <= LINE_BYTES) return;
     const request = { table, partition: Number(partition), offset: record.offset, limit: 1, value_bytes_max: VALUE_BYTES };
-    const whole = await call("Console/Records", request, { signal: this.ending.signal }).catch(() => null);
+    const whole = await call("Console/Records", request, { signal: this.question.signal }).catch(() => null);
     if (this.at === place && whole?.records[0]?.offset === record.offset) this.#pickShow(whole.records[0]);
   }
 

@@ -6,6 +6,7 @@ import { failure } from "./documents.js";
 import { newest } from "./key.js";
 import { made } from "./made.js";
 import { address } from "./pages.js";
+import { Question } from "./question.js";
 import { button, field, input, tableField } from "./table_field.js";
 import { count, plural } from "./words.js";
 
@@ -45,6 +46,7 @@ class QueryPage {
     });
     this.note = made("p", "note-line", "Keys are text, or base64:… where their bytes are no text. An empty prefix is all of the table.");
     this.body = made("div", "wide");
+    this.question = new Question(this.body);
     this.next = button("next page", () => this.#ask(this.following));
     this.next.hidden = true;
     root.append(this.form, this.note, this.body, made("div", "bar", this.next));
@@ -56,7 +58,7 @@ class QueryPage {
   }
 
   close() {
-    this.ending?.abort();
+    this.question.end();
   }
 
   choose(kind) {
@@ -81,20 +83,16 @@ class QueryPage {
   }
 
   async #ask(request) {
-    this.ending?.abort();
-    const { signal } = (this.ending = new AbortController());
     const method = this.kind === "get" ? "Console/Get" : "Console/Scan";
-    this.body.classList.add("asking");
     const begun = performance.now();
-    try {
-      const { answer, isOld } = await newest((eventual) => call(method, { ...request, eventual }, { signal, timeout_s: 15 }));
-      const entries = answer.entries ?? (answer.entry ? [answer.entry] : []);
-      this.#show(request, entries, answer, performance.now() - begun, isOld);
-    } catch (error) {
-      if (!signal.aborted) this.#fail(error);
-    } finally {
-      if (!signal.aborted) this.body.classList.remove("asking");
-    }
+    await this.question.ask(
+      (signal) => newest((eventual) => call(method, { ...request, eventual }, { signal, timeout_s: 15 })),
+      ({ answer, isOld }) => {
+        const entries = answer.entries ?? (answer.entry ? [answer.entry] : []);
+        this.#show(request, entries, answer, performance.now() - begun, isOld);
+      },
+      (error) => this.#fail(error),
+    );
   }
 
   #fail(error) {
