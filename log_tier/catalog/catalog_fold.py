@@ -34,6 +34,7 @@ from log_tier.model.identifiers import (
 from log_tier.model.retention import Retention, check_retention
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.numbering import number_schemas
+from log_tier.tally.audit_note import with_note
 from log_tier.trust.trust_commands import TRUST_COMMANDS, TrustCommand
 from log_tier.trust.trust_fold import TrustRefused, fold_trust
 
@@ -188,6 +189,16 @@ def _set_retention(cluster: ClusterMap, _offset: Offset, _time_ms: int, command:
     return cluster.with_table(changed)
 
 
+def _note_audit(cluster: ClusterMap, _offset: Offset, time_ms: int, command: c.NoteAudit) -> ClusterMap:
+    """The table that was audited: one that was dropped and made anew has another id."""
+    table = cluster.tables.get(command.table)
+    if table is None:
+        raise CommandRefused(f"no table has the id {command.table}: it was dropped, or never was")
+    if wrong := command.note.wrong(table.partitions):
+        raise CommandRefused(wrong)
+    return cluster.with_table(replace(table, audits=with_note(table.audits, command.note, time_ms)))
+
+
 def _checked_retention(command: c.CreateTable | c.SetRetention) -> Retention:
     try:
         return check_retention(Retention(command.retention_ms, command.retention_bytes))
@@ -285,6 +296,7 @@ _FOLDS: Final[Mapping[type, Callable[[ClusterMap, Offset, int, Any], ClusterMap]
     c.CreateTable: _create_table,
     c.DropTable: _drop_table,
     c.SetRetention: _set_retention,
+    c.NoteAudit: _note_audit,
     c.StartJob: _start_job,
     c.ClearTable: clear_table,
     c.TaskReady: lambda cluster, _offset, _time_ms, command: task_ready(cluster, command),

@@ -23,6 +23,7 @@ from log_tier.model.partitioner import Partitioner
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.rows.definition import TableDefinition
+from log_tier.tally.audit_note import AuditNote
 from log_tier.trust.users import TrustState
 
 __all__ = [
@@ -134,6 +135,8 @@ class TableEntry:
     """Each partition's log keeps so many bytes; 0: all."""
     definition: TableDefinition | None = None
     """What its keys and values are; None: bytes."""
+    audits: tuple[AuditNote, ...] = ()
+    """What was found of its exports, and of clients' sessions; the newest is last."""
 
     @property
     def retention(self) -> Retention:
@@ -333,10 +336,8 @@ class ClusterMap:
         if newest <= seen:
             return ""
         job = self.jobs[newest]
-        return (
-            f"the catalog changed, look again: the plan was made at version {seen} of it, and job {newest}, {job.kind} "
-            f"{job.subject}, has begun since"
-        )
+        begun = f"job {newest}, {job.kind} {job.subject}, has begun since"
+        return f"the catalog changed, look again: the plan was made at version {seen} of it, and {begun}"
 
     def held_by(self, node: str) -> Iterator[tuple[TableEntry, Partition, ReplicaRole]]:
         """Every replica that a node should have. O(replicas)."""

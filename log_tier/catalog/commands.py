@@ -19,6 +19,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded, U
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId, partition_id
 from log_tier.model.partitioner import Partitioner, is_partitioner
 from log_tier.rows.definition import TableDefinition
+from log_tier.tally.audit_note import AuditedPart, AuditNote, NoteAudit, note_from, note_row
 from log_tier.trust.trust_commands import TRUST_COMMANDS, AddRole, AddUser, TrustCommand
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "CreateTable",
     "DropTable",
     "ForgetSnapshots",
+    "NoteAudit",
     "RegisterNode",
     "ResumeJob",
     "SetRetention",
@@ -214,6 +216,7 @@ Command = (
     | CreateTable
     | DropTable
     | SetRetention
+    | NoteAudit
     | StartJob
     | ClearTable
     | TaskReady
@@ -231,6 +234,7 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
     "create-table": CreateTable,
     "drop-table": DropTable,
     "set-retention": SetRetention,
+    "note-audit": NoteAudit,
     "start-job": StartJob,
     "clear-table": ClearTable,
     "task-ready": TaskReady,
@@ -257,7 +261,7 @@ def _plain_type(hint: Any) -> type:
 
 _FIELD_TYPES: Final[Mapping[type, Mapping[str, type]]] = {
     kind: {name: _plain_type(hint) for name, hint in get_type_hints(kind).items()}
-    for kind in (*COMMANDS.values(), TaskPlan, SnapshotEntry)
+    for kind in (*COMMANDS.values(), TaskPlan, SnapshotEntry, AuditNote, AuditedPart)
 }
 
 
@@ -273,7 +277,11 @@ def _wrong_field(thing: Any) -> str:
         return _wrong_offsets("ClearTable.offsets", thing.offsets, least=NOTHING)
     if isinstance(thing, AddUser | AddRole) and not all(isinstance(grant, str) for grant in thing.grants):
         return f"{type(thing).__name__}.grants holds what is no text"
-    parts = thing.tasks if isinstance(thing, StartJob) else (thing.snapshot,) if isinstance(thing, AddSnapshot) else ()
+    parts: tuple[Any, ...] = ()
+    if isinstance(thing, StartJob | AuditNote):
+        parts = thing.tasks if isinstance(thing, StartJob) else thing.parts
+    elif isinstance(thing, AddSnapshot | NoteAudit):
+        parts = (thing.snapshot if isinstance(thing, AddSnapshot) else thing.note,)
     for part in parts:
         wrong = _wrong_field(part) if type(part) in _FIELD_TYPES else f"{part!r} is no part of a command"
         if wrong:
@@ -317,6 +325,8 @@ def command_batch(command: Command, command_id: str) -> bytes:
         _leave_out_token(document)
     elif isinstance(command, AddSnapshot):
         _leave_out_usual(command.snapshot, document["snapshot"])
+    elif isinstance(command, NoteAudit):
+        document["note"] = note_row(command.note)
     value = json.dumps(document, separators=(",", ":")).encode()
     if len(value) > _COMMAND_BYTES_MAX:
         raise LimitExceeded(
@@ -361,7 +371,7 @@ def parse_command(key: bytes, value: bytes) -> tuple[str, Command]:
         )
     try:
         command = _built(kind, document)
-    except (TypeError, KeyError, ValueError) as error:
+    except (AttributeError, TypeError, KeyError, ValueError) as error:
         raise UnknownFormat(f"the catalog's command {name!r} has other fields than it should: {error}") from error
     wrong = _wrong_field(command)
     if wrong:
@@ -376,6 +386,8 @@ def _built(kind: type[Command], document: dict[str, Any]) -> Command:
     if kind is AddSnapshot:
         entry = document["snapshot"]
         return AddSnapshot(SnapshotEntry(**{**entry, "offset": Offset(entry["offset"])}))
+    if kind is NoteAudit:
+        document["note"] = note_from(document["note"], strict=True)
     if kind in (AddUser, AddRole) and isinstance(document.get("grants"), list):
         document["grants"] = tuple(document["grants"])
     if kind is ForgetSnapshots:

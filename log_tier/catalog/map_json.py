@@ -19,6 +19,7 @@ from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import Offset
 from log_tier.model.partitioner import is_partitioner
 from log_tier.rows.definition import TableDefinition
+from log_tier.tally.audit_note import note_from, note_row
 
 __all__ = ["map_from_json", "map_to_json"]
 
@@ -103,6 +104,8 @@ def usual_left_out(entry: TableEntry | SnapshotEntry) -> dict[str, Any]:
         document["definition"] = {**entry.definition.to_document(), "schemas": numbers}
     if "versions" in document:
         document["versions"] = [_row(version) for version in document["versions"]]
+    if "audits" in document:
+        document["audits"] = [note_row(note) for note in document["audits"]]
     return document
 
 
@@ -139,6 +142,7 @@ def _table(row: dict[str, Any], schemas: Mapping[int, str]) -> TableEntry:
     if "definition" in row:
         texts = [[number, schemas[number]] for number in row["definition"]["schemas"]]
         read["definition"] = _definition(json.dumps({**row["definition"], "schemas": texts}))
+    read["audits"] = tuple(note_from(note) for note in row.get("audits", ()))
     return _entry(TableEntry, row, assignments=assignments, starts=starts, versions=versions, **read)
 
 

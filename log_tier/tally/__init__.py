@@ -18,10 +18,12 @@ another one changes a number.
 - T4 Periods merge: the tally of two neighbouring runs is the sum of both. So a cut changes nothing, and minutes
      that were folded to hours can still be compared.
 - T5 What is kept is bounded: an hour of minutes, a day of hours (`keep.py`).
+- T6 What a node cannot count, exports and clients' sessions, is audited by who knows of it, and the result stays with
+     the table as a note, in the catalog (`audit_note.py`). A difference stays until it is audited again.
 
 What is not here: where a replica keeps its tally (in the transaction of the fold, `serving_tier.index.lmdb`), and who
 asks whom: each node by itself (`serving_tier.proof`), and an operator (`router.admin.audits.audit_data`).
 
 Reading order: `period.py`, `count.py`, `parts.py`, `keep.py`, `compare.py`, `missing.py`, `acknowledged.py`,
-`proof.py`.
+`proof.py`, `audit_note.py`.
 """

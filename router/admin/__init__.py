@@ -38,7 +38,8 @@ is relieved (`relief/`): all that is decided here without an operator.
 What is deliberately not here: work (nodes do that), and waiting for a lost node. Nothing starts to move because a node
 was lost for a minute.
 
-Reading order: `verb.py`, `verbs.py`, `planners/` (pure), `find_planner.py`, `answers/`, `audits/`, `situations.py`,
+Reading order: `verb.py`, `verbs.py`, `planners/` (pure), `find_planner.py`, `answers/`, `audits/`,
+`restore_offsets.py`, `situations.py`,
 `admin.py`, `clear.py`, `set_retention.py`, `healing/`, `relief/`, `users/`, `lazy.py`, `messages.py`, `service.py`,
 `access_rules.py`, `client.py`.
 """

@@ -60,6 +60,7 @@ ADMIN_RULES: Final[MethodRules] = {
     "/duramen.v1.Admin/Explain": _explain,
     "/duramen.v1.Admin/Verify": _table,
     "/duramen.v1.Admin/AuditData": _table,
+    "/duramen.v1.Admin/NoteAudit": _table,
     "/duramen.v1.Admin/Start": _start,
     "/duramen.v1.Admin/Jobs": cluster_admin,
     "/duramen.v1.Admin/Job": cluster_admin,

@@ -8,14 +8,14 @@ report what is known here, and `lag` gives the silence as the reason; everything
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.clear_fold import empty_url
-from log_tier.catalog.cluster_map import EMPTY, TableEntry
+from log_tier.catalog.cluster_map import EMPTY
 from log_tier.catalog.commands import CreateTable
 from log_tier.catalog.jobs import Job
 from log_tier.catalog.placement import candidates
@@ -24,14 +24,12 @@ from log_tier.concurrency.sized_work import Turn
 from log_tier.model.errors import (
     CommandRejected,
     DeadlineExceeded,
-    InvalidRequest,
     TableExists,
     TableNotFound,
     Unavailable,
 )
 from log_tier.model.identifiers import Offset, Partition, TableId, check_name
 from log_tier.model.log import Bounds, Log
-from log_tier.model.tokens import Token
 from log_tier.privacy.masked_url import check_no_secret
 from log_tier.rows.table_spec import TableSpec
 from router.admin.answers.changes import catalog_changes
@@ -43,19 +41,20 @@ from router.admin.answers.listing import (
     list_partitions,
     list_snapshots,
 )
-from router.admin.answers.log_times import newest_time, offset_at_time
 from router.admin.answers.node_client import AskNode
 from router.admin.answers.verify import verify_partition
 from router.admin.answers.versions import list_versions
 from router.admin.audits.audit_data import audit_partition
+from router.admin.audits.note_audit import note_audit
 from router.admin.find_planner import planner_of
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, check_plan
-from router.admin.planners.restore import check_restorable, plan_restore_table
+from router.admin.planners.restore import plan_restore_table
 from router.admin.planners.resume import job_of, plan_abort, plan_resume
 from router.admin.planners.shown_plan import Shown
 from router.admin.planners.upkeep import LogBounds
 from router.admin.planners.versions import clear_command, lacking, plan_stage
+from router.admin.restore_offsets import restore_offsets
 from router.admin.set_retention import set_retention
 from router.admin.situations import job_answer, jobs_answer, plan_answer, plan_for, said_of
 from router.admin.verbs import AdminChange, RestoreTable, Rollback, Stage, Swap, verb_of
@@ -266,6 +265,10 @@ class Admin:
         situation = await self._situation()
         return await set_retention(self._catalog, self._log, situation, table=table, ms=ms, size=size)
 
+    async def note_audit(self, request: pb.AdminNoteAuditRequest) -> pb.AdminNoteAuditReply:
+        """Keep what an audit of a table's exports or of a session found; see `router.admin.audits.note_audit`."""
+        return await note_audit(self._catalog, await self._situation(), request)
+
     async def abort(self, job_id: int, *, dry_run: bool) -> pb.AdminPlan:
         """Undo what a job has begun and not finished."""
         return await self._go_on(partial(plan_abort, job_id=job_id), job_id, dry_run=dry_run)
@@ -340,7 +343,7 @@ class Admin:
                 f"there is a table {change.target!r} already, and a restore makes a new one: choose another name",
                 table=change.target,
             )
-        offsets = await self._offsets(situation, source, change)
+        offsets = await restore_offsets(situation, self._log, source, change)
         replicas = min(source.replicas, max(1, len(candidates(situation.cluster))))
         plan = plan_restore_table(situation, table=source, target=_PLANNED, target_name=change.target, offsets=offsets)
         planned = CreateTable(_PLANNED, change.target, source.partitions, replicas, source.partitioner)
@@ -359,33 +362,6 @@ class Admin:
             await self._tables.drop(change.target)
             raise
         return await plan_answer(plan, situation.cluster.version, dry_run=False, job=job)
-
-    async def _offsets(
-        self, situation: Situation, table: TableEntry, change: RestoreTable
-    ) -> Mapping[Partition, Offset]:
-        """The offset to which each partition is restored. Raises if one of them cannot be restored to it (any more)."""
-        if bool(change.token) == (change.time_ms is not None):
-            raise InvalidRequest("a table is restored at a token or at a time: give one of them")
-        bounds = await self._log.all_bounds(table.id)
-        found: dict[Partition, Offset] = {}
-        time_ms = change.time_ms
-        if change.token:
-            found.update(Token.parse(change.token).offsets(table.id, table_name=table.name))
-            strange = [partition for partition in found if partition >= table.partitions]
-            if strange or not found:
-                raise InvalidRequest(f"the token names no offset of table {table.name} that could be restored")
-            for partition, offset in found.items():
-                check_restorable(situation, table.partition(partition), offset, bounds[partition])
-            time_ms = 0
-            if len(found) < table.partitions:
-                time_ms = await newest_time(situation, self._log, table, found, bounds)
-        assert time_ms is not None, "a restore names a token or a time"
-        for place in table.partition_ids():
-            if place.partition not in found:
-                offset = await offset_at_time(self._log, place, time_ms)
-                check_restorable(situation, place, offset, bounds[place.partition], time_ms=time_ms)
-                found[place.partition] = offset
-        return found
 
     async def close(self) -> None:
         """Carry through what was begun. Idempotent."""

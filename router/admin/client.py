@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from log_tier.model.errors import Disconnected, UnknownFormat
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.retention import Retention, check_retention
 from log_tier.rpc.wire import Wire
 from router.admin.messages import start_request
@@ -108,6 +108,11 @@ class AdminConnection:
         async with aclosing(cast("Any", self._wire.stream(self._stub.AuditData, request))) as replies:
             async for reply in replies:
                 yield self._checked(reply)
+
+    async def note_audit(self, request: pb.AdminNoteAuditRequest) -> Offset:
+        """Keep with a table what an audit found. Returns the catalog's version that has it."""
+        reply: pb.AdminNoteAuditReply = await self._ask(self._stub.NoteAudit, request)
+        return Offset(reply.version)
 
     async def start(
         self, change: AdminChange, *, dry_run: bool = False, plan_id: str = "", seen: int | None = None

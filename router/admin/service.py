@@ -142,6 +142,11 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         size = request.retention_bytes if request.HasField("retention_bytes") else None
         return await self._answer(lambda admin: admin.set_retention(request.table, ms=ms, size=size), context)
 
+    async def NoteAudit(  # noqa: N802
+        self, request: pb.AdminNoteAuditRequest, context: _Context
+    ) -> pb.AdminNoteAuditReply:
+        return await self._answer(lambda admin: admin.note_audit(request), context)
+
     async def Abort(self, request: pb.AdminGoOnRequest, context: _Context) -> pb.AdminPlan:  # noqa: N802
         return await self._answer(lambda admin: admin.abort(request.job, dry_run=request.dry_run), context)
 

@@ -169,6 +169,7 @@ class AdminPartition(_message.Message):
     RETENTION_MS_FIELD_NUMBER: _builtins.int
     RETENTION_BYTES_FIELD_NUMBER: _builtins.int
     RETENTION_HELD_BY_FIELD_NUMBER: _builtins.int
+    AUDITS_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     partition: _builtins.int
     earliest: _builtins.int
@@ -192,6 +193,10 @@ class AdminPartition(_message.Message):
     """Why nothing may go although there is a bound; empty where something may."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminReplica]: ...
+    @_builtins.property
+    def audits(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminAudited]:
+        """What was found of its exports and of clients' sessions: of each tier the newest, and all that differ."""
+
     def __init__(
         self,
         *,
@@ -210,16 +215,151 @@ class AdminPartition(_message.Message):
         retention_ms: _builtins.int = ...,
         retention_bytes: _builtins.int = ...,
         retention_held_by: _builtins.str = ...,
+        audits: _abc.Iterable[Global___AdminAudited] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_snapshot", b"_snapshot", "snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_snapshot", b"_snapshot", "bytes", b"bytes", "earliest", b"earliest", "keys", b"keys", "latest", b"latest", "partition", b"partition", "ready", b"ready", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_held_by", b"retention_held_by", "retention_ms", b"retention_ms", "snapshot", b"snapshot", "snapshots", b"snapshots", "table", b"table", "void", b"void", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_snapshot", b"_snapshot", "audits", b"audits", "bytes", b"bytes", "earliest", b"earliest", "keys", b"keys", "latest", b"latest", "partition", b"partition", "ready", b"ready", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_held_by", b"retention_held_by", "retention_ms", b"retention_ms", "snapshot", b"snapshot", "snapshots", b"snapshots", "table", b"table", "void", b"void", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__snapshot: _TypeAlias = _typing.Literal["snapshot"]  # noqa: Y015
     _WhichOneofArgType__snapshot: _TypeAlias = _typing.Literal["_snapshot", b"_snapshot"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__snapshot) -> _WhichOneofReturnType__snapshot | None: ...
 
 Global___AdminPartition: _TypeAlias = AdminPartition  # noqa: Y015
+
+@_typing.final
+class AdminAudited(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIER_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    CHECKED_MS_FIELD_NUMBER: _builtins.int
+    tier: _builtins.str
+    """export, session."""
+    name: _builtins.str
+    """The export's URL, or the session's producers."""
+    rows: _builtins.int
+    """Rows of the export, or records that were acknowledged."""
+    until: _builtins.int
+    """The last offset that was compared."""
+    verdict: _builtins.str
+    """equal, different, not compared."""
+    reason: _builtins.str
+    """Of a difference: its offsets."""
+    checked_ms: _builtins.int
+    """When it was noted, by the catalog's log."""
+    def __init__(
+        self,
+        *,
+        tier: _builtins.str = ...,
+        name: _builtins.str = ...,
+        rows: _builtins.int = ...,
+        until: _builtins.int = ...,
+        verdict: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        checked_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checked_ms", b"checked_ms", "name", b"name", "reason", b"reason", "rows", b"rows", "tier", b"tier", "until", b"until", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminAudited: _TypeAlias = AdminAudited  # noqa: Y015
+
+@_typing.final
+class AdminNoteAuditRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    TIER_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    table_id: _builtins.str
+    """Of the table that was audited. One that was dropped and made anew has another, and gets no note. Empty: the table
+    that has the name now.
+    """
+    tier: _builtins.str
+    """export, session."""
+    name: _builtins.str
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminAuditedPart]:
+        """None: nothing is known of this name any more."""
+
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        table_id: _builtins.str = ...,
+        tier: _builtins.str = ...,
+        name: _builtins.str = ...,
+        parts: _abc.Iterable[Global___AdminAuditedPart] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "parts", b"parts", "table", b"table", "table_id", b"table_id", "tier", b"tier"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminNoteAuditRequest: _TypeAlias = AdminNoteAuditRequest  # noqa: Y015
+
+@_typing.final
+class AdminAuditedPart(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    rows: _builtins.int
+    until: _builtins.int
+    verdict: _builtins.str
+    reason: _builtins.str
+    """At most 300 printable characters."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        rows: _builtins.int = ...,
+        until: _builtins.int = ...,
+        verdict: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "reason", b"reason", "rows", b"rows", "until", b"until", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminAuditedPart: _TypeAlias = AdminAuditedPart  # noqa: Y015
+
+@_typing.final
+class AdminNoteAuditReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The version of the catalog that has it."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminNoteAuditReply: _TypeAlias = AdminNoteAuditReply  # noqa: Y015
 
 @_typing.final
 class AdminSetRetentionRequest(_message.Message):

@@ -74,6 +74,11 @@ class AdminStub:
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminAuditDataRequest.SerializeToString,
                 response_deserializer=router_dot_proto_dot_admin__pb2.AdminMinute.FromString,
                 _registered_method=True)
+        self.NoteAudit = channel.unary_unary(
+                '/duramen.v1.Admin/NoteAudit',
+                request_serializer=router_dot_proto_dot_admin__pb2.AdminNoteAuditRequest.SerializeToString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminNoteAuditReply.FromString,
+                _registered_method=True)
         self.Start = channel.unary_unary(
                 '/duramen.v1.Admin/Start',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminStartRequest.SerializeToString,
@@ -171,6 +176,14 @@ class AdminServicer:
     def AuditData(self, request, context):
         """For each minute: what the log holds, and what each replica has folded of it. They must be equal. One message for each
         partition and minute, in the order of partitions, then of time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def NoteAudit(self, request, context):
+        """Keep with a table what its caller has found of its exports, or of a client's session. It replaces what was known of
+        that name, partition by partition.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -274,6 +287,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.AuditData,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminAuditDataRequest.FromString,
                     response_serializer=router_dot_proto_dot_admin__pb2.AdminMinute.SerializeToString,
+            ),
+            'NoteAudit': grpc.unary_unary_rpc_method_handler(
+                    servicer.NoteAudit,
+                    request_deserializer=router_dot_proto_dot_admin__pb2.AdminNoteAuditRequest.FromString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminNoteAuditReply.SerializeToString,
             ),
             'Start': grpc.unary_unary_rpc_method_handler(
                     servicer.Start,
@@ -532,6 +550,33 @@ class Admin:
             '/duramen.v1.Admin/AuditData',
             router_dot_proto_dot_admin__pb2.AdminAuditDataRequest.SerializeToString,
             router_dot_proto_dot_admin__pb2.AdminMinute.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NoteAudit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Admin/NoteAudit',
+            router_dot_proto_dot_admin__pb2.AdminNoteAuditRequest.SerializeToString,
+            router_dot_proto_dot_admin__pb2.AdminNoteAuditReply.FromString,
             options,
             channel_credentials,
             insecure,

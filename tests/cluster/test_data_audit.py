@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from kit.cluster.cluster_process import ClusterProcess
+from kit.deadlines import wait_until
 
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch_header import read_header, split_batches
@@ -49,6 +50,16 @@ def applied_everywhere(rows: list[dict[str, Any]]) -> bool:
 def audited(cluster: ClusterProcess, code: int) -> list[dict[str, Any]]:
     shown = cluster.run("audit", "data", "orders", "--json", code=code)
     return [json.loads(line) for line in shown.splitlines()]
+
+
+def noted_in(cluster: ClusterProcess) -> list[dict[str, Any]]:
+    """What the servers know of exports and sessions."""
+    shown = cluster.run("admin", "partitions", "orders", "--json")
+    return [audited for line in shown.splitlines() for audited in json.loads(line)["audits"]]
+
+
+def kinds_of_troubles(cluster: ClusterProcess) -> set[str]:
+    return {each["kind"] for each in json.loads(cluster.run("status", "--json", code=None))["troubles"]}
 
 
 def test_every_replica_has_the_numbers_of_the_log(orders: ClusterProcess) -> None:
@@ -107,11 +118,26 @@ def test_what_a_session_was_acknowledged_is_in_the_log(orders: ClusterProcess, t
     assert {row["verdict"] for row in rows} == {"equal"}
     assert " acknowledged " in orders.run("audit", "data", "orders", "--session", str(said))
 
+    (noted,) = noted_in(orders)
+    assert (noted["tier"], noted["rows"], noted["verdict"], noted["reason"]) == ("session", 70, "equal", "")
+    assert noted["until"] == RECORDS + 69
+    shown = orders.run("audit", "data", "orders")
+    assert f"orders/0 acknowledged 70 up to offset {RECORDS + 69}, checked " in shown
+    asked(0)
+    assert noted_in(orders)[0]["checked_ms"] > noted["checked_ms"], "audited again"
+
     document = json.loads(said.read_text())
     document["runs"][-1]["records"] += 3
     said.write_text(json.dumps(document))
     (wrong,) = [row for row in asked(1) if row["verdict"] == "different"]
     assert "were acknowledged and are not in the log" in wrong["acknowledged"][0]["reason"]
+    (noted,) = noted_in(orders)
+    assert (noted["tier"], noted["rows"], noted["verdict"]) == ("session", 73, "different")
+    assert "were acknowledged and are not in the log" in noted["reason"]
+    wait_until(lambda: "audit_different" in kinds_of_troubles(orders), "the server says that a session differs")
+    assert orders.run("audit", "data", "orders", "--session", str(said), "--forget") == ""
+    assert noted_in(orders) == []
+    assert "  different: " not in orders.run("audit", "data", "orders")
     said.write_text("{}")
     assert asked(2) == []
 

@@ -1,4 +1,4 @@
 """Commands on tables and their data.
 
-Reading order: `tables.py`, `records.py`, `streams.py`, `load.py`, `progress_bar.py`, `audit.py`.
+Reading order: `tables.py`, `records.py`, `streams.py`, `load.py`, `progress_bar.py`, `audit.py`, `audit_notes.py`.
 """

@@ -111,6 +111,15 @@ def data(
         str,
         typer.Option("--snapshots", metavar="URL", help="With --export: the cluster's snapshot store, to read too."),
     ] = "",
+    note: Annotated[
+        bool, typer.Option("--note/--no-note", help="Leave the result of --export or --session with the servers.")
+    ] = True,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget", help="Audit nothing: the servers forget what they know of this --export or --session."
+        ),
+    ] = False,
     at: At = AT_DEFAULT,
     timeout: Timeout = 300.0,
     json: Json = False,
@@ -128,7 +137,10 @@ def data(
     as its files hold, and as the table held at the export's offset, or its log had up to there. What cannot be had any
     more is not compared, and the line says so. It needs duramen[spark], and no Java.
 
-    Exit code 1 where a replica or an export differs, 5 where one did not answer.
+    What --export or --session found stays with the servers, by partition, until it is audited again or forgotten: this
+    command, `duramen status`, metrics and the console show it, with its time. It takes the grant admin on the table.
+
+    Exit code 1 where a replica, an export or a session differs, 5 where one did not answer.
 
     \b
       duramen audit data orders
@@ -136,38 +148,76 @@ def data(
       duramen audit data orders --session acknowledged.json
       duramen audit data orders --export s3://lake/orders
     """
-    from duramen.cli.admin.answer import say_answer
     from duramen.cli.admin.connection import ask
-    from duramen.cli.admin.minutes import say_minute
-    from router.admin.client import AdminConnection
+    from duramen.cli.data.audit_notes import export_name, export_note, leave_note, session_name, session_note
+    from router.proto import admin_pb2 as pb
 
     table, partition = parse_place(where)
     if export and session is not None:
         raise InvalidRequest("--session and --export are two audits: ask for one after the other")
     if snapshots and not export:
         raise InvalidRequest("--snapshots is for --export")
+    if forget and not export and session is None:
+        raise InvalidRequest("--forget is for --export or --session: name what the servers shall forget")
+    runs = _acknowledged(session, partition)
+    if forget:
+        name = export_name(_absolute(export)) if export else session_name(runs)
+        tier = "export" if export else "session"
+        leave_note(at, timeout, pb.AdminNoteAuditRequest(table=table, tier=tier, name=name), forget=True)
+        return OK
     if export:
         from duramen.cli.spark.export_audit import say_export_audit
 
-        verdicts = say_export_audit(table, partition, export, snapshots=snapshots, at=at, timeout=timeout, json=json)
-        found = {_CODES[verdict] for verdict in verdicts}
-        return ERROR if ERROR in found else max(found, default=OK)
+        found = say_export_audit(table, partition, export, snapshots=snapshots, at=at, timeout=timeout, json=json)
+        if note:
+            leave_note(at, timeout, export_note(table, export_name(_absolute(export)), found))
+        return _code({each.verdict for each in found})
     since_ms = max(0, parse_time_ms(since, now_ms=time.time_ns() // 1_000_000))
-    codes: set[int] = set()
-    acknowledged = _acknowledged(session, partition)
+    minutes: list[Any] = []
 
-    async def compared(admin: AdminConnection) -> None:
-        async for each in admin.audit_data(table, partition, since_ms=since_ms, acknowledged=acknowledged):
-            codes.add(_CODES[each.verdict])
-            if json:
-                say_answer(each, flush=True)
-            else:
-                say_minute(each)
+    async def compared(admin: Any) -> set[str]:
+        return await _say_minutes(admin, table, partition, since_ms, runs, minutes, json=json)
 
-    ask(at, timeout, compared)
-    if not codes and not json:
+    verdicts = ask(at, timeout, compared)
+    if runs and note:
+        left = session_note(table, session_name(runs), {run.table_id for run in runs}, minutes)
+        leave_note(at, timeout, left)
+    if not minutes and not json:
         say(f"nothing was written to {where} since then")
+    return _code(verdicts)
+
+
+async def _say_minutes(
+    admin: Any, table: str, partition: int | None, since_ms: int, runs: list[Any], minutes: list[Any], *, json: bool
+) -> set[str]:
+    """Print what was compared, and what the servers know of earlier audits; return the verdicts. `minutes` is filled
+    with those that a session was acknowledged, and one of those that were compared.
+    """
+    from duramen.cli.admin.answer import say_answer
+    from duramen.cli.admin.minutes import say_minute
+    from duramen.cli.data.audit_notes import say_noted
+
+    verdicts: set[str] = set()
+    async for each in admin.audit_data(table, partition, since_ms=since_ms, acknowledged=runs):
+        verdicts.add(each.verdict)
+        if each.acknowledged or not minutes:
+            minutes.append(each)
+        if json:
+            say_answer(each, flush=True)
+        else:
+            say_minute(each)
+    return verdicts | await say_noted(admin, table, partition, json=json)
+
+
+def _code(verdicts: set[str]) -> int:
+    codes = {_CODES.get(verdict, OK) for verdict in verdicts}
     return ERROR if ERROR in codes else max(codes, default=OK)
+
+
+def _absolute(url: str) -> str:
+    from duramen.cli.spark.bulk import absolute
+
+    return absolute(url)
 
 
 def _acknowledged(session: Path | None, partition: int | None) -> list[Any]:

@@ -15,15 +15,15 @@ __all__ = ["say_export_audit"]
 
 def say_export_audit(
     table: str, partition: int | None, url: str, *, snapshots: str, at: str, timeout: float, json: bool
-) -> set[str]:
-    """Print a line for each partition of each export at `url`; return the verdicts. Raises as `audit_exports`."""
+) -> list[Any]:
+    """Print a line for each partition of each export at `url`; return their `PartAudit`s. Raises as `audit_exports`."""
     from spark_bulk.runtime.requirements import check_packages
 
     check_packages()
     from spark_bulk.export.audit import audit_exports
     from spark_bulk.source.model.cluster_login import ClusterLogin
 
-    verdicts: set[str] = set()
+    found: list[Any] = []
     for each in audit_exports(
         ClusterLogin.of(**spark_access(at)),
         table,
@@ -32,14 +32,14 @@ def say_export_audit(
         snapshots=snapshots and absolute(snapshots),
         timeout_s=timeout,
     ):
-        verdicts.add(each.verdict)
+        found.append(each)
         if json:
             say_json(_document(each, table), flush=True)
         else:
             say(_line(each, table))
             if each.keys:
                 say(f"  keys that differ: {', '.join(map(shown_key, each.keys))}")
-    return verdicts
+    return found
 
 
 def _line(each: Any, table: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from duramen.server.console.look import Look, Trends
 from duramen.server.console.node_facts import NodeFacts
-from duramen.server.sight.observed import PartitionStatus
+from duramen.server.sight.observed import AuditSeen, PartitionStatus
 from duramen.server.sight.status_document import status_of_server, status_to_dict
 
 __all__ = ["COLUMNS", "EVENTS_FORMAT", "NightDocument", "change_to_json", "night_document", "whole_to_json"]
@@ -22,7 +22,7 @@ EVENTS_FORMAT: Final = 1
 
 COLUMNS: Final = (
     "table", "partition", "state", "reason", "ready", "wanted", "last", "applied", "lag_s", "written_per_s",
-    "applied_per_s", "lag_per_s", "level_in_s", "state_since_s", "proven", "differs",
+    "applied_per_s", "lag_per_s", "level_in_s", "state_since_s", "proven", "differs", "audits",
 )  # fmt: skip
 
 Row = tuple[Any, ...]
@@ -108,7 +108,14 @@ def _row(each: PartitionStatus, trends: Trends, since: StateSince) -> Row:
         _rounded(since_s),
         each.proven,
         each.differs,
+        [_audit(audit) for audit in each.audits],
     )
+
+
+def _audit(audit: AuditSeen) -> tuple[str, int, str, int, str]:
+    """Where there is nothing to explain, no name and no reason: there may be thousands."""
+    why = "" if audit.verdict == "equal" else f"{audit.name}: {audit.reason}"
+    return audit.tier, audit.rows, audit.verdict, audit.checked_ms, why
 
 
 def _node(facts: NodeFacts | None) -> dict[str, Any]:

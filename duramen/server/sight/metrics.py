@@ -135,7 +135,11 @@ def _of_the_log(log: LogFacts) -> Iterator[Metric]:
 _PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[PartitionStatus], float | None]], ...]] = (
     ("readable", "1: it is read here; at a router: at a node at least.", lambda each: float(each.is_readable)),
     ("damaged", "1: its replica here stopped because of damage.", lambda each: float(each.damaged)),
-    ("different", "1: it, or a watch of it, is not what the log holds.", lambda each: float(bool(each.differs))),
+    (
+        "different",
+        "1: it, or a watch of it, is not what the log holds; or an audit found that an export or a session is not.",
+        lambda each: float(bool(each.differs or each.audited_differently)),
+    ),
     ("first_offset", "The earliest offset that the log has.", lambda each: each.first),
     ("last_offset", "The newest offset on stable storage; -1: nothing yet.", lambda each: each.last),
     ("applied_offset", "The newest offset that reads see.", lambda each: each.applied),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 __all__ = [
+    "AuditSeen",
     "CertificateExpiry",
     "ConnectionCounts",
     "DiskSpace",
@@ -17,6 +18,22 @@ __all__ = [
 ]
 
 SightRole = Literal["single", "node", "router", "log"]
+
+
+class AuditSeen(NamedTuple):
+    """What somebody who audited an export or a session has found of a partition (`log_tier.tally.audit_note`)."""
+
+    tier: str
+    """export, session."""
+    name: str
+    rows: int
+    until: int
+    """The last offset that was compared."""
+    verdict: str
+    """equal, different, not compared."""
+    reason: str
+    checked_ms: int
+    """When it was noted, by the catalog's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +64,19 @@ class PartitionStatus:
     """Up to here what was folded was compared with what the log holds; at a router: at each node that answers."""
     differs: str = ""
     """The offsets at which it is not what the log holds, in words; empty: none were found."""
+    audits: tuple[AuditSeen, ...] = ()
+    """Of its exports and of clients' sessions: of each tier the newest, and all that differ."""
 
     @property
     def is_readable(self) -> bool:
         """Is it read, here or, at a router, at a node? One that is behind is."""
         return self.state in ("ready", "behind")
+
+    @property
+    def audited_differently(self) -> str:
+        """Which export or session differs, and where; empty: none does."""
+        different = (each for each in self.audits if each.verdict == "different")
+        return next((f"{each.tier} {each.name}: {each.reason}" for each in different), "")
 
     @property
     def lag_records(self) -> int:

@@ -17,6 +17,7 @@ from duramen.certificates.facts import facts_of
 from duramen.certificates.pem import parse_certificates
 from duramen.server.sight.measures import Measures
 from duramen.server.sight.observed import (
+    AuditSeen,
     CertificateExpiry,
     ConnectionCounts,
     DiskSpace,
@@ -43,6 +44,7 @@ from log_tier.model.errors import CertificateInvalid, Damaged, DuramenError
 from log_tier.model.identifiers import NOTHING, PartitionId
 from log_tier.model.log import Bounds, Log
 from log_tier.rpc.messages.stream_bound import StreamBound
+from log_tier.tally.audit_note import noted_of
 from log_tier.tally.proof import NO_PROOF
 from router.membership.views import Membership, NodeView, ReplicaView
 from serving_tier.node.hosting import Hosting
@@ -224,6 +226,7 @@ class ServerSight:
             damaged=_is_damaged(hosting, name),
             proven=status.proven,
             differs=status.differs,
+            audits=_audits(table, name),
         )
 
 
@@ -285,6 +288,16 @@ def _best(table: TableEntry, name: PartitionId, views: dict[str, NodeView]) -> P
         wanted=table.replicas,
         proven=min((each.proven for each in found), default=NOTHING),
         differs=next(differing, ""),
+        audits=_audits(table, name),
+    )
+
+
+def _audits(table: TableEntry, name: PartitionId) -> tuple[AuditSeen, ...]:
+    if not table.audits:
+        return ()
+    return tuple(
+        AuditSeen(note.tier, note.name, part.rows, part.until, part.verdict, part.reason, part.checked_ms)
+        for note, part in noted_of(table.audits, name.partition)
     )
 
 

@@ -98,6 +98,7 @@ def _partitions(partitions: Sequence[PartitionStatus]) -> list[dict[str, object]
             "wanted": each.wanted,
             "proven": each.proven,
             "differs": each.differs,
+            **({"audits": [audit._asdict() for audit in each.audits]} if each.audits else {}),
         }
         for each in partitions
     ]

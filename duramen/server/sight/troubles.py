@@ -30,6 +30,7 @@ TROUBLE_KINDS: Final = (
     "unreadable",
     "stopped",
     "different",
+    "audit_different",
     "disk_full",
     "certificate_expired",
     "node_lost",
@@ -126,6 +127,14 @@ def _of_proofs(observed: Observed) -> Iterator[Trouble]:
             "different",
             f"{_named(different)}: what was folded or delivered is not what the log holds ({different[0].differs})",
             f"look at `duramen audit data {different[0].table}`; `duramen admin restore NODE` builds a replica anew",
+            blocks=False,
+        )
+    audited = [each for each in observed.partitions if each.audited_differently]
+    if audited:
+        yield Trouble(
+            "audit_different",
+            f"{_named(audited)}: an audit found a difference ({audited[0].audited_differently})",
+            f"look at `duramen audit data {audited[0].table}`; export anew and audit it again, or `--forget` it",
             blocks=False,
         )
 

@@ -20,6 +20,7 @@ from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Log
 from log_tier.privacy.masked_url import mask_url
+from log_tier.tally.audit_note import AuditNote
 from router.proto import admin_pb2 as pb
 
 __all__ = ["LIMIT_MAX", "catalog_changes", "describe_command"]
@@ -113,7 +114,10 @@ def _words(about: Any) -> Iterator[str]:
         value = getattr(about, each.name)
         if each.name in _ELSEWHERE or not each.repr or value in ("", (), None, each.default):
             continue
-        if each.name == "tasks":
+        if isinstance(value, AuditNote):
+            yield f"{value.tier}={mask_url(value.name) if '://' in value.name else value.name}"
+            yield "different" if value.is_different else f"partitions={len(value.parts)}"
+        elif each.name == "tasks":
             yield f"tasks={len(value)}"
         elif isinstance(value, (bool, int)):
             yield f"{each.name}={value}"

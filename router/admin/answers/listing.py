@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from log_tier.catalog.cluster_map import Assignment
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Bounds
+from router.admin.audits.note_audit import audited_of
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.upkeep import LogBounds, held_by
 from router.membership.views import ReportedState
@@ -82,6 +83,7 @@ def _partition(situation: Situation, partition: PartitionId, bounds: Bounds) -> 
         retention_ms=table.retention_ms,
         retention_bytes=table.retention_bytes,
         retention_held_by=held_by(situation, partition),
+        audits=audited_of(table.audits, number),
     )
 
 

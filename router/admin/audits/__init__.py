@@ -4,7 +4,10 @@ An audit asks the log, the replicas and their watches for one partition's counts
 at which one differs (`log_tier.tally`). It changes nothing. What a client's session was acknowledged is found in the
 log by producer and sequence.
 
+What only its caller could compare, an export or a session, may be noted: the catalog keeps it with the table, and
+lists, status, metrics and the console show it.
+
 What is not here: the comparison that each node makes by itself, every minute (`serving_tier.proof`).
 
-Reading order: `audit_acknowledged.py`, `audit_data.py`.
+Reading order: `audit_acknowledged.py`, `audit_data.py`, `note_audit.py`.
 """

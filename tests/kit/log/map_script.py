@@ -3,6 +3,7 @@
     node n1 [identity] [take-over]
     table flights PARTITIONS REPLICAS [partitioner=P] [over=TOPIC] [starts=OFFSET,OFFSET...]
     drop flights                               retention flights MS BYTES
+    audit flights TIER NAME [P:ROWS[:VERDICT] ...]
     job KIND ACTION TABLE/P NODE [from=N] ...  [node=N] (arguments of the job come after `with`)
     ready JOB TASK NODE | done JOB TASK NODE [note] | failed JOB TASK NODE note
     clear flights OFFSET,OFFSET... [keep=N]
@@ -26,6 +27,7 @@ from log_tier.catalog.commands import (
     CreateTable,
     DropTable,
     ForgetSnapshots,
+    NoteAudit,
     RegisterNode,
     ResumeJob,
     SetRetention,
@@ -36,6 +38,7 @@ from log_tier.catalog.commands import (
     TaskReady,
 )
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.tally.audit_note import AuditedPart, AuditNote
 
 __all__ = ["play", "summary", "table_id"]
 
@@ -52,6 +55,10 @@ def _place(cluster: ClusterMap, text: str) -> PartitionId:
 
 def _value(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdigit() else text
+
+
+def _part(partition: str, rows: str, verdict: str = "equal") -> AuditedPart:
+    return AuditedPart(Partition(int(partition)), int(rows), Offset(int(rows) - 1), verdict)
 
 
 def _command(cluster: ClusterMap, line: str) -> Command:
@@ -79,6 +86,9 @@ def _command(cluster: ClusterMap, line: str) -> Command:
         return DropTable(_place(cluster, plain[0])[0])
     if verb == "retention":
         return SetRetention(_place(cluster, plain[0])[0], int(plain[1]), int(plain[2]))
+    if verb == "audit":
+        parts = tuple(_part(*word.split(":")) for word in plain[3:])
+        return NoteAudit(_place(cluster, plain[0])[0], AuditNote(plain[1], plain[2], parts))
     if verb == "job":
         arguments = {key: _value(value) for key, _, value in (word.partition("=") for word in extra.split())}
         if "table" in arguments:
@@ -134,6 +144,9 @@ def summary(cluster: ClusterMap) -> list[str]:
         for number, assigned in enumerate(table.assignments):
             marks = {"member": "", "joining": "+", "leaving": "-"}
             lines.append(f"{table.name}/{number}: " + " ".join(marks[r.role] + r.node for r in assigned))
+        for note in table.audits:
+            counts = ", ".join(f"{p.partition}: {p.rows} {p.verdict} at {p.checked_ms}" for p in note.parts)
+            lines.append(f"{table.name} {note.tier} {note.name}: {counts}")
         for version in table.versions:
             held = "; ".join(" ".join(nodes) or "nobody" for nodes in version.holders)
             lines.append(f"{table.name} version {version.number}: {version.state} at {held}")

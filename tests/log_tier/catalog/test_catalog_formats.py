@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from log_tier.catalog.commands import (
     AddSnapshot,
     ClearTable,
     CreateTable,
+    NoteAudit,
     RegisterNode,
     SetRetention,
     command_batch,
@@ -27,6 +29,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.retention import FOREVER, Retention
 from log_tier.model.table_ref import TableRef
+from log_tier.tally.audit_note import AuditedPart, AuditNote
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -59,7 +62,7 @@ def test_records_of_format_1_stay_readable() -> None:
         assert type(command).__name__ == document["class"]
 
 
-def value_of(command: AddSnapshot | ClearTable | CreateTable | RegisterNode | SetRetention) -> str:
+def value_of(command: AddSnapshot | ClearTable | CreateTable | NoteAudit | RegisterNode | SetRetention) -> str:
     """What would be written."""
     batch = command_batch(command, "0123456789abcdef")
     return (
@@ -151,6 +154,45 @@ def test_the_retention_of_a_table() -> None:
     assert map_to_json(cluster) == text
     (earlier,) = map_from_json((FIXTURES / "map-1.json").read_bytes()).tables.values()
     assert earlier.retention == FOREVER
+
+
+def test_a_table_that_was_audited() -> None:
+    """A command of its own, and a field of the map: who does not know the command stops there."""
+    document = json.loads((FIXTURES / "commands-1-audit.jsonl").read_text())
+    equal = AuditedPart(Partition(0), 81204, Offset(90311))
+    different = AuditedPart(Partition(1), 7, Offset(12), "different", "offsets 3 to 4 are not in the log")
+    note = AuditNote("export", "s3://lake/flights", (equal, different))
+    command = NoteAudit(TableId("uz7PoMe1SsyzElQe1u4IvA"), note)
+    assert parse_command(document["key"].encode(), document["value"].encode()) == ("0123456789abcdef", command)
+    assert value_of(command) == document["value"]
+    text = (FIXTURES / "map-1-audit.json").read_bytes().strip()
+    cluster = map_from_json(text)
+    (flights,) = cluster.tables.values()
+    assert [(each.tier, each.name, len(each.parts)) for each in flights.audits] == [("export", "s3://lake/flights", 2)]
+    assert flights.audits[0].parts == (replace(equal, checked_ms=1000), replace(different, checked_ms=1000))
+    assert map_to_json(cluster) == text
+    newer = text.replace(b'"rows":81204', b'"rows":81204,"bytes":7')
+    assert map_from_json(newer) == cluster, "a newer server may say more of a part"
+    (earlier,) = map_from_json((FIXTURES / "map-1.json").read_bytes()).tables.values()
+    assert earlier.audits == ()
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "5",
+        '{"tier":"export","name":"a"}',
+        '{"tier":"export","name":"a","parts":7}',
+        '{"tier":"export","name":"a","parts":[],"more":1}',
+        '{"tier":"export","name":7,"parts":[]}',
+        '{"tier":"export","name":"a","parts":[{"partition":0,"rows":1}]}',
+        '{"tier":"export","name":"a","parts":[{"partition":0,"rows":"1","until":0}]}',
+        '{"tier":"export","name":"a","parts":[{"partition":0,"rows":1,"until":0,"more":1}]}',
+    ],
+)
+def test_audits_that_a_newer_version_noted(note: str) -> None:
+    with pytest.raises(UnknownFormat):
+        parse_command(b"note-audit", f'{{"v":1,"id":"x","table":"t","note":{note}}}'.encode())
 
 
 def test_a_clearing() -> None:

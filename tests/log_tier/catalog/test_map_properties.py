@@ -18,6 +18,7 @@ from log_tier.catalog.commands import (
     CreateTable,
     DropTable,
     ForgetSnapshots,
+    NoteAudit,
     RegisterNode,
     ResumeJob,
     SetRetention,
@@ -35,6 +36,7 @@ from log_tier.catalog.map_json import map_from_json, map_to_json
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.identifiers import Offset, Partition
+from log_tier.tally.audit_note import AuditedPart, AuditNote
 
 NODES = st.sampled_from(["n1", "n2", "n3", "n4"])
 TABLES = st.sampled_from(["flights", "ships"]).map(table_id)
@@ -67,6 +69,12 @@ def snapshots(draw: st.DrawFn) -> SnapshotEntry:
     return SnapshotEntry(f"s{offset}", draw(TABLES), draw(PARTITIONS), offset, 7, 1, 100, f"path/{offset}", "n1")
 
 
+@st.composite
+def audit_notes(draw: st.DrawFn) -> AuditNote:
+    parts = draw(st.lists(st.builds(AuditedPart, PARTITIONS, st.integers(0, 5), st.just(Offset(4))), max_size=2))
+    return AuditNote(draw(st.sampled_from(["export", "session", "index"])), draw(st.sampled_from("ab")), tuple(parts))
+
+
 COMMANDS = st.one_of(
     st.builds(RegisterNode, NODES, st.just("host:1"), st.sampled_from(["a", "a", "b"]), st.booleans()),
     st.builds(CreateTable, TABLES, st.sampled_from(["flights", "ships"]), st.integers(0, 3), st.integers(1, 3)),
@@ -83,6 +91,7 @@ COMMANDS = st.one_of(
     ),
     st.builds(DropTable, TABLES),
     st.builds(SetRetention, TABLES, st.integers(-1, 5), st.integers(-1, 5)),
+    st.builds(NoteAudit, TABLES, audit_notes()),
     start_jobs(),
     start_jobs(),
     st.builds(ClearTable, TABLES, st.lists(st.integers(-1, 9).map(Offset), min_size=2, max_size=3).map(tuple), KEEPS),

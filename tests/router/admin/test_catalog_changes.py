@@ -12,10 +12,11 @@ from kit.deadlines import within
 
 from duramen.server.roles.all_in_one import SingleServer
 from log_tier.catalog.cluster_map import ClusterMap, SnapshotEntry
-from log_tier.catalog.commands import COMMANDS, Command, StartJob, TaskPlan
+from log_tier.catalog.commands import COMMANDS, Command, NoteAudit, StartJob, TaskPlan
 from log_tier.model.errors import CommandRejected
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.rows.table_spec import TableSpec
+from log_tier.tally.audit_note import AuditNote
 from log_tier.trust.trust_commands import AddToken, AddUser, SetPassword
 from router.admin.answers.changes import LIMIT_MAX, catalog_changes, describe_command
 from router.admin.verbs import SetReplicas, TakeSnapshots
@@ -47,6 +48,7 @@ def test_each_kind_of_command_is_described() -> None:
         command = _any(kind)
         shown = described(command, t="orders")
         assert shown.command == name
+        assert SECRET not in shown.detail
         assert len(shown.detail) <= 400
 
 
@@ -61,6 +63,7 @@ def _any(kind: Any) -> Any:
                 "offsets": (Offset(1),),
                 "ids": ("s",),
                 "table": TableId("t"),
+                "note": AuditNote("export", f"s3://key:{SECRET}@lake/x", ()) if kind is NoteAudit else "x",
             }.get(each.name, 3 if each.name in {"job", "task", "seen", "partitions", "replicas"} else "x")
     return kind(**values)
 

@@ -170,6 +170,40 @@ def test_a_file_that_was_harmed_since_is_found(
     assert f"{table.name}/{found.partition} {export.folder} up to offset {found.until} exported" in done.stdout
 
 
+def test_the_result_stays_with_the_servers_until_it_is_forgotten(server: Any, table: Any, tmp_path: Path) -> None:
+    def noted() -> dict[int, tuple[int, str, str]]:
+        shown = run_here("admin", "partitions", table.name, "--json", at=server.target).stdout.splitlines()
+        return {
+            row["partition"]: (each["rows"], each["verdict"], each["reason"])
+            for row in map(json.loads, shown)
+            for each in row["audits"]
+        }
+
+    def asked(*more: str) -> tuple[int, str]:
+        done = run_here("audit", "data", table.name, "--export", str(tmp_path), *more, at=server.target)
+        return done.returncode, done.stderr
+
+    fill(table)
+    export = exported(server, table, tmp_path)
+    assert asked("--no-note") == (0, "")
+    assert noted() == {}
+    assert asked() == (0, "")
+    rows = {file.partition: file.rows for file in export.files}
+    assert noted() == {partition: (rows[Partition(partition)], "equal", "") for partition in range(8)}
+    shown = run_here("audit", "data", f"{table.name}/2", at=server.target).stdout
+    assert f"{table.name}/2 exported {rows[Partition(2)]} up to offset {export.until[2]}, checked 20" in shown
+    assert f"(file://{tmp_path})" in shown
+    drop_a_row(tmp_path / export.folder / export.files[0].path)
+    assert asked()[0] == 1
+    bad = export.files[0].partition
+    assert {partition for partition, (_, verdict, _) in noted().items() if verdict == "different"} == {bad}
+    assert f"{export.folder}: the files hold" in noted()[bad][2]
+    assert run_here("audit", "data", table.name, at=server.target).returncode == 1
+    assert asked("--forget") == (0, "")
+    assert noted() == {}
+    assert run_here("audit", "data", table.name, "--forget", at=server.target).returncode == 2
+
+
 def test_an_export_of_an_earlier_version_is_compared_by_its_files(server: Any, table: Any, tmp_path: Path) -> None:
     fill(table)
     export = exported(server, table, tmp_path)

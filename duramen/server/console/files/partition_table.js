@@ -1,6 +1,7 @@
 // The table of partitions. Only rows that are on the screen, and a few around them, are in the document: a thousand
 // partitions cost as much as thirty.
 
+import { auditFacts, countsText, isDifferent } from "./audited.js";
 import { byId, made } from "./made.js";
 import { Plot } from "./plot.js";
 import { UNKNOWN, brief, count, duration, perSecond, plural, rate } from "./words.js";
@@ -41,15 +42,19 @@ function level(each) {
   return each.level_in_s === null ? "never at this rate" : duration(each.level_in_s);
 }
 
-// Is what was folded what the log holds? Compared once a minute.
+// Is what was folded what the log holds? Compared once a minute. And what audits found of exports and sessions.
 function proof(each) {
-  if (each.differs) return "different";
+  if (each.differs || isDifferent(each)) return "different";
+  return [folded(each), countsText(each)].filter(Boolean).join(", ");
+}
+
+function folded(each) {
   if (each.applied < 0) return "–";
   if (each.proven < 0) return UNKNOWN;
   return each.proven >= each.applied ? "equal" : `equal to ${brief(each.proven)}`;
 }
 
-const style = (each) => (!each.readable || each.differs ? "bad" : each.well ? "" : "warn");
+const style = (each) => (!each.readable || each.differs || isDifferent(each) ? "bad" : each.well ? "" : "warn");
 
 export class PartitionTable {
   // `past`: the graphs. `view`: the partitions.
@@ -165,6 +170,7 @@ export class PartitionTable {
       ["lag", each.lag ? `${count(each.lag)} records for ${duration(each.lag_s)}, ${trend(each)}, level in: ${level(each)}` : "level"],
       ["copies", `${each.ready} ready of ${each.wanted}`],
       ["proof", each.differs || (each.proven < 0 ? UNKNOWN : `equal to the log up to ${count(each.proven)}`)],
+      ...auditFacts(each),
     ];
     const list = made("dl", "", ...facts.map(([name, text]) => made("div", "", made("dt", "", name), made("dd", "", text))));
     const graphs = this.past.partitions.get(each.name);

@@ -1,6 +1,7 @@
 // One table: what it is, its partitions, versions and snapshots, and whether every tier has counted the same.
 // What the server says of these is shown as it is, so what it says more later on is shown as well.
 
+import { auditedNodes } from "./audited.js";
 import { call, replies } from "./call.js";
 import { factList, failure, listed, tableOf, when } from "./documents.js";
 import { made, setText } from "./made.js";
@@ -42,13 +43,15 @@ class TablePage {
     this.note = made("p", "note-line");
     this.facts = new Section("the table");
     this.proof = new Section("the running proof: what every tier has counted");
+    this.audited = new Section("exports and sessions: what audits found");
+    this.audited.node.hidden = true;
     this.versions = new Section("versions");
     this.snapshots = new Section("snapshots");
     this.partitions = new Section("partitions");
     root.append(
       made("div", "bar", this.heading, made("nav", "links", ...links)),
       this.note,
-      ...[this.facts, this.proof, this.versions, this.snapshots, this.partitions].map((each) => each.node),
+      ...[this.facts, this.proof, this.audited, this.versions, this.snapshots, this.partitions].map((each) => each.node),
     );
     this.#table();
     this.poll = new Poll((signal) => this.#ask(signal), (answer) => this.#take(answer), (error) => this.#fail(error), EACH_MS);
@@ -90,6 +93,7 @@ class TablePage {
     const { table, partitions: rows, ...others } = described.value;
     this.facts.set(this.#facts(table, others));
     this.#partitions(rows, partitions);
+    if (partitions.value) this.#audited(auditedNodes(partitions.value.partitions));
     if (versions) {
       this.versions.set(versions.error ? failure(versions.error) : listOf(versions.value.versions, "It has one version: what its log says.", { without: ["table"] }));
       const links = { offset: (each) => Object.assign(made("a", "", count(each.offset)), { href: address("log", this.name, each.partition, each.offset) }) };
@@ -98,11 +102,16 @@ class TablePage {
     }
   }
 
+  #audited(nodes) {
+    this.audited.node.hidden = nodes === null;
+    if (nodes !== null) this.audited.set(...nodes);
+  }
+
   #fail(error) {
     this.note.hidden = false;
     this.note.replaceChildren(...failure(error).childNodes, this.heard ? ` What is shown is of ${clock(this.heard)}.` : "");
     this.note.className = "note-line bad";
-    if (this.heard === undefined) for (const each of [this.facts, this.proof, this.versions, this.snapshots, this.partitions]) each.node.hidden = true;
+    if (this.heard === undefined) for (const each of [this.facts, this.proof, this.audited, this.versions, this.snapshots, this.partitions]) each.node.hidden = true;
   }
 
   #facts(table, others) {

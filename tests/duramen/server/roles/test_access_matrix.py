@@ -123,6 +123,7 @@ ROWS: Final = [
     Row("Admin/Explain", "read,admin of table", lambda _: admin.AdminExplainRequest(table=TABLE, key=KEY)),
     Row("Admin/Verify", "admin of table", lambda _: admin.AdminVerifyRequest(table=TABLE)),
     Row("Admin/AuditData", "admin of table", lambda _: admin.AdminAuditDataRequest(table=TABLE)),
+    Row("Admin/NoteAudit", "admin of table", lambda _: admin.AdminNoteAuditRequest(table=TABLE)),
     Row("Admin/Start", "admin", start(drain=admin.AdminDrain(node="n1"))),
     Row("Admin/Start", "admin", start(take_snapshots=admin.AdminTakeSnapshots())),
     Row("Admin/Start", "admin of table", start(take_snapshots=admin.AdminTakeSnapshots(table=TABLE))),

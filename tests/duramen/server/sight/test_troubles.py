@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from duramen.server.sight.observed import CertificateExpiry, DiskSpace, LogFacts, NodeSeen, Observed, PartitionStatus
+from duramen.server.sight.observed import (
+    AuditSeen,
+    CertificateExpiry,
+    DiskSpace,
+    LogFacts,
+    NodeSeen,
+    Observed,
+    PartitionStatus,
+)
 from duramen.server.sight.status_document import status_of_server
 from duramen.server.sight.troubles import troubles_of
 
@@ -51,6 +59,23 @@ def test_the_most_urgent_comes_first() -> None:
     status = status_of_server(observed)
     assert not status.ready
     assert "restart this server" in status.first
+
+
+@pytest.mark.parametrize("role", [NODE, ROUTER])
+def test_an_audit_that_found_a_difference_is_named_and_served(role: Observed) -> None:
+    equal = AuditSeen("export", "s3://lake/new", 7, 6, "equal", "", NOW_MS)
+    wrong = equal._replace(name="s3://lake/orders", verdict="different", reason="the files hold 6 rows, not 7")
+    good, bad = (
+        partition("ready", applied=10, audits=(equal,)),
+        partition("ready", 3, applied=10, audits=(equal, wrong)),
+    )
+    observed = replace(role, partitions=(good, bad))
+    (trouble,) = troubles_of(observed)
+    assert (trouble.kind, trouble.blocks) == ("audit_different", False)
+    assert "orders/3: an audit found a difference (export s3://lake/orders: the files hold 6 rows" in trouble.what
+    assert "duramen audit data orders" in trouble.do
+    assert troubles_of(replace(role, partitions=(good,))) == ()
+    assert status_of_server(observed).ready
 
 
 @pytest.mark.parametrize("role", [NODE, ROUTER])

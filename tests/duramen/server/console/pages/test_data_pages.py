@@ -12,6 +12,8 @@ from kit.client.with_users import WithUsers
 from kit.console_content import BINARY, HOSTILE
 
 from duramen.server.roles.all_in_one import SingleServer
+from router.admin.client import AdminConnection
+from router.proto import admin_pb2
 
 pytestmark = pytest.mark.embedded_log_only  # Kafka's records are looked at in tests/log_tier/kafka
 
@@ -49,7 +51,7 @@ async def test_one_table(browser: Browser, server: SingleServer) -> None:
         check_fits(browser)
         shows(browser, server, "#/table/nowhere")
         check_has(browser, "nowhere")
-        assert browser.script("return document.querySelectorAll('.card:not([hidden])').length") == 0
+        browser.wait("document.querySelectorAll('.card:not([hidden])').length === 0")
         shows(browser, server, f"#/table/{quote(HOSTILE, safe='')}")
         check_has(browser, HOSTILE)
         check_harmless(browser)
@@ -103,6 +105,43 @@ async def test_what_later_servers_say_is_shown_by_its_names(browser: Browser, se
         check_harmless(browser)
 
     await asyncio.to_thread(looked)
+
+
+async def test_what_audits_found_is_shown_with_its_time(browser: Browser, server: SingleServer) -> None:
+    """On the night page and on the table's: of exports and of sessions, until they are audited again."""
+
+    async def noted(tier: str, name: str, verdict: str, reason: str = "") -> None:
+        part = admin_pb2.AdminAuditedPart(partition=1, rows=81_204, until=90_311, verdict=verdict, reason=reason)
+        note = admin_pb2.AdminNoteAuditRequest(table="orders", tier=tier, name=name, parts=[part])
+        async with AdminConnection(f"127.0.0.1:{server.port}") as admin:
+            await admin.note_audit(note)
+
+    rows = "[...document.querySelectorAll('#partitions tbody tr[data-name]')]"
+
+    def night(words: str, style: str) -> None:
+        shows(browser, server, "#/night")
+        row = f"{rows}.find((each) => each.dataset.name === 'orders/1')"
+        browser.wait(f"{row}?.innerText.includes(arguments[0])", words)
+        assert browser.script(f"return {row}.className.trim()") == style
+
+    await noted("export", "s3://lake/orders", "equal")
+    await noted("session", "0f8c", "equal")
+    await asyncio.to_thread(night, "exported 81,204, acknowledged 81,204", "")
+    await noted("export", HOSTILE, "different", f"offsets 3 to 4 {HOSTILE}")
+
+    def looked() -> None:
+        night("different", "bad")
+        browser.script(f"{rows}.find((each) => each.dataset.name === 'orders/1').click()")
+        browser.wait("document.querySelector('#detail').innerText.includes(arguments[0])", f"offsets 3 to 4 {HOSTILE}")
+        browser.wait("document.querySelector('#first').innerText.includes('duramen audit data orders')")
+        shows(browser, server, "#/table/orders")
+        check_has(browser, "1 audit found a difference", "90,311", "acknowledged", HOSTILE)
+        check_harmless(browser)
+        check_fits(browser)
+
+    await asyncio.to_thread(looked)
+    await noted("export", HOSTILE, "equal")
+    await asyncio.to_thread(night, "exported 81,204, acknowledged 81,204", "")
 
 
 async def test_one_key(browser: Browser, server: SingleServer) -> None:
