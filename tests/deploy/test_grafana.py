@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kit.client.server_process import ServerProcess
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 from kit.prometheus import scraping
 from kit.whole_server import measured_whole, observed_whole
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,6 +21,7 @@ from redis import Redis
 from duramen.server.sight.metrics import metrics_to_text
 from duramen.server.sight.status_document import status_of_server
 
+SCHEMA = Path(__file__).parent / "grafana_schema"
 DASHBOARD = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "duramen.json"
 BOARD: dict[str, Any] = json.loads(DASHBOARD.read_text())
 COLUMNS = 24
@@ -50,6 +53,42 @@ def queries() -> Iterator[tuple[str, str]]:
 def filled(expression: str) -> str:
     """With Grafana's variables as it fills them in where all is chosen."""
     return re.sub(r"\$(job|instance|table)\b", ".*", expression).replace("$__rate_interval", "10s")
+
+
+@pytest.mark.languages
+@pytest.mark.timeout(600)
+def test_it_fits_the_schema_of_grafana(tmp_path: Path) -> None:
+    """By the types that Grafana generates of its schema, strictly; and what does not fit is found."""
+    if shutil.which("go") is None:
+        pytest.skip("go is not installed")
+    program = tmp_path / "schema"
+    made = subprocess.run(
+        ["go", "build", "-o", str(program), "."],
+        cwd=SCHEMA,
+        capture_output=True,
+        text=True,
+        timeout=patience_s(240),
+        check=False,
+    )
+    if made.returncode != 0 and "main.go" not in made.stderr:
+        pytest.skip(f"the types of Grafana cannot be fetched here: {made.stderr.strip().splitlines()[-1]}")
+    assert made.returncode == 0, made.stderr
+
+    def read(board: Path) -> tuple[int, str]:
+        done = subprocess.run([program, board], capture_output=True, text=True, timeout=patience_s(30), check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    assert read(DASHBOARD) == (0, f"panels: {len(panels())}\n")
+    board = json.loads(DASHBOARD.read_text())
+    board["panels"][1]["options"]["colourMode"] = "none"
+    board["panels"][2]["targets"][0]["expr"] = 7
+    del board["panels"][3]["options"]["textMode"]
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(board))
+    code, said = read(wrong)
+    assert code == 1
+    for problem in ("unexpected field 'colourMode'", "panels[2].targets[0].expr", "textMode: required field"):
+        assert problem in said
 
 
 def test_panels_have_a_place_of_their_own() -> None:
