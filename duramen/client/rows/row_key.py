@@ -7,11 +7,10 @@ from operator import itemgetter
 from types import EllipsisType
 from typing import Any
 
-from log_tier.rows.avro_types import AvroType
-
 from duramen.client.rows.plans.refusals import shown
 from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidRow
 from log_tier.model.record import check_key
+from log_tier.rows.avro.avro_types import AvroType
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.elements import KeyElement, encode_element
 from log_tier.rows.key_fields import KeyField, keyed_value, without_null
