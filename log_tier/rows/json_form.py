@@ -47,7 +47,7 @@ def row_to_json(schema: RowSchema, body: bytes) -> str:
     """A row, without its framing, as JSON: an object with all fields in the schema's order.
 
     Raises `InvalidValue` for bytes that are no row of the schema, `LimitExceeded` where names alone have more than
-    16 Mi characters. Some 15 µs for a row of 8 fields.
+    16 Mi characters. Some 40 µs for a row of 8 fields.
     """
     try:
         row_reader(schema, ())(body, 0)

@@ -53,7 +53,9 @@ def _read_string(data: bytes, at: int, end: int) -> tuple[int, bytes]:
     at, stop = sized_end(data, at, end)
     text = data[at:stop]
     text.decode()
-    return stop, b"\x02%b\0" % (text.replace(b"\0", b"\0\xff") if b"\0" in text else text)
+    if 0 in text:
+        text = text.replace(b"\0", b"\0\xff")
+    return stop, b"\x02" + text + b"\0"
 
 
 def _read_bytes(data: bytes, at: int, end: int) -> tuple[int, bytes]:

@@ -146,36 +146,53 @@ def _fixed(size: int) -> Reader | None:
 def _limited(logical: str, kind: str) -> Reader:
     """An integer from `low` to `high`."""
     low, high = _LIMITS[logical]
-    bits = 32 if kind == "int" else 64
-    value_of = int_value if bits == 32 else long_value
-    # A value of so many bytes or fewer is within the limits, and need not be known.
-    sure = 0 if low == 0 else (min(-low, high).bit_length()) // 7
+    # A value of so many bytes, or still zigzag so small, is within the limits.
+    sure_bytes = 0 if low == 0 else (min(-low, high).bit_length()) // 7
+    sure = -1 if low == 0 else 2 * min(-low, high) - 1
 
-    def read_limited(data: bytes, at: int, end: int, depth: int) -> int:
+    def check(value: int) -> None:
+        value = unzigzag(value)
+        if not low <= value <= high:
+            raise Misfit(f"a {logical} is from {low} to {high}, not {value}")
+
+    def read_long(data: bytes, at: int, end: int, depth: int) -> int:
         value = data[at]
         stop = at + 1
         if value > 127:
             stop = skip_long(data, stop)
-            if stop - at <= sure:
+            if stop - at <= sure_bytes:
                 return stop
-            value, stop = value_of(data, value, at + 1)
-        value = unzigzag(value)
-        if not low <= value <= high:
-            raise Misfit(f"a {logical} is from {low} to {high}, not {value}")
+            value, stop = long_value(data, value, at + 1)
+        if value > sure:
+            check(value)
         return stop
 
-    return read_limited
+    def read_int(data: bytes, at: int, end: int, depth: int) -> int:
+        value = data[at]
+        at += 1
+        if value > 127:
+            value, at = int_value(data, value, at)
+        if value > sure:
+            check(value)
+        return at
+
+    return read_int if kind == "int" else read_long
 
 
 def _decimal(type_: dict[str, Any]) -> Reader:
     limit: Final = 10 ** type_["precision"]
-    size: Final = type_.get("size")
+    size: int | None = type_.get("size")
 
     def read_decimal(data: bytes, at: int, end: int, depth: int) -> int:
-        if size is None:
+        if size is not None:
+            stop = at + size
+        elif data[at] > 127 or data[at] & 1:
             at, stop = sized_end(data, at, end)
         else:
-            stop = at + size
+            stop = at + 1 + (data[at] >> 1)
+            if stop > end:
+                sized_end(data, at, end)
+            at += 1
         if at == stop:
             raise Misfit("a decimal has at least one byte")
         if not -limit < int.from_bytes(data[at:stop], signed=True) < limit:
