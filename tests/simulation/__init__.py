@@ -136,13 +136,21 @@ Where no user has a quota of calls, watches or connections, a table has one of c
 share: they have one account there, and another table has never any (`cluster_table_quotas.py`).
 
 **Places.** In half of the other runs with users of the world `cluster`, quotas bound the watches that two users, and
-all users of a table, have open at a server. They are set, changed and removed while watches open and close. A client
-knows within bounds when a watch had its places, so a refusal must be by a quota of the server's map, and as many must
-have been open at some moment between question and answer (`place_ledger.py`). When all is level, more watches are
-opened at once than a quota gives, and exactly as many as it gives are let in: also after some were closed, after their
-connections were reset, after their table was dropped and made again, and after the quota was removed
-(`cluster_places.py`). In the world `cluster-resp` quotas bound the connections of two users in the same way: they are
-opened, reset, closed, proved anew and proved to be the other user's (`cluster_connections.py`).
+all users of a table, have open at a server, and their scans by `duramen.v1.KV`. They are set, changed and removed while
+watches and scans open and close. A client knows within bounds when a watch had its places, so a refusal must be by a
+quota of the server's map, and as many must have been open at some moment between question and answer
+(`place_ledger.py`). When all is level, more watches, and then scans, are opened at once than a quota gives, and exactly
+as many as it gives are let in: also after some were closed or read to their end, after their connections were reset,
+after their table was dropped and made again, and after the quota was removed (`cluster_places.py`). Two others have
+quotas of connections of gRPC, each of which is a peer of its own: one counts until half a minute after its last call,
+and longer while it watches (`cluster_peers.py`). In the world `cluster-resp` quotas bound the connections of two users
+in the same way: they are opened, reset, closed, proved anew and proved to be the other user's
+(`cluster_connections.py`).
+
+**Turns.** In the runs with users of the world `cluster-resp`, a user floods a server by the Redis protocol and calls it
+by gRPC meanwhile, while its grant comes and goes. Some turns of the loop are long, so hundreds of these calls wait in
+the server's line of turns, and many are left there by their client. Each must be served or refused as the grants say,
+and in the end nobody waits (`cluster_lines.py`).
 
 **Audit.** In half of the runs with users, nodes and router write their audit. The network says how each call has ended
 at its server, whoever hears that. When all is level, the sum of the counts of the audit's rows must be what each server
@@ -199,8 +207,7 @@ may end with a damaged index or snapshot.
 **What it does not do yet.** LMDB is real, and a commit of it is one step: an index is never found in the middle of one.
 In the worlds of one database an index is closed cleanly, or gone. A commit of the log is one step of the simulated
 thread: a reader never runs between its write and its sync. The disk of a node does not fail for reads, nor within a
-commit of LMDB, and loses nothing that was not synced. Quotas of scans nobody has. The connections of gRPC are not
-bounded: all of a process are one peer here.
+commit of LMDB, and loses nothing that was not synced.
 
 **Reading order**: the simulated machine is `duramen.testing.machine`. Here: `node_faults.py`, `plan.py`,
 `planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`,
@@ -210,13 +217,13 @@ bounded: all of a process are one peer here.
 `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`,
 `cluster_tallies.py`, `cluster_put_back.py`, `trust_turns.py`, `cluster_callers.py`, `cluster_expiries.py`,
 `cluster_roles.py`, `metered_calls.py`, `cluster_quotas.py`, `cluster_table_quotas.py`, `place_quotas.py`,
-`cluster_places.py`, `cluster_connections.py`, `cluster_passwords.py`, `cluster_audit.py`, `cluster_history.py`,
-`cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`, `overtaken_listener.py`,
-`cluster_resp.py`, `planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`,
-`planted_database.py`, `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`,
-`planted_data_sets.py`, `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`,
-`planted_resp_users.py`, `planted_quotas.py`, `planted_table_quotas.py`, `planted_places.py`, `planted_passwords.py`,
-`planted_audit.py`, `planted_history.py`, `healing.py`, `planted_healing.py`, `relieving.py`, `planted_relief.py`,
-`worlds.py`, `run.py`,
+`cluster_places.py`, `cluster_peers.py`, `cluster_connections.py`, `cluster_lines.py`, `cluster_passwords.py`,
+`cluster_audit.py`, `cluster_history.py`, `cluster_users.py`, `cluster_incidents.py`, `cluster_traffic.py`,
+`cluster_resp_users.py`, `overtaken_listener.py`, `cluster_resp.py`, `planted.py`, `planted_syncs.py`,
+`planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`, `planted_resp.py`,
+`planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`, `planted_index.py`,
+`planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`, `planted_resp_users.py`, `planted_quotas.py`,
+`planted_table_quotas.py`, `planted_places.py`, `planted_turns.py`, `planted_passwords.py`, `planted_audit.py`,
+`planted_history.py`, `healing.py`, `planted_healing.py`, `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`,
 `page.py`, `__main__.py`.
 """

@@ -16,6 +16,7 @@ from simulation.cluster_history import check_histories, meddle_with_history
 from simulation.cluster_jobs import bugs, damages, finish_drops, maps_differ, under_way, unfinished, work
 from simulation.cluster_passwords import check_passwords, use_passwords
 from simulation.cluster_past import check_builds, check_pasts, restore_pasts
+from simulation.cluster_peers import check_peers, use_peers
 from simulation.cluster_places import check_places, use_places
 from simulation.cluster_put_back import accept_loss
 from simulation.cluster_quotas import check_quotas, use_quotas
@@ -44,6 +45,7 @@ OPERATORS: Final[tuple[Operator, ...]] = (
     use_quotas,
     use_table_quotas,
     use_places,
+    use_peers,
     use_passwords,
     meddle_with_history,
 )
@@ -106,6 +108,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
     await check_quotas(world)
     await check_table_quotas(world)
     await check_places(world)
+    await check_peers(world)
     await check_connections(world)
     await check_passwords(world)
     await check_audit(world)

@@ -13,6 +13,7 @@ from simulation.book import Broken
 from simulation.cluster_connections import use_connections
 from simulation.cluster_incidents import happen
 from simulation.cluster_jobs import work
+from simulation.cluster_lines import check_lines, flood_lines, open_lines
 from simulation.cluster_passwords import use_passwords
 from simulation.cluster_past import restore_pasts
 from simulation.cluster_quotas import use_quotas
@@ -40,13 +41,15 @@ async def cluster_resp_traffic(world: ClusterWorld) -> None:
     await open_users(world)
     await _make_table(world)
     await open_keys(world)
+    await open_lines(world)
     ledger = Ledger()
     # No operator of versions: what a swap leaves out, the ledger would miss.
-    trust = (use_keys, use_quotas, use_table_quotas, use_connections, use_passwords)
+    trust = (use_keys, use_quotas, use_table_quotas, use_connections, use_passwords, flood_lines)
     faults = partial(happen, world, operators=(work, change_logs, restore_pasts, *trust))
     async with pipelines(world, ledger, faults, calm_s=_CALM_S) as chance:
         for name in (*NODES, "router"):
             ledger.check(await finals(world, ledger, chance, at=name))
+        await check_lines(world)
         await check_listeners(world)
         await check_overtaken(world)
     _compare_replicas(world)

@@ -18,6 +18,7 @@ from simulation.cluster_callers import REFUSED, TABLE, one_call, prove, watch_of
 from simulation.cluster_connections import open_connections
 from simulation.cluster_expiries import DAVE, check_expiries, open_expiries, renew_tokens
 from simulation.cluster_passwords import open_passwords
+from simulation.cluster_peers import open_peers
 from simulation.cluster_places import open_places
 from simulation.cluster_quotas import open_quotas
 from simulation.cluster_roles import ROLE_WAYS, change_roles, give_by_role, open_roles, take_by_role
@@ -65,6 +66,7 @@ async def open_users(world: ClusterWorld) -> None:
     await open_quotas(world)
     await open_table_quotas(world)
     await open_places(world)
+    await open_peers(world)
     await open_connections(world)
     await open_passwords(world)
 

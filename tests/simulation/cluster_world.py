@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from duramen.server.roles.guarding import Access, write_audit
-from duramen.server.roles.kv import OpenConnection, here, nearest, others_on_demand
+from duramen.server.roles.kv import OpenConnection, here
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
 from duramen.testing.cluster.lives import open_log_server, open_node, open_router
 from duramen.testing.machine.node_disk.failing_calls import FailingCalls
@@ -272,7 +272,7 @@ class ClusterWorld:
         open_log_server(process, self.log).listen()
 
     async def _node_life(self, process: SimulatedProcess, opened: AsyncExitStack) -> None:
-        server, node, plane, catalog, memberships, access = await open_node(
+        server, node, plane, catalog, memberships, access, near = await open_node(
             process,
             opened,
             self.machine,
@@ -283,9 +283,6 @@ class ClusterWorld:
             audit=self._audited,
         )
         if self.has_endpoints or self.has_audit or self.has_history:
-            others = others_on_demand(plane, memberships)
-            opened.push_async_callback(others.close)
-            near = nearest(plane, others)
             self._write_audit(opened, access, near, process.name)
             self.life_opened(self, opened, "node", process.name, plane.log, near)
         if self.has_endpoints:

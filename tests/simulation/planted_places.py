@@ -130,6 +130,43 @@ def _one_more_is_let_in() -> Patches:
     return [(OpenConnections, "_check", check)]
 
 
+def _only_watches_take_places() -> Patches:
+    inner = QuotaKeeper.hold
+
+    def hold(self: QuotaKeeper, *args: Any, **words: Any) -> Any:
+        return inner(self, *args, **words | ({"stream": None} if words.get("stream") == "scans" else {}))
+
+    return [(QuotaKeeper, "hold", hold)]
+
+
+def _watching_peer_is_forgotten() -> Patches:
+    return [(OpenConnections, "opened", lambda self, caller, peer: None)]
+
+
+def _idle_peer_stays() -> Patches:
+    return [(OpenConnections, "_forget_idle", lambda self, now_s, most: None)]
+
+
+def _refused_peer_takes_a_place() -> Patches:
+    inner = OpenConnections.called
+
+    def called(self: OpenConnections, caller: Any, peer: str) -> None:
+        try:
+            inner(self, caller, peer)
+        except Overloaded:
+            self._add(caller.name)
+            raise
+
+    return [(OpenConnections, "called", called)]
+
+
+def _peers_of_a_process_are_one() -> Patches:
+    inner = OpenConnections.called
+    return [
+        (OpenConnections, "called", lambda self, caller, peer: inner(self, caller, peer.rpartition(":")[0])),
+    ]
+
+
 PLANTED_IN_PLACES: Final[dict[str, Callable[[], Patches]]] = {
     "a watch whose connection is gone keeps its place": _left_keeps,
     "a watch that ends with its table keeps its place": _ended_keeps,
@@ -137,6 +174,11 @@ PLANTED_IN_PLACES: Final[dict[str, Callable[[], Patches]]] = {
     "a watch takes its place twice": _taken_twice,
     "a refused watch takes a place": _refused_takes_a_place,
     "a watch takes no place of its table": _tables_are_not_counted,
+    "a scan takes no place": _only_watches_take_places,
+    "a connection of gRPC that watches is forgotten": _watching_peer_is_forgotten,
+    "a connection of gRPC that made no call for long keeps its place": _idle_peer_stays,
+    "a refused connection of gRPC takes a place": _refused_peer_takes_a_place,
+    "all connections of an address are one": _peers_of_a_process_are_one,
 }
 
 PLANTED_IN_RESP_PLACES: Final[dict[str, Callable[[], Patches]]] = {

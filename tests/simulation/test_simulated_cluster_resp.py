@@ -14,6 +14,7 @@ from simulation.planted import plant
 from simulation.planted_audit import PLANTED_IN_RESP_AUDIT
 from simulation.planted_places import PLANTED_IN_RESP_PLACES
 from simulation.planted_table_quotas import PLANTED_IN_RESP_TABLE_QUOTAS
+from simulation.planted_turns import PLANTED_IN_TURNS
 from simulation.run import run_seed
 from simulation.worlds import BUGS
 
@@ -45,6 +46,7 @@ FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
     **dict.fromkeys(PLANTED_IN_RESP_PLACES, lambda plan: plan.has_places("users of endpoints")),
     **dict.fromkeys(PLANTED_IN_RESP_AUDIT, lambda plan: plan.has_audit("users of endpoints")),
     **dict.fromkeys(PLANTED_IN_RESP_TABLE_QUOTAS, lambda plan: plan.has_table_quotas("users of endpoints")),
+    **dict.fromkeys(PLANTED_IN_TURNS, lambda plan: plan.has_users("users of endpoints")),
     "each try of a transaction takes bytes by its MULTI": lambda plan: plan.has_quotas("users of endpoints"),
     "notifications go on behind what retention took": lambda plan: plan.trims is not None,
 }

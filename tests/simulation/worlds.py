@@ -38,6 +38,7 @@ from simulation.planted_resp_users import PLANTED_IN_RESP_USERS
 from simulation.planted_syncs import PLANTED_SYNCS
 from simulation.planted_table_quotas import PLANTED_IN_RESP_TABLE_QUOTAS, PLANTED_IN_TABLE_QUOTAS
 from simulation.planted_trims import PLANTED_IN_TRIMS
+from simulation.planted_turns import PLANTED_IN_TURNS
 from simulation.planted_users import PLANTED_IN_USERS
 from simulation.planted_versions import PLANTED_IN_VERSIONS
 from simulation.planted_views import VIEWS_IN_DATABASE, VIEWS_IN_LOG, VIEWS_IN_RESP
@@ -111,6 +112,7 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_RESP_QUOTAS
     | PLANTED_IN_RESP_TABLE_QUOTAS
     | PLANTED_IN_RESP_PLACES
-    | PLANTED_IN_RESP_AUDIT,
+    | PLANTED_IN_RESP_AUDIT
+    | PLANTED_IN_TURNS,
 }
 """Where each planted bug is found."""

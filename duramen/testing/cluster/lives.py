@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from typing import Any, NamedTuple
 
 from duramen.server.roles.guarding import Access
+from duramen.server.roles.kv import OpenConnection, add_kv_services, here, nearest, others_on_demand
 from duramen.server.roles.node_role import add_node_services
 from duramen.server.wiring.register import register_node
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
@@ -54,6 +55,8 @@ class NodeParts(NamedTuple):
     """Opens what it knows of the other nodes, when somebody asks."""
     access: Access | None
     """None: everybody may do everything."""
+    near: OpenConnection
+    """Opens its way to the data, its own replicas' and the other nodes'."""
 
 
 class RouterParts(NamedTuple):
@@ -114,12 +117,16 @@ async def open_node(
     opened.push_async_callback(memberships.close)
     admin = admin_on_demand(catalog, log, memberships)
     opened.push_async_callback(admin.close)
+    others = others_on_demand(plane, memberships)
+    opened.push_async_callback(others.close)
+    near = nearest(plane, others)
     server: Any = process.new_server()
     access = None
     if servers:
         access = await guard_server(opened, server, catalog, node.follower, servers=servers, clock=clock, audit=audit)
     opened.push_async_callback(add_node_services(server, plane, node, admin, role="node", log_url=log_url))
-    return NodeParts(server, node, plane, catalog, memberships, access)
+    add_kv_services(opened, server, near, log, node.load)
+    return NodeParts(server, node, plane, catalog, memberships, access, near)
 
 
 async def open_router(
@@ -143,7 +150,7 @@ async def open_router(
     opened.push_async_callback(connection.close)
     admin = Admin(catalog, log, membership, ask_members(membership))
     opened.push_async_callback(admin.close)
-    server = process.new_server()
+    server: Any = process.new_server()
     access = None
     if servers:
         access = await guard_server(opened, server, catalog, follower, servers=servers, clock=clock, audit=audit)
@@ -151,6 +158,7 @@ async def open_router(
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), server.registry)  # type: ignore[no-untyped-call]
     maps = ClusterService(catalog, server.streams, role="router", log_url=log_url)
     cluster_pb2_grpc.add_ClusterServicer_to_server(maps, server.registry)  # type: ignore[no-untyped-call]
+    add_kv_services(opened, server, here(connection), log)
     administered = AdminService.at_hand(admin, server.streams)
     admin_pb2_grpc.add_AdminServicer_to_server(administered, server.registry)  # type: ignore[no-untyped-call]
     return RouterParts(server, connection, catalog, follower, membership, access, log)

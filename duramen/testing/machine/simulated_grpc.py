@@ -80,6 +80,11 @@ class _Channel:
 
         return start
 
+    @property
+    def connection_number(self) -> int:
+        """Of the connection of its last calls; 0: it has made none."""
+        return 0 if self._connection is None else self._connection.number
+
     async def connected(self) -> NetConnection:
         if self._connection is not None and not self._connection.broken:
             return self._connection

@@ -108,6 +108,9 @@ class NetConnection:
 
     def __init__(self, network: Network, client: str, server: str) -> None:
         self.network, self.client, self.server = network, client, server
+        network.connections_made += 1
+        self.number = network.connections_made
+        """Of no other connection: what a port is to a peer of TCP."""
         self.broken = ""
         """Why it is gone; empty while it is there."""
         self.to_server = Direction(network, network.link(client, server), self)
@@ -156,7 +159,7 @@ class Network:
         self.connections: dict[NetConnection, None] = {}
         self.dead: set[str] = set()
         """Processes that were killed and hold on to something yet: nothing of them gets out."""
-        self.calls = 0
+        self.calls = self.connections_made = 0
         """So many were made; each has a number."""
         self.on_answer: Callable[[CallAnswer], None] = lambda answer: None
         """Called with what a server answers to each call."""

@@ -25,7 +25,7 @@ from log_tier.slow_calls.slow_call_log import SlowCallLog
 __all__ = ["CallerEnd", "LateCopy", "ServedCall", "SimulatedServer", "calling_process"]
 
 _PEER: Final = "sim:"
-"""Before the name of the process that calls."""
+"""Before the name of the process that calls, and the number of its connection."""
 
 _WINDOW: Final = 8
 """So many messages of a stream are under way before its writer waits."""
@@ -36,7 +36,7 @@ _GRACE_S: Final = 2.0
 
 def calling_process(peer: str) -> str:
     """The name of the process that a handler's context has as its peer."""
-    return peer.removeprefix(_PEER)
+    return peer.removeprefix(_PEER).rpartition(":")[0]
 
 
 class CallerEnd(Protocol):
@@ -172,7 +172,7 @@ class ServedCall:
         return None if deadline_s is None else max(0.0, deadline_s - self._loop.time())
 
     def peer(self) -> str:
-        return f"{_PEER}{self._connection.client}"
+        return f"{_PEER}{self._connection.client}:{self._connection.number}"
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return self._call.metadata
