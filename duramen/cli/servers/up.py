@@ -360,7 +360,8 @@ def _tell_people(event: dict[str, Any]) -> None:
             scheme = "https" if "certs" in event else "http"
             say(f"  console   {scheme}://localhost:{event['http_port']}/, and /status, /metrics, /readyz, /livez")
         if event.get("resp_port"):
-            say(f"  redis     redis-cli -p {event['resp_port']}, or any client of Redis")
+            tls = f"--tls --cacert {Path(event['certs']) / 'ca.crt'} " if "certs" in event else ""
+            say(f"  redis     redis-cli {tls}-p {event['resp_port']}, or any client of Redis")
         say("  stop      Ctrl-C, or SIGTERM")
     else:
         say_end(event, as_json=False)

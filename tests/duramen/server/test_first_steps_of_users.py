@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -192,6 +193,31 @@ def test_a_cluster_makes_its_first_user_once(shell: Shell) -> None:
         finally:
             cluster.close()
     assert said == ["made", "there"]
+
+
+def test_a_cluster_says_how_clients_of_redis_reach_it(shell: Shell) -> None:
+    """With TLS and without; what is said is what a person types."""
+    for certs in ([], ["--certs", "certs"]):
+        command = ["up", "--nodes", "1", "--data", f"data{len(certs)}", "--port", "0", "--resp-port", "0", *certs]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "duramen", *command],
+            cwd=shell.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            said = b""
+            while b"\n  stop " not in said:
+                line = read_line(process, START_SECONDS_MAX)
+                assert line, said
+                said += line
+            (typed,) = re.findall(r"^  redis     redis-cli (.*), or any client", said.decode(), re.MULTILINE)
+        finally:
+            process.terminate()
+            process.communicate(timeout=patience_s(60))
+        tls = f"--tls --cacert {shell.folder / 'certs' / 'ca.crt'} "
+        assert re.fullmatch(rf"{re.escape(tls) if certs else ''}-p \d+", typed), typed
 
 
 class ClusterStart:
