@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 
 from duramen.server.sight.measures import Measures
 from duramen.server.sight.metrics import SERIES_MAX, metrics_to_text
-from duramen.server.sight.observed import DiskSpace, LogFacts, Observed, PartitionStatus
+from duramen.server.sight.observed import AuditSeen, DiskSpace, LogFacts, Observed, PartitionStatus
 from duramen.server.sight.status_document import status_of_server
 from duramen.server.sight.troubles import TROUBLE_KINDS, hidden_trouble, troubles_of
 
@@ -93,6 +93,15 @@ def test_what_is_not_known_has_no_series() -> None:
     assert {"duramen_disk_free_bytes", "duramen_partition_first_offset", "duramen_log_writable"} <= missing
     assert {"duramen_write_seconds", "duramen_node_up", "duramen_memory_resident_bytes"} <= missing
     assert "duramen_partition_last_offset" not in missing
+
+
+def test_an_audit_that_found_a_difference_raises_the_alert_of_the_proof() -> None:
+    equal = AuditSeen("export", "s3://lake/a", 7, 6, "equal", "", 1)
+    ready = PartitionStatus("a", 0, "ready", 0, 9, 9, 0.0, audits=(equal,))
+    wrong = replace(ready, partition=1, audits=(equal, equal._replace(verdict="different", reason="offsets 3 to 4")))
+    folded = replace(ready, partition=2, audits=(), differs="offsets 3 to 4")
+    found = parsed(replace(observed_whole(), partitions=(ready, wrong, folded)), Measures())
+    assert [sample.value for sample in found["duramen_partition_different"].samples] == [0, 1, 1]
 
 
 def test_troubles_have_their_kinds() -> None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from duramen.server.sight.observed import DiskSpace, LogFacts, Observed, PartitionStatus
+from duramen.server.sight.observed import AuditSeen, DiskSpace, LogFacts, Observed, PartitionStatus
 from duramen.server.sight.status_document import STATUS_FORMAT, status_of_server, status_to_json
 
 LOG = LogFacts(queued_batches=2, queued_bytes=99, appends=7, bytes=700, commits=3, syncs=3, stopped=None)
@@ -63,6 +63,19 @@ def test_a_server_that_is_well() -> None:
         "table": "orders", "partition": 0, "state": "ready", "first": 3, "last": 20, "applied": 20,
         "lag_records": 0, "lag_s": 0.0, "reason": "", "ready": 1, "wanted": 1, "proven": -1, "differs": "",
     }  # fmt: skip
+
+
+def test_what_audits_found_is_a_field_of_the_partitions_that_have_some() -> None:
+    audit = AuditSeen("export", "s3://lake/orders", 81_204, 90_311, "equal", "", 1_700_000_000_000)
+    audited = replace(WELL.partitions[0], audits=(audit,))
+    found = document(replace(WELL, partitions=(audited, *WELL.partitions[1:])))
+    assert found["partitions"][0]["audits"] == [
+        {
+            "tier": "export", "name": "s3://lake/orders", "rows": 81_204, "until": 90_311, "verdict": "equal",
+            "reason": "", "checked_ms": 1_700_000_000_000,
+        }
+    ]  # fmt: skip
+    assert "audits" not in found["partitions"][1]
 
 
 def test_what_is_not_known_is_null() -> None:
