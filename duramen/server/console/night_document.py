@@ -112,10 +112,10 @@ def _row(each: PartitionStatus, trends: Trends, since: StateSince) -> Row:
     )
 
 
-def _audit(audit: AuditSeen) -> tuple[str, int, str, int, str]:
-    """Where there is nothing to explain, no name and no reason: there may be thousands."""
-    why = "" if audit.verdict == "equal" else f"{audit.name}: {audit.reason}"
-    return audit.tier, audit.rows, audit.verdict, audit.checked_ms, why
+def _audit(audit: AuditSeen) -> tuple[str | int, ...]:
+    """Where all is equal, no verdict, name or reason: there may be thousands."""
+    known = (audit.tier, audit.rows, audit.checked_ms)
+    return known if audit.verdict == "equal" else (*known, audit.verdict, f"{audit.name}: {audit.reason}")
 
 
 def _node(facts: NodeFacts | None) -> dict[str, Any]:

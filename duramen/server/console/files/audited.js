@@ -10,7 +10,7 @@ const PARTS_MAX = 100;
 const word = (tier) => WORDS[tier] ?? tier;
 
 // A row of the events' column `audits`.
-const named = ([tier, rows, verdict, checkedMs, why]) => ({ tier, rows, verdict, checkedMs, why });
+const named = ([tier, rows, checkedMs, verdict = "equal", why = ""]) => ({ tier, rows, verdict, checkedMs, why });
 
 export const auditsOf = (each) => (each.audits ?? []).map(named);
 export const isDifferent = (each) => auditsOf(each).some((audit) => audit.verdict === "different");

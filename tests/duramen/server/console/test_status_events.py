@@ -25,6 +25,8 @@ from duramen.server.sight.observed import Observed
 from log_tier.access.authenticator import bearer_header
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.trust.trust_commands import GrantRights, RemoveUser, RevokeRights, RevokeToken
+from router.admin.client import AdminConnection
+from router.proto.admin_pb2 import AdminAuditedPart, AdminNoteAuditRequest
 
 
 @pytest.fixture
@@ -59,6 +61,16 @@ async def until_row(events: EventReader, table: str, **values: Any) -> dict[str,
                     return row
 
 
+async def until_audit(events: EventReader, *, fields: int) -> list[Any]:
+    """The first audit of so many fields."""
+    async with within(60):
+        while True:
+            for row in rows_of(await events.next()):
+                for audit in row["audits"]:
+                    if len(audit) == fields:
+                        return list(audit)
+
+
 async def test_the_whole_and_then_what_changes(server: SingleServer) -> None:
     async with await aio.connect(f"127.0.0.1:{server.port}") as db, event_stream(server.http_port) as events:
         assert (events.status, events.headers["content-type"]) == (200, "text/event-stream")
@@ -82,6 +94,26 @@ async def test_the_whole_and_then_what_changes(server: SingleServer) -> None:
             while not (gone := (await events.next()).data["gone"]):
                 pass
         assert sorted(gone) == [["flights", 0], ["flights", 1]]
+
+
+async def test_what_an_audit_found_comes_to_the_pages_that_are_open(server: SingleServer) -> None:
+    """Short where all is equal: there may be thousands of partitions."""
+    target = f"127.0.0.1:{server.port}"
+
+    def note(verdict: str, reason: str = "") -> AdminNoteAuditRequest:
+        part = AdminAuditedPart(partition=0, rows=7, until=6, verdict=verdict, reason=reason)
+        return AdminNoteAuditRequest(table="flights", tier="export", name="s3://lake/flights", parts=[part])
+
+    async with await aio.connect(target) as db, AdminConnection(target) as admin:
+        await db.create_table("flights", partitions=1)
+        await admin.note_audit(note("equal"))
+        async with event_stream(server.http_port) as events:
+            tier, rows, checked_ms = await until_audit(events, fields=3)
+            assert (tier, rows) == ("export", 7)
+            await admin.note_audit(note("different", "offsets 3 to 4"))
+            _, _, later_ms, verdict, why = await until_audit(events, fields=5)
+            assert (verdict, why) == ("different", "s3://lake/flights: offsets 3 to 4")
+            assert later_ms >= checked_ms
 
 
 @pytest.mark.embedded_log_only  # a log elsewhere says nothing of its syncs
