@@ -139,12 +139,13 @@ class Gate:
         rights = NO_RIGHTS if proof in ("nothing", "server") else self._rights_of(name)
         return Caller(name, proof, rights, credential)
 
-    def decide(self, caller: Caller, demand: Demand) -> Offset:
+    def decide(self, caller: Caller, demand: Demand, what: str = "do this") -> Offset:
         """The version by which the call is allowed. The rights are those of now, not those of the caller's proof.
 
         Raises `Unauthenticated` for one who proved nothing or whose proof is void by now (the user is gone, the token
-        expired or was revoked, the password is another one), and `PermissionDenied`, which says who lacks what. Under
-        2 µs, whatever the number of grants; for a demand on n keys, n times as much.
+        expired or was revoked, the password is another one), and `PermissionDenied`, which says who may not do what (in
+        the words of `what`), and which grant is missing. Under 2 µs, whatever the number of grants; for a demand on n
+        keys, n times as much.
         """
         self._catch_up()
         good = self._good.get(id(caller))
@@ -154,7 +155,7 @@ class Gate:
             good = self._examine(caller)
         if missing := demand.lacks(good.rights):
             raise PermissionDenied(
-                f"{caller} may not do this at version {self._version} of the catalog: what is missing is '{missing}'"
+                f"{caller} may not {what} at version {self._version} of the catalog: what is missing is '{missing}'"
             )
         return self._version
 

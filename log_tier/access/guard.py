@@ -49,6 +49,7 @@ _STREAMS: Final[Mapping[str, Stream]] = {"Scan": "scans", "Watch": "watches"}
 """What streams of these methods are to a quota. Others, such as the cluster's map, are calls and nothing more."""
 
 
+_PACKAGE: Final = "/duramen.v1."
 _SHOWN: Final = SpecialDemand("a grant about the table of that id", lambda _: False)
 """What a call lacks that names a table which is not shown to its caller."""
 
@@ -206,7 +207,7 @@ class GrpcGuard:
 
     def _decide(self, method: str, caller: Caller, demand: Demand, context: _Context) -> Offset:
         try:
-            return self._gate.decide(caller, demand)
+            return self._gate.decide(caller, demand, f"call {method.removeprefix(_PACKAGE)}")
         except (Unauthenticated, PermissionDenied) as error:
             if self._audit is not None:
                 self._audit.refused(method, caller, demand, context.peer(), error)
@@ -268,7 +269,7 @@ class GrpcGuard:
         self.is_closed = self._gate.is_closed
         for task, (caller, demand, method, peer) in list(self._open.items()):
             try:
-                self._gate.decide(caller, demand)
+                self._gate.decide(caller, demand, f"go on with {method.removeprefix(_PACKAGE)}")
             except DuramenError as error:
                 self._streams.refuse(task, error)
                 if self._audit is not None:
