@@ -11,7 +11,9 @@ from pathlib import Path
 from duramen.client.context import TIMEOUT_DEFAULT_S, Address, check_timeout
 from duramen.client.database import Database
 from duramen.client.model.session import Session
+from duramen.client.row_table import RowTable
 from duramen.client.table import Table
+from duramen.client.typed_table import TypedTable
 from duramen.tracing.asked_for import client_operations
 from log_tier.access.client.client_credentials import client_credentials
 from log_tier.access.client.client_target import parse_target
@@ -20,7 +22,7 @@ from log_tier.rpc.credentials import CREDENTIALS, proving
 from log_tier.rpc.security import SECURITY, secured
 from router.data.direct_reads import DirectReads, LocalTables
 
-__all__ = ["Database", "Table", "connect", "open"]
+__all__ = ["Database", "RowTable", "Table", "TypedTable", "connect", "open"]
 
 
 async def connect(

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import duramen
 from duramen import aio, blocking, testing
-from duramen.client import atomic, database, table, table_writer
+from duramen.client import atomic, database, row_table, table, table_writer, typed_table
 from duramen.client.model import results
+from duramen.client.rows import row_results
 from duramen.client.watch import Watch
 from log_tier.model.errors import DuramenError
 from log_tier.model.retention import Retention
@@ -41,6 +42,9 @@ _PAIRS: Final[tuple[tuple[str, type, type], ...]] = (
     ("Table", table.Table, blocking.Table),
     ("AtomicBatch", atomic.AtomicBatch, blocking.AtomicBatch),
     ("TableWriter", table_writer.TableWriter, blocking.TableWriter),
+    ("RowTable", row_table.RowTable, blocking.RowTable),
+    ("AtomicRows", row_table.AtomicRows, blocking.AtomicRows),
+    ("TypedTable", typed_table.TypedTable, blocking.TypedTable),
 )
 """Name, asynchronous class, blocking class."""
 
@@ -49,6 +53,8 @@ _RESULTS: Final[tuple[type, ...]] = (
     results.Done,
     results.ManyDone,
     results.Change,
+    row_results.TypedEntry,
+    row_results.TypedChange,
     results.TableInfo,
     TableDescription,
     PartitionDescription,
@@ -74,6 +80,7 @@ _INNER: Final = frozenset(
     {
         *("after_fork", "at", "connection", "deadline", "direct_reads", "found", "reads"),
         *("repeat", "scan_pages", "timeout", "watch_runs", "writes"),
+        *("asynchronous", "loop"),
         *("end", "going_on", "joined", "unheard_failure"),
     }
 )
@@ -92,6 +99,11 @@ def api_page() -> str:
             parts += _method(name, method, asynchronous, faced)
     parts += ["## Watch", _words(Watch), "## Levels"]
     parts += _function("duramen.bounded", duramen.bounded)
+    parts += ["## Types of rows", *_function("duramen.Digits", duramen.Digits)]
+    parts += [
+        "### duramen.NAIVE",
+        "For a `datetime` of a row without a time zone: `Annotated[datetime, duramen.NAIVE]`.",
+    ]
     parts.append("## Keys with fields")
     for name in ("pack_key", "key_range", "unpack_key"):
         parts += _function(f"duramen.{name}", getattr(duramen, name))
@@ -108,6 +120,7 @@ def _contents() -> str:
     for name, asynchronous, faced in _PAIRS:
         links = (f"[`{method}`](#{name.lower()}{method})" for method in _methods(asynchronous, faced))
         lines.append(f"- **{name}**: {', '.join(links)}")
+    lines.append("- **[Types of rows](#types-of-rows)**: `duramen.Digits`, `NAIVE`")
     lines.append("- **[Keys with fields](#keys-with-fields)**: `duramen.pack_key`, `key_range`, `unpack_key`")
     lines.append(f"- **Results**: {', '.join(f'[`{kind.__name__}`](#{kind.__name__.lower()})' for kind in _RESULTS)}")
     lines.append("- **[Testing](#testing)**: `duramen.testing`, for tests of programs that use Duramen")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from duramen.blocking.observed_table import ObservedBlockingTable
+from duramen.blocking.row_table import RowTable
 from duramen.blocking.table import Table
+from duramen.blocking.typed_table import TypedTable
 from duramen.blocking.wrapped import wrapped
-from duramen.client import database, table
+from duramen.client import database, row_table, table, typed_table
+from duramen.client.model.table_options import TableOptions
 from duramen.client.observed_table import ObservedTable
+from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.transport.loop_thread import LoopThread
 from log_tier.model.errors import DatabaseClosed
 from log_tier.model.partitioner import Partitioner
@@ -20,6 +24,12 @@ from log_tier.model.tokens import Token
 __all__ = ["Database", "start"]
 
 T = TypeVar("T")
+R = TypeVar("R")
+K = TypeVar("K", str, bytes)
+V = TypeVar("V", str, bytes)
+
+AnyTable = Table | RowTable[Any] | TypedTable[Any, Any]
+"""Whatever `create_table` and `table` return."""
 
 
 class Database:
@@ -40,10 +50,65 @@ class Database:
     ) -> None:
         self.close()
 
+    @overload
+    def create_table(
+        self, name: str, *, row: None = None, key: None = None, value: None = None, **options: Unpack[TableOptions]
+    ) -> Table: ...
+
+    @overload
+    def create_table(
+        self, name: str, *, row: type[R], key: str | Sequence[str], **options: Unpack[TableOptions]
+    ) -> RowTable[R]: ...
+
+    @overload
     def create_table(
         self,
         name: str,
         *,
+        row: Mapping[str, Any] | str | ArrowSchema,
+        key: str | Sequence[str],
+        **options: Unpack[TableOptions],
+    ) -> RowTable[dict[str, Any]]: ...
+
+    @overload
+    def create_table(
+        self, name: str, *, key: type[K], value: type[V], **options: Unpack[TableOptions]
+    ) -> TypedTable[K, V]: ...
+
+    @overload
+    def create_table(
+        self, name: str, *, key: type[K], value: Literal["json"], **options: Unpack[TableOptions]
+    ) -> TypedTable[K, Any]: ...
+
+    @overload
+    def create_table(self, name: str, *, key: type[K], **options: Unpack[TableOptions]) -> TypedTable[K, bytes]: ...
+
+    @overload
+    def create_table(self, name: str, *, value: type[V], **options: Unpack[TableOptions]) -> TypedTable[bytes, V]: ...
+
+    @overload
+    def create_table(
+        self, name: str, *, value: Literal["json"], **options: Unpack[TableOptions]
+    ) -> TypedTable[bytes, Any]: ...
+
+    @overload
+    def create_table(
+        self,
+        name: str,
+        *,
+        key: str | Sequence[str] | Mapping[str, object],
+        value: object = None,
+        **options: Unpack[TableOptions],
+    ) -> TypedTable[tuple[Any, ...], Any]: ...
+
+    def create_table(
+        self,
+        name: str,
+        *,
+        row: object = None,
+        key: object = None,
+        value: object = None,
+        partition_by: str | Sequence[str] | None = None,
         partitions: int | None = None,
         replicas: int | None = None,
         over: str | None = None,
@@ -52,28 +117,66 @@ class Database:
         retention_bytes: int = 0,
         if_missing: bool = False,
         timeout: float | None = None,
-    ) -> Table:
-        inner = self._loop.run(
-            partial(
-                self._inner.create_table,
-                name,
-                partitions=partitions,
-                replicas=replicas,
-                over=over,
-                partitioner=partitioner,
-                retention_ms=retention_ms,
-                retention_bytes=retention_bytes,
-                if_missing=if_missing,
-                timeout=timeout,
-            )
-        )
-        return _table(inner, self._loop, self)
+    ) -> AnyTable:
+        create: Callable[..., Awaitable[database.AnyTable]] = self._inner.create_table
+        options: TableOptions = {
+            "partition_by": partition_by,
+            "partitions": partitions,
+            "replicas": replicas,
+            "over": over,
+            "partitioner": partitioner,
+            "retention_ms": retention_ms,
+            "retention_bytes": retention_bytes,
+            "if_missing": if_missing,
+            "timeout": timeout,
+        }
+        return self._blocking(self._loop.run(partial(create, name, row=row, key=key, value=value, **options)))
 
     create_table.__doc__ = database.Database.create_table.__doc__
 
-    def table(self, name: str) -> Table:
-        """An existing table, without a request: the first call on it raises `TableNotFound` if there is none."""
-        return _table(self._inner.table(name), self._loop, self)
+    @overload
+    def table(self, name: str, *, row: None = None, key: None = None, value: None = None) -> Table: ...
+
+    @overload
+    def table(self, name: str, *, row: type[R], key: str | Sequence[str] | None = None) -> RowTable[R]: ...
+
+    @overload
+    def table(
+        self, name: str, *, row: Mapping[str, Any] | str | ArrowSchema, key: str | Sequence[str] | None = None
+    ) -> RowTable[dict[str, Any]]: ...
+
+    @overload
+    def table(self, name: str, *, key: type[K], value: type[V]) -> TypedTable[K, V]: ...
+
+    @overload
+    def table(self, name: str, *, key: type[K], value: Literal["json"]) -> TypedTable[K, Any]: ...
+
+    @overload
+    def table(self, name: str, *, key: type[K]) -> TypedTable[K, bytes]: ...
+
+    @overload
+    def table(self, name: str, *, value: type[V]) -> TypedTable[bytes, V]: ...
+
+    @overload
+    def table(self, name: str, *, value: Literal["json"]) -> TypedTable[bytes, Any]: ...
+
+    @overload
+    def table(
+        self, name: str, *, key: str | Sequence[str] | Mapping[str, object], value: object = None
+    ) -> TypedTable[tuple[Any, ...], Any]: ...
+
+    def table(self, name: str, *, row: object = None, key: object = None, value: object = None) -> AnyTable:
+        find: Callable[..., database.AnyTable] = self._inner.table
+        return self._blocking(find(name, row=row, key=key, value=value))
+
+    table.__doc__ = database.Database.table.__doc__
+
+    def _blocking(self, inner: database.AnyTable) -> AnyTable:
+        if isinstance(inner, row_table.RowTable):
+            return RowTable(_table(inner.stored, self._loop, self), inner)
+        if isinstance(inner, typed_table.TypedTable):
+            return TypedTable(_table(inner.stored, self._loop, self), inner)
+        return _table(inner, self._loop, self)
 
     tables = wrapped(database.Database.tables)
     describe_table = wrapped(database.Database.describe_table)

@@ -85,6 +85,16 @@ class Table:
         self._direct: DirectReads | FastPathTable | None = inner.direct_reads() or self._fast_path
         self.name = inner.name
 
+    @property
+    def asynchronous(self) -> table.Table:
+        """The table whose calls this one runs."""
+        return self._inner
+
+    @property
+    def loop(self) -> LoopThread:
+        """Where it runs them."""
+        return self._loop
+
     def __reduce__(self) -> tuple[object, ...]:
         return table_of, (self._owner, self.name)
 

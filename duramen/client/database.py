@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Final
+from typing import Any, Final, Literal, TypeVar, Unpack, overload
 
 from duramen.client.context import TIMEOUT_DEFAULT_S, Address, ClientContext, DirectFactory
 from duramen.client.lookup import TableLookup
 from duramen.client.model.acknowledged_json import acknowledged_to_json
 from duramen.client.model.results import TableInfo
+from duramen.client.model.table_options import TableOptions
 from duramen.client.observed_table import ObservedTable
 from duramen.client.retry import ask_until
+from duramen.client.row_table import RowTable
+from duramen.client.rows.asked_definition import AskedDefinition, asked_definition, asked_kind
+from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.table import Table
+from duramen.client.typed_table import TypedTable
 from duramen.tracing.operations import Operations
 from log_tier.model.errors import InvalidRequest, TableExists
 from log_tier.model.identifiers import check_adopted_name, check_name
 from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.retention import Retention
+from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rows.table_spec import TableSpec
 from router.data.requests import TableDescription
 from router.data.seam import Connection
 
-__all__ = ["PARTITIONS_DEFAULT", "Database"]
+__all__ = ["PARTITIONS_DEFAULT", "AnyTable", "Database"]
+
+R = TypeVar("R")
+K = TypeVar("K", str, bytes)
+V = TypeVar("V", str, bytes)
+
+AnyTable = Table | RowTable[Any] | TypedTable[Any, Any]
+"""Whatever `create_table` and `table` return."""
 
 # Enough for a table to be spread over a few nodes later on; each costs one sync of its own in a write to all of them.
 PARTITIONS_DEFAULT: Final = 8
@@ -78,10 +92,69 @@ class Database:
     ) -> None:
         await self.close()
 
+    @overload
+    async def create_table(
+        self, name: str, *, row: None = None, key: None = None, value: None = None, **options: Unpack[TableOptions]
+    ) -> Table: ...
+
+    @overload
+    async def create_table(
+        self, name: str, *, row: type[R], key: str | Sequence[str], **options: Unpack[TableOptions]
+    ) -> RowTable[R]: ...
+
+    @overload
     async def create_table(
         self,
         name: str,
         *,
+        row: Mapping[str, Any] | str | ArrowSchema,
+        key: str | Sequence[str],
+        **options: Unpack[TableOptions],
+    ) -> RowTable[dict[str, Any]]: ...
+
+    @overload
+    async def create_table(
+        self, name: str, *, key: type[K], value: type[V], **options: Unpack[TableOptions]
+    ) -> TypedTable[K, V]: ...
+
+    @overload
+    async def create_table(
+        self, name: str, *, key: type[K], value: Literal["json"], **options: Unpack[TableOptions]
+    ) -> TypedTable[K, Any]: ...
+
+    @overload
+    async def create_table(
+        self, name: str, *, key: type[K], **options: Unpack[TableOptions]
+    ) -> TypedTable[K, bytes]: ...
+
+    @overload
+    async def create_table(
+        self, name: str, *, value: type[V], **options: Unpack[TableOptions]
+    ) -> TypedTable[bytes, V]: ...
+
+    @overload
+    async def create_table(
+        self, name: str, *, value: Literal["json"], **options: Unpack[TableOptions]
+    ) -> TypedTable[bytes, Any]: ...
+
+    @overload
+    async def create_table(
+        self,
+        name: str,
+        *,
+        key: str | Sequence[str] | Mapping[str, object],
+        value: object = None,
+        **options: Unpack[TableOptions],
+    ) -> TypedTable[tuple[Any, ...], Any]: ...
+
+    async def create_table(
+        self,
+        name: str,
+        *,
+        row: object = None,
+        key: object = None,
+        value: object = None,
+        partition_by: str | Sequence[str] | None = None,
         partitions: int | None = None,
         replicas: int | None = None,
         over: str | None = None,
@@ -90,8 +163,22 @@ class Database:
         retention_bytes: int = 0,
         if_missing: bool = False,
         timeout: float | None = None,
-    ) -> Table:
+    ) -> AnyTable:
         """Create a table. With `if_missing`, an existing table of that name is returned as it is.
+
+        Keys and values are bytes, or what these say, for the table's life:
+
+        - `row`: values are rows: a dataclass, a pydantic model, a schema of Avro (a mapping, or JSON) or a
+          `pyarrow.Schema`; rows are then instances of the class, or dicts. `key` names the fields that are the key,
+          which sorts as they do: `create_table("flights", row=Flight, key=("carrier", "flight"))` is a
+          `RowTable[Flight]`.
+        - `value`: `str`, `bytes` or `"json"`; `key`: `str`, `bytes`, names of fields, or names with types, as
+          `{"day": date, "number": int}`, for keys that are tuples. It is a `TypedTable`.
+        - `partition_by`: the first of the key's fields, if they alone shall decide the partition. Rows that have them
+          in common lie together, and may be in one atomic batch.
+
+        Raises `InvalidSchema`, which names the field, for a type that no schema has; with `if_missing` also where the
+        table that is there has other rows. A table of rows costs one request more, for the numbers of its schemas.
 
         `partitions`: 1 to 1024, fixed for the table's life; None: 8. `replicas`: how many nodes hold each partition;
         None: each node, up to three. Raises `TableExists`, `InvalidName`, and `CommandRejected` if there are fewer
@@ -109,6 +196,7 @@ class Database:
         `set_retention` changes both. Raises `InvalidRequest` with `over`, and for a bound by size where the log
         is in Kafka.
         """
+        asked = asked_definition(row, key, value, partition_by)
         if over is not None:
             check_adopted_name(over)
         if partitioner is not None:
@@ -122,6 +210,7 @@ class Database:
             over=over or "",
             partitioner=partitioner or "",
             retention=Retention(retention_ms, retention_bytes),
+            definition=None if asked is None else asked.definition,
         )
         deadline = self.context.deadline(timeout)
         try:
@@ -130,14 +219,57 @@ class Database:
             if not if_missing:
                 raise
             ref = await ask_until(deadline, lambda remaining: self.connection.find_table(name, timeout=remaining))
-        return (Table if self.context.operations is None else ObservedTable)(self.context, name, ref)
+        stored = self._stored(name, ref)
+        if asked is None:
+            return stored
+        opened = _opened(stored, asked)
+        await opened.codec.find(deadline)
+        return opened
 
-    def table(self, name: str) -> Table:
+    @overload
+    def table(self, name: str, *, row: None = None, key: None = None, value: None = None) -> Table: ...
+
+    @overload
+    def table(self, name: str, *, row: type[R], key: str | Sequence[str] | None = None) -> RowTable[R]: ...
+
+    @overload
+    def table(
+        self, name: str, *, row: Mapping[str, Any] | str | ArrowSchema, key: str | Sequence[str] | None = None
+    ) -> RowTable[dict[str, Any]]: ...
+
+    @overload
+    def table(self, name: str, *, key: type[K], value: type[V]) -> TypedTable[K, V]: ...
+
+    @overload
+    def table(self, name: str, *, key: type[K], value: Literal["json"]) -> TypedTable[K, Any]: ...
+
+    @overload
+    def table(self, name: str, *, key: type[K]) -> TypedTable[K, bytes]: ...
+
+    @overload
+    def table(self, name: str, *, value: type[V]) -> TypedTable[bytes, V]: ...
+
+    @overload
+    def table(self, name: str, *, value: Literal["json"]) -> TypedTable[bytes, Any]: ...
+
+    @overload
+    def table(
+        self, name: str, *, key: str | Sequence[str] | Mapping[str, object], value: object = None
+    ) -> TypedTable[tuple[Any, ...], Any]: ...
+
+    def table(self, name: str, *, row: object = None, key: object = None, value: object = None) -> AnyTable:
         """An existing table, without a request: the first call on it raises `TableNotFound` if there is none.
 
-        Raises `InvalidName`.
+        `row`, `key` and `value` as for `create_table`; the key of a table of rows need not be said again. The first
+        call raises `InvalidSchema`, which names the field, where the table has other rows, keys or values. Without
+        them, a table is opened in bytes, whatever it has. Raises `InvalidName`, `InvalidSchema`.
         """
-        return (Table if self.context.operations is None else ObservedTable)(self.context, name)
+        asked = asked_kind(row, key, value)
+        stored = self._stored(name)
+        return stored if asked is None else _opened(stored, asked)
+
+    def _stored(self, name: str, ref: TableRef | None = None) -> Table:
+        return (Table if self.context.operations is None else ObservedTable)(self.context, name, ref)
 
     async def tables(self, *, timeout: float | None = None) -> list[TableInfo]:
         """All tables, sorted by name. One request."""
@@ -195,3 +327,7 @@ class Database:
     async def close(self) -> None:
         """Finish calls under way and close the connection. Idempotent; later calls raise `DatabaseClosed`."""
         await self.context.close()
+
+
+def _opened(stored: Table, asked: AskedDefinition) -> RowTable[Any] | TypedTable[Any, Any]:
+    return TypedTable(stored, asked) if asked.shape is None else RowTable(stored, asked)

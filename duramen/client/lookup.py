@@ -13,6 +13,7 @@ from log_tier.model.errors import InvalidToken, PermissionDenied, TableNotFound
 from log_tier.model.identifiers import check_name
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
+from log_tier.rows.definition import TableDefinition
 from router.data.requests import TableDescription
 
 __all__ = ["TableLookup"]
@@ -56,6 +57,13 @@ class TableLookup:
             deadline,
             lambda remaining: context.connection.describe_table(self.name, timeout=remaining),
         )
+
+    async def definition(self, deadline: float) -> tuple[TableRef, TableDefinition | None]:
+        """The table, and what its keys and values are; None: bytes. Raises `TableNotFound`. One request, or two."""
+        connection = self.context.connection
+        ref = self.ref or await self.resolve(deadline)
+        asking = ask_until(deadline, lambda remaining: connection.definition(ref.id, timeout=remaining))
+        return ref, await self.noticing_drops(asking)
 
     async def asked(
         self, ref: TableRef, after: str | Token | None, level: Level, deadline: float

@@ -258,6 +258,8 @@ HEAVY = (
     "google.protobuf",
     "fsspec",
     "cryptography",
+    "fastavro",
+    "pydantic",
 )
 
 

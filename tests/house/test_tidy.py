@@ -43,10 +43,14 @@ TYPE_CHECKING_ALLOWED = {
 names: a function that must not cost its imports at the start is in a module that is imported when it is called."""
 
 SHARED_NAMES: dict[str, str] = {
+    "AnyTable": "the blocking and the async client are one interface",
     "AtomicBatch": "the blocking and the async client are one interface",
     "Database": "the blocking and the async client are one interface",
     "Table": "the blocking and the async client are one interface, and a command's argument is named after its metavar",
+    "AtomicRows": "the blocking and the async client are one interface",
+    "RowTable": "the blocking and the async client are one interface",
     "TableWriter": "the blocking and the async client are one interface",
+    "TypedTable": "the blocking and the async client are one interface",
     "Level": "a client's consistency level, and the command line's option that takes one",
 }
 """Public types that have one name in several modules, each with its reason."""

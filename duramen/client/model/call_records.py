@@ -29,7 +29,9 @@ T = TypeVar("T")
 def check_key(key: bytes) -> bytes:
     """Return `key`, or raise `InvalidKey` saying what a key is."""
     if type(key) is not bytes:
-        hint = ": encode it" if isinstance(key, str) else ""
+        hint = (
+            ": encode it; keys are str in a table that is made and opened with key=str" if isinstance(key, str) else ""
+        )
         raise InvalidKey(f"a key is bytes, this is {type(key).__name__}{hint}")
     if not 0 < len(key) <= KEY_BYTES_MAX:
         raise key_refusal(key)
@@ -40,6 +42,8 @@ def check_value(value: bytes) -> bytes:
     """Return `value`, or raise `InvalidValue` saying what a value is."""
     if type(value) is not bytes:
         hint = ": encode it" if isinstance(value, (str, int, float)) else ""
+        if isinstance(value, str):
+            hint += "; values are str in a table that is made and opened with value=str"
         raise InvalidValue(f"a value is bytes, this is {type(value).__name__}{hint}")
     if len(value) > VALUE_BYTES_MAX:
         raise value_refusal(value)

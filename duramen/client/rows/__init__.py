@@ -24,7 +24,10 @@ Invariants:
 
 What is not here: whether a record of the log fits (`log_tier.rows`), and changes of a table's schemas.
 
+The tables themselves are next to the table of bytes: `RowTable` and `TypedTable` of `duramen.client`.
+
 Reading order: `shapes/` (what is given as `row=`), `plans/` (does a value fit, and what becomes of it),
 `avro_schemas.py`, `row_key.py`, `schema_difference.py`, `row_codec.py`, `value_codecs.py` (str, bytes, JSON, tuples),
-`asked_definition.py` (from a call's arguments to a definition).
+`asked_definition.py` (from a call's arguments to a definition), `opened.py` (a table's codec, by its id),
+`row_results.py`.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from io import BytesIO
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from duramen.client.rows.avro_schemas import avro_schema, has_mutable_default
 from duramen.client.rows.plans.planner import plan_rows
@@ -15,14 +15,12 @@ from duramen.client.rows.schema_difference import schema_difference
 from duramen.client.rows.shapes.shape import RowShape
 from log_tier.model.errors import InvalidRow, InvalidSchema, UnknownFormat
 from log_tier.rows.definition import TableDefinition
+from log_tier.rows.framing import FRAME_BYTES, frame
 from log_tier.rows.schema import NumberedSchema
 
 __all__ = ["RowCodec"]
 
 R = TypeVar("R")
-
-_FRAME_BYTES: Final = 5
-"""Of Confluent's framing: 0, and the number of the schema as u32, big-endian."""
 
 
 class RowCodec(Generic[R]):
@@ -40,7 +38,7 @@ class RowCodec(Generic[R]):
         self._avro = avro_schema(chosen.schema)
         plan = plan_rows(chosen.schema, shape.hint)
         self._refine = plan.plan.refine
-        head = b"\0" + chosen.number.to_bytes(_FRAME_BYTES - 1)
+        head = frame(chosen.number, b"")
         self.encode: Callable[[R], tuple[bytes, bytes]] = self._encoder(plan.prepare, head)
         """The key and the value of a row. Raises `InvalidRow` with field, value and expected type; `InvalidKey` for a
         key of over 511 bytes.
@@ -83,7 +81,7 @@ class RowCodec(Generic[R]):
         def decode(value: bytes) -> R:
             try:
                 if value.startswith(head):
-                    found: Any = schemaless_reader(BytesIO(value[_FRAME_BYTES:]), avro, None)
+                    found: Any = schemaless_reader(BytesIO(value[FRAME_BYTES:]), avro, None)
                 else:
                     found = resolved(value)
             except (OverflowError, ValueError) as error:
@@ -100,13 +98,13 @@ class RowCodec(Generic[R]):
         """A row of another schema of the table, as this one has it."""
         from fastavro import schemaless_reader
 
-        number = int.from_bytes(value[1:_FRAME_BYTES])
+        number = int.from_bytes(value[1:FRAME_BYTES])
         written = self._numbers.get(number)
         if written is None or not value or value[0]:
             raise UnknownFormat(
                 f"a stored row has schema {number}, which this client does not know: open the table again"
             )
-        found: Any = schemaless_reader(BytesIO(value[_FRAME_BYTES:]), avro_schema(written), self._avro)
+        found: Any = schemaless_reader(BytesIO(value[FRAME_BYTES:]), avro_schema(written), self._avro)
         return deepcopy(found) if has_mutable_default(self.schema) else found
 
     def _refined(self, row: R) -> dict[str, Any]:

@@ -1,0 +1,195 @@
+"""A table of rows, for a program without an event loop. Rows are encoded and decoded in the caller's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import partial
+from typing import Any, Generic, Literal, TypeVar
+
+from duramen.blocking.table import Table
+from duramen.blocking.wrapped import chained, wrapped
+from duramen.client import row_table
+from duramen.client.model.results import Done, ManyDone
+from duramen.client.rows.asked_definition import AskedDefinition
+from duramen.client.rows.row_codec import RowCodec
+from duramen.client.rows.row_results import TypedChange, TypedEntry
+from duramen.client.table import Level
+from duramen.client.transport.loop_thread import LoopThread
+from log_tier.model.tokens import Token
+
+__all__ = ["AtomicRows", "RowTable"]
+
+R = TypeVar("R")
+
+
+class AtomicRows(Generic[R]):
+    """Collects rows of one partition; `commit()` writes them: all take effect, or none."""
+
+    def __init__(self, inner: row_table.AtomicRows[R], loop: LoopThread) -> None:
+        self._inner = inner
+        self._loop = loop
+
+    put = chained(row_table.AtomicRows.put)
+    delete = chained(row_table.AtomicRows.delete)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    commit = wrapped(row_table.AtomicRows.commit)
+
+
+class RowTable(Generic[R]):
+    """A table whose values are rows. Calls return when they are done; `timeout` is in seconds."""
+
+    def __init__(self, stored: Table, inner: row_table.RowTable[R]) -> None:
+        self.stored = stored
+        """The same table, in bytes."""
+        self.name = stored.name
+        self._inner = inner
+        self._loop = stored.loop
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (self.stored, self._inner.asked)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    def _opened(self, timeout: float | None) -> tuple[RowCodec[R], float | None]:
+        codec = self._inner.codec.now()
+        return (codec, timeout) if codec is not None else self._loop.run(partial(self._inner.find_codec, timeout))
+
+    def get(
+        self,
+        *key: Any,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> R | None:
+        codec, timeout = self._opened(timeout)
+        value = self.stored.get(codec.key.of_fields(key), after=after, level=level, timeout=timeout)
+        return None if value is None else codec.decode(value)
+
+    def get_entry(
+        self,
+        *key: Any,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> TypedEntry[R] | None:
+        codec, timeout = self._opened(timeout)
+        found = self.stored.get_entry(codec.key.of_fields(key), after=after, level=level, timeout=timeout)
+        return None if found is None else TypedEntry(codec.decode(found.value), found.version, found.expires_at_ms)
+
+    def get_many(
+        self,
+        keys: Iterable[tuple[Any, ...]],
+        *,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> list[R | None]:
+        codec, timeout = self._opened(timeout)
+        wanted = [codec.key.of_fields(each) for each in row_table.keys_of(keys)]
+        values = self.stored.get_many(wanted, after=after, level=level, timeout=timeout)
+        return [None if value is None else codec.decode(value) for value in values]
+
+    def put(
+        self,
+        row: R,
+        *,
+        ttl: float | None = None,
+        keep_ttl: bool = False,
+        if_absent: bool = False,
+        if_present: bool = False,
+        if_version: int | None = None,
+        timeout: float | None = None,
+    ) -> Done:
+        codec, timeout = self._opened(timeout)
+        key, value = codec.encode(row)
+        return self.stored.put(
+            key,
+            value,
+            ttl=ttl,
+            keep_ttl=keep_ttl,
+            if_absent=if_absent,
+            if_present=if_present,
+            if_version=if_version,
+            timeout=timeout,
+        )
+
+    def put_many(self, rows: Iterable[R], *, ttl: float | None = None, timeout: float | None = None) -> ManyDone:
+        codec, timeout = self._opened(timeout)
+        return self.stored.put_many(row_table.encoded_rows(codec, rows), ttl=ttl, timeout=timeout)
+
+    def delete(
+        self,
+        *key: Any,
+        if_present: bool = False,
+        if_version: int | None = None,
+        timeout: float | None = None,
+    ) -> Done:
+        codec, timeout = self._opened(timeout)
+        return self.stored.delete(
+            codec.key.of_fields(key), if_present=if_present, if_version=if_version, timeout=timeout
+        )
+
+    def scan(
+        self,
+        fields: Mapping[str, Any] | None = None,
+        /,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+        **key_fields: Any,
+    ) -> Generator[R, None, None]:
+        asked = {**(fields or {}), **key_fields}
+        codec, timeout = self._opened(timeout)
+        bounds = codec.key.bounds(asked)
+        pairs = self.stored.scan(
+            start=bounds.start,
+            end=bounds.end,
+            reverse=reverse,
+            limit=limit,
+            after=after,
+            level=level,
+            timeout=timeout,
+        )
+        return _decoded(pairs, codec.decode)
+
+    def watch(
+        self,
+        *,
+        after: str | Token | None = None,
+        start: Literal["now", "earliest"] = "now",
+        timeout: float | None = None,
+    ) -> Generator[TypedChange[R], None, None]:
+        return self._loop.iterate_begun(self._inner.watch_runs(after=after, start=start, timeout=timeout))
+
+    for _method in (get, get_entry, get_many, put, put_many, delete, scan, watch):
+        _method.__doc__ = getattr(row_table.RowTable, _method.__name__).__doc__
+    del _method
+
+    def batch(self) -> AtomicRows[R]:
+        """An atomic batch: all its rows take effect, or none. Their keys must share a partition (`partition_by`)."""
+        return AtomicRows(self._inner.batch(), self._loop)
+
+    describe = wrapped(row_table.RowTable.describe)
+    end_token = wrapped(row_table.RowTable.end_token)
+
+
+def _decoded(
+    pairs: Generator[tuple[bytes, bytes], None, None], decode: Callable[[bytes], R]
+) -> Generator[R, None, None]:
+    try:
+        for _, value in pairs:
+            yield decode(value)
+    finally:
+        pairs.close()
+
+
+def _again(stored: Table, asked: AskedDefinition) -> RowTable[Any]:
+    """A table that came from another process."""
+    return RowTable(stored, row_table.RowTable(stored.asynchronous, asked))

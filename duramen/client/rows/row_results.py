@@ -1,0 +1,49 @@
+"""Results of calls on tables with types: entries and changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.record import Operation
+from log_tier.model.tokens import Token
+
+__all__ = ["TypedChange", "TypedEntry"]
+
+V = TypeVar("V")
+
+
+class TypedEntry(NamedTuple, Generic[V]):
+    """A row, or a value, with its version and expiry."""
+
+    value: V
+    version: Offset
+    """The offset of the last write: pass it to `if_version=`."""
+    expires_at_ms: int
+    """Milliseconds since 1970; 0: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedChange(Generic[V]):
+    """One accepted record of a table's log."""
+
+    table_id: TableId
+    partition: Partition
+    offset: Offset
+    timestamp_ms: int
+    """When the log appended it, in milliseconds since 1970."""
+    operation: Operation
+    key: Any
+    """The key; of rows and of keys with fields, the tuple of its fields. For a BARRIER (the table went over to another
+    version of its content): None."""
+    after: V | None
+    """The row or value that was put; None for anything else."""
+    shown: Mapping[Partition, Offset]
+    """The offsets of all partitions that the watch had shown before this run of changes."""
+
+    @property
+    def token(self) -> str:
+        """Pass it to `watch(after=…)`: that watch begins with the next change."""
+        return str(Token({self.table_id: {**self.shown, self.partition: self.offset}}))
