@@ -144,8 +144,10 @@ class FutureCalls:
         return self._pending.last_deadline()
 
     def placed(self, result: WriteResult, *, repeated: bool) -> bool:
-        """Answer the calls that wait for the place alone, if this is the place that counts."""
-        if repeated:
+        """Answer the calls that wait for the place alone, if this is the place that counts. Where the table has a
+        definition and the verdicts are not known yet, they wait for them: what they have put may not fit.
+        """
+        if repeated or (result.pending and self._table.defined):
             return True
         last, waits = NOTHING, False
         for future, _, (start, records, outcomes) in self._pending.calls:

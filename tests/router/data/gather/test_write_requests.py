@@ -19,6 +19,7 @@ from log_tier.model.errors import (
     DiskFull,
     DuramenError,
     LimitExceeded,
+    RowRejected,
     WriteUnknown,
 )
 from log_tier.model.identifiers import Offset, Partition, TableId
@@ -77,11 +78,11 @@ class GatheringClient:
         self.coalescer = WriteCoalescer(cast("Any", log), cast("Any", log), PRODUCER)
 
     def call(
-        self, *keys: bytes, partition: int = 0, outcomes: bool = False, seconds: float = 60
+        self, *keys: bytes, partition: int = 0, outcomes: bool = False, seconds: float = 60, table: TableRef = REF
     ) -> asyncio.Future[CallOutcome]:
         deadline = asyncio.get_running_loop().time() + seconds
-        place = REF.partition(Partition(partition))
-        return self.coalescer.submit(REF, place, columns_with(*keys), outcomes=outcomes, deadline=deadline)
+        place = table.partition(Partition(partition))
+        return self.coalescer.submit(table, place, columns_with(*keys), outcomes=outcomes, deadline=deadline)
 
     async def __aenter__(self) -> GatheringClient:
         return self
@@ -151,6 +152,22 @@ async def test_a_verdict_that_is_not_known_yet_is_asked_for_to_the_last_offset()
     assert isinstance(answers[1], ConditionFailed)
     (question,) = log.questions
     assert (question.base_offset, question.after) == (40, 41)
+
+
+async def test_who_does_not_ask_waits_for_the_verdict_too_where_the_table_has_a_definition() -> None:
+    """What it has put may be what does not fit, and nobody says so as long as the verdict is not known."""
+    log = OneLog()
+    log.verdicts = [WriteOutcome(1, rejected=RowRejected("it does not fit", offset=41, failed=41))]
+    table = TableRef(REF.id, REF.name, REF.partitions, defined=True)
+    async with within(20), GatheringClient(log) as writing:
+        answers = await asyncio.gather(
+            writing.call(b"a", outcomes=True, table=table),
+            writing.call(b"b", table=table),
+            writing.call(b"c", table=table),
+            return_exceptions=True,
+        )
+    assert [type(each) for each in answers] == [CallOutcome, RowRejected, CallOutcome]
+    assert len(log.questions) == 1
 
 
 async def test_a_call_whose_time_is_over_leaves_the_partition_to_others() -> None:
