@@ -15,7 +15,7 @@ from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
-from log_tier.concurrency.tasks import TaskSet, end_tasks, every_step
+from log_tier.concurrency.tasks import TaskSet, end_tasks, every_step, to_the_end
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, InvalidRequest
 from router.membership.member import Member
 from router.membership.views import NodeView
@@ -74,7 +74,7 @@ class LiveMembership:
                     lambda: all(member.known for member in membership.members.values()), timeout=_FIRST_WORD_S
                 )
         except BaseException:
-            await membership.close()
+            await to_the_end(membership.close())  # also where it is cancelled once more
             raise
         return membership
 
