@@ -44,7 +44,7 @@ from router.data.catalog_tables import CatalogTables, without_absent
 from router.data.describe import describe_table
 from router.data.fresh_replicas import FreshReplicas, answers_now
 from router.data.in_time import end_waiting, in_time, time_left
-from router.data.misfits import asked_where_misfit, explained
+from router.data.misfits import asked_where_misfit, asked_where_unknown, explained
 from router.data.outcomes import judged, outcome_forgotten, outcome_unknown, refused_parts, unanswered
 from router.data.reply_budget import ReplyBudget, read_keys, read_many_keys
 from router.data.requests import (
@@ -176,11 +176,11 @@ class LocalData:
         Outcomes that the replica does not know within `patience` come as `pending`.
         """
         time = asyncio.get_running_loop().time
-        began_s = time()
-        ends_s = began_s + timeout
+        ends_s = (began_s := time()) + timeout
         if len(parts) > PARTS_MAX:
             raise too_many_parts(parts)
         refusals, closed, defined = self.node.refusals, self.catalog.closed, self.catalog.defined
+        parts = asked_where_unknown(parts, self.catalog.map.tables)
         parts = await asked_where_misfit(parts, defined) if defined else parts
         if (refusals or not closed.isdisjoint(map(_table_of, parts))) and (
             lost := refused_parts(parts, closed, refusals)

@@ -8,7 +8,7 @@ its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -19,7 +19,7 @@ from log_tier.model.record import OPERATION_MASK, Operation
 from log_tier.rows.definition import TableDefinition
 from router.data.requests import WritePart, WriteResult
 
-__all__ = ["asked_where_misfit", "explained"]
+__all__ = ["asked_where_misfit", "asked_where_unknown", "explained"]
 
 # A batch of so many bytes is judged on the event loop: 0.2 ms of rows, 10 ms of arrays with an item in each byte. A
 # thread judges a larger one.
@@ -46,6 +46,17 @@ async def asked_where_misfit(
             part = part if fit else part._replace(outcomes=True)
         asked.append(part)
     return asked
+
+
+def asked_where_unknown(parts: Sequence[WritePart], tables: Container[TableId]) -> Sequence[WritePart]:
+    """The parts as they are to be sent: those for a table that is newer than this process' map ask for their outcomes,
+    as nobody here knows whether it has a definition. O(parts).
+
+    `tables`: those of the map.
+    """
+    if all(part.partition.table in tables for part in parts):
+        return parts
+    return [part if part.outcomes or part.partition.table in tables else part._replace(outcomes=True) for part in parts]
 
 
 def _fit(batch: bytes, definition: TableDefinition) -> bool:

@@ -11,7 +11,7 @@ from log_tier.catalog.catalog import Maps
 from log_tier.model.errors import Disconnected, DuramenError
 from log_tier.model.identifiers import HISTORY_TABLE
 from log_tier.model.log import Appended, Log
-from router.data.misfits import asked_where_misfit, explained
+from router.data.misfits import asked_where_misfit, asked_where_unknown, explained
 from router.data.outcomes import outcome_unknown, refused_parts, unanswered
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.data.seam import DataPlane
@@ -54,6 +54,7 @@ class RoutedWrites:
             done = iter(await self.write(others, timeout=timeout, patience=patience) if others else ())
             return [copy(refused[part.partition]) if part.partition in refused else next(done) for part in parts]
         deadline = self._loop.time() + timeout
+        parts = asked_where_unknown(parts, self._maps.map.tables)
         defined = self._maps.map.table_facts().defined
         if defined:
             parts = await asked_where_misfit(parts, defined)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, written
 from kit.cluster.one_machine import NO_TABLE, held, operations, puts
 from kit.deadlines import patience_s, until_true, within
+from kit.flight_rows import UNNUMBERED_FLIGHTS
 
-from log_tier.model.errors import BatchRefused, ConditionFailed, DuramenError, TableNotFound, WriteUnknown
+from log_tier.catalog.catalog import Maps
+from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.model.errors import BatchRefused, ConditionFailed, DuramenError, RowRejected, TableNotFound, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.remote.remote_log import RemoteLog
+from log_tier.rows.table_spec import TableSpec
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.remote.grpc_connection import GrpcConnection
 from router.routing.hedge_budget import Budget
@@ -33,6 +38,36 @@ def through(cluster: TestCluster, log: Any) -> RoutedConnection:
     return RoutedConnection(
         router.catalog, router.connection.membership, changes=RemoteChanges(server), log=log, fallback=server
     )
+
+
+class OldMap:
+    """Maps of which this process has none, until it waits for one."""
+
+    def __init__(self, maps: Maps) -> None:
+        self._maps, self.map = maps, ClusterMap()
+
+    async def wait_for(self, predicate: Callable[[ClusterMap], bool], *, timeout: float | None = None) -> ClusterMap:
+        self.map = await self._maps.wait_for(predicate, timeout=timeout)
+        return self.map
+
+    async def close(self) -> None:
+        """The maps are another one's."""
+
+
+async def test_what_does_not_fit_a_table_that_this_process_does_not_know_yet(cluster: TestCluster) -> None:
+    """A client may know a table of one server, and write to it through another one, whose map is older."""
+    spec = TableSpec("rows", partitions=2, definition=UNNUMBERED_FLIGHTS)
+    table = await cluster.router.create_table(spec, timeout=DEADLINE_S)
+    await cluster.hosted(table)
+    router, server = cluster.routers[0], GrpcConnection(cluster.routers[0].address)
+    connection = RoutedConnection(
+        OldMap(router.catalog), router.connection.membership, changes=RemoteChanges(server), log=cluster.log.log
+    )
+    try:
+        result = await written(connection, WritePart(PartitionId(table.id, ZERO), puts((b"k", b"no row"))))
+        assert isinstance(result.outcomes[0].rejected, RowRejected)
+    finally:
+        await server.close()
 
 
 async def test_parts_succeed_or_fail_by_themselves(cluster: TestCluster, table: TableRef) -> None:
