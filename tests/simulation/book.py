@@ -55,6 +55,7 @@ PROPERTIES = {
     "killed, it may lack some",
     "kept": "what a server has seen is in the table of histories, unchanged, and known when it is started again; "
     "nobody else writes there",
+    "fitting": "a table of rows takes what fits its definition, and nothing else, at every server alike",
     "level": "everything is alive, and every replica has applied the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",
 }

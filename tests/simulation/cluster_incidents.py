@@ -20,6 +20,7 @@ from simulation.cluster_peers import check_peers, use_peers
 from simulation.cluster_places import check_places, use_places
 from simulation.cluster_put_back import accept_loss
 from simulation.cluster_quotas import check_quotas, use_quotas
+from simulation.cluster_rows import check_row_replicas, check_rows, use_rows
 from simulation.cluster_table_quotas import check_table_quotas, use_table_quotas
 from simulation.cluster_tallies import check_tallies
 from simulation.cluster_trims import change_logs, lose_indexes, secure_rollbacks
@@ -48,6 +49,7 @@ OPERATORS: Final[tuple[Operator, ...]] = (
     use_peers,
     use_passwords,
     meddle_with_history,
+    use_rows,
 )
 _PACE: Final = 0.6
 """What the times of a plan are multiplied by."""
@@ -113,6 +115,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
     await check_passwords(world)
     await check_audit(world)
     await check_histories(world)
+    await check_rows(world)
     await check_tallies(world)
     await check_pasts(world)
     await check_builds(world)
@@ -122,6 +125,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
         lose_indexes(world)
         await level(world)
         await check_tallies(world)
+        await check_row_replicas(world)
     for bug in bugs(world):
         raise Broken("typed", bug)
     for damage in damages(world):

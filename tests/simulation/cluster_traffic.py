@@ -18,6 +18,7 @@ from duramen.verification.workload import WorkloadShape
 from log_tier.model.errors import Disconnected
 from simulation.cluster_incidents import happen
 from simulation.cluster_put_back import copy_once, put_back
+from simulation.cluster_rows import open_rows
 from simulation.cluster_trims import compacts
 from simulation.cluster_users import open_users
 from simulation.cluster_world import LOG_URL, NODES, ClusterWorld
@@ -36,6 +37,7 @@ async def cluster_traffic(world: ClusterWorld) -> None:
         if process.name != "clients":
             await process.up.wait()
     await open_users(world)
+    await open_rows(world)
     chance = random.Random(f"clients {world.plan.seed}")
     shape = WorkloadShape(
         clients=chance.choice((2, 4)),

@@ -50,6 +50,7 @@ from simulation.plan import Plan
 from simulation.planned_machine import cannot_start, machine_of, undamaged_log
 from simulation.quota_ledger import QuotaLedger
 from simulation.refusal_ledger import RefusalLedger
+from simulation.row_ledger import RowLedger
 
 __all__ = ["LOG_URL", "NODES", "ROOT", "ClusterWorld", "Part"]
 
@@ -122,8 +123,8 @@ class ClusterWorld:
         if self.has_audit:
             self.network.on_answer = self._note_answer
         self.has_history = has_history(plan) and not has_endpoints
-        self.histories = HistoryLedger()
-        """Of the servers, where they keep one."""
+        self.histories, self.rows = HistoryLedger(), RowLedger()
+        """Of the servers, where they keep one; of tables of rows, where there are some."""
         self.life_opened: Callable[..., None] = lambda *life: None
         """Called with each life of a node or router that begins: this world, what ends it, its role, name and log, and
         its way to the data."""

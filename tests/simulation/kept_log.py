@@ -58,11 +58,15 @@ class KeptRecords:
             self._story.met["log compacted"] += 1
             self._story.tell("log", f"{dropped} records of partition {partition.partition} below {below} are dropped")
 
+    def stored(self, partition: PartitionId) -> bytes:
+        """The batches of one partition."""
+        return b"".join(self._batches.get(partition, ()))
+
     def records(self, ref: TableRef) -> Iterator[LogRecord]:
         """Those of a table, by partition and offset."""
         for number in range(ref.partitions):
             place = ref.partition(number)
-            yield from records_of(place, b"".join(self._batches.get(place, ())))
+            yield from records_of(place, self.stored(place))
 
 
 class KeepingLog:

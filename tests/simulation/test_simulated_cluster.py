@@ -25,7 +25,9 @@ from simulation.planted_history import PLANTED_IN_HISTORY
 from simulation.planted_passwords import PLANTED_IN_PASSWORDS
 from simulation.planted_places import PLANTED_IN_PLACES
 from simulation.planted_quotas import PLANTED_IN_QUOTAS
+from simulation.planted_rows import PLANTED_IN_ROWS
 from simulation.planted_table_quotas import PLANTED_IN_TABLE_QUOTAS
+from simulation.row_ledger import has_rows
 from simulation.run import run_seed
 from simulation.worlds import BUGS
 
@@ -93,6 +95,7 @@ FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
     "rights are not compiled anew when a role changes": lambda plan: plan.has_users(),
     **dict.fromkeys(PLANTED_IN_AUDIT, lambda plan: plan.has_audit()),
     **dict.fromkeys(PLANTED_IN_HISTORY, has_history),
+    **dict.fromkeys(PLANTED_IN_ROWS, has_rows),
     **dict.fromkeys(PLANTED_IN_PASSWORDS, lambda plan: plan.has_passwords()),
     **dict.fromkeys(PLANTED_IN_PLACES, lambda plan: plan.has_places()),
     **dict.fromkeys(PLANTED_IN_TABLE_QUOTAS, lambda plan: plan.has_table_quotas()),

@@ -35,6 +35,7 @@ from simulation.planted_places import PLANTED_IN_PLACES, PLANTED_IN_RESP_PLACES
 from simulation.planted_quotas import PLANTED_IN_QUOTAS, PLANTED_IN_RESP_QUOTAS
 from simulation.planted_resp import PLANTED_IN_RESP
 from simulation.planted_resp_users import PLANTED_IN_RESP_USERS
+from simulation.planted_rows import PLANTED_IN_ROWS
 from simulation.planted_syncs import PLANTED_SYNCS
 from simulation.planted_table_quotas import PLANTED_IN_RESP_TABLE_QUOTAS, PLANTED_IN_TABLE_QUOTAS
 from simulation.planted_trims import PLANTED_IN_TRIMS
@@ -105,6 +106,7 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_PLACES
     | PLANTED_IN_AUDIT
     | PLANTED_IN_HISTORY
+    | PLANTED_IN_ROWS
     | PLANTED_IN_ASKED_SNAPSHOTS
     | PLANTED_IN_TALLIES,
     "cluster-resp": PLANTED_IN_CLUSTER_RESP

@@ -132,7 +132,7 @@ IN_THREADS: Final[dict[str, tuple[Callable[[Stubs], None], ModuleType, str]]] = 
     "a watch with a backlog": (Stubs.watch, watches, "decode_batch"),
     "the checks of many parts": (Stubs.write_parts, batch_checks, "checked_span"),
     "many questions about outcomes": (Stubs.ask_outcomes, messages, "outcomes_parts_from"),
-    "the outcomes of many records": (Stubs.rejected, local_data, "_judged_in"),
+    "the outcomes of many records": (Stubs.rejected, local_data, "judged"),
     "what became of many records": (Stubs.rejected, outcomes, "_write_outcome"),
     "the reply about many records": (Stubs.rejected, messages, "_outcome_message"),
 }

@@ -1,0 +1,54 @@
+"""Bugs to plant in tables of rows: where they are folded, opened again, written to, and numbered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from log_tier.catalog import catalog_fold
+from log_tier.rows.numbering import number_schemas
+from router.data import local_data
+from router.routing import writes
+from serving_tier.fold import fold
+from serving_tier.index.lmdb.index_file import IndexFile
+from serving_tier.replica.version_folders import ReplicaFolder
+from simulation.planted import Patches
+
+__all__ = ["PLANTED_IN_ROWS"]
+
+
+def _fold_takes_misfits() -> Patches:
+    return [(fold, "fits", lambda judge, operation, key, value: True)]
+
+
+def _definition_lost_when_opened_again() -> Patches:
+    rest, open_again = ReplicaFolder.at_rest, ReplicaFolder.open
+
+    def forget(index: Any) -> Any:
+        if isinstance(index, IndexFile) and index.applied >= 0:
+            index.definition = None
+        return index
+
+    return [
+        (ReplicaFolder, "at_rest", lambda self: forget(rest(self))),
+        (ReplicaFolder, "open", lambda self, *where: forget(open_again(self, *where))),
+    ]
+
+
+def _nobody_asks() -> Patches:
+    async def unasked(parts: Sequence[Any], defined: Any) -> Sequence[Any]:
+        return parts
+
+    return [(module, "asked_where_misfit", unasked) for module in (local_data, writes)]
+
+
+def _each_table_counts_for_itself() -> Patches:
+    return [(catalog_fold, "number_schemas", lambda definition, known: number_schemas(definition, {}))]
+
+
+PLANTED_IN_ROWS: Final[dict[str, Callable[[], Patches]]] = {
+    "the fold takes what does not fit": _fold_takes_misfits,
+    "a replica that is opened again takes anything": _definition_lost_when_opened_again,
+    "a batch with a misfit does not ask for its outcomes": _nobody_asks,
+    "each table gives numbers to its schemas by itself": _each_table_counts_for_itself,
+}
