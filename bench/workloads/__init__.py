@@ -21,6 +21,7 @@ from bench.workloads.resp_ping import RESP_PINGS
 from bench.workloads.resp_pipelines import RESP_PIPELINES
 from bench.workloads.resp_readers import RESP_READERS
 from bench.workloads.restart import RESTART
+from bench.workloads.rows import ROWS
 from bench.workloads.secured import SECURED
 from bench.workloads.served import SERVED
 from bench.workloads.sight import SIGHT
@@ -39,6 +40,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         LOG_APPEND,
         REPLAY,
         EMBEDDED_GET,
+        *ROWS,
         VISIBLE,
         RESTART,
         MANY_TABLES,

@@ -44,7 +44,7 @@ from router.data.catalog_tables import CatalogTables, without_absent
 from router.data.describe import describe_table
 from router.data.fresh_replicas import FreshReplicas, answers_now
 from router.data.in_time import end_waiting, in_time, time_left
-from router.data.misfits import asked_where_misfit, asked_where_unknown, explained
+from router.data.misfits import asked_where_misfit, explained
 from router.data.outcomes import judged, outcome_forgotten, outcome_unknown, refused_parts, unanswered
 from router.data.reply_budget import ReplyBudget, read_keys, read_many_keys
 from router.data.requests import (
@@ -95,6 +95,7 @@ class LocalData:
         self.times = CallTimes()
         """How long requests took, those that failed included."""
         self.long: LongWork[LongRequest] = LongWork()
+        self._plain: set[TableId] = set()  # see `asked_where_misfit`
 
     # --- reads
 
@@ -180,8 +181,8 @@ class LocalData:
         if len(parts) > PARTS_MAX:
             raise too_many_parts(parts)
         refusals, closed, defined = self.node.refusals, self.catalog.closed, self.catalog.defined
-        parts = asked_where_unknown(parts, self.catalog.map.tables)
-        parts = await asked_where_misfit(parts, defined) if defined else parts
+        if not self._plain.issuperset(map(_table_of, parts)):
+            parts = await asked_where_misfit(parts, self.catalog.map, self._plain)
         if (refusals or not closed.isdisjoint(map(_table_of, parts))) and (
             lost := refused_parts(parts, closed, refusals)
         ):
@@ -390,7 +391,6 @@ class LocalData:
             await self.hosting.wait_version(self.catalog.map.version)
 
     async def close(self) -> None:
-        """Carry changes through, close the replicas cleanly, then the log."""
         try:
             await self.tables.close()
         finally:

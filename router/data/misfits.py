@@ -8,10 +8,11 @@ its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.model.batch import decode_batch
 from log_tier.model.errors import DuramenError, RowRejected
 from log_tier.model.identifiers import TableId
@@ -19,44 +20,45 @@ from log_tier.model.record import OPERATION_MASK, Operation
 from log_tier.rows.definition import TableDefinition
 from router.data.requests import WritePart, WriteResult
 
-__all__ = ["asked_where_misfit", "asked_where_unknown", "explained"]
+__all__ = ["asked_where_misfit", "explained"]
 
 # A batch of so many bytes is judged on the event loop: 0.2 ms of rows, 10 ms of arrays with an item in each byte. A
 # thread judges a larger one.
 _JUDGED_AT_ONCE_BYTES: Final = 4 * 1024
 
+# Ids that are remembered, some 100 bytes each.
+_PLAIN_MAX: Final = 100_000
+
 _PUT: Final = int(Operation.PUT)
 
 
 async def asked_where_misfit(
-    parts: Sequence[WritePart], defined: Mapping[TableId, TableDefinition]
+    parts: Sequence[WritePart], cluster: ClusterMap, plain: set[TableId]
 ) -> Sequence[WritePart]:
-    """The parts as they are to be sent: of a table with a definition, those that hold something that does not fit it
-    ask for their outcomes, so that its writer hears of it, and who has written into the same batch does not.
+    """The parts as they are to be sent. Those ask for their outcomes that hold something that does not fit their
+    table's definition: so its writer hears of it, and who has written into the same batch does not. So do those for a
+    table that is newer than this process' map, of which nobody here knows whether it has a definition.
 
-    `defined`: the definitions of tables that do not hold bytes. O(records) for such tables, nothing for others.
+    `plain`: tables of bytes, to which those of the map are added: their ids are never given to a table of another kind,
+    so callers need not ask here again. O(records) for tables with a definition.
     """
     asked: list[WritePart] = []
     for part in parts:
-        definition = defined.get(part.partition.table)
-        if definition is not None and not part.outcomes:
-            judging = partial(_fit, part.batch, definition)
-            large = len(part.batch) > _JUDGED_AT_ONCE_BYTES
-            fit = await asyncio.to_thread(judging) if large else judging()
+        table = cluster.tables.get(part.partition.table)
+        if table is not None and table.definition is None:
+            if len(plain) >= _PLAIN_MAX:
+                plain.clear()
+            plain.add(table.id)
+        elif not part.outcomes:
+            fit = table is not None and table.definition is not None and await _fits(part.batch, table.definition)
             part = part if fit else part._replace(outcomes=True)
         asked.append(part)
     return asked
 
 
-def asked_where_unknown(parts: Sequence[WritePart], tables: Container[TableId]) -> Sequence[WritePart]:
-    """The parts as they are to be sent: those for a table that is newer than this process' map ask for their outcomes,
-    as nobody here knows whether it has a definition. O(parts).
-
-    `tables`: those of the map.
-    """
-    if all(part.partition.table in tables for part in parts):
-        return parts
-    return [part if part.outcomes or part.partition.table in tables else part._replace(outcomes=True) for part in parts]
+async def _fits(batch: bytes, definition: TableDefinition) -> bool:
+    judging = partial(_fit, batch, definition)
+    return judging() if len(batch) <= _JUDGED_AT_ONCE_BYTES else await asyncio.to_thread(judging)
 
 
 def _fit(batch: bytes, definition: TableDefinition) -> bool:

@@ -9,9 +9,9 @@ from typing import Final
 
 from log_tier.catalog.catalog import Maps
 from log_tier.model.errors import Disconnected, DuramenError
-from log_tier.model.identifiers import HISTORY_TABLE
+from log_tier.model.identifiers import HISTORY_TABLE, TableId
 from log_tier.model.log import Appended, Log
-from router.data.misfits import asked_where_misfit, asked_where_unknown, explained
+from router.data.misfits import asked_where_misfit, explained
 from router.data.outcomes import outcome_unknown, refused_parts, unanswered
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.data.seam import DataPlane
@@ -43,6 +43,7 @@ class RoutedWrites:
         self.questions = HedgedQuestions(routes)
         """For outcomes: a replica that lags would hold up a write that is long decided."""
         self._loop = asyncio.get_running_loop()
+        self._plain: set[TableId] = set()  # see `asked_where_misfit`
 
     async def write(self, parts: Sequence[WritePart], *, timeout: float, patience: float) -> _Results:
         if self._log is None:
@@ -54,10 +55,9 @@ class RoutedWrites:
             done = iter(await self.write(others, timeout=timeout, patience=patience) if others else ())
             return [copy(refused[part.partition]) if part.partition in refused else next(done) for part in parts]
         deadline = self._loop.time() + timeout
-        parts = asked_where_unknown(parts, self._maps.map.tables)
-        defined = self._maps.map.table_facts().defined
-        if defined:
-            parts = await asked_where_misfit(parts, defined)
+        cluster = self._maps.map
+        if not self._plain.issuperset(part.partition.table for part in parts):
+            parts = await asked_where_misfit(parts, cluster, self._plain)
         appended: Sequence[Appended | DuramenError]
         try:
             async with asyncio.timeout(timeout):
@@ -82,6 +82,7 @@ class RoutedWrites:
             await self._write_through(self._fallback, parts, unsent, results, deadline, patience)
         if asked:
             await self._judge(asked, places, results, deadline, patience)
+        defined = cluster.table_facts().defined
         return explained(parts, results, defined) if defined and asked else results
 
     async def _write_through(

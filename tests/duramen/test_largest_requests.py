@@ -15,6 +15,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from log_tier.model.identifiers import PARTITIONS_MAX
 from log_tier.model.record import GROUP_RECORDS_MAX
 from log_tier.proto import cluster_pb2, log_pb2
+from log_tier.rows.definition import SCHEMAS_MAX
+from log_tier.rows.key_fields import KEY_FIELDS_MAX
 from log_tier.rpc.checked import FIELDS_MAX
 from log_tier.rpc.messages.message_fields import count_fields
 from router.admin.audits.audit_acknowledged import RUNS_MAX
@@ -52,6 +54,9 @@ MOST: Final = {
     "WatchRequest.partitions": PARTITIONS_MAX,
     "ProducerRequest.partitions": PARTITIONS_MAX,
     "AdminAuditDataRequest.acknowledged": RUNS_MAX,
+    "AdminNoteAuditRequest.parts": PARTITIONS_MAX,
+    "TableDefinition.key_fields": KEY_FIELDS_MAX,
+    "TableDefinition.schemas": SCHEMAS_MAX,
 }
 
 LARGE: Final = {

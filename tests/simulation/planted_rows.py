@@ -36,7 +36,7 @@ def _definition_lost_when_opened_again() -> Patches:
 
 
 def _nobody_asks() -> Patches:
-    async def unasked(parts: Sequence[Any], defined: Any) -> Sequence[Any]:
+    async def unasked(parts: Sequence[Any], cluster: Any, plain: Any) -> Sequence[Any]:
         return parts
 
     return [(module, "asked_where_misfit", unasked) for module in (local_data, writes)]

@@ -84,6 +84,9 @@ class IndexFile(LmdbReads):
         super().__init__(None, _NAMES, path, map_bytes=map_bytes, begin=self._enter)
         self._partition, self._start, self.definition = partition, start, definition
         self._boot_id, self._limits, self._environments = boot_id, limits, environments
+        self._former: Databases | tuple[()] = ()
+        """The handles of the environment that was closed last. A read that may hold one has had its pin since before
+        that, so no other environment is closed meanwhile."""
         self._opening = threading.Lock()
         """Held while the file is opened or closed."""
         self._is_new = False
@@ -120,10 +123,18 @@ class IndexFile(LmdbReads):
         """Replaces `begin` while the file is at rest: open the file; from then on `begin` is LMDB's own."""
         with self._opening:
             env = self._awake()
-            if isinstance(database, str):
-                database = getattr(self._databases, database)
             self._begin = env.begin
-            return env.begin(database, **how)
+            return env.begin(self._handle_now(database), **how)
+
+    def _handle_now(self, database: Any) -> Any:
+        """The handle of a database in the environment that is open. `database`: a placeholder, or a handle, which a
+        read may have got just before the file was put to rest. `_opening` is held.
+        """
+        if isinstance(database, str):
+            return getattr(self._databases, database)
+        if database is not None and database in self._former:
+            return self._databases[self._former.index(database)]
+        return database
 
     @contextmanager
     def _write(self, database: str | None = None) -> Iterator[Any]:
@@ -230,6 +241,7 @@ class IndexFile(LmdbReads):
             except DuramenError:
                 return False  # damaged, or the disk fails: the next read or write raises it
             self._env, self.is_at_rest = None, True
+            self._former = self._databases
             self._databases, self._data, self._meta = _NAMES, _NAMES.data, _NAMES.meta
             env.close()
             if self._claimed:

@@ -90,8 +90,8 @@ def test_everybody_who_reads_stored_batches_says_whose_they_should_be() -> None:
                     without.add((file, "passed on"))
     assert calls >= 10, "the product's files were not found"
     # An index in memory is for tests and has no name; Kafka's engine decodes what it has stamped itself, a recorded
-    # call what its client is about to send, and the gate, the audit and the slow log what a client has sent and no log
-    # has stamped.
+    # call what its client is about to send, and the gate, the audit, the slow log and the judge of what fits a table
+    # what a client has sent and no log has stamped.
     assert without == {
         ("log_tier/access/demand_parts.py", "decode_batch"),
         ("log_tier/access/demands.py", "decode_batch"),
@@ -99,4 +99,5 @@ def test_everybody_who_reads_stored_batches_says_whose_they_should_be() -> None:
         ("duramen/testing/recording/recorded_ways.py", "decode_batch"),
         ("serving_tier/index/memory_index.py", "passed on"),
         ("log_tier/kafka/writing/batch_cuts.py", "decode_batch"),
+        ("router/data/misfits.py", "decode_batch"),
     }
