@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from kit.deadlines import patience_s
@@ -36,7 +37,8 @@ class Terminal:
         self.folder = folder
         self.compared = 0
         """Results that the page states and that came out."""
-        self.names: dict[str, Any] = {"__name__": "page"}
+        page = sys.modules["page"] = ModuleType("page")  # a dataclass looks for its module there
+        self.names: dict[str, Any] = page.__dict__
         self._ports = {str(port): HeldPort() for port in ports}
         self._words = {**(words or {}), **{port: str(held.number) for port, held in self._ports.items()}}
         self._default_port = self._words.get("7070", "7070")
@@ -60,7 +62,8 @@ class Terminal:
             self._commands(block)
 
     def close(self) -> None:
-        """Leave no process and no port behind."""
+        """Leave no process, no port and no module behind."""
+        sys.modules.pop("page", None)
         self._stop_server()
         for each in self._ports.values():
             each.close()
