@@ -66,7 +66,8 @@ class RowRejected(Rejected):
     """What was written does not fit its table: another key, a row of another schema, bytes that are no row. Fields:
     `offset`, `failed` (the offset of the record at fault: of an atomic batch it may be another one).
 
-    Do: read the message, which says what does not fit; write rows through a table that was opened with their type.
+    Do: write rows through a table that was opened with their type, which refuses them by field. The message says why,
+    where the verdict came with the write.
     """
 
     code = "row_rejected"
