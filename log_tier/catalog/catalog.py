@@ -101,7 +101,9 @@ class MapFeed:
     def advance(self, cluster: ClusterMap) -> None:
         """Take over a newer map and wake all waiters."""
         self.map = cluster
-        facts = cluster.table_facts()
+        facts = cluster.facts
+        if facts is None or facts.tables is not cluster.tables:
+            facts = cluster.table_facts()
         if facts.names is not self._names:
             self._names = facts.names
             history = self._names.get(HISTORY_TABLE)
