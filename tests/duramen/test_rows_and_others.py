@@ -22,7 +22,7 @@ from serving_tier.node.staging import check_version_of
 
 
 @dataclass
-class Flight:
+class Departure:
     carrier: str
     flight: int
     tailnum: str | None
@@ -34,13 +34,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("rows")
     started = ServerProcess(folder / "data", log=folder / "log", arguments=["--resp-port", "0"])
     with started.connect() as db:
-        table = db.create_table("flights", row=Flight, key=("carrier", "flight"), partition_by="carrier", partitions=2)
-        table.put(Flight("UA", 7, None, 1.5))
+        table = db.create_table(
+            "flights", row=Departure, key=("carrier", "flight"), partition_by="carrier", partitions=2
+        )
+        table.put(Departure("UA", 7, None, 1.5))
     yield started
     started.close()
 
 
-def test_another_grpc_client_beside_ours_hears_of_its_own_misfit_alone(server: ServerProcess) -> None:
+def test_another_grpc_client_next_to_ours_hears_of_its_own_misfit_alone(server: ServerProcess) -> None:
     """Both write at once for a while; rows go through, and none of the other's bytes is ever there."""
     refusals: list[grpc.RpcError] = []
 
@@ -56,9 +58,9 @@ def test_another_grpc_client_beside_ours_hears_of_its_own_misfit_alone(server: S
     other = threading.Thread(target=misfits)
     other.start()
     with server.connect() as db:
-        table = db.table("flights", row=Flight)
+        table = db.table("flights", row=Departure)
         for number in range(100, 150):
-            table.put(Flight("UA", number, None, 0.0))
+            table.put(Departure("UA", number, None, 0.0))
         other.join()
         assert [each.code() for each in refusals] == [grpc.StatusCode.FAILED_PRECONDITION] * 50
         assert all("does not fit" in str(each.details()) for each in refusals)
@@ -70,7 +72,7 @@ def test_stored_rows_of_another_client_are_rows(server: ServerProcess) -> None:
     with grpc.insecure_channel(server.target) as channel, server.connect() as db:
         stub: Any = kv_pb2_grpc.KVStub(channel)  # type: ignore[no-untyped-call]
         stub.Put(kv_pb2.KVPutRequest(table="flights", key=flight_key("DL", 1), value=flight("DL", 1, "N1", 2.0)))
-        assert db.table("flights", row=Flight).get("DL", 1, level="strong") == Flight("DL", 1, "N1", 2.0)
+        assert db.table("flights", row=Departure).get("DL", 1, level="strong") == Departure("DL", 1, "N1", 2.0)
 
 
 def test_the_redis_protocol_says_that_it_does_not_serve_rows(server: ServerProcess) -> None:
@@ -84,7 +86,7 @@ def test_the_redis_protocol_says_that_it_does_not_serve_rows(server: ServerProce
 def test_rows_are_there_after_a_kill(server: ServerProcess) -> None:
     server.restart()
     with server.connect() as db:
-        assert db.table("flights", row=Flight).get("UA", 7) == Flight("UA", 7, None, 1.5)
+        assert db.table("flights", row=Departure).get("UA", 7) == Departure("UA", 7, None, 1.5)
 
 
 def test_spark_and_builds_refuse_a_table_with_a_definition() -> None:
