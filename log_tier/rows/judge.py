@@ -11,6 +11,7 @@ from log_tier.model.errors import InvalidKey
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.rows.avro.plain_readers import Reader
 from log_tier.rows.avro.row_reader import READER_ERRORS, ReaderTree, located
+from log_tier.rows.avro.row_room import UNUSED_ROOM, RowRoom
 from log_tier.rows.avro.varints import Misfit
 from log_tier.rows.elements import decode_element, skip_element
 from log_tier.rows.framing import FRAME_BYTES
@@ -136,16 +137,17 @@ def row_reader(schema: RowSchema, key_names: tuple[str, ...]) -> RowReader:
         read = tree.reader(field.type)
         if read is not None:
             steps.append((field.name, read, None, 0))
-    count = len(key_names)
+    count, takes_room = len(key_names), tree.takes_room
 
     def read_row(value: bytes, at: int) -> bytes:
         end = len(value)
         elements = [b""] * count
+        room = RowRoom() if takes_room else UNUSED_ROOM
         name = ""
         try:
             for name, read, read_key, number in steps:  # noqa: B007 - the handler names it
                 if read is not None:
-                    at = read(value, at, end, 2)
+                    at = read(value, at, end, room)
                 elif read_key is not None:
                     at, elements[number] = read_key(value, at, end)
         except READER_ERRORS as error:

@@ -10,6 +10,7 @@ from log_tier.model.errors import InvalidKey
 from log_tier.rows.avro.avro_types import AvroType, NamedTypes
 from log_tier.rows.avro.logical_types import logical_of
 from log_tier.rows.avro.plain_readers import Reader, check_uuid, index_at, plain_reader, sized_end
+from log_tier.rows.avro.row_room import UNUSED_ROOM
 from log_tier.rows.avro.varints import Misfit, int_value, long_value, unzigzag
 from log_tier.rows.elements import encode_element
 
@@ -129,7 +130,7 @@ def _time(logical: str, type_: Any) -> KeyReader:
         code, size, bias = b"\x42" if logical.startswith("local-") else b"\x41", 8, 1 << 63
 
     def read_time(data: bytes, at: int, end: int) -> tuple[int, bytes]:
-        stop = read(data, at, end, 0)
+        stop = read(data, at, end, UNUSED_ROOM)
         return stop, code + (_value_at(data, at) * factor + bias).to_bytes(size)
 
     return read_time

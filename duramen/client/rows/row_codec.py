@@ -14,8 +14,12 @@ from duramen.client.rows.row_key import RowKey
 from duramen.client.rows.schema_difference import schema_difference
 from duramen.client.rows.shapes.shape import RowShape
 from log_tier.model.errors import InvalidRow, InvalidSchema, UnknownFormat
+from log_tier.rows.avro.row_room import ROW_VALUES_MAX, VALUE_DEPTH_MAX
+from log_tier.rows.avro.sure_room import surely_roomy_bytes
+from log_tier.rows.avro.varints import Misfit
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.framing import FRAME_BYTES, frame
+from log_tier.rows.judge import row_reader
 from log_tier.rows.schema import NumberedSchema
 
 __all__ = ["RowCodec"]
@@ -53,6 +57,7 @@ class RowCodec(Generic[R]):
         from fastavro import schemaless_writer
 
         avro, key_of = self._avro, self.key.of_row
+        sure_bytes = surely_roomy_bytes(self.schema.name, self.schema.named)
 
         def encode(row: R) -> tuple[bytes, bytes]:
             try:
@@ -69,7 +74,10 @@ class RowCodec(Generic[R]):
             except (ValueError, TypeError, OverflowError) as error:
                 self._refined(row)  # says which field, where one is not what it should be
                 raise InvalidRow(f"the row cannot be encoded: {error}", field="", expected=self._name) from error
-            return key_of(values), head + buffer.getvalue()
+            body = buffer.getvalue()
+            if len(body) > sure_bytes:
+                self._check_room(body)
+            return key_of(values), head + body
 
         return encode
 
@@ -106,6 +114,17 @@ class RowCodec(Generic[R]):
             )
         found: Any = schemaless_reader(BytesIO(value[FRAME_BYTES:]), avro_schema(written), self._avro)
         return deepcopy(found) if has_mutable_default(self.schema) else found
+
+    def _check_room(self, body: bytes) -> None:
+        """Raise `InvalidRow` for what is right field by field, and too much for one row. O(its bytes)."""
+        try:
+            row_reader(self.schema, ())(body, 0)
+        except Misfit as misfit:
+            raise InvalidRow(
+                f"the field {misfit.place}: {misfit.reason}: make several rows of it",
+                field=misfit.place,
+                expected=f"at most {ROW_VALUES_MAX} values inside a row, nested at most {VALUE_DEPTH_MAX} deep",
+            ) from None
 
     def _refined(self, row: R) -> dict[str, Any]:
         try:

@@ -9,7 +9,8 @@ What holds:
 - Y2 The time is linear in the bytes and the memory is constant, whatever the bytes claim. A call of a closure takes at
      least one byte, or is one of at most 64 around one that does: types without bytes have no closure, and an array
      with more items than there are bytes left is refused before its first one.
-- Y3 Values are nested at most 64 deep, counted in records, arrays and maps.
+- Y3 Values are nested at most 64 deep, counted in records, arrays and maps; and a row has at most 65,536 of them inside
+     arrays, maps and nested records, of whatever size. So one row, the least that a replica folds, has a bounded time.
 - Y4 A normalised type is right in itself: names are defined before they are used, defaults and logical types fit, and
      a value of it can have an end.
 
@@ -19,6 +20,6 @@ and timestamps are in the years 1 to 9999, times within a day, a uuid has its 36
 
 What is not here: schemas by their canonical form, keys, numbers of schemas (`log_tier.rows`).
 
-Reading order: `logical_types.py`, `varints.py`, `plain_readers.py`, `writing.py`, `defaults.py`, `avro_types.py`,
-`row_reader.py`.
+Reading order: `logical_types.py`, `varints.py`, `row_room.py`, `plain_readers.py`, `writing.py`, `defaults.py`,
+`avro_types.py`, `row_reader.py`, `sure_room.py`.
 """

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from log_tier.rows.avro.logical_types import logical_of
 from log_tier.rows.avro.plain_readers import plain_reader
+from log_tier.rows.avro.row_room import UNUSED_ROOM
 from log_tier.rows.avro.varints import Misfit
 from log_tier.rows.avro.writing import leaf_bytes
 
@@ -45,7 +46,7 @@ def _logical_refusal(default: Any, kind: str, found: Any) -> str | None:
         return None
     try:
         raw = leaf_bytes(default.encode("latin-1") if kind in ("bytes", "fixed") else default, found)
-        read(raw, 0, len(raw), 1)
+        read(raw, 0, len(raw), UNUSED_ROOM)
     except Misfit as misfit:
         return misfit.reason
     except UnicodeEncodeError:

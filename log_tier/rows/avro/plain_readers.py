@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from log_tier.rows.avro.logical_types import logical_of
+from log_tier.rows.avro.row_room import RowRoom
 from log_tier.rows.avro.varints import Misfit, int_value, long_value, skip_int, skip_long, unzigzag
 
 __all__ = ["DAYS", "MICROS", "Reader", "check_uuid", "fixed_size", "index_at", "plain_reader", "sized_end"]
 
-Reader = Callable[[bytes, int, int, int], int]
-"""From the bytes, a place, their end, and how deep it is: the place behind the value. It may be behind the end: who
-reads the last value looks. Raises `Misfit`, `IndexError` where the bytes end, `UnicodeDecodeError`."""
+Reader = Callable[[bytes, int, int, RowRoom], int]
+"""From the bytes, a place, their end, and what the row still has room for: the place behind the value. It may be behind
+the end: who reads the last value looks. Raises `Misfit`, `IndexError` where the bytes end, `UnicodeDecodeError`."""
 
 _DAY_MS: Final = 86_400_000
 
@@ -86,21 +87,21 @@ def index_at(data: bytes, at: int, count: int, of: str) -> tuple[int, int]:
     return index >> 1, at
 
 
-def _read_boolean(data: bytes, at: int, end: int, depth: int) -> int:
+def _read_boolean(data: bytes, at: int, end: int, room: RowRoom) -> int:
     if data[at] > 1:
         raise Misfit(f"a boolean is 0 or 1, not {data[at]}")
     return at + 1
 
 
-def _read_int(data: bytes, at: int, end: int, depth: int) -> int:
+def _read_int(data: bytes, at: int, end: int, room: RowRoom) -> int:
     return at + 1 if data[at] < 128 else skip_int(data, at + 1)
 
 
-def _read_long(data: bytes, at: int, end: int, depth: int) -> int:
+def _read_long(data: bytes, at: int, end: int, room: RowRoom) -> int:
     return at + 1 if data[at] < 128 else skip_long(data, at + 1)
 
 
-def _read_string(data: bytes, at: int, end: int, depth: int) -> int:
+def _read_string(data: bytes, at: int, end: int, room: RowRoom) -> int:
     size = data[at]
     if size > 127 or size & 1:
         at, stop = sized_end(data, at, end)
@@ -113,11 +114,11 @@ def _read_string(data: bytes, at: int, end: int, depth: int) -> int:
     return stop
 
 
-def _read_bytes(data: bytes, at: int, end: int, depth: int) -> int:
+def _read_bytes(data: bytes, at: int, end: int, room: RowRoom) -> int:
     return sized_end(data, at, end)[1]
 
 
-def _read_uuid(data: bytes, at: int, end: int, depth: int) -> int:
+def _read_uuid(data: bytes, at: int, end: int, room: RowRoom) -> int:
     at, stop = sized_end(data, at, end)
     check_uuid(data[at:stop])
     return stop
@@ -130,14 +131,14 @@ def check_uuid(text: bytes) -> None:
 
 
 def _enum(count: int) -> Reader:
-    def read_enum(data: bytes, at: int, end: int, depth: int) -> int:
+    def read_enum(data: bytes, at: int, end: int, room: RowRoom) -> int:
         return index_at(data, at, count, "symbols")[1]
 
     return read_enum
 
 
 def _fixed(size: int) -> Reader | None:
-    def read_fixed(data: bytes, at: int, end: int, depth: int) -> int:
+    def read_fixed(data: bytes, at: int, end: int, room: RowRoom) -> int:
         return at + size
 
     return read_fixed if size else None
@@ -155,7 +156,7 @@ def _limited(logical: str, kind: str) -> Reader:
         if not low <= value <= high:
             raise Misfit(f"a {logical} is from {low} to {high}, not {value}")
 
-    def read_long(data: bytes, at: int, end: int, depth: int) -> int:
+    def read_long(data: bytes, at: int, end: int, room: RowRoom) -> int:
         value = data[at]
         stop = at + 1
         if value > 127:
@@ -167,7 +168,7 @@ def _limited(logical: str, kind: str) -> Reader:
             check(value)
         return stop
 
-    def read_int(data: bytes, at: int, end: int, depth: int) -> int:
+    def read_int(data: bytes, at: int, end: int, room: RowRoom) -> int:
         value = data[at]
         at += 1
         if value > 127:
@@ -183,7 +184,7 @@ def _decimal(type_: dict[str, Any]) -> Reader:
     limit: Final = 10 ** type_["precision"]
     size: int | None = type_.get("size")
 
-    def read_decimal(data: bytes, at: int, end: int, depth: int) -> int:
+    def read_decimal(data: bytes, at: int, end: int, room: RowRoom) -> int:
         if size is not None:
             stop = at + size
         elif data[at] > 127 or data[at] & 1:

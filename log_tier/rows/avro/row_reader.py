@@ -6,12 +6,10 @@ from typing import Any, Final
 
 from log_tier.rows.avro.avro_types import AvroType, NamedTypes
 from log_tier.rows.avro.plain_readers import Reader, fixed_size, index_at, plain_reader, sized_end
+from log_tier.rows.avro.row_room import RowRoom
 from log_tier.rows.avro.varints import Misfit, long_value
 
-__all__ = ["READER_ERRORS", "VALUE_DEPTH_MAX", "ReaderTree", "located"]
-
-VALUE_DEPTH_MAX: Final = 64
-"""Records, arrays and maps in each other. Readers of all languages are recursive."""
+__all__ = ["READER_ERRORS", "ReaderTree", "located"]
 
 _ENDS: Final = "the value ends before its end"
 
@@ -37,6 +35,8 @@ class ReaderTree:
     def __init__(self, named: NamedTypes) -> None:
         self._named = named
         self._made: dict[str, Reader | None] = {}
+        self.takes_room = False
+        """Does any of its readers use the room? Rows without arrays, maps and nested records have no use for it."""
 
     def reader(self, type_: AvroType) -> Reader | None:
         """The reader of a type. None: its values take no bytes."""
@@ -60,16 +60,18 @@ class ReaderTree:
 
     def _record(self, record: Any) -> Reader | None:
         fields: list[tuple[str, Reader]] = []
+        self.takes_room = True
 
-        def read_record(data: bytes, at: int, end: int, depth: int) -> int:
-            if depth > VALUE_DEPTH_MAX:
-                raise Misfit(f"values are nested more than {VALUE_DEPTH_MAX} deep")
+        def read_record(data: bytes, at: int, end: int, room: RowRoom) -> int:
+            room.enter()
+            room.take(len(fields))
             name = ""
             try:
                 for name, read in fields:  # noqa: B007 - the handler names it
-                    at = read(data, at, end, depth + 1)
+                    at = read(data, at, end, room)
             except READER_ERRORS as error:
                 raise located(error, name) from None
+            room.depth -= 1
             return at
 
         self._made[record["name"]] = read_record  # a record may contain itself
@@ -82,7 +84,7 @@ class ReaderTree:
         readers = [self.reader(each) for each in branches]
         count = len(readers)
 
-        def read_union(data: bytes, at: int, end: int, depth: int) -> int:
+        def read_union(data: bytes, at: int, end: int, room: RowRoom) -> int:
             index = data[at]
             if index & 1 or index > 126 or index >= 2 * count:  # the second for numbers of several bytes
                 index, at = index_at(data, at, count, "types")
@@ -90,7 +92,7 @@ class ReaderTree:
                 at += 1
                 index >>= 1
             read = readers[index]
-            return at if read is None else read(data, at, end, depth)
+            return at if read is None else read(data, at, end, room)
 
         return read_union
 
@@ -98,13 +100,13 @@ class ReaderTree:
         is_map = type_["type"] == "map"
         read_name = plain_reader("string") if is_map else None
         read_inner = self.reader(type_["values" if is_map else "items"])
+        self.takes_room = True
         size = None if is_map else fixed_size(type_["items"], self._named)
         if size is not None:
             return _fixed_items(size)
 
-        def read_many(data: bytes, at: int, end: int, depth: int) -> int:
-            if depth > VALUE_DEPTH_MAX:
-                raise Misfit(f"values are nested more than {VALUE_DEPTH_MAX} deep")
+        def read_many(data: bytes, at: int, end: int, room: RowRoom) -> int:
+            room.enter()
             number = left = 0
             stop = None
             try:
@@ -114,11 +116,13 @@ class ReaderTree:
                             raise Misfit(f"a block of items ends {abs(at - stop)} bytes from where it says")
                         left, at, stop = _block(data, at, end)
                         if not left:
+                            room.depth -= 1
                             return at
+                        room.take(left + 1)
                     if read_name is not None:
-                        at = read_name(data, at, end, depth)
+                        at = read_name(data, at, end, room)
                     if read_inner is not None:
-                        at = read_inner(data, at, end, depth + 1)
+                        at = read_inner(data, at, end, room)
                     number += 1
                     left -= 1
             except READER_ERRORS as error:
@@ -130,13 +134,14 @@ class ReaderTree:
 def _fixed_items(size: int) -> Reader:
     """The reader of an array whose items all have that many bytes, which may be any: constant time a block."""
 
-    def read_items(data: bytes, at: int, end: int, depth: int) -> int:
-        if depth > VALUE_DEPTH_MAX:
-            raise Misfit(f"values are nested more than {VALUE_DEPTH_MAX} deep")
+    def read_items(data: bytes, at: int, end: int, room: RowRoom) -> int:
+        room.enter()
         while True:
             count, at, stop = _block(data, at, end)
             if not count:
+                room.depth -= 1
                 return at
+            room.take(1)
             at += count * size
             if at > end:
                 raise Misfit(_ENDS)

@@ -79,6 +79,10 @@ def skip_long(data: bytes, at: int) -> int:
         return at + 6
     if data[at + 6] < 128:
         return at + 7
+    if data[at + 7] < 128:
+        return at + 8
+    if data[at + 8] < 2:  # of the tenth byte one bit is within 64
+        return at + 9
     return long_value(data, data[at - 1], at)[1]
 
 

@@ -11,29 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.avro_rows import avro_decode, avro_encode, random_row, random_schema
+from kit.rows.judged_rows import logical, of_fields, of_rows, refusal, varint
 
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.framing import frame
 from log_tier.rows.key_fields import KeyField, key_type_of, without_null
 from log_tier.rows.schema import NumberedSchema, RowSchema
 from log_tier.rows.tuple_key import pack_key
-
-
-def of_rows(schema: Any, *key: KeyField) -> TableDefinition:
-    return TableDefinition(1, key or "bytes", "row", (NumberedSchema(7, RowSchema.parse(schema)),))
-
-
-def of_fields(*types: Any) -> TableDefinition:
-    """A table of rows with the fields a, b, …"""
-    names = ("a", "b", *(f"f{number}" for number in range(2, len(types))))
-    fields = [{"name": name, "type": type_} for name, type_ in zip(names, types, strict=False)]
-    return of_rows({"type": "record", "name": "Row", "fields": fields})
-
-
-def refusal(definition: TableDefinition, body: bytes, key: bytes = b"k") -> str | None:
-    found = definition.judge.refusal(key, frame(7, body))
-    assert definition.judge.fit([key], [frame(7, body)]) == (found is None)
-    return found
 
 
 @given(st.randoms(use_true_random=False))
@@ -110,23 +94,10 @@ def test_ten_thousand_changed_values_are_refused_or_read() -> None:
     assert time.process_time() - start < 60
 
 
-def varint(value: int) -> bytes:
-    """Of a value that is zigzag already, as long as it is."""
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes((*out, value))
-
-
 ENUM = {"type": "enum", "name": "E", "symbols": ["a", "b"]}
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 3}
 FIXED_DECIMAL = {"type": "fixed", "name": "D", "size": 2, "logicalType": "decimal", "precision": 3}
 UUID_TEXT = b"12345678-1234-5678-1234-567812345678"
-
-
-def logical(kind: str, name: str) -> dict[str, Any]:
-    return {"type": kind, "logicalType": name}
 
 
 @pytest.mark.parametrize(
@@ -246,8 +217,6 @@ BIG = 1 << 19
         (DECIMAL, varint(2 * BIG) + b"\0" * BIG),
         (logical("string", "uuid"), varint(2 * BIG) + b"a" * BIG),
         ({"type": "array", "items": "boolean"}, varint(2 * BIG) + b"\0" * BIG + b"\0"),
-        ({"type": "array", "items": "boolean"}, b"\x02\x00" * (BIG // 2) + b"\0"),
-        ({"type": "array", "items": "boolean"}, b"\x01\x02\x00" * (BIG // 3) + b"\0"),
         ({"type": "array", "items": {"type": "array", "items": "int"}}, varint(2 * BIG) + b"\0" * BIG + b"\0"),
         ({"type": "map", "values": "null"}, varint(2 * BIG) + b"\0" * BIG + b"\0"),
         (
@@ -268,7 +237,7 @@ def test_the_time_grows_with_the_bytes(type_: Any, body: bytes) -> None:
     definition = of_fields(type_)
     start = time.process_time()
     refusal(definition, body)
-    assert time.process_time() - start < 10, "some 0.3 s where each byte is an item, which is read twice"
+    assert time.process_time() - start < 10, "the longest takes 0.1 s"
 
 
 def test_records_without_bytes_cost_nothing() -> None:

@@ -210,6 +210,32 @@ def test_a_row_in_itself_is_refused() -> None:
     assert "nested" in refused(row).message or "deep" in refused(row).message
 
 
+def test_a_row_with_more_inside_than_a_table_holds_is_refused_before_it_leaves() -> None:
+    booleans = dicts({"type": "array", "items": "boolean"})
+    assert booleans.encode({"k": 1, "x": [True] * 65_535})
+    with pytest.raises(
+        InvalidRow, match=r"the field x\[0\]: the row has more than 65536 values .*: make several rows"
+    ) as caught:
+        booleans.encode({"k": 1, "x": [True] * 65_536})
+    assert caught.value.fields["field"] == "x[0]"
+    doubles = dicts({"type": "array", "items": "double"})
+    assert len(doubles.encode({"k": 1, "x": [0.5] * 400_000})[1]) > 3_000_000
+
+
+def test_a_row_that_is_deeper_than_a_table_holds_is_refused_before_it_leaves() -> None:
+    lists = codec(record(("k", "long"), ("next", ["null", "Row"])), "k")
+
+    def nested(levels: int) -> dict[str, Any]:
+        row: dict[str, Any] = {"k": 1, "next": None}
+        for _ in range(levels - 1):
+            row = {"k": 1, "next": row}
+        return row
+
+    assert lists.encode(nested(64))
+    with pytest.raises(InvalidRow, match="nested more than 64 deep"):
+        lists.encode(nested(65))
+
+
 def test_a_number_that_is_none_is_no_field_of_a_key() -> None:
     make: Any = make_dataclass("Place", [("x", float), ("y", float)])
     places = codec(make, "x")
