@@ -74,6 +74,11 @@ class Bounds(NamedTuple):
     cleaned: bool = False
     """Kafka's cleaner drops records of this topic: what one reader has read, another one may find no more."""
 
+    @property
+    def is_untouched(self) -> bool:
+        """Was no record ever here, as far as the log knows?"""
+        return self[:2] == (0, NOTHING) and not self.unsettled and not self.lost and self.mended <= 0
+
     def may_hold_given_up(self, applied: Offset) -> bool:
         """May an index hold records that the log has given up since? One that was folded of the log as it is now has
         `applied` in between only while it is built.

@@ -3,7 +3,8 @@
 A table begins as a topic of the log and exists when the catalog has folded its command; it ends in the same order, so
 that whatever dies in between leaves something that the same call, made again, brings to its end:
 
-    create   topic, then command     a topic without a command is taken over by the next `create` of that name
+    create   topic, then command     an empty topic without a command is taken over by the next `create` of that name,
+                                     whatever table it was to be; a process that owns the log removes it at its start
     drop     topic, then command     a command without a topic is a table whose log says that it is gone; the process
                                      that dropped it goes on sending the command until the catalog takes it
 
@@ -213,8 +214,16 @@ class CatalogTables:
         with suppress(TableExists):
             return await self._log.create_topic(name, partitions=partitions)
         topic = next((topic for topic in await self._log.topics() if topic.name == name), None)
-        if topic is None or topic.partitions != partitions or topic.id in (await self._catalog.refresh()).tables:
+        if topic is None or topic.id in (await self._catalog.refresh()).tables:
             raise _exists(name)
+        if topic.partitions != partitions:
+            # Another server may be about to send the command for it: it must not be deleted.
+            raise TableExists(
+                f"the making of a table {name!r} with {topic.partitions} partitions has not come to its end, and its "
+                f"topic is there: ask for {topic.partitions} partitions, which finishes it; for {partitions}, drop it "
+                "after that and create it anew",
+                table=name,
+            )
         return topic
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None) -> TableEntry:
@@ -274,8 +283,11 @@ class CatalogTables:
                 raise
 
     async def reconcile(self) -> None:
-        """Bring the catalog in step with the log, in a process that owns both: for a folder from before there was a
-        catalog, and for what a crash left between a topic and its command.
+        """Bring the catalog in step with the log, in a process that owns both and has no callers yet: for a folder from
+        before there was a catalog, and for what a crash left between a topic and its command.
+
+        A topic that has records becomes a table of bytes. One that never had any is removed: what its table was to
+        be, rows or a partitioner, nobody knows any more, and who asked for it has had no answer.
         """
         every = {topic.id: topic for topic in await self._log.topics()}
         topics = {each: topic for each, topic in every.items() if not topic.name.startswith(RESERVED_PREFIX)}
@@ -284,7 +296,12 @@ class CatalogTables:
                 logger.warning("table %s has lost its log: the table is dropped", table.name)
                 await self._forget(table)
         for topic in topics.values():
-            if topic.id not in self._catalog.map.tables:
+            if topic.id in self._catalog.map.tables:
+                continue
+            if all(bounds.is_untouched for bounds in await self._log.all_bounds(topic.id)):
+                logger.info("the making of table %s was interrupted: its empty topic is removed", topic.name)
+                await self._log.delete_topic(topic.id)
+            else:
                 logger.info("topic %s becomes a table", topic.name)
                 await self._catalog.submit(CreateTable(topic.id, topic.name, topic.partitions, 1))
 

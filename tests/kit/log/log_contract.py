@@ -89,6 +89,15 @@ class LogContract:
         assert second.id != first.id
         assert (await log.bounds(PartitionId(second.id, ZERO)))[:2] == (Offset(0), Offset(-1))
 
+    async def test_a_partition_is_untouched_until_its_first_record_and_never_again(self, log: Log) -> None:
+        topic = await log.create_topic("flights", partitions=2)
+        assert [each.is_untouched for each in await log.all_bounds(topic.id)] == [True, True]
+        for key in ("a", "b"):
+            await log.append(topic.partition(Partition(1)), plain_batch(key))
+        assert [each.is_untouched for each in await log.all_bounds(topic.id)] == [True, False]
+        await log.trim(topic.partition(Partition(1)), Offset(2))
+        assert not (await log.bounds(topic.partition(Partition(1)))).is_untouched
+
     async def test_a_follower_of_a_deleted_topic_gets_an_error(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=1)
         await log.append(topic.partition(ZERO), plain_batch("a"))

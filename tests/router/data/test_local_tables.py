@@ -31,6 +31,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.table_ref import TableRef
 from log_tier.rows.table_spec import TableSpec
+from router.data.catalog_tables import CatalogTables
 from router.data.local_data import LocalData
 from router.data.requests import ReadPart, WritePart
 from serving_tier.node.node import RestingReplica
@@ -78,12 +79,27 @@ async def test_a_topic_without_its_command_is_taken_over(data_plane: LocalData) 
     made = await data_plane.log.create_topic("ships", partitions=2)
     with pytest.raises(TableNotFound, match="no table 'ships'"):
         await data_plane.find_table("ships", timeout=DEADLINE_S)
-    with pytest.raises(TableExists):
+    with pytest.raises(TableExists, match=r"with 2 partitions has not come to its end.*ask for 2 partitions"):
         await data_plane.create_table(TableSpec("ships", partitions=3), timeout=DEADLINE_S)
     assert await data_plane.create_table(TableSpec("ships", partitions=2), timeout=DEADLINE_S) == TableRef(
         made.id, "ships", 2
     )
     await write(data_plane, TableRef(made.id, "ships", 2), 1, puts((b"a", b"1")), outcomes=True)
+
+
+async def test_a_start_removes_empty_topics_alone(data_plane: LocalData, table: TableRef) -> None:
+    """What has records becomes a table: it may be from before there was a catalog."""
+    log, tables = data_plane.log, CatalogTables(data_plane.log, data_plane.catalog)
+    await log.create_topic("empty", partitions=2)
+    ships = await log.create_topic("ships", partitions=2)
+    await log.append(ships.partition(1), puts((b"a", b"1")))
+    trimmed = await log.create_topic("trimmed", partitions=1)
+    await log.append(trimmed.partition(0), puts((b"a", b"1")))
+    await log.trim(trimmed.partition(0), Offset(1))
+    for _ in range(2):
+        await tables.reconcile()
+        assert [each.name for each in await tables.all()] == ["flights", "ships", "trimmed"]
+        assert [each.name for each in await log.topics()] == [CATALOG_TOPIC, "flights", "ships", "trimmed"]
 
 
 async def test_a_table_without_its_topic_is_gone_and_can_be_made_again(data_plane: LocalData, table: TableRef) -> None:
