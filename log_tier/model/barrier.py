@@ -11,6 +11,13 @@ this barrier, so that the replica does not keep all of them. Barriers of before 
 
 A barrier takes effect only where its job is later in the catalog than the last one that did: one that was delayed (its
 sender was paused, and another node finished the job) changes nothing, on every replica alike.
+
+**Definitions.** A later definition of what a table's keys and values are comes by a barrier too, with its content:
+
+    {"v":2,"version":1,"job":1077,"definition":{…}}
+
+It has format version 2, so that a process that would judge what follows by an earlier definition stops in front of it.
+What a definition is, and that it takes effect only where it is the table's next one, is for the fold to say.
 """
 
 from __future__ import annotations
@@ -25,7 +32,8 @@ from log_tier.model.record import Operation
 
 __all__ = ["ORIGINAL", "Barrier", "LiveVersion", "barrier_batch", "parse_barrier"]
 
-_FORMAT_VERSION: Final = 1
+_FORMAT_VERSION: Final = 2
+"""The newest format. A barrier without a definition is written in the first: processes that know no other read it."""
 
 _VERSION_MAX: Final = (1 << 32) - 1
 _JOB_MAX: Final = (1 << 63) - 1
@@ -42,6 +50,8 @@ class Barrier(NamedTuple):
     """Where the version was built; empty: nowhere, or not known."""
     ended: tuple[int, ...] = ()
     """The versions that ended with this barrier: no later one names them."""
+    definition: str = ""
+    """What the table's keys and values are from here on, as JSON; empty: what they were."""
 
 
 class LiveVersion(NamedTuple):
@@ -53,8 +63,14 @@ class LiveVersion(NamedTuple):
     job: int = -1
 
     def after(self, barrier: Barrier, offset: Offset) -> LiveVersion | None:
-        """The live version after a barrier at `offset`; None where the barrier comes too late to take effect."""
-        return LiveVersion(barrier.version, offset, barrier.job) if barrier.job > self.job else None
+        """The live version after a barrier at `offset`; None where the barrier comes too late to take effect. One that
+        brings a definition to the version that is live leaves that as it is.
+        """
+        if barrier.job <= self.job:
+            return None
+        if barrier.definition and barrier.version == self.version:
+            return self
+        return LiveVersion(barrier.version, offset, barrier.job)
 
 
 ORIGINAL: Final = LiveVersion()
@@ -64,7 +80,9 @@ ORIGINAL: Final = LiveVersion()
 def barrier_batch(barrier: Barrier, *, producer_id: int, sequence: int) -> bytes:
     """A batch with nothing but a barrier."""
     fields = {name: value for name, value in barrier._asdict().items() if value not in ("", ())}
-    value = json.dumps({"v": _FORMAT_VERSION, **fields}, separators=(",", ":")).encode()
+    if barrier.definition:
+        fields["definition"] = json.loads(barrier.definition)
+    value = json.dumps({"v": 2 if barrier.definition else 1, **fields}, separators=(",", ":")).encode()
     columns = Columns([b""], [value], attributes=[int(Operation.BARRIER)])
     return encode_batch(columns, producer_id=producer_id, sequence=sequence)
 
@@ -82,15 +100,17 @@ def parse_barrier(value: bytes) -> Barrier | None:
         return None
     if later:
         raise UnknownFormat(
-            f"a barrier has format version {document['v']}, this process reads version {_FORMAT_VERSION}: update it"
+            f"a barrier has format version {document['v']}, this process reads up to version {_FORMAT_VERSION}: update "
+            "it"
         )
     try:
         fields = [document["version"], document["job"]]
         url, ended = document.get("url", ""), document.get("ended", [])
-        known = document["v"] == _FORMAT_VERSION and all(type(field) is int for field in (*fields, *ended))
-    except (KeyError, TypeError, AttributeError):
+        known = document["v"] in (1, 2) and all(type(field) is int for field in (*fields, *ended))
+        definition = _definition(document["definition"]) if document["v"] == 2 else ""
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
         return None
-    barrier = Barrier(fields[0], fields[1], url, tuple(ended))
+    barrier = Barrier(fields[0], fields[1], url, tuple(ended), definition)
     if (
         not known
         or not isinstance(url, str)
@@ -99,3 +119,10 @@ def parse_barrier(value: bytes) -> Barrier | None:
     ):
         return None
     return barrier
+
+
+def _definition(found: object) -> str:
+    """Its text as `barrier_batch` takes it. Raises `ValueError` for what is no object."""
+    if not isinstance(found, dict):
+        raise ValueError(f"a definition is an object, not {type(found).__name__}")
+    return json.dumps(found, separators=(",", ":"))

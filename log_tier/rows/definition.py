@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -43,7 +44,7 @@ class TableDefinition:
     key: Literal["bytes", "str"] | tuple[KeyField, ...] = "bytes"
     value: ValueKind = "bytes"
     schemas: tuple[NumberedSchema, ...] = ()
-    """Of rows, the newest one last. Numbers rise; those without one come last."""
+    """Of rows, the newest one last. Those without a number come last."""
     partition_by: int = 0
     """How many of the key's fields, from the first on, decide the partition. 0: all of them."""
 
@@ -89,8 +90,8 @@ class TableDefinition:
             if type(number) is not int or not 0 <= number <= SCHEMA_NUMBER_MAX:
                 _refuse("schemas", f"a number is 0 to {SCHEMA_NUMBER_MAX}, not {number!r}")
         given = [number for number in numbers if number]
-        if given != sorted(set(given)) or any(numbers[len(given) :]):
-            _refuse("schemas", f"numbers rise, and 0 comes last: {numbers[:20]}")
+        if len(given) != len(set(given)) or any(numbers[len(given) :]):
+            _refuse("schemas", f"each has a number of its own, and 0 comes last: {numbers[:20]}")
         if len({each.schema.text for each in self.schemas}) < len(numbers):
             _refuse("schemas", "two of them are the same")
 
@@ -112,6 +113,30 @@ class TableDefinition:
             _refuse("schemas", f"there are {len(self.schemas)} of them and {len(numbers)} numbers")
         pairs = zip(numbers, self.schemas, strict=True)
         return replace(self, schemas=tuple(NumberedSchema(number, each.schema) for number, each in pairs))
+
+    def with_schema(self, schema: NumberedSchema) -> TableDefinition:
+        """The next definition of the table: its rows may have this schema too, which is the newest from then on.
+
+        Raises `InvalidSchema`, which names the field, where the fields of the key would change. Whether readers of one
+        schema read rows of another is for `evolution` to say.
+        """
+        others = tuple(each for each in self.schemas if each.schema != schema.schema)
+        return replace(self, number=self.number + 1, schemas=(*others, schema))
+
+    def continues(self, earlier: TableDefinition) -> bool:
+        """Whether it is `earlier`, or a later definition of the same table: keys stay what they are, and a schema that
+        rows may have stays one.
+        """
+        return self == earlier or (
+            self.number > earlier.number
+            and (self.key, self.value, self.partition_by) == (earlier.key, earlier.value, earlier.partition_by)
+            and set(earlier.schemas) <= set(self.schemas)
+        )
+
+    @property
+    def text(self) -> str:
+        """The document of this definition as JSON without blanks, as a barrier carries it."""
+        return json.dumps(self.to_document(), separators=(",", ":"))
 
     def key_of(self, values: Sequence[Any]) -> bytes:
         """The key of these values, one for each of the key's fields in their order. Raises `InvalidKey`, which names

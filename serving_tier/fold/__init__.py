@@ -5,6 +5,6 @@ where one batch ends and the next begins, so two replicas at one offset hold equ
 Conditions and updates are decided here, in log order, once (I6). A producer's sequence makes a batch that was sent
 twice take effect once (I2). What identifies the last batch is among the effects (`last_batch.py`).
 
-Reading order: `numbers.py`, `entry.py`, `misfits.py`, `decision.py`, `producers.py`, `verdicts.py`, `stretch.py`,
-`last_batch.py`, `fold.py`.
+Reading order: `numbers.py`, `entry.py`, `misfits.py`, `defined.py`, `decision.py`, `producers.py`, `verdicts.py`,
+`stretch.py`, `last_batch.py`, `fold.py`.
 """

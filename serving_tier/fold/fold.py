@@ -20,7 +20,11 @@ For every batch, in the order of the log:
 
 A condition on a no-op is judged too: in a group it guards the others without changing its key.
 
-**Versions.** A barrier changes no entry: it says which version of the table is live from there on. An index of a
+**Barriers.** A barrier changes no entry. It may say what the table's keys and values are from there on: the next
+definition, with its content, so each record is judged by what the log says before it, and by nothing that a replica
+hears elsewhere. One that comes late, with a number that was there already, changes nothing.
+
+**Versions.** A barrier says which version of the table is live from there on. An index of a
 version that is *not* live takes over what the live one decided (`decided`): the records that were rejected there, or
 were second copies, are skipped, and the others take effect without their conditions. So a verdict is reached once, by
 the version that was live at that offset, and is the same in every version (I6).
@@ -58,11 +62,13 @@ from log_tier.model.record import (
     Operation,
     unknown_attribute,
 )
+from log_tier.rows.definition import TableDefinition
 from log_tier.rows.judge import RowJudge
 from log_tier.tally.count import count_batches
 from log_tier.tally.parts import counted_parts
 from log_tier.tally.period import Period
 from serving_tier.fold.decision import KeyChange, Record, Rejection, decide
+from serving_tier.fold.defined import defined_behind
 from serving_tier.fold.entry import (
     NEVER,
     expiry_of,
@@ -104,8 +110,10 @@ class Effects:
 
     applied: Offset
     log_time_ms: int
-    judge: RowJudge | None = None
-    """What the table can hold; nothing that an index does."""
+    definition: TableDefinition | None = None
+    """What the table's keys and values are after the last record; None: bytes."""
+    defined: bool = False
+    """A barrier has changed it: `definition` is to be written down."""
     entries: dict[bytes, bytes | None] = field(default_factory=dict)
     """The new stored form of each key that changed; None: removed."""
     removes: bool = False
@@ -145,19 +153,19 @@ def fold(
     live: LiveVersion = ORIGINAL,
     decided: Set[Offset] | None = None,
     counting: Period | None = None,
-    judge: RowJudge | None = None,
+    definition: TableDefinition | None = None,
 ) -> Effects:
     """Fold stored batches, in the order of the log, by the five steps of this module's docstring.
 
     `live`: the live version as the index knows it. `decided`: for an index of another version, the offsets at which
     the live version decided that nothing changes. The live version reports producers, judgements, results and barriers;
-    the effects leave them out. `counting`: the minute that was under way in the index's tally. `judge`: what the table
-    can hold; None: bytes, whatever they are.
+    the effects leave them out. `counting`: the minute that was under way in the index's tally. `definition`: what the
+    table's keys and values are, as the index knows it; None: bytes, whatever they are.
 
     Raises `UnknownFormat`. About 0.3 µs a record for plain puts, 1 µs in stretches, 3 µs for others.
     """
-    judge = judge if decided is None else None  # what was void for the live version is among `decided`
-    effects = Effects(applied, log_time_ms, judge=judge)
+    effects = Effects(applied, log_time_ms, definition)
+    judge = _judge_of(effects, decided)
     producers = ProducerOverlay(view, producers_max=producers_max)
     effects.producers = producers.changed
     last: Batch | None = None
@@ -183,6 +191,7 @@ def fold(
             effects.records += header.records
         elif skip < header.span:
             _fold_records(batch, skip, view, effects, live, decided)
+            judge = _judge_of(effects, decided)
         effects.applied = last_offset
         last = batch
         if header.unsynced < REST_OF_A_SET:
@@ -193,6 +202,11 @@ def fold(
         effects.last = LastBatch.of(last)
         effects.counted, effects.counting = count_batches(headers, applied, log_time_ms, counting)
     return effects
+
+
+def _judge_of(effects: Effects, decided: Set[Offset] | None) -> RowJudge | None:
+    """What the table can hold now; None: anything. What was void for the live version is among `decided`."""
+    return None if effects.definition is None or decided is not None else effects.definition.judge
 
 
 def _meets(header: BatchHeader, decided: Set[Offset]) -> bool:
@@ -232,7 +246,7 @@ def _fold_records(
         _fold_group(batch, attributes, 0, len(attributes), view, effects)
         return
     first = batch.header.base_offset + skip
-    keys, values, judge = columns.keys, columns.values, effects.judge
+    keys, values, judge = columns.keys, columns.values, _judge_of(effects, decided)
     begin = -1
     following = (*attributes[1:], 0)
     for at, (offset, attribute, next_attribute) in enumerate(zip(batch.offsets(), attributes, following, strict=True)):
@@ -253,6 +267,7 @@ def _fold_records(
             alone = begin == at and attribute & OPERATION_MASK == _BARRIER
             if not (alone and _pass_barrier(_record(columns, at, Offset(offset), attribute), effects, live)):
                 _fold_group(batch, attributes, begin, at + 1, view, effects)
+            judge = _judge_of(effects, decided)
             begin = -1
 
 
@@ -270,12 +285,21 @@ def _record(columns: Columns, at: int, offset: Offset, attribute: int) -> Record
 
 
 def _pass_barrier(record: Record, effects: Effects, live: LiveVersion) -> bool:
-    """Note which version is live from here on; False for what is no barrier."""
+    """Note which version is live from here on, and by which definition; False for what is no barrier, and for one with
+    a definition that is none of this table.
+    """
     barrier = parse_barrier(record.value)
     if barrier is None:
         return False
-    after = (effects.live or live).after(barrier, record.offset)
-    if after is not None:
+    present = effects.live or live
+    after = present.after(barrier, record.offset)
+    if after is not None and barrier.definition:
+        later = defined_behind(barrier.definition, effects.definition)
+        if later is None:
+            return False
+        if later is not effects.definition:
+            effects.definition, effects.defined = later, True
+    if after is not None and after != present:
         effects.live, effects.went_live = after, (*effects.went_live, after)
     effects.records += 1
     return True
@@ -306,7 +330,7 @@ def _fold_group(
     results: list[tuple[Offset, bytes]] = []
     at = begin
     while at < end:
-        stop = end if size < STRETCH_MIN or effects.judge is not None else stretch_end(attributes, at, end)
+        stop = end if size < STRETCH_MIN or effects.definition is not None else stretch_end(attributes, at, end)
         if stop - at >= STRETCH_MIN:
             changed = (staged, effects.entries)
             like = decide_stretch(columns, at, stop, offsets[at], changed, view.stored, effects.log_time_ms)
@@ -346,8 +370,8 @@ def _stage(
 ) -> Rejection | None:
     """Decide on one record of a group, and note its changes. Return the rejection, if it is rejected."""
     key = record.key
-    judge = effects.judge
-    if judge is not None and not fits(judge, record.operation, key, record.value):
+    defined = effects.definition
+    if defined is not None and not fits(defined.judge, record.operation, key, record.value):
         return _MISFIT
     if key in staged:
         stored = staged[key]

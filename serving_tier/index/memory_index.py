@@ -98,7 +98,7 @@ class MemoryIndex:
             producers_max=self._limits.producers,
             live=self.live,
             counting=self._counting,
-            judge=None if self.definition is None else self.definition.judge,
+            definition=self.definition,
         )
         for live in effects.went_live:
             if live.version != ORIGINAL.version:
@@ -117,6 +117,7 @@ class MemoryIndex:
     def _carry_out(self, effects: Effects) -> None:
         self._void += effects.void
         self.live = effects.live or self.live
+        self.definition = effects.definition
         for key, stored in effects.entries.items():
             if stored is None:
                 self._entries.pop(key, None)

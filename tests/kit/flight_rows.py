@@ -13,7 +13,16 @@ from log_tier.rows.key_fields import KeyField
 from log_tier.rows.schema import NumberedSchema, RowSchema
 from log_tier.rows.tuple_key import pack_key
 
-__all__ = ["FLIGHTS", "FLIGHT_SCHEMA", "UNNUMBERED_FLIGHTS", "flight", "flight_key"]
+__all__ = [
+    "ALTERED_FLIGHTS",
+    "FLIGHTS",
+    "FLIGHT_SCHEMA",
+    "LATER_SCHEMA",
+    "UNNUMBERED_FLIGHTS",
+    "flight",
+    "flight_key",
+    "later_flight",
+]
 
 FLIGHT_SCHEMA: Final[Mapping[str, Any]] = {
     "type": "record",
@@ -36,14 +45,34 @@ UNNUMBERED_FLIGHTS: Final = TableDefinition(
 FLIGHTS: Final = UNNUMBERED_FLIGHTS.numbered([1])
 """As the catalog has it, where it is the first one."""
 
+LATER_SCHEMA: Final[Mapping[str, Any]] = {
+    **FLIGHT_SCHEMA,
+    "fields": [*FLIGHT_SCHEMA["fields"], {"name": "gate", "type": "string", "default": "-"}],
+}
+"""The next one of them, which has one more field."""
+
+ALTERED_FLIGHTS: Final = FLIGHTS.with_schema(NumberedSchema(2, RowSchema.parse(LATER_SCHEMA)))
+"""The next definition, where it is the second schema of the cluster."""
+
 _WRITER: Final = fastavro.parse_schema(dict(FLIGHT_SCHEMA))
+_LATER_WRITER: Final = fastavro.parse_schema(dict(LATER_SCHEMA))
 
 
 def flight(carrier: str, number: int, tailnum: str | None = None, dep_delay: float = 0.0, *, schema: int = 1) -> bytes:
     """A stored row."""
-    body = io.BytesIO()
     row = {"carrier": carrier, "flight": number, "tailnum": tailnum, "dep_delay": dep_delay}
-    fastavro.schemaless_writer(body, _WRITER, row)
+    return _stored(_WRITER, row, schema)
+
+
+def later_flight(carrier: str, number: int, gate: str = "B7", *, tailnum: str | None = None, schema: int = 2) -> bytes:
+    """A stored row of the later schema."""
+    row = {"carrier": carrier, "flight": number, "tailnum": tailnum, "dep_delay": 0.0, "gate": gate}
+    return _stored(_LATER_WRITER, row, schema)
+
+
+def _stored(writer: Any, row: Mapping[str, Any], schema: int) -> bytes:
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, writer, row)
     return b"\0" + schema.to_bytes(4) + body.getvalue()
 
 

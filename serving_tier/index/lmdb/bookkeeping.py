@@ -16,6 +16,7 @@ from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Outcome, Verdict, outcomes_between
 from serving_tier.index.lmdb.environment import Databases
 from serving_tier.index.lmdb.format import (
+    DEFINITION,
     LIVE,
     STATE,
     VOID,
@@ -29,7 +30,7 @@ from serving_tier.index.lmdb.format import (
 __all__ = ["judgements_between", "outcomes_known", "producer_known", "take_over"]
 
 _DATABASES: Final = ("producers", "producer_order", "verdicts", "results")
-_ROWS_OF_META: Final = (VOID, LIVE, STATE)
+_ROWS_OF_META: Final = (VOID, LIVE, DEFINITION, STATE)
 
 
 def producer_known(txn: Any, databases: Databases, producer_id: int) -> ProducerState | None:
@@ -67,7 +68,7 @@ def outcomes_known(txn: Any, databases: Databases, first: Offset, last: Offset) 
 
 def take_over(txn: Any, databases: Databases, source: Any, theirs: Databases) -> None:
     """Replace what is known in the write transaction `txn` by what the read transaction `source` of another index
-    knows, its applied offset and its live version included, its tally not. About 1 µs a row.
+    knows, its applied offset, live version and definition included, its tally not. About 1 µs a row.
     """
     for name in _DATABASES:
         mine = getattr(databases, name)

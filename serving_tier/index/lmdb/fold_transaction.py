@@ -13,6 +13,7 @@ from serving_tier.fold.producers import ProducerState
 from serving_tier.index.index import IndexLimits
 from serving_tier.index.lmdb.environment import Databases
 from serving_tier.index.lmdb.format import (
+    DEFINITION,
     LIVE,
     STATE,
     TALLY,
@@ -21,6 +22,7 @@ from serving_tier.index.lmdb.format import (
     new_state,
     number_key,
     number_of,
+    pack_definition,
     pack_judgement,
     pack_live,
     pack_producer,
@@ -90,6 +92,8 @@ def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State
         txn.put(VOID, pack_void(count), db=databases.meta)
     if effects.live is not None:
         txn.put(LIVE, pack_live(effects.live), db=databases.meta)
+    if effects.defined and effects.definition is not None:
+        txn.put(DEFINITION, pack_definition(effects.definition), db=databases.meta)
     if effects.counted or before.counting is None:
         _keep_counted(effects, txn, databases, before)
     after = new_state((effects.applied, effects.log_time_ms, verdicts_from, effects.last, effects.counting))

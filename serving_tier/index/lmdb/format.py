@@ -187,8 +187,8 @@ def unpack_start(row: bytes | None) -> Offset:
 
 
 def pack_definition(definition: TableDefinition) -> bytes:
-    """The row `definition` of `meta`."""
-    return json.dumps(definition.to_document(), separators=(",", ":")).encode()
+    """The row `definition` of `meta`: that of the applied offset."""
+    return definition.text.encode()
 
 
 def unpack_definition(row: bytes | None) -> TableDefinition | None:

@@ -49,6 +49,8 @@ class IndexIdentity(NamedTuple):
     """Which version of its table this is."""
     live: LiveVersion = ORIGINAL
     """Which version is live, as far as was folded."""
+    definition: TableDefinition | None = None
+    """What the table's keys and values are, as far as was folded; None: bytes."""
 
 
 def find_identity(
@@ -61,9 +63,10 @@ def find_identity(
     definition: TableDefinition | None = None,
 ) -> IndexIdentity:
     """Whose the index at `path` is, and its state; a new index is given these rows in this write transaction.
+    `definition`: what the table's keys and values were at its start.
 
-    Raises `IndexDamaged` for rows that cannot be read, and for an index of another table, partition, start or
-    definition, and `UnknownFormat` for one of a newer format.
+    Raises `IndexDamaged` for rows that cannot be read, for an index of another table, partition or start, and for one
+    whose definition does not continue that one; and `UnknownFormat` for one of a newer format.
     """
     meta = databases.meta
     identity, state, begun = (txn.get(row, db=meta) for row in (IDENTITY, STATE, START))
@@ -75,7 +78,10 @@ def find_identity(
         found_start = unpack_start(begun)
         found_definition = unpack_definition(txn.get(DEFINITION, db=meta))
         identity_found = IndexIdentity(
-            State.unpack(state or b""), unpack_version(txn.get(VERSION, db=meta)), unpack_live(txn.get(LIVE, db=meta))
+            State.unpack(state or b""),
+            unpack_version(txn.get(VERSION, db=meta)),
+            unpack_live(txn.get(LIVE, db=meta)),
+            found_definition,
         )
     except (struct.error, ValueError) as error:
         raise IndexDamaged(
@@ -93,7 +99,7 @@ def find_identity(
             "earlier table over that topic; discard it and fold the log again",
             file=str(path),
         )
-    if found_definition != definition:
+    if not _continues(found_definition, definition):
         raise IndexDamaged(
             f"{path} was folded with another definition of its table's keys and values than the catalog has: discard "
             "it and fold the log again",
@@ -124,4 +130,8 @@ def _begun(
         txn.put(DEFINITION, pack_definition(definition), db=databases.meta)
     txn.put(IDENTITY, pack_identity(partition), db=databases.meta)
     txn.put(STATE, state.pack(), db=databases.meta)
-    return IndexIdentity(state)
+    return IndexIdentity(state, definition=definition)
+
+
+def _continues(found: TableDefinition | None, first: TableDefinition | None) -> bool:
+    return found is first if found is None or first is None else found.continues(first)

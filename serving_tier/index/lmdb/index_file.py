@@ -82,7 +82,11 @@ class IndexFile(LmdbReads):
         definition: TableDefinition | None = None,
     ) -> None:
         super().__init__(None, _NAMES, path, map_bytes=map_bytes, begin=self._enter)
-        self._partition, self._start, self.definition = partition, start, definition
+        self._partition, self._start = partition, start
+        self._first = definition
+        self.definition = definition
+        """What the table's keys and values are, as far as was folded here; None: bytes. While the file has not been
+        opened, what they were at the table's start."""
         self._boot_id, self._limits, self._environments = boot_id, limits, environments
         self._former: Databases | tuple[()] = ()
         """The handles of the environment that was closed last. A read that may hold one has had its pin since before
@@ -184,7 +188,7 @@ class IndexFile(LmdbReads):
             # A file that was not claimed holds its rows already, and is not written.
             with named_troubles(self._path, self._map_bytes), env.begin(write=self._claimed) as txn:
                 found = self._found(txn, databases)
-            if known is not None and not self._is_new and found != (known.state, known.version, known.live):
+            if known is not None and not self._is_new and found[:3] != (known.state, known.version, known.live):
                 raise IndexDamaged(
                     f"{self._path} holds {found}, its marker says {known}: discard it and fold the log again",
                     file=str(self._path),
@@ -196,7 +200,7 @@ class IndexFile(LmdbReads):
         self._data, self._meta = databases.data, databases.meta
         self._begin = env.begin
         self._is_new = False
-        self._state, self.version, self.live = found
+        self._state, self.version, self.live, self.definition = found
         self.applied = self.shown = found.state.applied
         if others is not None:
             others.opened(self)
@@ -210,7 +214,7 @@ class IndexFile(LmdbReads):
                 self._path,
                 partition=self._partition,
                 start=self._start,
-                definition=self.definition,
+                definition=self._first,
             )
         except lmdb.ReadonlyError as error:
             raise IndexDamaged(

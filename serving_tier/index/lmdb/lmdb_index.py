@@ -80,11 +80,12 @@ class LmdbIndex(IndexFile):
         """Open the index in the folder `path`, or make one. A few ms, whatever its size.
 
         `start`: the first offset of its table. A new index has applied everything below it, which is nothing.
-        `definition`: what the table's keys and values are; None: bytes.
+        `definition`: what the table's keys and values were at its start; None: bytes. An index that was folded further
+        knows a later one by the log.
 
-        Raises `IndexDamaged` for one that cannot be trusted, or of another start or definition (discard the folder and
-        fold the log again), `DiskFull`, `FolderInUse` where this process has it open, `Overloaded` where the process is
-        out of descriptors.
+        Raises `IndexDamaged` for one that cannot be trusted, or of another start, or with a definition that does not
+        continue this one (discard the folder and fold the log again), `DiskFull`, `FolderInUse` where this process has
+        it open, `Overloaded` where the process is out of descriptors.
         """
         index = cls(
             path,
@@ -220,6 +221,7 @@ class LmdbIndex(IndexFile):
                 effects = self._fold(batches, txn, decided)
                 if carried is not None:
                     effects.producers, effects.live, effects.void = carried.producers, carried.live, carried.void
+                    effects.definition, effects.defined = carried.definition, carried.defined
                     effects.judgements, effects.results = carried.judgements, carried.results
                 else:
                     # Also where the log comes back to this version: what lies between was decided by another one.
@@ -250,7 +252,7 @@ class LmdbIndex(IndexFile):
             live=self.live,
             decided=decided,
             counting=self._state.counting,
-            judge=None if self.definition is None else self.definition.judge,
+            definition=self.definition,
         )
 
     def _commit(self, after: State, effects: Effects) -> None:
@@ -260,6 +262,7 @@ class LmdbIndex(IndexFile):
         self._state = after
         self.applied = after.applied
         self.live = effects.live or self.live
+        self.definition = effects.definition
 
     def become(self, version: int) -> None:
         """Say which version of its table this is, before it follows any."""
@@ -279,8 +282,8 @@ class LmdbIndex(IndexFile):
         self._state, self.applied = state, offset
 
     def level_with(self, live: LmdbIndex) -> None:
-        """Copy everything but entries from the live version: producers, verdicts, results, barriers, and its offset. No
-        record lies between its offset and ours. One transaction; about 1 µs a row.
+        """Copy everything but entries from the live version: producers, verdicts, results, barriers, definition, and
+        its offset. No record lies between its offset and ours. One transaction; about 1 µs a row.
         """
         assert self.applied <= live.applied, f"{self._path} at {self.applied} is beyond {live.applied}"
         with named_troubles(self._path, self._map_bytes), self._write() as txn, live._reading() as source:
@@ -291,6 +294,7 @@ class LmdbIndex(IndexFile):
             state = live._state._replace(counting=self._state.counting)
             txn.put(STATE, state.pack(), db=self._databases.meta)
         self._state, self.live, self.applied = state, live.live, live.applied
+        self.definition = live.definition
 
     def copy_to(self, file: int) -> None:
         """Write a compact copy at one applied offset, the bytes of a `data.mdb`, to a file descriptor: a pipe, usually.

@@ -234,7 +234,7 @@ def of_binary_formats() -> dict[str, Document]:
 
 def of_the_catalog() -> dict[str, Document]:
     """Barriers, commands and the map."""
-    barrier = value_of(barrier_batch(Barrier(3, 1050, "empty:12/530", (1,)), producer_id=0, sequence=0))
+    barrier = value_of(barrier_batch(Barrier(3, 1050, "empty:12/530", (1,), '{"v":1}'), producer_id=0, sequence=0))
     drop = value_of(command_batch(DropTable(TABLE), "0123456789abcdef"))
     return {
         "barrier": json_document(

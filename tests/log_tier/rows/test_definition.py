@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID
 
 import pytest
+from kit import flight_rows
 
 from log_tier.model.errors import InvalidKey, InvalidSchema, UnknownFormat
 from log_tier.rows.definition import SCHEMAS_MAX, TableDefinition
@@ -178,9 +180,8 @@ def numbered(*numbers: Any) -> tuple[NumberedSchema, ...]:
         ({"value": "row"}, "schemas", "if its values are rows"),
         ({"schemas": numbered(1)}, "schemas", "if its values are rows"),
         ({"value": "row", "schemas": list(numbered(1))}, "schemas", "a tuple of NumberedSchema"),
-        ({"value": "row", "schemas": numbered(2, 1)}, "schemas", "numbers rise"),
-        ({"value": "row", "schemas": numbered(0, 1)}, "schemas", "numbers rise"),
-        ({"value": "row", "schemas": numbered(1, 1)}, "schemas", "numbers rise"),
+        ({"value": "row", "schemas": numbered(0, 1)}, "schemas", "0 comes last"),
+        ({"value": "row", "schemas": numbered(1, 1)}, "schemas", "a number of its own"),
         ({"value": "row", "schemas": numbered(-1)}, "schemas", "a number is 0 to"),
         ({"value": "row", "schemas": numbered(1 << 31)}, "schemas", "a number is 0 to"),
         ({"value": "row", "schemas": numbered("1")}, "schemas", "a number is 0 to"),
@@ -217,7 +218,7 @@ def test_numbers_of_schemas() -> None:
     definition = TableDefinition(value="row", schemas=numbered(0, 0))
     assert [each.number for each in definition.numbered([3, 9]).schemas] == [3, 9]
     assert TableDefinition(value="row", schemas=numbered(3, 0))
-    for numbers in ([3], [3, 2], [3, 3]):
+    for numbers in ([3], [0, 3], [3, 3]):
         with pytest.raises(InvalidSchema):
             definition.numbered(numbers)
 
@@ -299,3 +300,24 @@ def test_keys_of_several_values_and_of_none() -> None:
     ):
         with pytest.raises(InvalidKey):
             definition.key_of(values)
+
+
+def test_the_next_definition() -> None:
+    first, next_schema = flight_rows.FLIGHTS, RowSchema.parse(flight_rows.LATER_SCHEMA)
+    later = first.with_schema(NumberedSchema(7, next_schema))
+    assert (later.number, [each.number for each in later.schemas]) == (2, [1, 7])
+    back = later.with_schema(first.schemas[0])
+    assert (back.number, [each.number for each in back.schemas]) == (3, [7, 1]), "the newest is last"
+    assert all(a.continues(b) for a, b in ((back, later), (later, first), (back, first), (first, first)))
+    assert not first.continues(later)
+    other = first.with_schema(NumberedSchema(8, next_schema))
+    assert not later.continues(other)
+    assert not back.continues(other)
+    assert not replace(later, partition_by=2).continues(first)
+    assert TableDefinition.from_document(json.loads(back.text)) == back
+
+
+def test_the_next_definition_has_the_same_key() -> None:
+    less = {**flight_rows.LATER_SCHEMA, "fields": flight_rows.LATER_SCHEMA["fields"][1:]}
+    with pytest.raises(InvalidSchema, match="carrier"):
+        flight_rows.FLIGHTS.with_schema(NumberedSchema(2, RowSchema.parse(less)))
