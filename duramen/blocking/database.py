@@ -180,6 +180,7 @@ class Database:
 
     tables = wrapped(database.Database.tables)
     describe_table = wrapped(database.Database.describe_table)
+    definition = wrapped(database.Database.definition)
     set_retention = wrapped(database.Database.set_retention)
     drop_table = wrapped(database.Database.drop_table)
 

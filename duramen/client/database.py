@@ -25,6 +25,7 @@ from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
+from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.requests import TableDescription
 from router.data.seam import Connection
@@ -281,6 +282,13 @@ class Database:
     async def describe_table(self, name: str, *, timeout: float | None = None) -> TableDescription:
         """The state of each partition of a table: offsets, keys, bytes, nodes. Raises `TableNotFound`."""
         return await TableLookup(self.context, name).describe(timeout=timeout)
+
+    async def definition(self, name: str, *, timeout: float | None = None) -> TableDefinition | None:
+        """What a table's keys and values are: the fields of its key, and the schemas of its rows; None: bytes. Raises
+        `TableNotFound`. Two requests, or one for a table of bytes.
+        """
+        _, found = await TableLookup(self.context, name).definition(self.context.deadline(timeout))
+        return found
 
     async def set_retention(
         self,

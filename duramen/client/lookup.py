@@ -62,6 +62,8 @@ class TableLookup:
         """The table, and what its keys and values are; None: bytes. Raises `TableNotFound`. One request, or two."""
         connection = self.context.connection
         ref = self.ref or await self.resolve(deadline)
+        if not ref.defined:
+            return ref, None
         asking = ask_until(deadline, lambda remaining: connection.definition(ref.id, timeout=remaining))
         return ref, await self.noticing_drops(asking)
 

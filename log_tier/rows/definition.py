@@ -150,7 +150,7 @@ class TableDefinition:
         return pack_key(
             *(
                 keyed_value(field, value, row_type)
-                for field, value, row_type in zip(self.key, values, self._key_types, strict=True)
+                for field, value, row_type in zip(self.key, values, self.key_types, strict=True)
             )
         )
 
@@ -164,7 +164,7 @@ class TableDefinition:
             raise InvalidKey(f"the key {ascii(value)[:40]} is no text: {error.reason}") from None
 
     @cached_property
-    def _key_types(self) -> tuple[AvroType | None, ...]:
+    def key_types(self) -> tuple[AvroType | None, ...]:
         """Avro's types of the key's fields, null aside."""
         assert isinstance(self.key, tuple), f"keys of this table have no fields, they are {self.key}"
         if not self.schemas:

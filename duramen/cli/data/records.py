@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Annotated, Final
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
 
 import typer
 
+from duramen.cli.data.record_text import RecordText, record_text
 from duramen.cli.terminal.exits import NOT_FOUND, OK
 from duramen.cli.terminal.options import (
     AT_DEFAULT,
@@ -25,21 +27,26 @@ from duramen.cli.terminal.options import (
     level_of,
 )
 from duramen.cli.terminal.output import say, say_json, say_note
-from duramen.cli.terminal.text import bytes_of, json_text, shown_key, shown_value
+from duramen.cli.terminal.text import bytes_of
 from duramen.client.model.results import Done, Entry
-from log_tier.model.errors import InvalidValue
+from log_tier.model.errors import InvalidRequest, InvalidValue
 
 __all__ = ["delete", "get", "put", "update"]
 
 _Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table's name.")]
-_Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, as text or base64:…")]
+_Key = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="KEY...", help="The key: text or base64:…; where keys have fields, a list of JSON, or each field."
+    ),
+]
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 
 
-def _say_done(table: str, key: bytes, done: Done, *, json: bool, token: bool) -> None:
+def _say_done(table: str, key: Any, done: Done, *, json: bool, token: bool) -> None:
     if json:
-        fields = {"table": table, "key": json_text(key), "partition": done.partition, "offset": done.offset}
+        fields = {"table": table, "key": key, "partition": done.partition, "offset": done.offset}
         if done.value is not None:
             fields["value"] = done.value
         say_json({**fields, "token": done.token})
@@ -53,9 +60,13 @@ def _say_done(table: str, key: bytes, done: Done, *, json: bool, token: bool) ->
 
 def put(
     table: _Table,
-    key: _Key,
-    value: Annotated[
-        str, typer.Argument(metavar="VALUE", help="The value, as text or base64:…; - reads it from the standard input.")
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KEY VALUE | ROW",
+            help="Key and value, as text or base64:…; or a row as JSON, which has its key in it. A - in place of the "
+            "value or the row reads it from the standard input.",
+        ),
     ],
     ttl: Ttl = None,
     keep_ttl: Annotated[bool, typer.Option("--keep-ttl", help="Keep the expiry that the key has.")] = False,
@@ -75,27 +86,39 @@ def put(
       duramen put sessions u7 active --ttl 3600
       duramen put files logo - < logo.png
       TOKEN=$(duramen put flights UA1545 landed --token)    # for --after, anywhere
+
+    \b
+    A table of rows (`duramen table create --schema`) takes a row as JSON; a row that does not fit is refused, by its
+    field:
+      duramen put departures '{"carrier": "UA", "flight": 1545, "gate": "B7"}'
     """
     from duramen.cli.terminal.connection import connected
 
-    key_bytes = bytes_of(key)
-    data = sys.stdin.buffer.read() if value == "-" else bytes_of(value)
+    given = sys.stdin.buffer.read() if words[-1] == "-" else None
     with connected(at, timeout) as database:
+        text = record_text(database.definition(table))
+        key, value = text.pair(words, given)
         done = database.table(table).put(
-            key_bytes,
-            data,
+            key,
+            value,
             ttl=ttl,
             keep_ttl=keep_ttl,
             if_absent=if_absent,
             if_present=if_present,
             if_version=if_version,
         )
-    _say_done(table, key_bytes, done, json=json, token=token)
+    _say_done(table, text.json_key(key), done, json=json, token=token)
 
 
 def get(
     table: _Table,
-    keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="One key or several.")],
+    keys: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KEY...",
+            help="One key or several. Where keys have fields, a key is a list of JSON, or each of its fields.",
+        ),
+    ],
     after: After = None,
     level: Level = None,
     max_lag: MaxLag = None,
@@ -109,42 +132,48 @@ def get(
     Several keys are printed one a line, the key and a tab before the value. With --json every key has a line; one that
     is not there has the value null.
 
+    Rows are JSON, one a line, without a key before them, as it is among their fields. A key of several fields is a list
+    of JSON, or as many arguments as it has fields; null, and a first field that begins with [, need the list.
+
     \b
       duramen get flights UA1545
       duramen get flights UA1545 --after "$TOKEN"      # sees the write that the token names
       duramen get flights UA1545 AA1 B6725 --json      # with versions
       duramen get files logo --raw > logo.png
+      duramen get departures UA 1545 AA 1              # the rows of two keys
+      duramen get departures '["UA", 1545]'
     """
     from duramen.cli.terminal.connection import connected
 
-    wanted = [bytes_of(key) for key in keys]
     missing: list[bytes] = []
     asked = level_of(level, max_lag, after)
     with connected(at, timeout) as database:
+        text = record_text(database.definition(table))
+        wanted = text.keys(keys)
         opened = database.table(table)
         for key in wanted:
             entry = opened.get_entry(key, after=after, level=asked)
             if entry is None:
                 missing.append(key)
             if json:
-                say_json({"table": table, "key": json_text(key), **_entry_fields(entry)})
+                say_json({"table": table, "key": text.json_key(key), **_entry_fields(text, entry)})
             elif entry is None:
-                say_note(f"error: {table} has no key {shown_key(key)}")
+                say_note(f"error: {table} has no key {text.key(key)}")
             elif raw:
                 sys.stdout.flush()
                 sys.stdout.buffer.write(entry.value)
-            elif len(wanted) == 1:
-                say(shown_value(entry.value))
+            elif len(wanted) == 1 or text.has_key_in_value:
+                say(text.value(entry.value, lines=len(wanted) == 1))
             else:
-                say(f"{shown_key(key)}\t{shown_key(entry.value)}")
+                say(f"{text.key(key)}\t{text.value(entry.value, lines=False)}")
     return NOT_FOUND if missing else OK
 
 
-def _entry_fields(entry: Entry | None) -> dict[str, str | int | None]:
+def _entry_fields(text: RecordText, entry: Entry | None) -> dict[str, Any]:
     if entry is None:
         return {"value": None}
     expires = entry.expires_at_ms or None
-    return {"value": json_text(entry.value), "version": entry.version, "expires_at_ms": expires}
+    return {"value": text.json_value(entry.value), "version": entry.version, "expires_at_ms": expires}
 
 
 def delete(
@@ -162,13 +191,22 @@ def delete(
     \b
       duramen delete flights UA1545
       duramen delete flights UA1545 --if-version 17
+      duramen delete departures UA 1545                # a key of two fields
     """
     from duramen.cli.terminal.connection import connected
 
-    key_bytes = bytes_of(key)
     with connected(at, timeout) as database:
-        done = database.table(table).delete(key_bytes, if_present=if_present, if_version=if_version)
-    _say_done(table, key_bytes, done, json=json, token=token)
+        text = record_text(database.definition(table))
+        stored = _one_key(text, key)
+        done = database.table(table).delete(stored, if_present=if_present, if_version=if_version)
+    _say_done(table, text.json_key(stored), done, json=json, token=token)
+
+
+def _one_key(text: RecordText, words: Sequence[str]) -> bytes:
+    keys = text.keys(words)
+    if len(keys) != 1:
+        raise InvalidRequest(f"this command takes one key, and {len(keys)} are given")
+    return keys[0]
 
 
 def _number(text: str | None, option: str) -> int | float | None:
@@ -211,7 +249,6 @@ def update(
     """
     from duramen.cli.terminal.connection import connected
 
-    key_bytes = bytes_of(key)
     operands = {
         "add": _number(add, "--add"),
         "multiply": _number(multiply, "--multiply"),
@@ -219,8 +256,10 @@ def update(
         "max": _number(maximum, "--max"),
     }
     with connected(at, timeout) as database:
+        text = record_text(database.definition(table))
+        stored = _one_key(text, key)
         done = database.table(table).update(
-            key_bytes,
+            stored,
             append=None if append is None else bytes_of(append),
             ttl=ttl,
             if_absent=if_absent,
@@ -228,4 +267,4 @@ def update(
             if_version=if_version,
             **operands,
         )
-    _say_done(table, key_bytes, done, json=json, token=token)
+    _say_done(table, text.json_key(stored), done, json=json, token=token)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from duramen.cli.data.record_text import RecordText, record_text
 from duramen.cli.terminal.options import (
     AT_DEFAULT,
     After,
@@ -21,9 +22,10 @@ from duramen.cli.terminal.options import (
     level_of,
 )
 from duramen.cli.terminal.output import say, say_json
-from duramen.cli.terminal.text import bytes_of, json_text, shown_key
+from duramen.cli.terminal.text import json_text, shown_key
 from duramen.client.model.results import Change
 from log_tier.model.errors import InvalidRequest
+from log_tier.model.record import Operation
 
 __all__ = ["scan", "watch"]
 
@@ -36,6 +38,15 @@ def scan(
     prefix: Annotated[str | None, typer.Option("--prefix", help="Keys that begin so.")] = None,
     start: Annotated[str | None, typer.Option("--start", help="From this key on, itself included.")] = None,
     end: Annotated[str | None, typer.Option("--end", help="Up to this key, itself not included.")] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field",
+            metavar="NAME=VALUE",
+            help="Keys with this field: the first field of the key, and further ones in their order; the last one may "
+            "be a range, NAME=START..END, the end not included. May be repeated.",
+        ),
+    ] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="From the last key to the first.")] = False,
     limit: _Limit = None,
     keys_only: Annotated[bool, typer.Option("--keys", help="Keys without their values.")] = False,
@@ -46,21 +57,27 @@ def scan(
     timeout: Timeout = 10.0,
     json: Json = False,
 ) -> None:
-    """List keys and values in key order, one a line, a tab between them.
+    """List keys and values in key order, one a line, a tab between them; rows as JSON, alone.
+
+    Where keys have fields, --prefix, --start and --end take a list of JSON: the first fields, or all.
 
     \b
       duramen scan flights --prefix UA/1545/
       duramen scan flights --start AA --end AB --keys
       duramen scan flights --reverse --limit 10 --json
+      duramen scan departures --field carrier=UA --field flight=1500..1600
+      duramen scan departures --prefix '["UA"]'
     """
     from duramen.cli.terminal.connection import connected
 
     asked = level_of(level, max_lag, after)
     with connected(at, timeout) as database:
+        text = record_text(database.definition(table))
+        keys = text.scan_range(prefix, start, end, field or ())
         entries = database.table(table).scan(
-            prefix=None if prefix is None else bytes_of(prefix),
-            start=None if start is None else bytes_of(start),
-            end=None if end is None else bytes_of(end),
+            prefix=keys.prefix,
+            start=keys.start,
+            end=keys.end,
             reverse=reverse,
             limit=limit,
             after=after,
@@ -68,11 +85,14 @@ def scan(
         )
         for key, value in entries:
             if json:
-                say_json({"key": json_text(key)} if keys_only else {"key": json_text(key), "value": json_text(value)})
+                shown = {"key": text.json_key(key)}
+                say_json(shown if keys_only else {**shown, "value": text.json_value(value)})
             elif keys_only:
-                say(shown_key(key))
+                say(text.key(key))
+            elif text.has_key_in_value:
+                say(text.value(value, lines=False))
             else:
-                say(f"{shown_key(key)}\t{shown_key(value)}")
+                say(f"{text.key(key)}\t{text.value(value, lines=False)}")
 
 
 def watch(
@@ -105,28 +125,41 @@ def watch(
     if after is not None and from_start:
         raise InvalidRequest("give one of --after and --from-start")
     with connected(at, timeout) as database:
+        text = record_text(database.definition(table))
         changes = database.table(table).watch(after=after, start="earliest" if from_start else "now")
         with closing(changes):
             for change in islice(changes, limit):
                 if json:
-                    _say_change(change)
+                    _say_change(text, change)
                 else:
                     clock_time = datetime.fromtimestamp(change.timestamp_ms / 1000).strftime("%H:%M:%S.%f")[:-3]
-                    value = "" if change.value is None else "\t" + shown_key(change.value)
                     place = f"{change.partition}/{change.offset}"
-                    say(f"{clock_time}  {place:<12}{change.operation.name.lower():<9}{shown_key(change.key)}{value}")
+                    say(f"{clock_time}  {place:<12}{change.operation.name.lower():<9}{_line(text, change)}")
                 sys.stdout.flush()
 
 
-def _say_change(change: Change) -> None:
+def _line(text: RecordText, change: Change) -> str:
+    """Key and value, or the row alone."""
+    key = "" if change.operation is Operation.BARRIER else text.key(change.key)
+    if change.value is None:
+        return key
+    if change.operation is not Operation.PUT:
+        return f"{key}\t{shown_key(change.value)}"
+    value = text.value(change.value, lines=False)
+    return value if text.has_key_in_value else f"{key}\t{value}"
+
+
+def _say_change(text: RecordText, change: Change) -> None:
+    is_put = change.operation is Operation.PUT
+    value = None if change.value is None else text.json_value(change.value) if is_put else json_text(change.value)
     say_json(
         {
             "partition": change.partition,
             "offset": change.offset,
             "timestamp_ms": change.timestamp_ms,
             "operation": change.operation.name.lower(),
-            "key": json_text(change.key),
-            "value": None if change.value is None else json_text(change.value),
+            "key": json_text(change.key) if change.operation is Operation.BARRIER else text.json_key(change.key),
+            "value": value,
             "token": change.token,
         }
     )

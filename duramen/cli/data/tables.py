@@ -1,14 +1,18 @@
-"""`duramen table create | set | list | describe | drop`."""
+"""`duramen table create | set | list | describe | schema | drop`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from json import loads as parse_json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from duramen.cli.admin.figures import duration, offset
 from duramen.cli.admin.figures import size as format_size
+from duramen.cli.data.definition_text import definition_document, definition_line, names_of, schema_text
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_json, say_table
 from duramen.cli.terminal.text import counted
@@ -20,7 +24,7 @@ from log_tier.model.table_ref import TableRef
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Create, change, list, describe and drop tables.",
+    help="Create, change, list, describe and drop tables, and show their schemas.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -60,6 +64,20 @@ def create(
             "fields of duramen.pack_key's keys. Default: slot; with --over murmur2.",
         ),
     ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option("--schema", metavar="FILE", help="Its values are rows of this Avro schema (JSON); - is stdin."),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="NAMES", help="The row's fields that are its key, as carrier,flight."),
+    ] = None,
+    partition_by: Annotated[
+        str | None,
+        typer.Option(
+            "--partition-by", metavar="NAMES", help="The first of the key's fields, if they alone decide the partition."
+        ),
+    ] = None,
     retention_ms: _RetentionMs = None,
     retention_bytes: _RetentionBytes = None,
     if_missing: Annotated[bool, typer.Option("--if-missing", help="One that is there already is fine.")] = False,
@@ -75,6 +93,9 @@ def create(
     what is written to the table they see. It has as many partitions as the topic, and keys are placed as its producers
     place them. Dropping the table keeps the topic.
 
+    With --schema and --key its values are rows, which `put` takes and `get` prints as JSON. A row that does not fit the
+    schema is refused. Keys sort as their fields do.
+
     With --retention-ms or --retention-bytes the log gives up its oldest records; see `duramen table set`.
 
     \b
@@ -82,14 +103,22 @@ def create(
       duramen table create events --partitions 32 --if-missing
       duramen table create ships --replicas 2             # on a cluster
       duramen table create orders --over orders-v1 --partitioner murmur2
+      duramen table create departures --schema departure.avsc --key carrier,flight --partition-by carrier
     """
     from duramen.cli.terminal.connection import connected
 
+    if (schema is None) != (key is None):
+        raise InvalidRequest("--schema FILE and --key NAMES go together: a table of rows has a key of their fields")
+    row = None if schema is None else schema_text(schema)
     with connected(at, timeout) as database:
         if partitioner is not None:
             check_partitioner(partitioner)
-        database.create_table(
+        create_any: Callable[..., object] = database.create_table  # its overloads know which arguments go together
+        create_any(
             table,
+            row=row,
+            key=None if key is None else names_of(key),
+            partition_by=None if partition_by is None else names_of(partition_by),
             partitions=partitions,
             replicas=replicas,
             over=over,
@@ -176,7 +205,8 @@ def list_tables(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False
 def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
     """Show the status of a table's partitions.
 
-    For each: the offsets that its log holds, how far its index has applied them, how many keys there are.
+    For each: the offsets that its log holds, how far its index has applied them, how many keys there are. Before them,
+    what the table's keys and values are, where it has a definition.
 
     \b
       duramen table describe flights
@@ -185,6 +215,7 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
 
     with connected(at, timeout) as database:
         description = database.describe_table(table)
+        definition = database.definition(table)
     described, parts = description.table, description.partitions
     if json:
         for part in parts:
@@ -196,6 +227,7 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
                     "over": described.over or None,
                     "retention_ms": description.retention.ms,
                     "retention_bytes": description.retention.bytes,
+                    "definition": None if definition is None else definition_document(definition),
                     **part._asdict(),
                 }
             )
@@ -204,6 +236,8 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
         f"{_named(described)}, id {described.id}, partitioner {described.partitioner}: "
         f"{counted(sum(part.keys for part in parts), 'key')}; its log keeps {_retention(*description.retention)}"
     )
+    if definition is not None:
+        say(definition_line(definition))
     columns = ["partition", "earliest", "latest", "applied", "keys", "index KiB", "state"]
     say_table(
         columns,
@@ -221,6 +255,43 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
         ],
         right=columns[:-1],
     )
+
+
+@app.command("schema")
+def schema_(
+    table: _Name,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="N", min=1, help="Its Nth schema; default: the newest.")
+    ] = None,
+    at: At = AT_DEFAULT,
+    timeout: Timeout = 10.0,
+    json: Json = False,
+) -> None:
+    """Print the Avro schema of a table's rows, as JSON.
+
+    It is the canonical form: names in full, without blanks. With --json it is in an object, with its version and its
+    number, which stands for it in stored values.
+
+    \b
+      duramen table schema departures > departure.avsc
+      duramen table schema departures --version 1 | jq .
+    """
+    from duramen.cli.terminal.connection import connected
+
+    with connected(at, timeout) as database:
+        definition = database.definition(table)
+    schemas = () if definition is None else definition.schemas
+    if not schemas:
+        raise InvalidRequest(f"table {table} has no rows, so it has no schema")
+    at_version = len(schemas) if version is None else version
+    if at_version > len(schemas):
+        raise InvalidRequest(f"table {table} has the schemas 1 to {len(schemas)}, there is no schema {at_version}")
+    found = schemas[at_version - 1]
+    if json:
+        shown = {"table": table, "version": at_version, "number": found.number}
+        say_json({**shown, "schema": parse_json(found.schema.text)})
+    else:
+        say(found.schema.text)
 
 
 @app.command()

@@ -1,0 +1,215 @@
+"""The command line on tables with a definition: rows as JSON, keys by their fields."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.client.command_line import lines, run_here
+from kit.client.server_process import ServerProcess
+
+from duramen.blocking import Database
+
+SCHEMA = {
+    "type": "record",
+    "name": "Departure",
+    "fields": [
+        {"name": "carrier", "type": "string"},
+        {"name": "flight", "type": "int"},
+        {"name": "gate", "type": ["null", "string"], "default": None},
+        {"name": "delay", "type": "double", "default": 0.0},
+    ],
+}
+
+ROW = {"carrier": "UA", "flight": 1545, "gate": "B7", "delay": 2.5}
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(server: ServerProcess) -> Run:
+    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return run_here(*arguments, at=server.target, **options)
+
+    return run
+
+
+@pytest.fixture
+def table(run: Run, table_name: str, tmp_path: Path) -> str:
+    file = tmp_path / "departure.avsc"
+    file.write_text(json.dumps(SCHEMA))
+    created = run(
+        *("table", "create", table_name, "-p", "2"),
+        *("--schema", str(file), "--key", "carrier, flight", "--partition-by", "carrier"),
+    )
+    assert (created.returncode, created.stderr) == (0, "")
+    return table_name
+
+
+def put(run: Run, table: str, **changed: Any) -> None:
+    done = run("put", table, json.dumps(ROW | changed))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_row_goes_in_and_comes_out(run: Run, table: str) -> None:
+    put(run, table)
+    put(run, table, flight=7, gate=None)
+    shown = json.dumps(ROW, separators=(",", ":"))
+    assert run("get", table, "UA", "1545").stdout == shown + "\n"
+    assert run("get", table, '["UA", 1545]').stdout == shown + "\n"
+    both = run("get", table, "UA", "7", "UA", "1545")
+    assert [json.loads(line)["flight"] for line in both.stdout.splitlines()] == [7, 1545]
+    (entry,) = lines(run("get", table, '["UA",1545]', "--json"))
+    assert (entry["key"], entry["value"]) == (["UA", 1545], ROW)
+    absent = run("get", table, "UA", "9")
+    assert (absent.returncode, absent.stderr) == (3, f'error: {table} has no key ["UA",9]\n')
+
+
+def test_python_reads_what_the_command_line_writes(run: Run, table: str, database: Database) -> None:
+    rows = database.table(table, row=SCHEMA)
+    put(run, table)
+    assert rows.get("UA", 1545, level="strong") == ROW
+    rows.put(ROW | {"delay": float("nan")})
+    assert '"delay":"NaN"' in run("get", table, "UA", "1545").stdout
+
+
+def test_a_row_from_the_standard_input(run: Run, table: str) -> None:
+    done = run("put", table, "-", "--json", stdin=json.dumps(ROW).encode() + b"\n")
+    (said,) = lines(done)
+    assert said["key"] == ["UA", 1545]
+    assert run("get", table, "UA", "1545").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "field", "message"),
+    [
+        ('{"carrier": "UA", "flight": "x"}', "flight", 'the field flight is "x", expected an int'),
+        ('{"carrier": "UA"}', "flight", "the field flight is missing, expected int"),
+        ('{"carrier": "UA", "flight": 1, "seat": 4}', "seat", "expected no such field in Departure"),
+        ('{"carrier": "UA", "flight": 2147483648}', "flight", "expected a number from -2147483648 to 2147483647"),
+        ("UA", "", "the row is no JSON"),
+        ("\udcff", "", "the row is no UTF-8"),
+    ],
+)
+def test_a_row_that_does_not_fit(run: Run, table: str, row: str, field: str, message: str) -> None:
+    refused = run("put", table, row)
+    assert refused.returncode == 2
+    assert message in refused.stderr
+    said = json.loads(run("put", table, row, "--json").stderr)
+    assert (said["error"], said["fields"]["field"]) == ("invalid_row", field)
+    assert run("scan", table).stdout == ""
+
+
+def test_arguments_that_are_no_row_and_no_key(run: Run, table: str) -> None:
+    for arguments, message in (
+        (("put", table, "UA", "1545", "x"), "put takes a row, which has its key in it"),
+        (("get", table, "UA"), "the key has the fields carrier, flight, and 1 values are given"),
+        (("get", table, "UA", "x"), 'the key\'s field flight is "x", expected a whole number'),
+        (("get", table, "UA", "1", "AA"), "1 values are given"),
+        (("delete", table, "UA", "1", "AA", "1"), "this command takes one key, and 2 are given"),
+        (("scan", table, "--field", "flight=1"), "a scan needs the field carrier too"),
+        (("scan", table, "--field", "gate=B7"), "gate is no field of the key (carrier, flight)"),
+        (("scan", table, "--field", "carrier"), "--field takes NAME=VALUE"),
+        (("scan", table, "--field", "carrier=UA", "--field", "carrier=AA"), "given twice"),
+        (("scan", table, "--field", "carrier=UA", "--prefix", "[]"), "give --field, or --prefix"),
+        (("update", table, "UA", "1", "--add", "1"), "rows"),
+    ):
+        refused = run(*arguments)
+        assert refused.returncode in (2, 4), (arguments, refused)
+        assert message in refused.stderr, arguments
+
+
+def test_scan_by_fields(run: Run, table: str) -> None:
+    for carrier in ("AA", "UA"):
+        for flight in (-5, 7, 10, 1545):
+            put(run, table, carrier=carrier, flight=flight)
+
+    def flights(*arguments: str) -> list[tuple[str, int]]:
+        done = run("scan", table, *arguments)
+        assert done.returncode == 0, done.stderr
+        return [(row["carrier"], row["flight"]) for row in map(json.loads, done.stdout.splitlines())]
+
+    assert len(flights()) == 8
+    assert flights("--field", "carrier=UA") == [("UA", each) for each in (-5, 7, 10, 1545)]
+    assert flights("--field", "carrier=UA", "--field", "flight=7") == [("UA", 7)]
+    assert flights("--field", "carrier=UA", "--field", "flight=7..1545") == [("UA", 7), ("UA", 10)]
+    assert flights("--field", "flight=..7", "--field", "carrier=UA") == [("UA", -5)]
+    assert flights("--field", "carrier=B..") == flights("--field", "carrier=UA")
+    assert flights("--prefix", '["AA"]', "--reverse", "-n", "1") == [("AA", 1545)]
+    assert flights("--start", '["AA",10]', "--end", '["UA",7]') == [("AA", 10), ("AA", 1545), ("UA", -5)]
+    assert run("scan", table, "--keys", "-n", "1").stdout == '["AA",-5]\n'
+    (entry,) = lines(run("scan", table, "--json", "-n", "1"))
+    assert (entry["key"], entry["value"]["flight"]) == (["AA", -5], -5)
+
+
+def test_watch_and_delete(run: Run, table: str) -> None:
+    put(run, table)
+    deleted = run("delete", table, "UA", "1545", "--if-present", "--json")
+    assert lines(deleted)[0]["key"] == ["UA", 1545]
+    assert run("delete", table, "UA", "1545", "--if-present").returncode == 4
+    seen = lines(run("watch", table, "--from-start", "-n", "2", "--json"))
+    assert [(each["operation"], each["key"], each["value"]) for each in seen] == [
+        ("put", ["UA", 1545], ROW),
+        ("delete", ["UA", 1545], None),
+    ]
+    first, second = run("watch", table, "--from-start", "-n", "2").stdout.splitlines()
+    assert first.endswith(json.dumps(ROW, separators=(",", ":")))
+    assert second.endswith('delete   ["UA",1545]')
+
+
+def test_the_definition_is_shown(run: Run, table: str, table_name: str) -> None:
+    shown = run("table", "describe", table).stdout
+    assert "rows of Departure (schema 1, number " in shown
+    assert "key (carrier, flight), partition by carrier" in shown
+    part = lines(run("table", "describe", table, "--json"))[0]
+    assert [each["name"] for each in part["definition"]["key"]] == ["carrier", "flight"]
+    assert part["definition"]["partition_by"] == ["carrier"]
+    printed = run("table", "schema", table)
+    assert [each["name"] for each in json.loads(printed.stdout)["fields"]] == ["carrier", "flight", "gate", "delay"]
+    assert run("table", "schema", table, "--version", "1").stdout == printed.stdout
+    (said,) = lines(run("table", "schema", table, "--json"))
+    assert said["version"] == 1
+    assert said["schema"] == json.loads(printed.stdout)
+    missing = run("table", "schema", table, "--version", "2")
+    assert (missing.returncode, "there is no schema 2" in missing.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--schema", "{file}"), 2, "--schema FILE and --key NAMES go together"),
+        (("--key", "carrier"), 2, "--schema FILE and --key NAMES go together"),
+        (("--schema", "{file}", "--key", "wing"), 2, "the key's field wing: Departure has no such field"),
+        (
+            ("--schema", "{file}", "--key", "carrier", "--partition-by", "flight"),
+            2,
+            "partition_by= is the first fields",
+        ),
+        (("--schema", "{file}.not", "--key", "carrier"), 1, "No such file"),
+        (("--schema", "-", "--key", "carrier"), 2, "it is no JSON"),
+    ],
+)
+def test_tables_that_are_not_made(
+    run: Run, table_name: str, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    file = tmp_path / "departure.avsc"
+    file.write_text(json.dumps(SCHEMA))
+    refused = run("table", "create", table_name, *(each.format(file=file) for each in arguments), stdin=b"{")
+    assert (refused.returncode, message in refused.stderr) == (code, True), refused.stderr
+    assert run("table", "describe", table_name).returncode == 3
+
+
+def test_tables_of_text_and_json_with_fields(run: Run, table_name: str, database: Database) -> None:
+    events = database.create_table(table_name, key={"day": str, "number": int}, value="json", partitions=1)
+    assert run("put", table_name, "mon", "5", '{"a":[1]}').returncode == 0
+    assert events.get(("mon", 5), level="strong") == {"a": [1]}
+    assert run("get", table_name, "mon", "5").stdout == '{"a":[1]}\n'
+    assert run("scan", table_name).stdout == '["mon",5]\t{"a":[1]}\n'
+    refused = run("put", table_name, "mon", "5", "{")
+    assert (refused.returncode, "the value is no JSON" in refused.stderr) == (2, True)
+    assert "values json, key (day, number)" in run("table", "describe", table_name).stdout
+    assert "has no rows" in run("table", "schema", table_name).stderr
