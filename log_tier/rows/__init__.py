@@ -21,7 +21,6 @@ What is not here: which table has which definition from which offset on (the cat
 a caller (`duramen`).
 
 Reading order: `elements.py`, `tuple_key.py`; `avro/`, `schema.py`; `key_fields.py`, `key_readers.py`, `framing.py`,
-`judge.py`; `definition.py`, `numbering.py` (the cluster's numbers of schemas), `table_spec.py` (a table that is to be
-made); `json_leaves.py`, `json_form.py`, `json_keys.py`, `json_table.py` (what endpoints without types speak);
-`evolution.py`.
+`quick_reader.py`, `judge.py`; `definition.py`, `numbering.py` (the cluster's numbers of schemas), `table_spec.py` (a
+table that is to be made); `json_rows/` (what endpoints without types speak); `evolution.py`.
 """

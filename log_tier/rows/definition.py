@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import starmap
 from typing import Any, Final, Literal, NoReturn, get_args
 
@@ -27,6 +27,8 @@ SCHEMA_NUMBER_MAX: Final = (1 << 31) - 1
 
 SCHEMAS_MAX: Final = 1000
 """Of one table. Each is part of the cluster map."""
+
+_JUDGES_MAX: Final = 256
 
 _FORMAT_VERSION: Final = 1
 _FIELDS: Final = frozenset({"v", "number", "key", "value", "schemas", "partition_by"})
@@ -104,8 +106,10 @@ class TableDefinition:
 
     @cached_property
     def judge(self) -> RowJudge:
-        """Decides which keys and values fit."""
-        return RowJudge(self)
+        """Decides which keys and values fit. Equal definitions of one process have one judge, which remembers what it
+        judged lately.
+        """
+        return _judge_of(self)
 
     def numbered(self, numbers: Sequence[int]) -> TableDefinition:
         """The same with these numbers of its schemas, in their order."""
@@ -208,6 +212,11 @@ class TableDefinition:
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UnknownFormat(f"the table's definition cannot be read ({error!r}): update this process") from error
+
+
+@lru_cache(maxsize=_JUDGES_MAX)
+def _judge_of(definition: TableDefinition) -> RowJudge:
+    return RowJudge(definition)
 
 
 def _check_key_field(key: KeyField, schema: RowSchema) -> None:

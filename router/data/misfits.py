@@ -22,9 +22,9 @@ from router.data.requests import WritePart, WriteResult
 
 __all__ = ["asked_where_misfit", "explained"]
 
-# A batch of so many bytes is judged on the event loop: 0.2 ms of rows, 10 ms of arrays with an item in each byte. A
-# thread judges a larger one.
-_JUDGED_AT_ONCE_BYTES: Final = 4 * 1024
+# A batch of so many bytes is judged on the event loop: 0.7 ms of rows of 100 bytes, 10 ms of arrays with an item in
+# each byte for every 4 KiB. A thread judges a larger one; a thread for each costs as much as 30 rows.
+_JUDGED_AT_ONCE_BYTES: Final = 32 * 1024
 
 # Ids that are remembered, some 100 bytes each.
 _PLAIN_MAX: Final = 100_000

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import fastavro
 
-__all__ = ["avro_decode", "avro_encode", "random_row", "random_schema"]
+__all__ = ["avro_decode", "avro_encode", "mutated", "random_row", "random_schema"]
 
 _DEPTH_MAX: Final = 3
 _EPOCH: Final = datetime(1970, 1, 1)
@@ -174,3 +174,22 @@ def avro_decode(schema: Any, body: bytes) -> Any:
     row = fastavro.schemaless_reader(read, fastavro.parse_schema(schema, _force=True), None)
     assert read.tell() == len(body)
     return row
+
+
+def mutated(random: Random, body: bytes) -> bytes:
+    """The bytes with some changed, left out, or put in: what readers of Avro stumble over."""
+    data = bytearray(body)
+    for _ in range(random.choice((1, 1, 2, 5))):
+        at = random.randrange(len(data) + 1)
+        match random.randrange(4):
+            case 0:
+                data[at : at + 1] = random.randbytes(1)
+            case 1:
+                data[at:at] = random.choice(
+                    (b"\0", b"\x02", b"\x80", b"\xff" * 9, b"\xed\xa0\x80", random.randbytes(3))
+                )
+            case 2:
+                del data[at : at + random.choice((1, 4))]
+            case 3:
+                data[at:at] = data[: random.randrange(20)]
+    return bytes(data)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.avro_rows import avro_decode, avro_encode, random_row, random_schema
+from kit.avro_rows import avro_decode, avro_encode, mutated, random_row, random_schema
 from kit.rows.judged_rows import logical, of_fields, of_rows, refusal, varint
 
 from log_tier.rows.definition import TableDefinition
@@ -58,24 +58,6 @@ def test_a_rows_key_is_that_of_its_values(random: Random) -> None:
     assert refusal(definition, body, packed + b"\0") is not None
 
 
-def changed(random: Random, body: bytes) -> bytes:
-    data = bytearray(body)
-    for _ in range(random.choice((1, 1, 2, 5))):
-        at = random.randrange(len(data) + 1)
-        match random.randrange(4):
-            case 0:
-                data[at : at + 1] = random.randbytes(1)
-            case 1:
-                data[at:at] = random.choice(
-                    (b"\0", b"\x02", b"\x80", b"\xff" * 9, b"\xed\xa0\x80", random.randbytes(3))
-                )
-            case 2:
-                del data[at : at + random.choice((1, 4))]
-            case 3:
-                data[at:at] = data[: random.randrange(20)]
-    return bytes(data)
-
-
 def test_ten_thousand_changed_values_are_refused_or_read() -> None:
     random, fitting = Random(16), 0
     start = time.process_time()
@@ -84,7 +66,7 @@ def test_ten_thousand_changed_values_are_refused_or_read() -> None:
         definition = of_rows(schema)
         body = avro_encode(schema, random_row(random, schema))
         for _ in range(50):
-            other = changed(random, body)
+            other = mutated(random, body)
             if refusal(definition, other) is None:
                 fitting += 1
                 again = avro_decode(schema, other)
