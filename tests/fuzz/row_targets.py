@@ -18,7 +18,7 @@ from fuzz.target import Target
 from log_tier.model.errors import InvalidRow, InvalidValue
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.framing import frame
-from log_tier.rows.json_form import row_from_json, row_to_json
+from log_tier.rows.json_rows.json_form import row_from_json, row_to_json
 from log_tier.rows.schema import NumberedSchema, RowSchema
 
 __all__ = ["row_targets"]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from duramen.cli.terminal.text import bytes_of, json_text, shown_key, shown_value
 from log_tier.model.errors import InvalidRequest
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.json_table import JsonTable
+from log_tier.rows.json_rows.json_table import JsonTable
 from log_tier.rows.tuple_key import key_range
 
 __all__ = ["RecordText", "record_text"]

@@ -11,7 +11,7 @@ from kit.avro_rows import avro_decode
 
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.framing import frame, framed
-from log_tier.rows.json_form import row_from_json, row_to_json
+from log_tier.rows.json_rows.json_form import row_from_json, row_to_json
 from log_tier.rows.schema import RowSchema
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "rows.json").read_text(encoding="utf-8"))["vectors"]

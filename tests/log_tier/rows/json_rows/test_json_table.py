@@ -12,7 +12,7 @@ from kit.hostile_json import hostile_rows
 
 from log_tier.model.errors import InvalidKey, InvalidRow, InvalidValue, UnknownFormat
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.json_table import JsonTable
+from log_tier.rows.json_rows.json_table import JsonTable
 from log_tier.rows.key_fields import KeyField
 from log_tier.rows.schema import NumberedSchema, RowSchema
 from log_tier.rows.tuple_key import pack_key

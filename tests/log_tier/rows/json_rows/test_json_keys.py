@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from log_tier.model.errors import InvalidKey
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.json_keys import KEY_TEXT_MAX
-from log_tier.rows.json_table import JsonTable
+from log_tier.rows.json_rows.json_keys import KEY_TEXT_MAX
+from log_tier.rows.json_rows.json_table import JsonTable
 from log_tier.rows.key_fields import KEY_TYPES, KeyField, KeyType
 from log_tier.rows.tuple_key import unpack_key
 

@@ -24,7 +24,7 @@ from log_tier.rows.avro.avro_types import AvroType, branch_name
 from log_tier.rows.avro.row_room import VALUE_DEPTH_MAX
 from log_tier.rows.avro.varints import Misfit, long_value, unzigzag
 from log_tier.rows.avro.writing import BODY_BYTES_MAX, default_bytes, leaf_bytes, long_bytes, sized_bytes
-from log_tier.rows.json_leaves import Unfit, leaf_from_json, leaf_to_json
+from log_tier.rows.json_rows.json_leaves import Unfit, leaf_from_json, leaf_to_json
 from log_tier.rows.judge import row_reader
 from log_tier.rows.schema import RowSchema
 

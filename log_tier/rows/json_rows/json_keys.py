@@ -20,7 +20,7 @@ from uuid import UUID
 
 from log_tier.model.errors import InvalidKey
 from log_tier.rows.elements import KeyElement
-from log_tier.rows.json_leaves import Unfit, leaf_from_json, leaf_to_json
+from log_tier.rows.json_rows.json_leaves import Unfit, leaf_from_json, leaf_to_json
 from log_tier.rows.key_fields import KeyField, KeyType
 
 __all__ = ["KEY_TEXT_MAX", "element_of_text", "elements_of_json", "json_of_elements", "text_of_elements"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kit.avro_rows import avro_decode, avro_encode, random_row, random_schema
 
 from log_tier.model.errors import DuramenError, InvalidRow, InvalidSchema, InvalidValue, LimitExceeded
-from log_tier.rows.json_form import row_from_json, row_to_json
+from log_tier.rows.json_rows.json_form import row_from_json, row_to_json
 from log_tier.rows.schema import RowSchema
 
 

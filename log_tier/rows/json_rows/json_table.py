@@ -19,8 +19,8 @@ from log_tier.rows.avro.varints import Misfit
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.elements import KeyElement
 from log_tier.rows.framing import FRAME_BYTES, frame
-from log_tier.rows.json_form import row_from_json, row_to_json
-from log_tier.rows.json_keys import element_of_text, elements_of_json, json_of_elements, text_of_elements
+from log_tier.rows.json_rows.json_form import row_from_json, row_to_json
+from log_tier.rows.json_rows.json_keys import element_of_text, elements_of_json, json_of_elements, text_of_elements
 from log_tier.rows.key_fields import KeyField, keyed_value
 from log_tier.rows.tuple_key import key_range, unpack_key
 
