@@ -177,8 +177,9 @@ class RowTable(Generic[R]):
 
         Fields are given from the first one of the key on. The last of them may be a range, (start, end): from `start`
         (inclusive) to `end` (exclusive), None for an open end; None sorts first. `fields` is the same as a mapping, for
-        names that a parameter has (`limit`). The rest is as for `Table.scan`. Raises what it does, `InvalidRequest` for
-        fields that are none of the key's or leave one out, and `InvalidKey` for values of other types.
+        names that a parameter has (`limit`). One value for each field of `partition_by` asks one partition, anything
+        else all of them. The rest is as for `Table.scan`. Raises what it does, `InvalidRequest` for fields that are
+        none of the key's or leave one out, and `InvalidKey` for values of other types.
         """
         asked = {**(fields or {}), **key_fields}
         pages = self.scan_pages(asked, reverse=reverse, limit=limit, after=after, level=level, timeout=timeout)

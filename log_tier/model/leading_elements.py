@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BIG_NEGATIVE", "BIG_POSITIVE", "SMALL_BYTES", "ZERO", "element_end", "leading_elements"]
+__all__ = ["BIG_NEGATIVE", "BIG_POSITIVE", "SMALL_BYTES", "ZERO", "element_end", "elements_end", "leading_elements"]
 
 ZERO: Final = 0x14
 """The code of the number 0; those of 1 to 8 bytes lie around it."""
@@ -55,12 +55,17 @@ def element_end(key: bytes, place: int) -> int:
 
 def leading_elements(key: bytes, count: int) -> bytes:
     """The bytes of the first `count` elements; the whole key where it does not begin with so many. Some 0.2 µs each."""
+    return key[:end] if (end := elements_end(key, count)) >= 0 else key
+
+
+def elements_end(key: bytes, count: int) -> int:
+    """Where the first `count` elements end; -1: the key does not begin with so many."""
     end, size = 0, len(key)
     while count:
         if end == size or (end := element_end(key, end)) < 0:
-            return key
+            return _NONE
         count -= 1
-    return key[:end]
+    return end
 
 
 def _end_of_text(key: bytes, place: int) -> int:

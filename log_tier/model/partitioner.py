@@ -30,7 +30,7 @@ from typing import Final
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Partition
-from log_tier.model.leading_elements import leading_elements
+from log_tier.model.leading_elements import elements_end, leading_elements
 
 __all__ = [
     "FIELDS_MAX",
@@ -41,6 +41,7 @@ __all__ = [
     "murmur2",
     "partition_function",
     "partition_of",
+    "partition_of_range",
     "placed_together",
     "slot_of",
     "slots_of_partition",
@@ -122,6 +123,20 @@ def partition_function(partitions: int, partitioner: Partitioner = "slot") -> Ca
         return (crc_hqx(leading_elements(key, fields), 0) & 16383) * partitions >> 14  # type: ignore[return-value]
 
     return by_fields
+
+
+def partition_of_range(
+    start: bytes, end: bytes | None, partitions: int, partitioner: Partitioner = "slot"
+) -> Partition | None:
+    """The partition of all keys from `start` (inclusive) to `end` (exclusive), where the partitioner says that there is
+    one: where they begin with the same N elements, of a table by `fields:N`. None: they may be anywhere. About 1 µs.
+    """
+    fields = _BY_FIELDS.get(partitioner)
+    if fields is None or end is None or partitions == 1:
+        return None
+    common = start[: max(0, elements_end(start, fields))]
+    # No element begins with FF. Behind a text it would make the 00 that ends it a byte of a longer text.
+    return partition_of(common, partitions, partitioner) if common and end <= common + b"\xff" else None
 
 
 def is_partitioner(name: str) -> bool:

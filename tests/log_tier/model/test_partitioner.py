@@ -21,11 +21,12 @@ from log_tier.model.partitioner import (
     murmur2,
     partition_function,
     partition_of,
+    partition_of_range,
     slot_of,
     slots_of_partition,
 )
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.tuple_key import pack_key
+from log_tier.rows.tuple_key import key_range, pack_key
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "slots.json").read_text())["vectors"]
 FIELDS = json.loads((Path(__file__).parent / "vectors" / "fields.json").read_text())["vectors"]
@@ -146,6 +147,40 @@ def test_the_leading_elements_of_anything_begin_it(key: bytes, count: int) -> No
     leading = leading_elements(key, count)
     assert key.startswith(leading)
     assert leading == key or leading_elements(leading + b"\x14", count) == leading
+
+
+def test_a_range_of_keys_that_begin_alike_is_in_one_partition() -> None:
+    whole, some = key_range("UA"), key_range("UA", start=1500, end=1600)
+    for found in (whole, some, key_range("UA", start=7), key_range("UA", end=7), key_range("UA", 7, b"x")):
+        assert partition_of_range(*found, 8, "fields:1") == partition_of(pack_key("UA"), 8)
+    assert partition_of_range(*key_range("UA", 7), 8, "fields:2") == partition_of(pack_key("UA", 7), 8)
+    for bounds in (whole, some, key_range(), key_range(start="UA", end="UB"), key_range(start="UA", end="UA\0x")):
+        assert partition_of_range(*bounds, 8, "fields:2") is None
+    for bounds in (key_range(), key_range(start="UA"), key_range(start="UA", end="UB")):
+        assert partition_of_range(*bounds, 8, "fields:1") is None
+    assert partition_of_range(pack_key("UA"), None, 8, "fields:1") is None
+    for other in ("slot", "murmur2"):
+        assert partition_of_range(*whole, 8, other) is None
+
+
+ELEMENTS = st.sampled_from([None, b"", b"\0", b"a", "", "a", "a\0", "b", 0, 1, -1, 256, 1 << 70, -(1 << 70), 0.5, True])
+KEYS = st.one_of(
+    st.lists(ELEMENTS, min_size=1, max_size=4).map(lambda fields: pack_key(*fields)),
+    st.binary(max_size=6),
+    st.lists(st.sampled_from([b"\0", b"\1", b"\2", b"\xff", b"\x14", b"\x15", b"a"]), max_size=8).map(b"".join),
+)
+
+
+@given(KEYS, KEYS, st.booleans(), KEYS, st.integers(1, 3))
+def test_no_key_of_such_a_range_is_elsewhere(start: bytes, end: bytes, goes_on: bool, tail: bytes, count: int) -> None:
+    partitioner = f"fields:{count}"
+    end = start + end if goes_on else end
+    only = partition_of_range(start, end, 1024, partitioner)
+    if only is None:
+        return
+    for key in (start, start + tail, start[: len(tail)] + tail, end[:-1], end[:-1] + tail, tail):
+        if start <= key < end:
+            assert partition_of(key, 1024, partitioner) == only
 
 
 def test_a_table_is_equal_by_what_it_is() -> None:

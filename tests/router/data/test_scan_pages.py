@@ -6,16 +6,42 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from kit.cluster.one_machine import DEADLINE_S, one_machine, puts
+from kit.cluster.one_machine import DEADLINE_S, one_machine, put_all, puts
 
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.rows.table_spec import TableSpec
+from log_tier.rows.tuple_key import key_range, pack_key
 from router.data.requests import ScanRequest, WritePart, WriteResult
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 PARTITIONS: Final = 32
 VALUE: Final = bytes(100_000)
 PAGE_BYTES: Final = 250_000
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+async def test_a_range_within_the_deciding_fields_reads_one_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reverse: bool
+) -> None:
+    scan = LmdbIndex.scan
+    read: list[LmdbIndex] = []
+
+    def counted(self: LmdbIndex, *args: Any, **how: Any) -> Any:
+        read.append(self)
+        return scan(self, *args, **how)
+
+    monkeypatch.setattr(LmdbIndex, "scan", counted)
+    async with one_machine(tmp_path) as plane:
+        table = await plane.create_table(TableSpec("flights", 8, partitioner="fields:1"), timeout=DEADLINE_S)
+        keys = sorted(pack_key(carrier, number) for carrier in ("AA", "B6", "DL", "UA") for number in range(40))
+        await put_all(plane, table, dict.fromkeys(keys, b""))
+        for bounds, count in ((key_range("UA"), 1), (key_range("UA", start=7, end=20), 1), (key_range(), 8)):
+            read.clear()
+            request = ScanRequest(table.id, bounds.start, bounds.end, reverse, 1000, strong=True)
+            page = await plane.scan(request, timeout=DEADLINE_S)
+            assert page.keys == sorted((key for key in keys if bounds.start <= key < bounds.end), reverse=reverse)
+            assert len(read) == count
+            assert len(page.applied) == count
 
 
 @pytest.mark.parametrize("reverse", [False, True])

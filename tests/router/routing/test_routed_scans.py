@@ -14,6 +14,7 @@ from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.partitioner import partition_of
 from log_tier.model.table_ref import TableRef
 from log_tier.rows.table_spec import TableSpec
+from log_tier.rows.tuple_key import key_range, pack_key
 from router.data.requests import ScanRequest, ScanResult, WritePart
 
 PAIRS = {b"k%04d" % number: b"v%d" % number for number in range(700)}
@@ -62,6 +63,30 @@ async def test_all_pages_together_are_the_table(
         assert 0 < len(page.keys) <= limit
         assert page.applied == after
         assert len(page.versions) == len(page.keys)
+
+
+async def test_a_range_within_the_deciding_fields_asks_for_one_partition(cluster: TestCluster) -> None:
+    spec = TableSpec("flights", 7, 1, partitioner="fields:1")
+    table = await cluster.router.create_table(spec, timeout=DEADLINE_S)
+    await cluster.hosted(table)
+    keys = sorted(pack_key(carrier, number) for carrier in ("AA", "B6", "DL", "UA") for number in range(30))
+    after: dict[Partition, Offset] = {}
+    for key in keys:
+        part = WritePart(table.partition(table.partition_of(key)), puts((key, b"")))
+        after[part.partition.partition] = (await written(cluster.router, part)).base_offset
+    for bounds in (key_range("UA"), key_range("UA", start=5, end=25)):
+        place = partition_of(pack_key("UA"), 7)
+        page = await cluster.router.scan(ScanRequest(table.id, *bounds, after=after), timeout=DEADLINE_S)
+        assert page.keys == [key for key in keys if bounds.start <= key < bounds.end]
+        assert page.applied == {place: after[place]}
+        # And pages go on there.
+        first = await cluster.router.scan(ScanRequest(table.id, *bounds, limit=4, after=after), timeout=DEADLINE_S)
+        rest = ScanRequest(table.id, first.keys[-1] + b"\0", bounds.end, after=after)
+        second = await cluster.router.scan(rest, timeout=DEADLINE_S)
+        assert [*first.keys, *second.keys] == page.keys
+        assert second.applied.keys() == {place}
+    whole = await cluster.router.scan(ScanRequest(table.id, *key_range(), after=after), timeout=DEADLINE_S)
+    assert (whole.keys, len(whole.applied)) == (keys, 7)
 
 
 async def made(cluster: TestCluster, kind: str) -> TableRef:
