@@ -77,7 +77,7 @@ from serving_tier.fold.entry import (
     stored_puts,
 )
 from serving_tier.fold.last_batch import LastBatch
-from serving_tier.fold.misfits import fits
+from serving_tier.fold.misfits import FirstMisfit, fits, misfit_reason
 from serving_tier.fold.producers import PRODUCERS_MAX, ProducerOverlay, ProducerState, ProducerView
 from serving_tier.fold.stretch import STRETCH_MIN, decide_stretch, stretch_end
 from serving_tier.fold.verdicts import Judgement, Verdict
@@ -131,6 +131,10 @@ class Effects:
     duplicates: int = 0
     void: int = 0
     """Rejected records that no table can hold; `rejected` counts them too."""
+    misfits: int = 0
+    """Void records that do not fit the table's definition; `void` counts them too."""
+    first_misfit: FirstMisfit | None = None
+    """The first of them."""
     live: LiveVersion | None = None
     """The live version after the last barrier that took effect; None: no barrier did."""
     went_live: tuple[LiveVersion, ...] = ()
@@ -351,6 +355,8 @@ def _fold_group(
                 effects.rejected += size
                 effects.void += size if refusal.verdict in _VOID else 0
                 effects.records += size
+                if refusal is _MISFIT:
+                    _note_misfit(record, size, effects)
                 return
             at += 1
     effects.records += size
@@ -358,6 +364,13 @@ def _fold_group(
     effects.removes = effects.removes or None in staged.values()
     effects.hints.update(hints)
     effects.results += results
+
+
+def _note_misfit(record: Record, size: int, effects: Effects) -> None:
+    effects.misfits += size
+    if effects.first_misfit is None and effects.judge is not None:
+        why = misfit_reason(effects.judge, record.operation, record.key, record.value)
+        effects.first_misfit = FirstMisfit(record.offset, why)
 
 
 def _stage(

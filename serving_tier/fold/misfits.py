@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
+from log_tier.model.identifiers import Offset
 from log_tier.model.record import UPDATES, Operation
 from log_tier.rows.judge import RowJudge
 
-__all__ = ["fits"]
+__all__ = ["FirstMisfit", "fits", "misfit_reason"]
 
 _PUT: Final = Operation.PUT
+
+
+class FirstMisfit(NamedTuple):
+    """One of the records that do not fit, for people."""
+
+    offset: Offset
+    why: str
+    """Which field, what is wrong, and what it should be."""
 
 
 def fits(judge: RowJudge, operation: int, key: bytes, value: bytes) -> bool:
@@ -23,3 +32,10 @@ def fits(judge: RowJudge, operation: int, key: bytes, value: bytes) -> bool:
     if operation in UPDATES:
         return not judge.holds_rows and judge.refusal(key, value) is None
     return True
+
+
+def misfit_reason(judge: RowJudge, operation: int, key: bytes, value: bytes) -> str:
+    """Why a record does not fit, in one sentence. As dear as `fits`."""
+    if operation in UPDATES and judge.holds_rows:
+        return "a table of rows takes no arithmetic and no appends"
+    return judge.refusal(key, value) or "it fits"

@@ -10,6 +10,6 @@ the same on every replica, or it stops the replica; it is never skipped.
 Two callbacks lead out of a replica (`observer.py`): its one owner hears of events, and observers of what was applied.
 
 Reading order: `machine.py`, `waiters.py`, `lag.py`, `applier.py`, `version_folders.py`, `open_index.py`, `pieces.py`,
-`replica_progress.py`, `standby.py`, `pinned_reads.py`, `apply.py`, `unreadable_warnings.py`, `refusals.py`,
+`replica_progress.py`, `standby.py`, `pinned_reads.py`, `apply.py`, `void_warnings.py`, `refusals.py`,
 `observer.py`, `replica.py`.
 """

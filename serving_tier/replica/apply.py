@@ -42,7 +42,7 @@ from serving_tier.replica.pinned_reads import PinnedReads
 from serving_tier.replica.refusals import compacted_away
 from serving_tier.replica.replica_progress import ReplicaProgress
 from serving_tier.replica.standby import StandbyVersions
-from serving_tier.replica.unreadable_warnings import UnreadableWarnings
+from serving_tier.replica.void_warnings import VoidWarnings
 
 __all__ = [
     "ApplyStep",
@@ -127,7 +127,7 @@ class Applying:
         progress: ReplicaProgress,
         versions: StandbyVersions,
         pinned_reads: PinnedReads,
-        voids: UnreadableWarnings,
+        voids: VoidWarnings,
         *,
         applier: Applier,
     ) -> None:
@@ -262,7 +262,13 @@ class Applying:
             finally:
                 self.under_way, self._progress.obstacle = False, ""
         if effects.void:
-            self._voids.note(effects.void, Offset(before + 1), effects.applied)
+            self._voids.note(
+                effects.void,
+                Offset(before + 1),
+                effects.applied,
+                misfits=effects.misfits,
+                first_misfit=effects.first_misfit,
+            )
         return failed
 
     # --- barriers

@@ -56,8 +56,8 @@ from serving_tier.replica.pinned_reads import PinnedReads
 from serving_tier.replica.refusals import closing, end_lost, pinned_too_late, stopped_by_bug
 from serving_tier.replica.replica_progress import ReplicaProgress
 from serving_tier.replica.standby import StandbyVersions
-from serving_tier.replica.unreadable_warnings import UnreadableWarnings
 from serving_tier.replica.version_folders import ReplicaFolder
+from serving_tier.replica.void_warnings import VoidWarnings
 
 __all__ = ["Replica", "ReplicaListener"]
 
@@ -121,7 +121,7 @@ class Replica:
         self._log = log
         self._changes = 0
         self._pinned_reads = PinnedReads(self.progress)
-        self._voids = UnreadableWarnings(self.name, index.statistics().void, clock=clock)
+        self._voids = VoidWarnings(self.name, index.statistics().void, clock=clock)
         self.applying = Applying(
             self.name, self.progress, self.versions, self._pinned_reads, self._voids, applier=applier
         )

@@ -117,7 +117,7 @@ async def test_every_replica_skips_the_same(kafka: str, tmp_path: Path, caplog: 
             )
         held = {key: value async for key, value in first.scan()}
         assert held == {record.key: record.value for record in good} | {b"last": b"v"}
-    warnings = [each.getMessage() for each in caplog.records if each.name == "serving_tier.replica.unreadable_warnings"]
+    warnings = [each.getMessage() for each in caplog.records if each.name == "serving_tier.replica.void_warnings"]
     for table_name in ("orders", "same"):
         (warning_text, *_) = [
             warning for warning in warnings if warning.startswith(f"{table_name}/0: no table can hold ")

@@ -139,7 +139,7 @@ def test_people_see_the_mistakes_of_others(kafka: str, tmp_path: Path, up: Calla
     (orders,) = server.documents("admin", "partitions", "orders")
     assert orders["replicas"][0]["void"] == 2
     shown = server.says("admin", "partitions")
-    assert "orders/0: no table can hold 2 of its records, which others wrote; they are skipped\n" in shown
+    assert "orders/0: 2 of its records are void: no table can hold them, or they do not fit its" in shown
     assert f"later/0 on n1 stopped: {later}/0 at offset 1: a record's `duramen` header has version 2" in shown
     assert "no table can hold" in server.log.read_text()
     assert server.says("get", "orders", "k").strip() == "v"

@@ -111,8 +111,8 @@ def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, 
     )
     for each in found:
         if each.void:
-            void = f"{each.void:,} of its records"
-            say(f"{place(each)}: no table can hold {void}, which others wrote; they are skipped")
+            void = f"{each.void:,} of its records are void"
+            say(f"{place(each)}: {void}: no table can hold them, or they do not fit its definition; they are skipped")
         if each.retention_held_by:
             say(f"{place(each)}: its retention removes nothing: {each.retention_held_by}")
         for replica in each.replicas:

@@ -222,6 +222,7 @@ class LmdbIndex(IndexFile):
                 if carried is not None:
                     effects.producers, effects.live, effects.void = carried.producers, carried.live, carried.void
                     effects.definition, effects.defined = carried.definition, carried.defined
+                    effects.misfits, effects.first_misfit = carried.misfits, carried.first_misfit
                     effects.judgements, effects.results = carried.judgements, carried.results
                 else:
                     # Also where the log comes back to this version: what lies between was decided by another one.

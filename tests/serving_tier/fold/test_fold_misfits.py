@@ -10,6 +10,8 @@ import pytest
 from kit.flight_rows import FLIGHTS, flight, flight_key
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, add, delete, put
 
+from log_tier.model.batch import decode_batch
+from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import IndexDamaged, RowRejected
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.record import Condition, Operation
@@ -76,6 +78,18 @@ def test_a_group_with_a_misfit_has_no_effect(index: Any, log: StoredLog) -> None
     outcomes = index.outcomes(Offset(1), Offset(2))
     assert {outcome.verdict for outcome in outcomes.values()} == {Verdict.MISFIT}
     assert {outcome.failed for outcome in outcomes.values()} == {2}
+
+
+def test_the_first_misfit_is_explained_and_all_are_counted(tmp_path: Path, log: StoredLog) -> None:
+    index = LmdbIndex.open(tmp_path / "index", partition=PartitionId(TABLE, PARTITION), definition=FLIGHTS)
+    chunk = log.append(GOOD, put(AA1, b"junk"), put(UA7, flight("UA", 8)), put(AA1, b"", grouped=True))
+    done = index.fold_in([decode_batch(each) for each in split_batches(chunk)])
+    assert (done.void, done.misfits) == (3, 3)
+    assert done.first_misfit is not None
+    assert done.first_misfit.offset == 1
+    assert done.first_misfit.why.startswith("the value is no row")
+    assert index.fold_in([decode_batch(each) for each in split_batches(log.append(GOOD))]).first_misfit is None
+    index.close()
 
 
 def test_a_misfit_is_judged_before_its_condition(index: Any, log: StoredLog) -> None:
