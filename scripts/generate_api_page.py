@@ -44,6 +44,7 @@ _PAIRS: Final[tuple[tuple[str, type, type], ...]] = (
     ("TableWriter", table_writer.TableWriter, blocking.TableWriter),
     ("RowTable", row_table.RowTable, blocking.RowTable),
     ("AtomicRows", row_table.AtomicRows, blocking.AtomicRows),
+    ("RowWriter", row_table.RowWriter, blocking.RowWriter),
     ("TypedTable", typed_table.TypedTable, blocking.TypedTable),
 )
 """Name, asynchronous class, blocking class."""

@@ -18,8 +18,18 @@ Reading order: `wrapped.py` (a blocking method of an asynchronous one), `table.p
 """
 
 from duramen.blocking.database import Database, start
-from duramen.blocking.row_table import AtomicRows, RowTable
+from duramen.blocking.row_table import AtomicRows, RowTable, RowWriter
 from duramen.blocking.table import AtomicBatch, Table, TableWriter
 from duramen.blocking.typed_table import TypedTable
 
-__all__ = ["AtomicBatch", "AtomicRows", "Database", "RowTable", "Table", "TableWriter", "TypedTable", "start"]
+__all__ = [
+    "AtomicBatch",
+    "AtomicRows",
+    "Database",
+    "RowTable",
+    "RowWriter",
+    "Table",
+    "TableWriter",
+    "TypedTable",
+    "start",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
+from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
 
 from duramen.blocking.table import Table
@@ -11,13 +12,14 @@ from duramen.blocking.wrapped import chained, wrapped
 from duramen.client import row_table
 from duramen.client.model.results import Done, ManyDone
 from duramen.client.rows.asked_definition import AskedDefinition
+from duramen.client.rows.encoded_rows import encoded_rows
 from duramen.client.rows.row_codec import RowCodec
 from duramen.client.rows.row_results import TypedChange, TypedEntry
 from duramen.client.table import Level
 from duramen.client.transport.loop_thread import LoopThread
 from log_tier.model.tokens import Token
 
-__all__ = ["AtomicRows", "RowTable"]
+__all__ = ["AtomicRows", "RowTable", "RowWriter"]
 
 R = TypeVar("R")
 
@@ -36,6 +38,43 @@ class AtomicRows(Generic[R]):
         return len(self._inner)
 
     commit = wrapped(row_table.AtomicRows.commit)
+
+
+class RowWriter(Generic[R]):
+    """A stream of rows that resumes after an interruption: each row is written exactly once."""
+
+    def __init__(self, inner: row_table.RowWriter[R], loop: LoopThread) -> None:
+        self._inner = inner
+        self._loop = loop
+
+    def __enter__(self) -> RowWriter[R]:
+        self._loop.run(self._inner.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.run(partial(self._inner.__aexit__, kind, error, trace))
+
+    @property
+    def written(self) -> int:
+        """Rows that this run wrote."""
+        return self._inner.stored.written
+
+    @property
+    def skipped(self) -> int:
+        """Rows that an earlier run had written."""
+        return self._inner.stored.skipped
+
+    def put(self, row: R) -> None:
+        """Add one row; a row that does not fit raises `InvalidRow`."""
+        self._loop.run(partial(self._inner.put, row))
+
+    def put_rows(self, rows: Iterable[R]) -> None:
+        """Add many rows. A row that does not fit raises `InvalidRow` with its place; rows before it are added."""
+        self._loop.run(partial(self._inner.put_rows, rows))
+
+    flush = wrapped(row_table.RowWriter.flush)
 
 
 class RowTable(Generic[R]):
@@ -119,7 +158,7 @@ class RowTable(Generic[R]):
 
     def put_many(self, rows: Iterable[R], *, ttl: float | None = None, timeout: float | None = None) -> ManyDone:
         codec, timeout = self._opened(timeout)
-        return self.stored.put_many(row_table.encoded_rows(codec, rows), ttl=ttl, timeout=timeout)
+        return self.stored.put_many(encoded_rows(codec, rows), ttl=ttl, timeout=timeout)
 
     def delete(
         self,
@@ -175,6 +214,10 @@ class RowTable(Generic[R]):
     def batch(self) -> AtomicRows[R]:
         """An atomic batch: all its rows take effect, or none. Their keys must share a partition (`partition_by`)."""
         return AtomicRows(self._inner.batch(), self._loop)
+
+    def writer(self, producer: str) -> RowWriter[R]:
+        """A resumable stream of rows. `producer`: the stream's name, the same in every run."""
+        return RowWriter(self._inner.writer(producer), self._loop)
 
     describe = wrapped(row_table.RowTable.describe)
     end_token = wrapped(row_table.RowTable.end_token)

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
+from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
 
 from duramen.client.atomic import AtomicBatch
 from duramen.client.model.call_records import iterator_of
 from duramen.client.model.results import Change, Done, ManyDone
 from duramen.client.rows.asked_definition import AskedDefinition
+from duramen.client.rows.encoded_rows import encoded_rows, numbered_rows
 from duramen.client.rows.opened import OpenedCodec
 from duramen.client.rows.row_codec import RowCodec
 from duramen.client.rows.row_results import TypedChange, TypedEntry
 from duramen.client.table import Level, Table
+from duramen.client.table_writer import TableWriter
 from duramen.client.watch import Watch
-from log_tier.model.errors import InvalidKey, InvalidRow
+from log_tier.model.errors import InvalidKey
 from log_tier.model.record import Operation
 from log_tier.model.tokens import Token
 from router.data.requests import TableDescription
 
-__all__ = ["AtomicRows", "RowTable", "change_of", "encoded_rows", "keys_of"]
+__all__ = ["AtomicRows", "RowTable", "RowWriter", "change_of", "keys_of"]
 
 R = TypeVar("R")
 
@@ -80,6 +83,50 @@ class AtomicRows(Generic[R]):
         for add in adds:
             add()
         return await self._batch.commit(timeout=timeout)
+
+
+class RowWriter(Generic[R]):
+    """A stream of rows, resumable by its producer's name: `TableWriter` for rows. Use it with `async with`.
+
+    A row that does not fit raises `InvalidRow` with its place in the stream, before it leaves. It takes no place among
+    the records, so the stream can go on behind it, and a later run that leaves it out meets the same records.
+    """
+
+    def __init__(
+        self, stored: TableWriter, opened: Callable[[float | None], Awaitable[tuple[RowCodec[R], float | None]]]
+    ) -> None:
+        self.stored = stored
+        """The same stream, in bytes: `written`, `skipped`."""
+        self._opened = opened
+        self._rows = 0
+
+    async def __aenter__(self) -> RowWriter[R]:
+        await self._opened(None)
+        await self.stored.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stored.__aexit__(kind, error, trace)
+
+    async def put(self, row: R) -> None:
+        """Add one row. As `TableWriter.put`; raises also `InvalidRow`."""
+        await self.put_rows((row,))
+
+    async def put_rows(self, rows: Iterable[R]) -> None:
+        """Add many rows. As `TableWriter.put_rows`; raises also `InvalidRow`, and rows before that one are added."""
+        codec, _ = await self._opened(None)
+        await self.stored.put_rows(numbered_rows(codec, self._counted(rows), "the writer", self._rows))
+
+    def _counted(self, rows: Iterable[R]) -> Iterator[R]:
+        for row in iterator_of(rows, "put_rows takes rows"):
+            self._rows += 1
+            yield row
+
+    async def flush(self) -> ManyDone:
+        """Send what has gathered and wait until it is on stable storage. As `TableWriter.flush`."""
+        return await self.stored.flush()
 
 
 class RowTable(Generic[R]):
@@ -306,6 +353,13 @@ class RowTable(Generic[R]):
         """An atomic batch: all its rows take effect, or none. Their keys must share a partition (`partition_by`)."""
         return AtomicRows(self.stored.batch(), self._opened)
 
+    def writer(self, producer: str) -> RowWriter[R]:
+        """A resumable stream of rows: a program that is run again with the same rows writes each exactly once.
+
+        `producer`: the stream's name, the same in every run. See `RowWriter`.
+        """
+        return RowWriter(self.stored.writer(producer), self._opened)
+
     # --- about the table
 
     async def describe(self, *, timeout: float | None = None) -> TableDescription:
@@ -323,20 +377,6 @@ def keys_of(keys: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         if not isinstance(key, (tuple, list)):
             raise InvalidKey(f"get_many takes keys, each a tuple of fields; this one is {type(key).__name__}")
         yield tuple(key)
-
-
-def encoded_rows(codec: RowCodec[R], rows: Iterable[R]) -> Iterator[tuple[bytes, bytes]]:
-    """Rows as pairs. An `InvalidRow` says which row it is of."""
-    return _numbered(codec, iterator_of(rows, "put_many takes rows"))
-
-
-def _numbered(codec: RowCodec[R], rows: Iterator[R]) -> Iterator[tuple[bytes, bytes]]:
-    encode = codec.encode
-    for number, row in enumerate(rows):
-        try:
-            yield encode(row)
-        except InvalidRow as error:
-            raise InvalidRow(f"row {number} of put_many: {error.message}", **error.fields) from error
 
 
 def change_of(change: Change, key_of: Callable[[bytes], Any], value_of: Callable[[bytes], R]) -> TypedChange[R]:

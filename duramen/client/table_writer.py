@@ -218,6 +218,7 @@ class TableWriter:
         # 4 MiB take 2 ms, 20 when they are compressed, and a thousand partitions as long.
         parts = await asyncio.to_thread(self._encoded, ref, groups, context.compress)
         failure: DuramenError | None = None
+        misfit: DuramenError | None = None
         unknown = False
         noted = context.acknowledged.noted
         loop = asyncio.get_running_loop()
@@ -242,7 +243,10 @@ class TableWriter:
                         self._offsets.get(part.partition.partition, NOTHING), last
                     )
                     context.session.saw(ref, part.partition.partition, last)
-                    self.written += records
+                    refused = [each.rejected for each in result.outcomes if each.rejected is not None]
+                    self.written += records - len(refused)
+                    if refused and misfit is None:
+                        misfit = refused[0]
                     continue
                 # A part that is sent again asks for its verdict, which names the place of the copy that counts.
                 left.append(part._replace(outcomes=True))
@@ -253,6 +257,8 @@ class TableWriter:
             parts = left
             if len(noted) > NOTED_MAX:
                 context.acknowledged.count()
+            if misfit is not None:
+                raise misfit  # it is in the log, and void there: the next run goes on behind it
             if final is not None:
                 raise write_unknown(final.message) if unknown else final
             if parts:

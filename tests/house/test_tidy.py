@@ -49,6 +49,7 @@ SHARED_NAMES: dict[str, str] = {
     "Table": "the blocking and the async client are one interface, and a command's argument is named after its metavar",
     "AtomicRows": "the blocking and the async client are one interface",
     "RowTable": "the blocking and the async client are one interface",
+    "RowWriter": "the blocking and the async client are one interface",
     "TableWriter": "the blocking and the async client are one interface",
     "TypedTable": "the blocking and the async client are one interface",
     "Level": "a client's consistency level, and the command line's option that takes one",
