@@ -45,15 +45,19 @@ def shown_to(caller: Caller | None) -> Callable[[str], bool]:
 
 
 def shown_map(cluster: ClusterMap, rights: Rights | None) -> ClusterMap:
-    """The map as somebody with these rights may see it: the tables that are shown, their snapshots, and all nodes.
+    """The map as somebody with these rights may see it: the tables that are shown, their schemas and snapshots, and all
+    nodes.
 
-    Jobs, and ids of tables that were dropped, are for who administers the cluster. O(tables + snapshots).
+    Jobs, and what is left of tables that were dropped, are for who administers the cluster. O(tables + snapshots).
     """
     if rights is None:
         return cluster
     tables = PersistentMap((table.id, table) for table in cluster.tables.values() if rights.sees(table.name))
+    facts = TableFacts.of(tables)
+    numbers = sorted({each.number for definition in facts.defined.values() for each in definition.schemas})
     return replace(
-        cluster.with_facts(TableFacts.of(tables)),
+        cluster.with_facts(facts),
+        schemas=PersistentMap((number, cluster.schemas[number]) for number in numbers),
         jobs={},
         dropped=(),
         snapshots=PersistentMap((name, each) for name, each in cluster.snapshots.items() if name.table in tables),

@@ -177,8 +177,9 @@ class SingleServer:
         assert self.sight is not None, "a server that is not open answers nothing"
         access = HttpAccess.of(self.access)
         kept = history_sources("single", NODE_ID, self.data_plane.log, self.data_plane) if history else None
+        registry = self.data_plane.catalog, self.data_plane.log
         self.http_port = await open_http(
-            self._opened, self.shell, self.sight, access, port, certificates, limits, kept=kept
+            self._opened, self.shell, self.sight, access, port, certificates, limits, kept=kept, registry=registry
         )
 
     @property

@@ -21,8 +21,10 @@ from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.access.authenticator import Authenticator
 from log_tier.access.call_audit import CallAudit
 from log_tier.access.gate import Gate
+from log_tier.catalog.catalog import Catalog
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.errors import PortInUse
+from log_tier.model.log import Log
 from log_tier.rpc.address import is_loopback
 from router.endpoints.resp.server.sockets import tls_context
 
@@ -88,15 +90,17 @@ async def open_http(
     *,
     answers_calls: bool = True,
     kept: HistorySources | None = None,
+    registry: tuple[Catalog, Log],
 ) -> int:
     """Listen for HTTP until `opened` is closed; the port. `port`: see `ServesHttp`. `ask`: asks a node of the cluster
     for its status. `answers_calls`: may pages call the methods of the shell? `kept`: by what its history outlives the
-    server; None: it does not. Raises `PortInUse`.
+    server; None: it does not. `registry`: what has the schemas of tables, and their log. Raises `PortInUse`.
     """
     # Here, because a server without it need not load the libraries.
     from duramen.server.console.console import Console
     from duramen.server.console.history import ServerHistory
     from duramen.server.kept.history_table import HistoryTable
+    from duramen.server.registry.schema_registry import SchemaRegistry
     from duramen.server.sight.http_endpoint import HttpEndpoint
 
     limits = HttpLimits().within(descriptor_shares().http_connections) if limits is None else limits
@@ -122,7 +126,7 @@ async def open_http(
                 port=number,
                 tls=tls_context(settings),
                 limits=limits,
-                routes=console.routes(),
+                routes={**console.routes(), **SchemaRegistry(*registry).routes()},
             )
         except PortInUse as error:
             taken = error

@@ -134,7 +134,15 @@ class LogRole:
             self.shell.slow.know(maps=lambda: catalog.map)
             access = HttpAccess(gate, Authenticator(gate))
             self.http_port = await open_http(
-                opened, self.shell, self.sight, access, port, certificates, limits, answers_calls=False
+                opened,
+                self.shell,
+                self.sight,
+                access,
+                port,
+                certificates,
+                limits,
+                answers_calls=False,
+                registry=(catalog, self.log),
             )
             self._http = opened.pop_all()
             self._opened.push_async_callback(self._end_http)

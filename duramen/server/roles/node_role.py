@@ -276,8 +276,9 @@ class NodeRole:
             if history
             else None
         )
+        registry = self.data_plane.catalog, self.data_plane.log
         self.http_port = await open_http(
-            self._opened, self.shell, self.sight, access, port, certificates, limits, kept=kept
+            self._opened, self.shell, self.sight, access, port, certificates, limits, kept=kept, registry=registry
         )
 
     @property

@@ -198,7 +198,10 @@ class RouterRole:
         access, ask = HttpAccess.of(self.access), self._membership.status
         kept = history_sources("router", "router", self._log, self.connection) if history else None
         shell, opened = self.shell, self._opened
-        self.http_port = await open_http(opened, shell, self.sight, access, port, certificates, limits, ask, kept=kept)
+        registry = self.catalog, self._log
+        self.http_port = await open_http(
+            opened, shell, self.sight, access, port, certificates, limits, ask, kept=kept, registry=registry
+        )
 
     @property
     def port(self) -> int:

@@ -13,6 +13,8 @@ With certificates it is HTTPS. Where the catalog has users, they need one (`Auth
 show the tables that are shown to that user. The first two answer everybody, because probes have no user; they
 name to nobody more than the kinds of troubles.
 
+A route may answer a whole tree of paths, and say errors in its own form.
+
 A route that takes calls (`POST`) answers no page of another server: a browser says whose page asks, and that it sends
 JSON, which a form cannot. Who calls, and what they may, is decided where the call is. A call ends when its client goes.
 
@@ -103,8 +105,6 @@ class HttpEndpoint:
             "/slow": HttpRoute(self._slow, shows_status=True),
             **routes,
         }
-        calls = [path for path, route in self._routes.items() if route.takes_calls]
-        self._bodies = {path.encode(): limits.call_bytes_max for path in calls}
 
     @classmethod
     async def open(
@@ -177,7 +177,7 @@ class HttpEndpoint:
         while True:
             try:
                 async with asyncio.timeout(self._limits.timeout_s):
-                    read = await read_request(connection, reader, self._limits.head_bytes_max, self._bodies)
+                    read = await read_request(connection, reader, self._limits.head_bytes_max, self._body_bytes_max)
             except h11.RemoteProtocolError as error:
                 reply = problem(error.error_status_hint, "this is no request of HTTP/1.1 that is answered here")
                 await send_reply(connection, writer, reply, close=True)
@@ -205,12 +205,26 @@ class HttpEndpoint:
 
     # --- requests
 
+    def _route(self, path: str) -> HttpRoute | None:
+        """What answers a path: its own route, or that of the tree in which it is."""
+        route = self._routes.get(path)
+        if route is None and path.count("/") > 1:
+            route = self._routes.get(path[: path.index("/", 1)])
+            return route if route is not None and route.is_tree else None
+        return route
+
+    def _body_bytes_max(self, target: bytes) -> int:
+        """Of a body: a call has one, and a request that a tree refuses may."""
+        route = self._route(target.partition(b"?")[0].decode("ascii", "replace"))
+        return self._limits.call_bytes_max if route is not None and (route.takes_calls or route.is_tree) else 0
+
     async def _answer(self, request: HttpRequest) -> HttpReply:
-        route = self._routes.get(request.path)
+        route = self._route(request.path)
+        refused = problem if route is None or route.refused is None else route.refused
         methods = (b"POST",) if route is not None and route.takes_calls else (b"GET", b"HEAD")
         if request.head.method not in methods:
             allowed = b", ".join(methods).decode()
-            return problem(405, f"only {allowed.replace(', ', ' and ')} are answered here", (("allow", allowed),))
+            return refused(405, f"only {allowed.replace(', ', ' and ')} are answered here", (("allow", allowed),))
         if route is None:
             return problem(404, f"there are {', '.join(self._routes)}")
         try:
@@ -224,15 +238,15 @@ class HttpEndpoint:
                 self._gate.decide(caller, ANY_USER)
             return await route.answer(caller, request)
         except Unauthenticated as error:
-            return problem(401, error.message, (_CHALLENGE,))
+            return refused(401, error.message, (_CHALLENGE,))
         except PermissionDenied as error:
-            return problem(403, error.message)
+            return refused(403, error.message, ())
         except Overloaded as error:
-            return problem(429, error.message)
+            return refused(429, error.message, ())
         except InvalidRequest as error:
-            return problem(400, error.message)
+            return refused(400, error.message, ())
         except DuramenError as error:
-            return problem(503, error.message)
+            return refused(503, error.message, ())
 
     def _check_name(self, route: HttpRoute, request: HttpRequest) -> None:
         shows = route.shows_status or route.takes_calls

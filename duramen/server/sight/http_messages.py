@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Final, NamedTuple
 
@@ -67,13 +67,20 @@ class HttpRoute(NamedTuple):
     """Is it for users alone, and without users for callers alone that name the server as no web page can?"""
     takes_calls: bool = False
     """Is it called by POST, by pages of this server alone? Who calls is then looked at where the call is decided."""
+    is_tree: bool = False
+    """Does it answer all paths with this first segment?"""
+    refused: Callable[[int, str, tuple[tuple[str, str], ...]], HttpReply] | None = None
+    """How it says what is wrong, by status, message and headers; None: as `problem` does."""
 
 
 async def read_request(
-    connection: h11.Connection, reader: asyncio.StreamReader, bytes_max: int, body_bytes_max: Mapping[bytes, int]
+    connection: h11.Connection,
+    reader: asyncio.StreamReader,
+    bytes_max: int,
+    body_bytes_max: Callable[[bytes], int],
 ) -> tuple[h11.Request, bytes] | None:
-    """The next request and its body; None where the client has closed. `body_bytes_max`: of a body, by the target; 0
-    for those that are not named. Raises `h11.RemoteProtocolError`.
+    """The next request and its body; None where the client has closed. `body_bytes_max`: of a body, by the target.
+    Raises `h11.RemoteProtocolError`.
     """
     request: h11.Request | None = None
     body, most = bytearray(), 0
@@ -82,7 +89,7 @@ async def read_request(
         if event is h11.NEED_DATA:
             connection.receive_data(await reader.read(bytes_max))
         elif isinstance(event, h11.Request):
-            request, most = event, body_bytes_max.get(event.target, 0)
+            request, most = event, body_bytes_max(event.target)
         elif isinstance(event, h11.Data):
             body += event.data
             if len(body) > most:

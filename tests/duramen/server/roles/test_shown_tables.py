@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from kit.deadlines import patience_s, until
+from kit.flight_rows import FLIGHTS, UNNUMBERED_FLIGHTS
 from kit.resp.raw_client import Raw, RawError
 
 from duramen.server.roles.all_in_one import SingleServer
@@ -148,6 +149,16 @@ GRANTED: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "the-audit": (("read _duramen*",), {AUDIT_TABLE}),
     "cluster-admin": (("admin *",), {*TABLES, AUDIT_TABLE}),
 }
+
+
+async def test_a_map_has_the_schemas_of_shown_tables_alone(shop: Shop) -> None:
+    spec = TableSpec("flights", 1, definition=UNNUMBERED_FLIGHTS)
+    await shop.server.data_plane.create_table(spec, timeout=patience_s(30))
+    await shop.add_user("flyer", "read flights --key UA")
+    await shop.add_user("seller", "write orders")
+    assert dict((await shop.mapped("flyer")).schemas) == {1: FLIGHTS.schemas[0].schema.text}
+    assert dict((await shop.mapped("seller")).schemas) == {}
+    assert dict((await shop.mapped("root")).schemas) == {1: FLIGHTS.schemas[0].schema.text}
 
 
 @pytest.mark.parametrize("name", GRANTED)

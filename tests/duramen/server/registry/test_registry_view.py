@@ -1,0 +1,153 @@
+"""What the registry answers, path by path, and to whom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duramen.server.registry.registry_view import RegistryView
+from duramen.server.registry.subjects import Subject, SubjectIndex
+from log_tier.rows.schema import NumberedSchema, RowSchema
+
+
+def schema(name: str) -> RowSchema:
+    return RowSchema.parse({"type": "record", "name": name, "fields": [{"name": "id", "type": "long"}]})
+
+
+OLD, NEW, SHIP, GONE = schema("Old"), schema("New"), schema("Ship"), schema("Gone")
+TEXTS = {1: OLD.text, 2: SHIP.text, 3: NEW.text, 4: GONE.text}
+FLIGHTS = Subject("flights-value", "flights", (NumberedSchema(1, OLD), NumberedSchema(3, NEW)))
+SHIPS = Subject("ships-value", "ships", (NumberedSchema(2, SHIP),))
+TUGS = Subject("tugs-value", "tugs", (NumberedSchema(2, SHIP),))
+INDEX = SubjectIndex(
+    {each.name: each for each in (FLIGHTS, SHIPS, TUGS)}, {1: (FLIGHTS,), 2: (SHIPS, TUGS), 3: (FLIGHTS,)}
+)
+
+
+def asked(path: str, query: str = "", shows: Callable[[str], bool] | None = None) -> tuple[int, Any]:
+    """The status, and the document that a client reads."""
+    reply = RegistryView(INDEX, TEXTS, shows).answer(path, query).reply()
+    assert reply.content_type == "application/vnd.schemaregistry.v1+json"
+    return reply.status, json.loads(reply.body)
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "document"),
+    [
+        ("/schemas/types", "", ["AVRO"]),
+        ("/schemas/ids/3", "", {"schema": NEW.text}),
+        ("/schemas/ids/3", "subject=flights-value", {"schema": NEW.text}),
+        ("/schemas/ids/1", "fetchMaxId=true", {"schema": OLD.text, "maxId": 4}),
+        ("/schemas/ids/4", "", {"schema": GONE.text}),
+        ("/schemas/ids/4/versions", "", []),
+        ("/schemas/ids/2/schema", "", json.loads(SHIP.text)),
+        ("/schemas/ids/2/subjects", "", ["ships-value", "tugs-value"]),
+        (
+            "/schemas/ids/2/versions",
+            "",
+            [{"subject": "ships-value", "version": 1}, {"subject": "tugs-value", "version": 1}],
+        ),
+        ("/schemas/ids/3/versions", "", [{"subject": "flights-value", "version": 2}]),
+        ("/subjects", "", ["flights-value", "ships-value", "tugs-value"]),
+        ("/subjects/", "", ["flights-value", "ships-value", "tugs-value"]),
+        ("/subjects", "subjectPrefix=sh&deleted=false", ["ships-value"]),
+        ("/subjects", "offset=1&limit=1", ["ships-value"]),
+        ("/subjects", "offset=2&limit=-1", ["tugs-value"]),
+        ("/subjects/flights-value/versions", "", [1, 2]),
+        ("/subjects/flights%2Dvalue/versions", "", [1, 2]),
+        (
+            "/subjects/flights-value/versions/latest",
+            "",
+            {"subject": "flights-value", "version": 2, "id": 3, "schema": NEW.text},
+        ),
+        (
+            "/subjects/flights-value/versions/1",
+            "",
+            {"subject": "flights-value", "version": 1, "id": 1, "schema": OLD.text},
+        ),
+        ("/subjects/flights-value/versions/-1/schema", "", json.loads(NEW.text)),
+        ("/subjects/ships-value/versions/1/referencedby", "", []),
+        ("/config", "", {"compatibilityLevel": "BACKWARD"}),
+        ("/config/ships-value", "defaultToGlobal=true", {"compatibilityLevel": "BACKWARD"}),
+        ("/mode", "", {"mode": "READONLY"}),
+        ("/mode/ships-value", "", {"mode": "READONLY"}),
+    ],
+)
+def test_what_is_there(path: str, query: str, document: object) -> None:
+    assert asked(path, query) == (200, document)
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status", "number", "message"),
+    [
+        ("/schemas/ids/5", "", 404, 40403, "Schema 5 not found"),
+        ("/schemas/ids/0", "", 404, 40403, "Schema 0 not found"),
+        ("/schemas/ids/4294967296", "", 404, 40403, "not found"),
+        ("/schemas/ids/12345678901", "", 404, 404, "there is no /schemas/ids/12345678901 here"),
+        ("/schemas/ids/x", "", 404, 404, "there is no /schemas/ids/x here"),
+        ("/schemas/ids/1/versions/2", "", 404, 404, "there is no"),
+        ("/schemas/ids/%D9%A1", "", 404, 404, "there is no"),  # a digit, and none of ASCII
+        ("/schemas", "", 404, 404, "there is no /schemas here"),
+        ("/subjects/ships", "", 404, 404, "there is no"),
+        ("/subjects/none-value/versions", "", 404, 40401, "Subject 'none-value' not found"),
+        ("/subjects/ships-key/versions", "", 404, 40401, "Subject 'ships-key' not found"),
+        ("/subjects/ships/versions/1", "", 404, 40401, "Subject 'ships' not found"),
+        ("/subjects/%00%0a%ff/versions", "", 404, 40401, r"Subject '\x00\n\ufffd' not found"),
+        ("/subjects/ships-value/versions/2", "", 404, 40402, "Version 2 not found: ships-value has 1 to 1"),
+        ("/subjects/ships-value/versions/2147483647", "", 404, 40402, "not found"),
+        ("/subjects/ships-value/versions/2147483648", "", 422, 42202, "between [1, 2^31-1]"),
+        ("/subjects/ships-value/versions/0", "", 422, 42202, "'0' is not a valid version id"),
+        ("/subjects/ships-value/versions/newest", "", 422, 42202, "'newest' is not a valid version id"),
+        ("/subjects/ships-value/versions/" + "9" * 5000, "", 422, 42202, "is not a valid version id"),
+        ("/subjects", "offset=x", 400, 400, "offset is a number, not 'x'"),
+        ("/subjects", "limit=" + "9" * 5000, 400, 400, "limit is a number"),
+        ("/subjects", "&".join(f"a{each}=1" for each in range(21)), 400, 400, "at most 20 parameters"),
+        ("/config/none-value", "", 404, 40401, "not found"),
+        ("/mode/none-value", "", 404, 40401, "not found"),
+    ],
+)
+def test_what_is_not(path: str, query: str, status: int, number: int, message: str) -> None:
+    code, document = asked(path, query)
+    assert (code, document["error_code"]) == (status, number)
+    assert message in document["message"]
+    assert len(document["message"]) < 300
+
+
+def test_a_schema_of_hidden_tables_is_as_one_that_is_not_there() -> None:
+    def tugs(table: str) -> bool:
+        return table == "tugs"
+
+    assert asked("/subjects", shows=tugs) == (200, ["tugs-value"])
+    assert asked("/schemas/ids/2/subjects", shows=tugs) == (200, ["tugs-value"])
+    assert asked("/schemas/ids/2", "fetchMaxId=true", shows=tugs) == (200, {"schema": SHIP.text, "maxId": 2})
+    for hidden, never in (
+        ("/schemas/ids/{}", (1, 9)),
+        ("/schemas/ids/{}/versions", (4, 9)),
+        ("/schemas/ids/{}/schema", (3, 9)),
+        ("/subjects/{}-value/versions", ("ships", "tanks")),
+        ("/subjects/{}-value/versions/latest", ("flights", "tanks")),
+        ("/config/{}-value", ("flights", "tanks")),
+        ("/mode/{}-value", ("flights", "tanks")),
+    ):
+        code, document = asked(hidden.format(never[0]), shows=tugs)
+        other_code, other = asked(hidden.format(never[1]), shows=tugs)
+        assert code == other_code == 404
+        assert document["message"].replace(str(never[0]), "?") == other["message"].replace(str(never[1]), "?")
+
+
+@given(
+    st.lists(
+        st.sampled_from(["schemas", "ids", "subjects", "versions", "config", "mode", "flights-value", "1", "-1"])
+        | st.text(max_size=8),
+        max_size=7,
+    ),
+    st.text(max_size=40),
+)
+def test_any_path_and_query_is_answered(parts: list[str], query: str) -> None:
+    code, _ = asked("/" + "/".join(parts), query)
+    assert code in (200, 400, 404, 422)
