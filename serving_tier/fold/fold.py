@@ -36,7 +36,6 @@ understands would part them for ever.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from log_tier.model.barrier import ORIGINAL, LiveVersion, parse_barrier
@@ -69,6 +68,7 @@ from log_tier.tally.parts import counted_parts
 from log_tier.tally.period import Period
 from serving_tier.fold.decision import KeyChange, Record, Rejection, decide
 from serving_tier.fold.defined import defined_behind
+from serving_tier.fold.effects import Effects
 from serving_tier.fold.entry import (
     NEVER,
     expiry_of,
@@ -77,12 +77,12 @@ from serving_tier.fold.entry import (
     stored_puts,
 )
 from serving_tier.fold.last_batch import LastBatch
-from serving_tier.fold.misfits import FirstMisfit, fits, misfit_reason
+from serving_tier.fold.misfits import fits
 from serving_tier.fold.producers import PRODUCERS_MAX, ProducerOverlay, ProducerState, ProducerView
 from serving_tier.fold.stretch import STRETCH_MIN, decide_stretch, stretch_end
 from serving_tier.fold.verdicts import Judgement, Verdict
 
-__all__ = ["Effects", "FoldView", "fold"]
+__all__ = ["FoldView", "fold"]
 
 # Four times as fast as the call `Operation(number)`.
 _OPERATIONS: Final = {int(operation): operation for operation in Operation}
@@ -102,49 +102,6 @@ class FoldView(ProducerView, Protocol):
     def stored(self, key: bytes, /) -> bytes | None:
         """The stored form of a key's entry, expired or not."""
         ...
-
-
-@dataclass(slots=True)
-class Effects:
-    """What an index has to do, all in one transaction."""
-
-    applied: Offset
-    log_time_ms: int
-    definition: TableDefinition | None = None
-    """What the table's keys and values are after the last record; None: bytes."""
-    defined: bool = False
-    """A barrier has changed it: `definition` is to be written down."""
-    entries: dict[bytes, bytes | None] = field(default_factory=dict)
-    """The new stored form of each key that changed; None: removed."""
-    removes: bool = False
-    """Some of `entries` are None."""
-    hints: dict[tuple[int, bytes], bool] = field(default_factory=dict)
-    """(expiry in ms, key) to note (True) or to strike out (False)."""
-    producers: dict[int, ProducerState | None] = field(default_factory=dict)
-    """New states, the oldest first; None: forgotten."""
-    judgements: list[Judgement] = field(default_factory=list)
-    """In the order of their offsets."""
-    results: list[tuple[Offset, bytes]] = field(default_factory=list)
-    """In the order of their offsets."""
-    records: int = 0
-    rejected: int = 0
-    duplicates: int = 0
-    void: int = 0
-    """Rejected records that no table can hold; `rejected` counts them too."""
-    misfits: int = 0
-    """Void records that do not fit the table's definition; `void` counts them too."""
-    first_misfit: FirstMisfit | None = None
-    """The first of them."""
-    live: LiveVersion | None = None
-    """The live version after the last barrier that took effect; None: no barrier did."""
-    went_live: tuple[LiveVersion, ...] = ()
-    """The live version after each barrier that took effect, in their order."""
-    last: LastBatch | None = None
-    """The batch with the applied offset; None: nothing was folded."""
-    counted: Sequence[Period] = ()
-    """The minutes that came to their end (`log_tier.tally`)."""
-    counting: Period | None = None
-    """The minute that goes on."""
 
 
 def fold(
@@ -356,7 +313,7 @@ def _fold_group(
                 effects.void += size if refusal.verdict in _VOID else 0
                 effects.records += size
                 if refusal is _MISFIT:
-                    _note_misfit(record, size, effects)
+                    effects.note_misfit(record, size)
                 return
             at += 1
     effects.records += size
@@ -364,13 +321,6 @@ def _fold_group(
     effects.removes = effects.removes or None in staged.values()
     effects.hints.update(hints)
     effects.results += results
-
-
-def _note_misfit(record: Record, size: int, effects: Effects) -> None:
-    effects.misfits += size
-    if effects.first_misfit is None and effects.judge is not None:
-        why = misfit_reason(effects.judge, record.operation, record.key, record.value)
-        effects.first_misfit = FirstMisfit(record.offset, why)
 
 
 def _stage(

@@ -21,8 +21,9 @@ from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.rows.definition import TableDefinition
 from log_tier.tally.keep import Kept
 from log_tier.tally.period import PartitionTally, Period
+from serving_tier.fold.effects import Effects
 from serving_tier.fold.entry import LiveEntry, columns_of_entries, entry_of, expiry_of, is_live, value_of
-from serving_tier.fold.fold import Effects, fold
+from serving_tier.fold.fold import fold
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Outcome, Verdict, outcomes_between
 from serving_tier.index.index import FOUND_BYTES_MAX, Applied, Found, IndexLimits, IndexStatistics, ScanPage

@@ -34,7 +34,7 @@ from log_tier.model.log import ReadChunk
 from log_tier.tracing.indexes import begin_followed, end_followed
 from log_tier.tracing.span import Span
 from log_tier.tracing.written import TracedWrite
-from serving_tier.fold.fold import Effects
+from serving_tier.fold.effects import Effects
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.pieces import BarrierAhead, Piece, first_piece

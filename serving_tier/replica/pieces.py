@@ -25,7 +25,7 @@ from log_tier.model.barrier import Barrier, LiveVersion, parse_barrier
 from log_tier.model.batch import Batch, Columns
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import GROUPED, OPERATION_MASK, Operation
-from serving_tier.fold.fold import Effects
+from serving_tier.fold.effects import Effects
 
 __all__ = ["BarrierAhead", "Piece", "cut_at", "first_piece"]
 

@@ -37,7 +37,7 @@ from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.log import Log, Topic
-from serving_tier.fold.fold import Effects
+from serving_tier.fold.effects import Effects
 from serving_tier.fold.verdicts import changed_nothing
 from serving_tier.index.divergence import check_history
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex

@@ -26,13 +26,13 @@ pytestmark = pytest.mark.kafka
 
 
 @dataclass
-class Leg:
+class AvroLeg:
     carrier: str
     flight: int
     tailnum: str | None
 
 
-LEGS = [Leg("UA", number, f"N{number}" if number % 2 else None) for number in range(20)]
+LEGS = [AvroLeg("UA", number, f"N{number}" if number % 2 else None) for number in range(20)]
 
 
 def kcat_reads_avro() -> bool:
@@ -67,7 +67,7 @@ def topic(kafka: str, tmp_path: Path, up: Callable[..., Up]) -> tuple[str, str]:
     server = up(tmp_path / "data", f"kafka://{kafka}/{namespace}", "--http-port", "0")
     port = server.said["http_port"]
     with duramen.connect(f"127.0.0.1:{server.said['port']}") as db:
-        db.create_table("legs", row=Leg, key=("carrier", "flight"), partitions=1).put_many(LEGS)
+        db.create_table("legs", row=AvroLeg, key=("carrier", "flight"), partitions=1).put_many(LEGS)
     return f"{namespace}.legs", f"http://127.0.0.1:{port}"
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from log_tier.model.identifiers import Offset
 from log_tier.tally.keep import Kept
+from serving_tier.fold.effects import Effects
 from serving_tier.fold.entry import expiry_of
-from serving_tier.fold.fold import Effects
 from serving_tier.fold.producers import ProducerState
 from serving_tier.index.index import IndexLimits
 from serving_tier.index.lmdb.environment import Databases

@@ -26,7 +26,8 @@ from log_tier.model.identifiers import FIRST, Offset, PartitionId
 from log_tier.rows.definition import TableDefinition
 from log_tier.tally.keep import Kept
 from log_tier.tally.period import PartitionTally
-from serving_tier.fold.fold import Effects, fold
+from serving_tier.fold.effects import Effects
+from serving_tier.fold.fold import fold
 from serving_tier.fold.last_batch import LastBatch
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import FoldVerdicts, Outcome

@@ -14,8 +14,9 @@ import serving_tier.fold.fold as fold_module
 from log_tier.model.batch import Columns, decode_batch
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import VALUE_BYTES_MAX, Condition, Expiry, Operation
+from serving_tier.fold.effects import Effects
 from serving_tier.fold.entry import LiveEntry, entry_of, stored_entry
-from serving_tier.fold.fold import Effects, fold
+from serving_tier.fold.fold import fold
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.stretch import STRETCH_MIN, decide_stretch, stretch_end
 
