@@ -7,7 +7,7 @@
     snapshot, rebuild,
     copy, stage                     yes
     trim, compact                               yes
-    swap
+    swap, alter
 
 The values are the names on the disk and on the wire; they never change. A task of the catalog may carry a name that is
 not here: a newer version wrote it. The fold refuses to begin one, and an older node fails it by name.
@@ -34,6 +34,7 @@ class Action(StrEnum):
     COMPACT = "compact"
     STAGE = "stage"
     SWAP = "swap"
+    ALTER = "alter"
 
 
 class JobKind(StrEnum):
@@ -48,6 +49,7 @@ class JobKind(StrEnum):
     ROLLBACK = "rollback"
     DISCARD = "discard"
     CLEAR = "clear"
+    ALTER = "alter"
     HEAL = "heal"
     RELIEVE = "relieve"
     AUTOMATE = "automate"

@@ -12,6 +12,7 @@ from log_tier.catalog.cluster_map import Assignment, ClusterMap, NodeEntry, Tabl
 from log_tier.catalog.decisions import DECISIONS_MAX, CommandDecision, CommandRefused
 from log_tier.catalog.job_fold import (
     abort_job,
+    alter_table,
     clear_table,
     resume_job,
     start_job,
@@ -32,6 +33,7 @@ from log_tier.model.identifiers import (
     check_name,
 )
 from log_tier.model.retention import Retention, check_retention
+from log_tier.rows.alter_table import AlterTable
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.numbering import number_schemas
 from log_tier.tally.audit_note import with_note
@@ -141,7 +143,8 @@ def _defined(cluster: ClusterMap, command: c.CreateTable) -> tuple[ClusterMap, T
     if not command.definition:
         return cluster, None
     try:
-        definition, added = number_schemas(TableDefinition.from_document(command.definition), cluster.schemas)
+        given = replace(TableDefinition.from_document(command.definition), number=1)
+        definition, added = number_schemas(given, cluster.schemas)
     except DuramenError as error:
         raise CommandRefused(error.message) from error
     if command.adopted:
@@ -299,6 +302,7 @@ _FOLDS: Final[Mapping[type, Callable[[ClusterMap, Offset, int, Any], ClusterMap]
     c.NoteAudit: _note_audit,
     c.StartJob: _start_job,
     c.ClearTable: clear_table,
+    AlterTable: alter_table,
     c.TaskReady: lambda cluster, _offset, _time_ms, command: task_ready(cluster, command),
     c.TaskDone: lambda cluster, _offset, _time_ms, command: task_done(cluster, command),
     c.TaskFailed: lambda cluster, _offset, _time_ms, command: task_failed(cluster, command),

@@ -18,6 +18,7 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded, UnknownFormat
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId, partition_id
 from log_tier.model.partitioner import Partitioner, is_partitioner
+from log_tier.rows.alter_table import AlterTable
 from log_tier.rows.definition import TableDefinition
 from log_tier.tally.audit_note import AuditedPart, AuditNote, NoteAudit, note_from, note_row
 from log_tier.trust.trust_commands import TRUST_COMMANDS, AddRole, AddUser, TrustCommand
@@ -50,22 +51,19 @@ COMMAND_FORMAT_VERSION: Final = 2
 processes that know format 1.
 """
 
-# A job over a table of 1,024 partitions with three replicas is some 600 KiB; a command is one record of the log.
+# A job over 1,024 partitions with three replicas is some 600 KiB.
 _COMMAND_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterNode:
-    """A node says where it is. Rejected where another data folder has that id, unless it takes over.
-
-    `peer_address` came later, and is written only where there is one.
-    """
+    """A node says where it is. Rejected where another data folder has that id, unless it takes over."""
 
     node: str
     address: str
     identity: str
     take_over: bool = False
-    peer_address: str = ""
+    peer_address: str = ""  # came later, and is written only where there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +213,7 @@ Command = (
     RegisterNode
     | CreateTable
     | DropTable
+    | AlterTable
     | SetRetention
     | NoteAudit
     | StartJob
@@ -233,6 +232,7 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
     "register-node": RegisterNode,
     "create-table": CreateTable,
     "drop-table": DropTable,
+    "alter-table": AlterTable,
     "set-retention": SetRetention,
     "note-audit": NoteAudit,
     "start-job": StartJob,
@@ -277,16 +277,17 @@ def _wrong_field(thing: Any) -> str:
         return _wrong_offsets("ClearTable.offsets", thing.offsets, least=NOTHING)
     if isinstance(thing, AddUser | AddRole) and not all(isinstance(grant, str) for grant in thing.grants):
         return f"{type(thing).__name__}.grants holds what is no text"
-    parts: tuple[Any, ...] = ()
-    if isinstance(thing, StartJob | AuditNote):
-        parts = thing.tasks if isinstance(thing, StartJob) else thing.parts
-    elif isinstance(thing, AddSnapshot | NoteAudit):
-        parts = (thing.snapshot if isinstance(thing, AddSnapshot) else thing.note,)
-    for part in parts:
+    for part in _parts(thing):
         wrong = _wrong_field(part) if type(part) in _FIELD_TYPES else f"{part!r} is no part of a command"
         if wrong:
             return wrong
     return ""
+
+
+def _parts(thing: Any) -> tuple[Any, ...]:
+    named = {StartJob: "tasks", AuditNote: "parts", AddSnapshot: "snapshot", NoteAudit: "note"}.get(type(thing))
+    found = () if named is None else getattr(thing, named)
+    return found if isinstance(found, tuple) else (found,)
 
 
 def _wrong_table(command: CreateTable) -> str:

@@ -43,6 +43,7 @@ from log_tier.catalog.placement import with_assigned, with_role, without_replica
 from log_tier.catalog.version_fold import (
     SWAP_KINDS,
     VERSION_KINDS,
+    begin_alter,
     begin_version_job,
     check_not_needed,
     end_version_job,
@@ -50,10 +51,12 @@ from log_tier.catalog.version_fold import (
     without_unstaged,
 )
 from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.rows.alter_table import AlterTable
 
 __all__ = [
     "FINISHED_JOBS_MAX",
     "abort_job",
+    "alter_table",
     "clear_table",
     "resume_job",
     "start_job",
@@ -91,6 +94,12 @@ def start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: StartJ
 def clear_table(cluster: ClusterMap, offset: Offset, time_ms: int, command: ClearTable) -> ClusterMap:
     """Begin the job of a clearing; its id is `offset`."""
     cluster, job = begin_clear(cluster, offset, time_ms, command)
+    return _settled(cluster, job)
+
+
+def alter_table(cluster: ClusterMap, offset: Offset, time_ms: int, command: AlterTable) -> ClusterMap:
+    """Begin the job that brings a table its next definition; its id is `offset`."""
+    cluster, job = begin_alter(cluster, offset, time_ms, command)
     return _settled(cluster, job)
 
 
@@ -137,6 +146,11 @@ def abort_job(cluster: ClusterMap, command: AbortJob) -> ClusterMap:
     job = _job_of(cluster, command.job)
     if job.state in ("done", "aborted"):
         raise CommandRefused(f"job {job.id} is {job.state} already")
+    if job.kind == JobKind.ALTER:
+        raise CommandRefused(
+            f"job {job.id} may have put barriers with the next definition into the log already: resume it, perhaps "
+            "with another node"
+        )
     if job.kind in SWAP_KINDS or is_swapping(job):
         raise CommandRefused(
             f"job {job.id} may have put barriers into the log already: resume it, perhaps with another node, and roll "
@@ -218,7 +232,7 @@ def _begin(cluster: ClusterMap, plan: TaskPlan, *, ignoring: int = -1) -> tuple[
         raise CommandRefused(f"the log of {where} is the topic {table.over!r} of others: it is theirs to {plan.action}")
     held = table if plan.action != Action.COPY else _source_of(cluster, plan)
     partition = plan.partition if plan.action != Action.COPY else Partition(int(plan.arguments["source_partition"]))
-    if plan.node not in held.readable(partition):
+    if plan.action != Action.ALTER and plan.node not in held.readable(partition):
         raise CommandRefused(f"node {plan.node} holds no replica of {held.name}/{partition}")
     return cluster, task
 

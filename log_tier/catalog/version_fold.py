@@ -6,6 +6,7 @@
     rollback    the version is `kept`                        the same
     discard     –                                            gone; nodes remove what is not in the map
     clear       an empty version `staging`; see `clear_fold` as of a swap
+    alter       the next definition has its numbers          the table has it
 
 One job of these at a time for each table. A stage that is aborted takes its version away; a swap cannot be aborted,
 because its barriers may be in the log; a resumed swap appends the same ones, and those take effect once.
@@ -18,6 +19,10 @@ hold its barrier covers nothing any more.
 
 A version is swapped in only where every replica that can be read said that it is level with it (`holders`): one that
 joined since has to be staged too, by the same command again.
+
+An alter puts barriers with the table's next definition into the logs. Until all of them are there, the table has the
+definition of before, so nobody writes by the next one; what that will be is in the job (`next_definition`). It
+cannot be aborted, as a swap cannot.
 """
 
 from __future__ import annotations
@@ -26,18 +31,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from log_tier.catalog.actions import JobKind
+from log_tier.catalog.actions import Action, JobKind
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry, VersionEntry
 from log_tier.catalog.commands import StartJob
 from log_tier.catalog.decisions import CommandRefused
-from log_tier.catalog.jobs import ArgumentValue, Job, Task
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.catalog.jobs import ArgumentValue, Job, JobTasks, Task
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.privacy.masked_url import mask_url
+from log_tier.rows.alter_table import DEFINITION_BYTES_MAX, AlterTable
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.numbering import number_schemas
+from log_tier.rows.schema import NumberedSchema, RowSchema
 
 __all__ = [
     "SWAP_KINDS",
     "VERSION_KINDS",
     "add_version",
+    "begin_alter",
     "begin_version_job",
     "check_alone",
     "check_not_needed",
@@ -45,6 +56,7 @@ __all__ = [
     "ended_by_swap",
     "keep_of",
     "lacking",
+    "next_definition",
     "versions_job",
     "with_holder",
     "with_version",
@@ -54,8 +66,8 @@ __all__ = [
 SWAP_KINDS: Final = frozenset({JobKind.SWAP, JobKind.ROLLBACK})
 """Jobs that put barriers into a log."""
 
-VERSION_KINDS: Final = frozenset({JobKind.STAGE, JobKind.DISCARD, JobKind.CLEAR}) | SWAP_KINDS
-"""Jobs about the versions of a table."""
+VERSION_KINDS: Final = frozenset({JobKind.STAGE, JobKind.DISCARD, JobKind.CLEAR, JobKind.ALTER}) | SWAP_KINDS
+"""Jobs about the versions of a table, or about its definition: one at a time."""
 
 _KEEP_DEFAULT: Final = 1
 """Versions that stay for a rollback; each takes the disk of one more index, and the work of another apply."""
@@ -71,6 +83,8 @@ def begin_version_job(
         raise CommandRefused(
             "a clearing begins with a `clear-table`, which says behind which offsets the table is empty"
         )
+    if command.kind == JobKind.ALTER:
+        raise CommandRefused("a change of a schema begins with an `alter-table`, which has the schema")
     if command.kind == JobKind.STAGE:
         return _begin_stage(cluster, table, command, time_ms)
     number = command.arguments.get("version")
@@ -93,6 +107,59 @@ def begin_version_job(
         )
     _check_held(table, version)
     return cluster, dict(command.arguments)
+
+
+def begin_alter(cluster: ClusterMap, offset: Offset, time_ms: int, command: AlterTable) -> tuple[ClusterMap, Job]:
+    """Give the schema its number; the map, and the job, whose id is `offset`."""
+    table = _table(cluster, {"table": command.table})
+    present = table.definition
+    if present is None or present.value != "row":
+        raise CommandRefused(f"table {table.name} has no rows, and so no schema that could change")
+    running = versions_job(cluster, table.id)
+    if running is not None and running.kind == JobKind.ALTER:
+        raise CommandRefused(
+            f"table {table.name} goes over to definition {running.arguments['definition']}, with schema "
+            f"{running.arguments['schema']}, by job {running.id} ({running.state}), and this change was made for "
+            f"definition {command.after}: look at what the table has then, and ask again"
+        )
+    if command.after != present.number:
+        raise CommandRefused(
+            f"table {table.name} has definition {present.number} by now, with schema {present.schemas[-1].number}, and "
+            f"this change was made for definition {command.after}: look at what it has, and ask again"
+        )
+    check_alone(cluster, table)
+    if command.node not in cluster.nodes:
+        raise CommandRefused(f"there is no node {command.node!r} that would put the barriers into the logs")
+    try:
+        schema = NumberedSchema(0, RowSchema.parse(command.schema))
+        later, added = number_schemas(present.with_schema(schema), cluster.schemas)
+    except DuramenError as error:
+        raise CommandRefused(error.message) from error
+    if len(later.text) > DEFINITION_BYTES_MAX:
+        raise CommandRefused(
+            f"the definition of {table.name} would have {len(later.text)} bytes with this schema, and a barrier takes "
+            f"{DEFINITION_BYTES_MAX}: make a new table"
+        )
+    schemas = cluster.schemas
+    for number, text in added.items():
+        schemas = schemas.with_entry(number, text)
+    arguments: dict[str, ArgumentValue] = {
+        "table": table.id,
+        "definition": later.number,
+        "schema": later.schemas[-1].number,
+    }
+    tasks = JobTasks((Task(Action.ALTER.value, table.id, Partition(0), command.node),))
+    job = Job(offset, JobKind.ALTER.value, table.name, "running", tasks, time_ms, arguments)
+    return replace(cluster, schemas=schemas), job
+
+
+def next_definition(cluster: ClusterMap, job: Job) -> TableDefinition:
+    """What the job of an alter, which is not done, brings its table."""
+    table, number = cluster.table(TableId(str(job.arguments["table"]))), int(job.arguments["schema"])
+    assert table.definition is not None, f"job {job.id} alters table {table.name}, which has no definition"
+    later = table.definition.with_schema(NumberedSchema(number, RowSchema.parse(cluster.schemas[number])))
+    assert later.number == job.arguments["definition"], f"job {job.id} is not the next one of table {table.name}"
+    return later
 
 
 def _begin_stage(
@@ -145,6 +212,8 @@ def without_unstaged(cluster: ClusterMap, job: Job) -> ClusterMap:
 def end_version_job(cluster: ClusterMap, job: Job) -> ClusterMap:
     """Take the last step of a job whose tasks are all done."""
     table = cluster.tables.get(str(job.arguments.get("table")))  # type: ignore[call-overload]
+    if job.kind == JobKind.ALTER and table is not None:
+        return cluster.with_table(replace(table, definition=next_definition(cluster, job)))
     number = job.arguments.get("version")
     version = table.version(number) if table is not None and isinstance(number, int) else None
     if table is None or version is None:

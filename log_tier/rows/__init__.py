@@ -22,5 +22,6 @@ a caller (`duramen`).
 
 Reading order: `elements.py`, `tuple_key.py`; `avro/`, `schema.py`; `key_fields.py`, `key_readers.py`, `framing.py`,
 `quick_reader.py`, `judge.py`; `definition.py`, `numbering.py` (the cluster's numbers of schemas), `table_spec.py` (a
-table that is to be made); `json_rows/` (what endpoints without types speak); `evolution.py`.
+table that is to be made); `json_rows/` (what endpoints without types speak); `evolution.py`, `alter_table.py` (a change
+of a schema).
 """

@@ -31,8 +31,8 @@ SCHEMAS_MAX: Final = 1000
 _JUDGES_MAX: Final = 256
 
 _FORMAT_VERSION: Final = 1
-_FIELDS: Final = frozenset({"v", "number", "key", "value", "schemas", "partition_by"})
 _NUMBER_MAX: Final = (1 << 63) - 1
+_FIELDS: Final = frozenset({"v", "number", "key", "value", "schemas", "partition_by"})
 
 
 @dataclass(frozen=True)
@@ -121,20 +121,29 @@ class TableDefinition:
     def with_schema(self, schema: NumberedSchema) -> TableDefinition:
         """The next definition of the table: its rows may have this schema too, which is the newest from then on.
 
-        Raises `InvalidSchema`, which names the field, where the fields of the key would change. Whether readers of one
-        schema read rows of another is for `evolution` to say.
+        Raises `InvalidSchema`, which names the field, where the fields of the key would change, and for a schema that
+        the table has. Whether readers of one schema read rows of another is for `evolution` to say.
         """
-        others = tuple(each for each in self.schemas if each.schema != schema.schema)
-        return replace(self, number=self.number + 1, schemas=(*others, schema))
+        known = next((each.number for each in self.schemas if each.schema == schema.schema), None)
+        if known is not None:
+            _refuse("schemas", f"the table has this one, as schema {known}: give it another `doc` to have it once more")
+        return replace(self, number=self.number + 1, schemas=(*self.schemas, schema))
+
+    @property
+    def first(self) -> TableDefinition:
+        """The one with which the table began: each later one has one schema more."""
+        if self.number == 1:
+            return self
+        return replace(self, number=1, schemas=self.schemas[: max(1, len(self.schemas) - self.number + 1)])
 
     def continues(self, earlier: TableDefinition) -> bool:
-        """Whether it is `earlier`, or a later definition of the same table: keys stay what they are, and a schema that
-        rows may have stays one.
-        """
-        return self == earlier or (
-            self.number > earlier.number
+        """Whether it is `earlier`, or a later definition of the same table. O(schemas)."""
+        more = self.number - earlier.number
+        return (
+            more >= 0
             and (self.key, self.value, self.partition_by) == (earlier.key, earlier.value, earlier.partition_by)
-            and set(earlier.schemas) <= set(self.schemas)
+            and len(self.schemas) == len(earlier.schemas) + more
+            and self.schemas[: len(earlier.schemas)] == earlier.schemas
         )
 
     @property

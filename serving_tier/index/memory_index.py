@@ -41,7 +41,9 @@ class MemoryIndex:
         limits: IndexLimits = IndexLimits(),  # noqa: B008  (immutable)
         definition: TableDefinition | None = None,
     ) -> None:
-        self._limits, self.definition = limits, definition
+        self._limits = limits
+        self.definition = None if definition is None else definition.first
+        """What the table's keys and values are, as far as was folded; None: bytes."""
         self._lock: AbstractContextManager[object] = RLock()
         self._void = 0
         self.live = ORIGINAL

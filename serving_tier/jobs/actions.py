@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from log_tier.catalog.actions import Action
 from log_tier.model.errors import InvalidRequest, OffsetTrimmed, ReplicaBehind
 from log_tier.model.identifiers import Offset
 from log_tier.model.log import Log
+from serving_tier.jobs.altering import put_definition
 from serving_tier.jobs.point_in_time import copy_partition
 from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.swapping import put_barriers, stage_version
@@ -70,6 +72,7 @@ def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) ->
 
     return {
         Action.STAGE: stage,
+        Action.ALTER: partial(put_definition, log=log),
         Action.SWAP: swap,
         Action.MOVE: move,
         Action.ADD: add,

@@ -85,7 +85,7 @@ def _replacement(situation: Situation, choices: Choices, job: Job, task: Task) -
         taken = [each.node for each in job.tasks if each.partition_id == task.partition_id]
         away = job.arguments.get("node")
         return choices.taker(task.partition_id, without=(*taken, *([str(away)] if away is not None else [])))
-    if task.action in SHORTENS_LOG | {Action.SNAPSHOT, Action.SWAP}:
+    if task.action in SHORTENS_LOG | {Action.SNAPSHOT, Action.SWAP, Action.ALTER}:
         return choices.worker(task.partition_id)
     if task.action == Action.COPY:
         source = situation.cluster.tables.get(TableId(str(task.arguments.get("source_table"))))

@@ -83,8 +83,8 @@ class IndexFile(LmdbReads):
     ) -> None:
         super().__init__(None, _NAMES, path, map_bytes=map_bytes, begin=self._enter)
         self._partition, self._start = partition, start
-        self._first = definition
-        self.definition = definition
+        self.definition = None if definition is None else definition.first
+        self._first = self.definition
         """What the table's keys and values are, as far as was folded here; None: bytes. While the file has not been
         opened, what they were at the table's start."""
         self._boot_id, self._limits, self._environments = boot_id, limits, environments

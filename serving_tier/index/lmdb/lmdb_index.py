@@ -81,11 +81,11 @@ class LmdbIndex(IndexFile):
         """Open the index in the folder `path`, or make one. A few ms, whatever its size.
 
         `start`: the first offset of its table. A new index has applied everything below it, which is nothing.
-        `definition`: what the table's keys and values were at its start; None: bytes. An index that was folded further
-        knows a later one by the log.
+        `definition`: what the table's keys and values are, as the catalog has it; None: bytes. A new index begins with
+        the first one of them, and knows each later one by the log.
 
-        Raises `IndexDamaged` for one that cannot be trusted, or of another start, or with a definition that does not
-        continue this one (discard the folder and fold the log again), `DiskFull`, `FolderInUse` where this process has
+        Raises `IndexDamaged` for one that cannot be trusted, or of another start or of another table's
+        definition (discard the folder and fold the log again), `DiskFull`, `FolderInUse` where this process has
         it open, `Overloaded` where the process is out of descriptors.
         """
         index = cls(

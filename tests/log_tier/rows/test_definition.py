@@ -306,15 +306,18 @@ def test_the_next_definition() -> None:
     first, next_schema = flight_rows.FLIGHTS, RowSchema.parse(flight_rows.LATER_SCHEMA)
     later = first.with_schema(NumberedSchema(7, next_schema))
     assert (later.number, [each.number for each in later.schemas]) == (2, [1, 7])
-    back = later.with_schema(first.schemas[0])
-    assert (back.number, [each.number for each in back.schemas]) == (3, [7, 1]), "the newest is last"
-    assert all(a.continues(b) for a, b in ((back, later), (later, first), (back, first), (first, first)))
+    third = later.with_schema(NumberedSchema(3, schema(carrier="string", flight="long")))
+    assert (third.number, [each.number for each in third.schemas]) == (3, [1, 7, 3]), "the newest is last"
+    assert third.first == later.first == first.first == first
+    assert all(a.continues(b) for a, b in ((third, later), (later, first), (third, first), (first, first)))
+    with pytest.raises(InvalidSchema, match="the table has this one, as schema 1"):
+        later.with_schema(NumberedSchema(1, first.schemas[0].schema))
     assert not first.continues(later)
     other = first.with_schema(NumberedSchema(8, next_schema))
     assert not later.continues(other)
-    assert not back.continues(other)
+    assert not third.continues(other)
     assert not replace(later, partition_by=2).continues(first)
-    assert TableDefinition.from_document(json.loads(back.text)) == back
+    assert TableDefinition.from_document(json.loads(third.text)) == third
 
 
 def test_the_next_definition_has_the_same_key() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.flight_rows import ALTERED_FLIGHTS, FLIGHTS, flight, flight_key, later_flight
+from kit.flight_rows import ALTERED_FLIGHTS, FLIGHTS, LATER_SCHEMA, flight, flight_key, later_flight
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
 from log_tier.model.barrier import Barrier, barrier_batch
@@ -25,7 +25,8 @@ from serving_tier.index.memory_index import MemoryIndex
 
 PLACE = PartitionId(TABLE, PARTITION)
 UA7, UA8 = flight_key("UA", 7), flight_key("UA", 8)
-BACK = ALTERED_FLIGHTS.with_schema(FLIGHTS.schemas[0])
+THIRD_SCHEMA = RowSchema.parse({**LATER_SCHEMA, "doc": "the third one"})
+THIRD = ALTERED_FLIGHTS.with_schema(NumberedSchema(9, THIRD_SCHEMA))
 OpenIndex = Callable[[], Any]
 
 
@@ -105,18 +106,18 @@ def test_a_barrier_within_a_batch(new_index: OpenIndex, log: AlteredLog) -> None
 def test_a_barrier_that_comes_late_changes_nothing(new_index: OpenIndex, log: AlteredLog) -> None:
     log.barrier(ALTERED_FLIGHTS, job=7, sequence=0)
     log.barrier(ALTERED_FLIGHTS, job=7, sequence=0)
-    log.barrier(BACK, job=9)
+    log.barrier(THIRD, job=9)
     log.barrier(ALTERED_FLIGHTS, job=8)
     index = new_index()
     index.apply(b"".join(log.batches))
-    assert index.definition == BACK
-    assert [each.number for each in index.definition.schemas] == [2, 1]
+    assert index.definition == THIRD
+    assert [each.number for each in index.definition.schemas] == [1, 2, 9]
     assert index.outcomes(Offset(0), Offset(3))[Offset(1)].duplicate_of == 0
 
 
 def test_a_definition_of_another_table_is_void(new_index: OpenIndex, log: AlteredLog) -> None:
     schema = {"type": "record", "name": "Plane", "fields": [{"name": "tailnum", "type": "string"}]}
-    log.barrier(TableDefinition(5, value="row", schemas=(NumberedSchema(9, RowSchema.parse(schema)),)))
+    log.barrier(TableDefinition(value="row", schemas=(NumberedSchema(9, RowSchema.parse(schema)),)))
     log.append(put(UA7, flight("UA", 7)))
     index = new_index()
     index.apply(b"".join(log.batches))
@@ -146,8 +147,8 @@ def test_a_file_says_by_which_definition_it_goes_on(tmp_path: Path, log: Altered
     index.apply(log.append(put(UA7, flight("UA", 7))))
     index.apply(log.barrier(ALTERED_FLIGHTS))
     index.close()
-    again = LmdbIndex.open(tmp_path / "index", partition=PLACE, definition=FLIGHTS)
-    assert again.definition == ALTERED_FLIGHTS
+    again = LmdbIndex.open(tmp_path / "index", partition=PLACE, definition=THIRD)
+    assert again.definition == ALTERED_FLIGHTS, "whatever the catalog has by now"
     again.apply(log.append(put(UA7, later_flight("UA", 7))))
     assert again.get_value(UA7) == later_flight("UA", 7)
     again.close()
