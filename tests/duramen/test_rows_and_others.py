@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import grpc
@@ -75,11 +76,30 @@ def test_stored_rows_of_another_client_are_rows(server: ServerProcess) -> None:
         assert db.table("flights", row=Departure).get("DL", 1, level="strong") == Departure("DL", 1, "N1", 2.0)
 
 
-def test_the_redis_protocol_says_that_it_does_not_serve_rows(server: ServerProcess) -> None:
+def test_redis_py_next_to_ours_writes_one_row(server: ServerProcess) -> None:
+    """Two writers by two endpoints to one row: each write is whole, and both clients end with the same row."""
     client = redis.Redis(port=server.announcement["resp_port"])
-    with pytest.raises(redis.ResponseError, match="table flights has a definition"):
-        client.execute_command("SELECT", "flights")
-    assert client.set("plain", "v") is True, "the connection goes on in its table"
+    client.execute_command("SELECT", "flights")
+
+    def by_redis() -> None:
+        for number in range(50):
+            row = {"carrier": "WN", "flight": 1, "tailnum": "redis", "dep_delay": number}
+            client.set('["WN",1]', json.dumps(row))
+
+    other = threading.Thread(target=by_redis)
+    other.start()
+    with server.connect() as db:
+        table = db.table("flights", row=Departure)
+        for number in range(50):
+            table.put(Departure("WN", 1, "ours", float(number)))
+            seen = table.get("WN", 1, level="strong")
+            assert seen is not None
+            assert seen.tailnum in ("redis", "ours")
+        other.join()
+        last = table.get("WN", 1, level="strong")
+        assert last is not None
+        stored: Any = client.get('["WN",1]')
+        assert json.loads(stored) == asdict(last)
     client.close()
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from duramen.cli.terminal.text import bytes_of, json_text, shown_key, shown_value
-from log_tier.model.errors import InvalidRequest
+from log_tier.model.errors import InvalidKey, InvalidRequest
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.json_rows.json_table import JsonTable
 from log_tier.rows.tuple_key import key_range
@@ -179,7 +180,9 @@ class _Defined:
         return ScannedKeys(None, *key_range(*self._table.keyed_words(first), start=bounds[0], end=bounds[1]))
 
     def key(self, key: bytes) -> str:
-        return self._table.key_text(key).decode() if self._fields else shown_key(key)
+        with suppress(InvalidKey):  # somebody deleted what was never a key
+            return self._table.key_text(key).decode() if self._fields else shown_key(key)
+        return shown_key(key)
 
     def value(self, value: bytes, *, lines: bool) -> str:
         text = self._table.value_text(value)
@@ -188,7 +191,9 @@ class _Defined:
         return shown_value(text) if lines else shown_key(text)
 
     def json_key(self, key: bytes) -> Any:
-        return self._table.key_json(key) if self._fields else json_text(key)
+        with suppress(InvalidKey):
+            return self._table.key_json(key) if self._fields else json_text(key)
+        return json_text(key)
 
     def json_value(self, value: bytes) -> Any:
         text = self._table.value_text(value)

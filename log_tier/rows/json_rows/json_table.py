@@ -11,20 +11,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from log_tier.model.errors import InvalidKey, InvalidRow, InvalidValue, UnknownFormat
-from log_tier.model.record import check_key
+from log_tier.model.errors import InvalidKey, InvalidRow, InvalidValue, LimitExceeded, UnknownFormat
+from log_tier.model.record import KEY_BYTES_MAX, check_key
 from log_tier.rows.avro.varints import Misfit
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.elements import KeyElement
 from log_tier.rows.framing import FRAME_BYTES, frame
 from log_tier.rows.json_rows.json_form import row_from_json, row_to_json
-from log_tier.rows.json_rows.json_keys import element_of_text, elements_of_json, json_of_elements, text_of_elements
-from log_tier.rows.key_fields import KeyField, keyed_value
+from log_tier.rows.json_rows.json_keys import (
+    KEY_TEXT_MAX,
+    element_of_text,
+    elements_of_json,
+    json_of_elements,
+    text_of_elements,
+)
+from log_tier.rows.key_fields import KEY_FIELDS_MAX, KeyField, keyed_value
 from log_tier.rows.tuple_key import key_range, unpack_key
 
-__all__ = ["JsonTable"]
+__all__ = ["JSON_TEXT_MAX", "JsonTable"]
+
+JSON_TEXT_MAX: Final = 8 << 20
+"""Bytes of a value's text. A row has 4 MiB, of which base64 makes 5.6; a text of `{}` takes 20 bytes of memory for one.
+"""
 
 _JSON_DEPTH_ERRORS: Final = (ValueError, RecursionError)
 
@@ -73,6 +84,19 @@ class JsonTable:
             for field, value, row_type in zip(self.fields, elements, self._types, strict=False)
         ]
 
+    def first_of_texts(self, prefix: bytes) -> bytes:
+        """What the stored keys begin with whose texts begin so: the fields that are whole in it. O(its size)."""
+        if not self.fields:
+            return prefix[:KEY_BYTES_MAX]
+        text, at = prefix[:KEY_TEXT_MAX].decode(errors="ignore"), KEY_TEXT_MAX
+        for _ in range(KEY_FIELDS_MAX):
+            at = text.rfind(",", 0, at)
+            if at < 0:
+                break
+            with suppress(InvalidKey):  # a comma in a text
+                return self.first_fields((text[:at] + "]").encode())
+        return b""
+
     def key_text(self, key: bytes) -> bytes:
         """The text of a stored key. Raises `InvalidKey` for one that is none of the definition."""
         return text_of_elements(self.fields, self._elements(key), self._types).encode() if self.fields else key
@@ -103,8 +127,16 @@ class JsonTable:
         return self._key_of(value), value
 
     def value(self, text: bytes) -> bytes:
-        """The stored value of a value's text. Raises `InvalidRow`, `InvalidValue`. O(its size)."""
+        """The stored value of a value's text. Raises `InvalidRow`, `InvalidValue`. O(its size), and
+        some twenty times as many bytes of memory meanwhile.
+        """
         kind = self.definition.value
+        if len(text) > JSON_TEXT_MAX:
+            raise LimitExceeded(
+                f"a value has at most {JSON_TEXT_MAX} bytes as text, this one has {len(text)}: split it",
+                limit=JSON_TEXT_MAX,
+                size=len(text),
+            )
         if kind == "row":
             newest = self.definition.schemas[-1]
             try:

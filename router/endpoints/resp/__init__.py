@@ -48,6 +48,6 @@ More processes can take the connections and read for themselves: `readers/`.
 Each subpackage imports only those before it in the reading order.
 
 Reading order: `wire/` (bytes), `bounds/` (what all connections may take), `data/` (what commands read and write),
-`command_spec.py` (what a command is), `command_descriptions.py` (what COMMAND says of each), `context.py` (what a
-command may see), `commands/`, `connection/`, `readers/`, `server/`.
+`command_spec.py` (what a command is), `row_words.py` (commands on rows), `command_descriptions.py` (what COMMAND says
+of each), `context.py` (what a command may see), `commands/`, `connection/`, `readers/`, `server/`.
 """

@@ -16,6 +16,7 @@ from router.endpoints.resp.commands.strings import set_options
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.key_views import DraftRecord, View, known_version
 from router.endpoints.resp.data.reads import check_keys
+from router.endpoints.resp.row_words import stored_commands
 from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
 from router.endpoints.resp.wire.error_replies import problem_of
 from router.endpoints.resp.wire.limits import TOKEN_OFFSETS_MAX
@@ -91,13 +92,18 @@ async def setv(client: CommandContext, args: Sequence[bytes]) -> int | None:
     Version -1 means a key that is not there. The log decides, once, and every replica alike.
     """
     key, value, asked = args[0], args[1], integer(args[2])
-    check_keys([key])
     if asked < NOTHING:
         raise Problem("ERR a version is an offset, or -1 for a key that is not there")
     options = set_options(args[3:], client.server.clock.wall_ms())
     if options.condition or options.get or options.keep:
         raise SYNTAX
     table = await client.current_table()
+    if table.form is not None:
+        spec, command = client.server.commands["duramen.setv"], [b"DURAMEN.SETV", *args]
+        if (denied := client.denied_by_form(spec, command)) is not None:
+            raise denied
+        ((_, key, value, *_),) = await stored_commands(table.form, [(spec, command)], client.server.tables.converting)
+    check_keys([key])
     client.server.check_redirection(client, table, [key])
     attribute = attribute_of(
         Operation.PUT,

@@ -69,9 +69,10 @@ async def scan(client: CommandContext, args: Sequence[bytes]) -> list[object]:
     table = await client.current_table()
     cursors = client.server.cursors
     start = cursors.find(table.ref.id, number) if number else b""
+    _check_form(client, table, "scan", [b"SCAN", *args])
     walk = _Walk(client, table)
     # Only keys that can match are walked over: a caller may have no right on the others, not even to their number.
-    first, end = prefix_range(b"" if pattern is None else pattern.prefix[:KEY_BYTES_MAX])
+    first, end = prefix_range(b"" if pattern is None else _prefix_of(table, pattern))
     start = max(start, first)
     if end is not None and start >= end:
         return ["0", []]
@@ -80,7 +81,8 @@ async def scan(client: CommandContext, args: Sequence[bytes]) -> list[object]:
     for _ in range(-(-left // _PAGE_KEYS)):  # so many and no more: pages of large values have fewer keys
         page = await walk.page(start, min(left, _PAGE_KEYS), end)
         if strings:
-            found += page.keys if pattern is None else await _matching(pattern, page.keys)
+            shown = await _shown(table, page.keys)
+            found += shown if pattern is None else await _matching(pattern, shown)
         if not page.more:
             return ["0", found]
         start = page.keys[-1] + b"\0"
@@ -88,6 +90,26 @@ async def scan(client: CommandContext, args: Sequence[bytes]) -> list[object]:
         if left <= 0:
             break
     return [str(cursors.keep(table.ref.id, start)), found]
+
+
+def _prefix_of(table: ServedTable, pattern: Glob) -> bytes:
+    """What the stored keys begin with that a pattern can match."""
+    return pattern.prefix[:KEY_BYTES_MAX] if table.form is None else table.form.first_of_texts(pattern.prefix)
+
+
+async def _shown(table: ServedTable, keys: Sequence[bytes]) -> Sequence[bytes]:
+    """Keys as clients have them: of a table with a definition, their text. 3 µs a key, in a thread."""
+    if table.form is None:
+        return keys
+    return await asyncio.to_thread(list, map(table.form.key_text, keys))
+
+
+def _check_form(client: CommandContext, table: ServedTable, name: str, command: Sequence[bytes]) -> None:
+    """Raises `Problem` where the caller may not walk over the keys that the pattern means: see `denied_by_form`."""
+    if table.form is not None:
+        denied = client.denied_by_form(client.server.commands[name], list(command))
+        if denied is not None:
+            raise denied
 
 
 async def _matching(pattern: Glob, keys: Sequence[bytes]) -> list[bytes]:
@@ -157,8 +179,10 @@ async def keys(client: CommandContext, args: Sequence[bytes]) -> list[bytes]:
     pattern = Glob(args[0])
     found: list[bytes] = []
     size = 0
-    async for some in _pages(client, await client.current_table(), pattern.prefix[:KEY_BYTES_MAX]):
-        more = await _matching(pattern, some)
+    table = await client.current_table()
+    _check_form(client, table, "keys", [b"KEYS", *args])
+    async for some in _pages(client, table, _prefix_of(table, pattern)):
+        more = await _matching(pattern, await _shown(table, some))
         found += more
         size += sum(map(len, more))
         if len(found) > KEYS_REPLY_MAX:
@@ -181,7 +205,7 @@ async def randomkey(client: CommandContext, args: Sequence[bytes]) -> bytes | No
             if last:
                 start = _between(page.keys[0], last[0][0])
                 page = await walk.page(start, _SAMPLE)
-    return random.choice(page.keys) if page.keys else None
+    return (await _shown(table, [random.choice(page.keys)]))[0] if page.keys else None
 
 
 def _between(first: bytes, last: bytes) -> bytes:

@@ -17,13 +17,16 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition
+from log_tier.rows.json_rows.json_table import JsonTable
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec, async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.key_views import DataCommand, Overlay, View
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.rounds.queued_commands import EXECUTION_S
 from router.endpoints.resp.data.served_tables import ServedTable
+from router.endpoints.resp.row_words import shown_replies, stored_commands
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.error_replies import CROSS_SLOT
 from router.endpoints.resp.wire.fallback_parser import RespCommand
@@ -74,7 +77,8 @@ def enqueue(client: CommandContext, spec: CommandSpec, command: RespCommand) -> 
         keys = spec.keys(command)
         client.transaction_keys += len(keys)
         try:
-            check_keys(keys)
+            if client.table is None or client.table.form is None:
+                check_keys(keys)
         except Problem as bad_key:
             problem = bad_key
         if client.transaction_keys > TRANSACTION_KEYS_MAX:
@@ -124,7 +128,9 @@ class _Transaction(NamedTuple):
         """What its caller must still be allowed to do: its commands, and to watch what it watches."""
         if not self.guards:
             return self.queued
-        return [*self.queued, (client.server.commands["watch"], [b"WATCH", *self.guards])]
+        form = None if client.table is None else client.table.form
+        watched = self.guards if form is None else map(form.key_text, self.guards)
+        return [*self.queued, (client.server.commands["watch"], [b"WATCH", *watched])]
 
     def step(self, client: CommandContext) -> DataCommand:
         """All its commands, one after the other, as one."""
@@ -169,7 +175,7 @@ def begin(client: CommandContext) -> bool:
     Raises `Problem`.
     """
     table, queued = client.table, client.transaction
-    if table is None or table.gone or client.level != "session" or client.token.tables:
+    if table is None or table.gone or table.form is not None or client.level != "session" or client.token.tables:
         return False
     if queued is None or all(spec.kind not in DATA_KINDS for spec, _ in queued) or not client.pipeline.takes:
         return False
@@ -198,6 +204,8 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     if not transaction.keys and not transaction.guards:
         return await _run_keyless(client, transaction.queued)
     table = await client.current_table()
+    if table.form is not None:
+        transaction = await _stored(client, table.form, transaction)
     client.server.check_redirection(client, table, [*transaction.keys, *transaction.guards])
     many = len(transaction.keys) > AT_ONCE_KEYS_MAX
     partition = await asyncio.to_thread(transaction.place, table) if many else transaction.place(table)
@@ -205,9 +213,28 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     if freshness.strong or freshness.offsets:
         await client.server.reads.entries(table, transaction.keys, freshness)
         client.caught_up(table)
-    return await client.server.changes.run(
+    replies = await client.server.changes.run(
         client.reply_queue, table, partition, transaction.keys, transaction.step(client), watched=transaction.guards
     )
+    if table.form is None or not isinstance(replies, list):  # a watched key has changed
+        return replies
+    specs = [spec for spec, _ in transaction.queued]
+    return await shown_replies(table.form, specs, replies, client.server.tables.converting)
+
+
+async def _stored(client: CommandContext, form: JsonTable, transaction: _Transaction) -> _Transaction:
+    """The same on keys and values as they are stored. Raises `Problem` for what is none: nothing is done then."""
+    commands = [each for each in transaction.queued if each[0].kind in DATA_KINDS]
+    for each in commands:
+        _check_rights(client.denied_by_form(*each))
+    try:
+        stored = iter(await stored_commands(form, commands, client.server.tables.converting))
+    except (Problem, DuramenError) as error:
+        why = error.text if isinstance(error, Problem) else error.message
+        raise Problem(f"EXECABORT Transaction discarded, nothing was done: {why}") from error
+    queued = [(spec, next(stored) if spec.kind in DATA_KINDS else command) for spec, command in transaction.queued]
+    keys = [key for spec, command in queued if spec.kind in DATA_KINDS for key in spec.keys(command)]
+    return _Transaction(queued, keys, transaction.guards)
 
 
 async def _run_keyless(client: CommandContext, queued: Sequence[tuple[CommandSpec, RespCommand]]) -> list[Any]:
@@ -239,8 +266,12 @@ async def watch(client: CommandContext, args: Sequence[bytes]) -> Simple:
         raise Problem("ERR WATCH inside MULTI is not allowed")
     if len(client.watched) + len(args) > WATCHED_KEYS_MAX:
         raise Problem(f"ERR a connection watches at most {WATCHED_KEYS_MAX} keys")
-    check_keys(args)
     table = await client.current_table()
+    if table.form is not None:
+        if (denied := client.denied_by_form(client.server.commands["watch"], [b"WATCH", *args])) is not None:
+            raise denied
+        args = list(map(table.form.key, args))
+    check_keys(args)
     client.server.check_redirection(client, table, args)
     found = await client.server.reads.entries(table, args, client.freshness(table))
     client.caught_up(table)

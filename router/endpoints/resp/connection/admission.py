@@ -293,7 +293,9 @@ class Admission:
 
     def _admit_alike(self) -> bool:
         """Let in the next commands at once if each is on one key, and one grant covers all of those."""
-        arrived = self.arrived
+        arrived, selected = self.arrived, self._client.table
+        if selected is None or selected.form is not None:
+            return False  # its keys are perhaps not what is stored
         some = arrived if len(arrived) <= TURN else deque(islice(arrived, TURN))
         names = set(map(_FIRST, some))
         if not names <= _ON_ONE_KEY.keys():

@@ -157,6 +157,15 @@ class GuardedSession(RespSession, ABC):
         self.admission.look()
         return self._noted(_judged(self.admission, commands, action) if self.authenticated else _NOT_JUDGED, commands)
 
+    def denied_by_form(self, spec: CommandSpec, command: RespCommand) -> Problem | None:
+        """Why the caller may not run a command on a table with a definition; None: it may. The admission has judged the
+        text of its keys where nobody had opened the table yet, and rights are on the keys that are stored.
+        """
+        refused = None if self.admission is None else self.admission.refusal(spec, command)
+        if refused is not None:
+            self._note(spec, command, refused)
+        return refused
+
     async def denied_in_thread(
         self, commands: Sequence[tuple[CommandSpec, RespCommand]], *, action: str = ""
     ) -> Problem | None:

@@ -20,7 +20,7 @@ from log_tier.model.errors import DuramenError, LimitExceeded
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.connection.connection_context import ConnectionContext
-from router.endpoints.resp.connection.slow_path import Replies
+from router.endpoints.resp.connection.slow_path import Replies, perform
 from router.endpoints.resp.data.key_views import ReadOnlyView
 from router.endpoints.resp.data.reads import Answers, check_keys
 from router.endpoints.resp.data.served_tables import ServedTable
@@ -78,6 +78,9 @@ class ReadRuns:
             return Replies([problem] * len(run))
         except DuramenError as error:
             return Replies([client.report(error)] * len(run))
+        if table.form is not None:
+            (first,) = self._cut(run, 1)
+            return Replies([await self._of_rows(*first)])
         while True:
             wanted, refused = self._wanted(table, run)
             answers = await client.server.reads.answers(table, wanted, freshness)
@@ -86,6 +89,15 @@ class ReadRuns:
             run = self._cut(run, max(1, len(run) // 8))
         client.caught_up(table)
         return self._replies(table, run, answers, refused)
+
+    async def _of_rows(self, spec: CommandSpec, command: RespCommand) -> Any:
+        """The reply to one read of a table with a definition."""
+        try:
+            return await perform(self._client, spec, command)
+        except Problem as problem:
+            return problem
+        except DuramenError as error:
+            return self._client.report(error)
 
     def _wanted(self, table: ServedTable, run: Sequence[Read]) -> tuple[list[bytes], dict[int, Problem]]:
         """The keys of a run, and the reads of it that are refused, by their places."""

@@ -73,11 +73,14 @@ class RespSession:
             and not self.subscribed
             and self.level == "session"
             and not self.token.tables
+            and (self.table is None or self.table.form is None)
         )
 
     def state_for(self, plain: bool, changes: int) -> ConnectionState:
         """The state for a reader process: may it read by itself, and by how many changes of users is that so?"""
         table = self.table = self.table or self.server.tables.at_hand(self.table_name)
+        self.changed()
+        plain = plain and self.plain
         page = table.page if table is not None and not table.gone else None
         return ConnectionState(plain, self.protocol, 0 if page is None else page.number, changes)
 
@@ -125,6 +128,7 @@ class RespSession:
     def select(self, name: str, table: ServedTable | None, number: int) -> None:
         """Go to another table."""
         self.table_name, self.table, self.number = name, table, number
+        self.changed()
 
     def freshness(self, table: ServedTable) -> Freshness:
         """How new this connection's answers must be. Raises `InvalidToken`."""
@@ -160,4 +164,5 @@ class RespSession:
         table = self.table
         if table is None or table.gone:
             table = self.table = await self.server.tables.open(self.table_name)
+            self.changed()
         return table

@@ -17,6 +17,7 @@ from router.endpoints.resp.connection.connection_context import ConnectionContex
 from router.endpoints.resp.data.key_views import DataCommand, DraftRecord, ReadOnlyView
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.served_tables import ServedTable
+from router.endpoints.resp.row_words import shown_replies, stored_commands
 from router.endpoints.resp.wire.error_replies import CROSS_SLOT, wrong_arity
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
@@ -46,14 +47,27 @@ _KEEP: Final = int(Expiry.KEEP)
 
 async def perform(client: ConnectionContext, spec: CommandSpec, command: RespCommand) -> Any:
     """A command on keys, however long it takes; its reply. Raises `Problem`, and what the data plane raises."""
-    keys = spec.keys(command)
     if is_judged_later(spec, command) and (denied := await client.denied_in_thread([(spec, command)])) is not None:
         raise denied
+    table = await client.current_table()
+    if table.form is None:
+        return await _performed(client, table, spec, command)
+    if (denied := client.denied_by_form(spec, command)) is not None:
+        raise denied
+    form, converting = table.form, client.server.tables.converting
+    (stored,) = await stored_commands(form, [(spec, command)], converting)
+    reply = await _performed(client, table, spec, stored)
+    (shown,) = await shown_replies(form, [spec], [reply], converting)
+    return shown
+
+
+async def _performed(client: ConnectionContext, table: ServedTable, spec: CommandSpec, command: RespCommand) -> Any:
+    """A command on keys as they are stored; its reply. Raises `Problem`, and what the data plane raises."""
+    keys = spec.keys(command)
     if len(keys) > AT_ONCE_KEYS_MAX:
         await asyncio.to_thread(check_keys, keys)
     else:
         check_keys(keys)
-    table = await client.current_table()
     client.server.check_redirection(client, table, keys)
     args = command[1:]
     reads = client.server.reads

@@ -28,7 +28,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from copy import copy
 from typing import Any, Final, Protocol, cast
 
@@ -38,13 +38,13 @@ from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
-from log_tier.model.errors import DiskFailed, DuramenError, FolderReadOnly, IndexDamaged, TableNotFound
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.errors import DiskFailed, DuramenError, FolderReadOnly, IndexDamaged, InvalidKey, TableNotFound
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.record import PLAIN_PUT
 from router.data.requests import WatchEvent
 from router.data.seam import DataPlane
 from router.endpoints.resp.data.channels import ANY_NUMBER, events_of, numbers_of
-from router.endpoints.resp.data.served_tables import DEFAULT_TABLE, NUMBERS, ServedTables
+from router.endpoints.resp.data.served_tables import DEFAULT_TABLE, NUMBERS, ServedTable, ServedTables
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.patterns import Glob
 from router.endpoints.resp.wire.replies import Problem, Push, encode
@@ -283,7 +283,7 @@ class Notifications:
                             watch.positioned.set()
                             backoff.reset()
                             continue
-                        await self._pass_on(watch.number, table.ref.id, event, watch.positions)
+                        await self._pass_on(watch.number, table, event, watch.positions)
             except TableNotFound as error:
                 found = self._tables.at_hand(watch.name)
                 if found is not None and found.ref.id == table_id:
@@ -321,9 +321,9 @@ class Notifications:
         return list(found.values())
 
     async def _pass_on(
-        self, number: int, table: TableId, event: WatchEvent, positions: dict[Partition, Offset]
+        self, number: int, table: ServedTable, event: WatchEvent, positions: dict[Partition, Offset]
     ) -> None:
-        place = place_of(PartitionId(table, event.partition))
+        place = place_of(PartitionId(table.ref.id, event.partition))
         void = set(event.void_offsets)
         start = positions.get(event.partition, Offset(0))
         for data in split_batches(event.batches):
@@ -333,7 +333,11 @@ class Notifications:
             for offset, key, attribute in zip(batch.offsets(), columns.keys, attributes, strict=True):
                 if offset < start or offset in void:
                     continue
-                for name in events_of(attribute):
+                names = events_of(attribute)
+                if names and table.form is not None:
+                    with suppress(InvalidKey):  # a DEL of what was never a key is reported as it is
+                        key = table.form.key_text(key)
+                for name in names:
                     await self._send(b"__keyspace@%d__:%b" % (number, key), name)
                     await self._send(b"__keyevent@%d__:%b" % (number, name), key)
             positions[event.partition] = Offset(batch.header.last_offset + 1)

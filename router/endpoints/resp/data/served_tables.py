@@ -30,6 +30,7 @@ from log_tier.model.errors import DuramenError, TableExists, TableNotFound
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
+from log_tier.rows.json_rows.json_table import JsonTable
 from log_tier.rows.table_spec import TableSpec
 from router.data.seam import TableAdmin
 from router.endpoints.resp.data.floors import Floors
@@ -82,6 +83,7 @@ class ServedTable:
         "claims",
         "floor",
         "floors",
+        "form",
         "fresh",
         "gone",
         "ids",
@@ -96,11 +98,18 @@ class ServedTable:
     )
 
     def __init__(
-        self, ref: TableRef, node: Node | None, cache_budget: CacheBudget, floors: Floors | None = None
+        self,
+        ref: TableRef,
+        node: Node | None,
+        cache_budget: CacheBudget,
+        floors: Floors | None = None,
+        form: JsonTable | None = None,
     ) -> None:
-        """`floors`: what is known of the table already; None: nothing."""
+        """`floors`: what is known of the table already; None: nothing. `form`: of a table with a definition."""
         floors = floors or Floors(ref.partitions)
         self.ref = ref
+        self.form: Final = form
+        """The text of its keys and values; None: they are bytes, as clients send them. See `row_words.py`."""
         self.node = node
         self.page = floors.page
         """The freshness page: what reader processes know of the table."""
@@ -237,6 +246,8 @@ class ServedTables:
         self._open: dict[str, ServedTable] = {}
         self._floors: dict[TableId, Floors] = {}
         self._opening = asyncio.Lock()
+        self.converting: Final = asyncio.Lock()
+        """Held while a thread reads or makes JSON of many bytes: its memory is bounded for all clients together."""
 
     def at_hand(self, name: str) -> ServedTable | None:
         """The table, where it was used before and is still there."""
@@ -265,11 +276,16 @@ class ServedTables:
                 return found
             try:
                 ref = await self._find(name)
+                form = await self._form_of(ref)
             finally:
                 self._forget_dropped()
-            return self._served(ref)
+            return self._served(ref, form)
 
-    def _served(self, ref: TableRef) -> ServedTable:
+    async def _form_of(self, ref: TableRef) -> JsonTable | None:
+        definition = await self._connection.definition(ref.id, timeout=REQUEST_TIMEOUT_S) if ref.defined else None
+        return None if definition is None else JsonTable(definition)
+
+    def _served(self, ref: TableRef, form: JsonTable | None) -> ServedTable:
         """The table behind a reference. One that is served already is served on by the same object."""
         found = self._open.get(ref.name)
         if found is not None and found.ref.id == ref.id:
@@ -278,9 +294,11 @@ class ServedTables:
             return found
         floors = self._floors.get(ref.id)
         if floors is None:
-            page = None if self._pages is None or self._node is None else self._pages.make(ref)
+            # Reader processes have no definitions: such a table is read by the server.
+            paged = self._pages is not None and self._node is not None and form is None
+            page = self._pages.make(ref) if paged and self._pages is not None else None
             floors = self._floors[ref.id] = Floors(ref.partitions, page)
-        found = self._open[ref.name] = ServedTable(ref, self._node, self._cache_budget, floors)
+        found = self._open[ref.name] = ServedTable(ref, self._node, self._cache_budget, floors, form)
         return found
 
     def _forget_dropped(self) -> None:
@@ -295,13 +313,7 @@ class ServedTables:
 
     async def _find(self, name: str) -> TableRef:
         try:
-            found = await self._connection.find_table(name, timeout=REQUEST_TIMEOUT_S)
-            if found.defined:
-                raise Problem(
-                    f"ERR table {name} has a definition of its keys and values, and this protocol serves tables of "
-                    "bytes as yet: use a client of Duramen, or gRPC"
-                )
-            return found
+            return await self._connection.find_table(name, timeout=REQUEST_TIMEOUT_S)
         except TableNotFound:
             if not is_numbered(name):
                 raise

@@ -258,7 +258,7 @@ class RespServer:
             return False
         self.clients[client.id] = client
         self.memory.joined()
-        client.table = self.tables.at_hand(client.table_name)
+        client.select(client.table_name, self.tables.at_hand(client.table_name), client.number)
         return True
 
     def leave(self, client: AdmittedClient) -> None:

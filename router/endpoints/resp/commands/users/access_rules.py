@@ -99,6 +99,19 @@ def _cluster_admin(_client: CommandContext, _command: RespCommand) -> Demand:
     return CLUSTER_ADMIN
 
 
+def _stored_keys(client: CommandContext, keys: Sequence[bytes]) -> Sequence[bytes]:
+    """Rights are on keys as they are stored. Raises `InvalidKey`."""
+    table = client.table or client.server.tables.at_hand(client.table_name)
+    return keys if table is None or table.form is None else list(map(table.form.key, keys))
+
+
+def _stored_prefix(client: CommandContext, pattern: bytes) -> bytes:
+    """What the stored keys begin with that a pattern can match."""
+    table = client.table or client.server.tables.at_hand(client.table_name)
+    prefix = Glob(pattern).prefix
+    return prefix[:KEY_BYTES_MAX] if table is None or table.form is None else table.form.first_of_texts(prefix)
+
+
 def _whole_table(right: Right) -> CommandRule:
     return lambda client, _command: PrefixDemand(right, client.table_name)
 
@@ -112,7 +125,7 @@ def _select(_client: CommandContext, command: RespCommand) -> Demand:
 
 
 def _keys_of_pattern(client: CommandContext, command: RespCommand) -> Demand:
-    return PrefixDemand(Right.READ, client.table_name, Glob(command[1]).prefix[:KEY_BYTES_MAX])
+    return PrefixDemand(Right.READ, client.table_name, _stored_prefix(client, command[1]))
 
 
 def _scan(client: CommandContext, command: RespCommand) -> Demand:
@@ -120,7 +133,7 @@ def _scan(client: CommandContext, command: RespCommand) -> Demand:
     prefix = b""
     for name, value in zip(command[2::2], command[3::2], strict=False):
         if name.upper() == b"MATCH":
-            prefix = Glob(value).prefix[:KEY_BYTES_MAX]
+            prefix = _stored_prefix(client, value)
     return PrefixDemand(Right.READ, client.table_name, prefix)
 
 
@@ -217,7 +230,7 @@ def lacks(client: CommandContext, spec: CommandSpec, command: RespCommand, right
     rule = KEY_RULES.get(spec.name)
     if rule is None:
         return OTHER_RULES.get(rule_name(spec, command), _servers_only)(client, command).lacks(rights)
-    keys = spec.keys(command)
+    keys = _stored_keys(client, spec.keys(command))
     for right in rule.needs(command):
         if not covers(rights, right, client.table_name, keys):
             # A refusal names no longer key than a grant can.
