@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
 
 from duramen.blocking.table import Table
-from duramen.blocking.wrapped import chained, wrapped
+from duramen.blocking.wrapped import wrapped
 from duramen.client import row_table
 from duramen.client.model.results import Done, ManyDone
 from duramen.client.rows.asked_definition import AskedDefinition
@@ -31,8 +31,23 @@ class AtomicRows(Generic[R]):
         self._inner = inner
         self._loop = loop
 
-    put = chained(row_table.AtomicRows.put)
-    delete = chained(row_table.AtomicRows.delete)
+    def put(
+        self,
+        row: R,
+        *,
+        ttl: float | None = None,
+        if_absent: bool = False,
+        if_present: bool = False,
+        if_version: int | None = None,
+    ) -> AtomicRows[R]:
+        self._inner.put(row, ttl=ttl, if_absent=if_absent, if_present=if_present, if_version=if_version)
+        return self
+
+    def delete(self, *key: Any, if_present: bool = False, if_version: int | None = None) -> AtomicRows[R]:
+        self._inner.delete(*key, if_present=if_present, if_version=if_version)
+        return self
+
+    put.__doc__, delete.__doc__ = row_table.AtomicRows.put.__doc__, row_table.AtomicRows.delete.__doc__
 
     def __len__(self) -> int:
         return len(self._inner)
