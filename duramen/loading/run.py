@@ -11,12 +11,13 @@ from typing import Final, NamedTuple
 
 from duramen.blocking import Table, TableWriter
 from duramen.loading.content_identity import identify, producer_name
-from duramen.loading.errors import LoadRefused
+from duramen.loading.errors import FileRefused, LoadRefused
 from duramen.loading.options import FileFormat, LoadOptions
 from duramen.loading.reading import read_rows
 from duramen.loading.rejects import RejectsFile
 from duramen.loading.rows import RowChunk
 from log_tier.model.errors import DuramenError
+from log_tier.model.table_ref import TableRef
 
 __all__ = ["LoadProgress", "LoadSummary", "load_file"]
 
@@ -71,7 +72,9 @@ def load_file(
     with closing(read_rows(path, file_format, options)) as chunks:
         # The first chunk is read before the table is touched: a file that cannot be loaded at all leaves no trace.
         first = next(chunks, _NO_ROWS)
-        producer = producer_name(identity, file_format, options, table.describe().table.id)
+        described = table.describe().table
+        _check_keys(described, path)
+        producer = producer_name(identity, file_format, options, described.id)
         refused: LoadRefused | None = None
         writer = table.writer(producer)
         try:
@@ -91,6 +94,18 @@ def load_file(
         raise _with_account(refused, writer, _MEND if "line" in refused.fields else _GO_ON) from refused
     identity.check_unchanged(path)
     return LoadSummary(writer.written, writer.skipped, rejects.count if rejects else 0, table.end_token())
+
+
+def _check_keys(table: TableRef, path: Path) -> None:
+    """Raise where none of the keys that a load makes fits: each record would be void."""
+    if table.defined and table.partitioner.startswith("fields:"):
+        raise FileRefused(
+            f"{path} cannot be loaded into {table.name}: a load writes keys that are text, and the keys of that table "
+            "have fields. Write its rows with put_many",
+            file=str(path),
+            written=0,
+            skipped=0,
+        )
 
 
 def _write(writer: TableWriter, chunk: RowChunk, path: Path, rejects: RejectsFile | None) -> None:

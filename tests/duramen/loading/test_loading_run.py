@@ -10,7 +10,7 @@ import pytest
 
 import duramen
 from duramen.blocking import Database, Table, TableWriter
-from duramen.loading import FileChanged, LoadOptions, LoadProgress, RejectsFile, RowRefused, load_file
+from duramen.loading import FileChanged, FileRefused, LoadOptions, LoadProgress, RejectsFile, RowRefused, load_file
 from duramen.loading.rows import CHUNK_ROWS
 from log_tier.model.errors import TableNotFound
 
@@ -147,6 +147,17 @@ def test_a_file_that_grows_while_it_is_loaded(table: Table, rows_csv: Path) -> N
 
     with pytest.raises(FileChanged, match="changed while it was loaded"):
         load_file(table, rows_csv, "csv", ID, progress=grow)
+
+
+def test_a_table_whose_keys_have_fields_is_refused_before_anything_is_written(opened: Database, tmp_path: Path) -> None:
+    """Its records would be void, and counted as written."""
+    opened.create_table("days", key={"day": str, "number": int}, value="json", partitions=1)
+    days = opened.table("days")
+    path = tmp_path / "days.csv"
+    path.write_text("day,number\nmonday,1\n")
+    with pytest.raises(FileRefused, match="the keys of that table have fields"):
+        load_file(days, path, "csv", LoadOptions(key_columns=("day",)))
+    assert records(days) == 0
 
 
 def test_a_failure_of_the_table_carries_the_account_too(opened: Database, rows_csv: Path) -> None:
