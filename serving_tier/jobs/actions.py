@@ -57,6 +57,11 @@ def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) ->
 
     async def compact(run: TaskRun) -> str:
         below = _allowed(run, "below")
+        if run.cluster.table(run.task.partition_id.table).definition is not None:
+            raise InvalidRequest(
+                f"the log of {run.task.table} is not compacted: the table has a definition, and records that do not "
+                "fit it would cover older ones that do"
+            )
         run.progress("compacting")
         dropped = await log.compact(run.task.partition_id, below)
         return f"{dropped} records were dropped"

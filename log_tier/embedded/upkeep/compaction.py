@@ -30,6 +30,9 @@ In a trimmed log it is not known which sequences the removed part had used. Ther
 of a removed one, and void: it covers nothing. And where so many producers wrote between a record and its duplicate that
 the fold has forgotten the first (`serving_tier.fold.producers`), the outcome of that duplicate may change.
 
+Nothing here judges rows. In a table with a definition a put that does not fit is void and covers nothing, so a job
+compacts no log of such a table (`serving_tier.jobs`).
+
 Memory: a set entry for every distinct key below the limit, some 100 bytes each.
 """
 

@@ -70,6 +70,12 @@ def _below_snapshots(
             f"the log of {entry.name} is the topic {entry.over!r} of others, who read it as well: it is theirs to "
             f"{action}; set its retention or compaction where the topic is"
         )
+    if action == Action.COMPACT and entry.definition is not None:
+        raise situation.refusal(
+            f"the log of {entry.name} is not compacted: records that do not fit its definition change nothing, and a "
+            f"compaction, which does not judge them, would drop what they seem to overwrite. Trim it instead (`duramen "
+            f"admin trim {entry.name}`)"
+        )
     choices = Choices(situation)
     steps: list[Step] = []
     notes: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.flight_rows import FLIGHTS, UNNUMBERED_FLIGHTS, flight, flight_key
 from kit.jobs.single_machine import DEADLINE_S, ZERO, SingleMachine, fill, plan
 
 from log_tier.catalog.actions import Action
@@ -55,6 +56,21 @@ async def test_the_log_is_trimmed_below_a_snapshot_and_no_further(machine: Singl
     assert rebuilt.state == "done", rebuilt
     assert rebuilt.tasks[0].note.startswith("came from snapshot ")
     assert (await machine.level("n1", topic)).index.digest() == digest
+
+
+async def test_the_log_of_rows_is_not_compacted(machine: SingleMachine) -> None:
+    """A row that does not fit would cover the one before it, for whoever folds what is left."""
+    await machine.add_node("n1")
+    topic = await machine.log.create_topic("flights", partitions=1)
+    kind = FLIGHTS.partitioner
+    definition = UNNUMBERED_FLIGHTS.to_document()
+    await machine.catalog.submit(CreateTable(topic.id, "flights", 1, 1, partitioner=kind, definition=definition))
+    last = await machine.put(topic, (flight_key("UA", 7), flight("UA", 7, "N1", 1.5)))
+    await machine.level("n1", topic)
+    assert (await machine.job(plan("snapshot", topic, "n1"))).state == "done"
+    refused = await machine.job(plan("compact", topic, "n1", below=last + 1))
+    assert refused.state == "failed"
+    assert "is not compacted: the table has a definition" in refused.tasks[0].note
 
 
 async def test_compaction_drops_what_is_void(machine: SingleMachine) -> None:
