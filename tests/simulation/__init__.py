@@ -233,5 +233,5 @@ commit of LMDB, and loses nothing that was not synced.
 `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`, `planted_resp_users.py`,
 `planted_quotas.py`, `planted_table_quotas.py`, `planted_places.py`, `planted_turns.py`, `planted_passwords.py`,
 `planted_audit.py`, `planted_history.py`, `planted_rows.py`, `healing.py`, `planted_healing.py`, `relieving.py`,
-`planted_relief.py`, `worlds.py`, `run.py`, `page.py`, `__main__.py`.
+`planted_relief.py`, `worlds.py`, `run.py`, `elsewhere.py`, `page.py`, `__main__.py`.
 """
