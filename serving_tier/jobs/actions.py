@@ -57,11 +57,7 @@ def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) ->
 
     async def compact(run: TaskRun) -> str:
         below = _allowed(run, "below")
-        if run.cluster.table(run.task.partition_id.table).definition is not None:
-            raise InvalidRequest(
-                f"the log of {run.task.table} is not compacted: the table has a definition, and records that do not "
-                "fit it would cover older ones that do"
-            )
+        _check_bytes(run)
         run.progress("compacting")
         dropped = await log.compact(run.task.partition_id, below)
         return f"{dropped} records were dropped"
@@ -114,6 +110,14 @@ async def _reach_the_log(run: TaskRun, replica: Replica) -> None:
             f"(`duramen admin lag`), then resume the job (`duramen admin resume {run.job.id}`)",
             **error.fields,
         ) from error
+
+
+def _check_bytes(run: TaskRun) -> None:
+    if run.cluster.table(run.task.partition_id.table).definition is not None:
+        raise InvalidRequest(
+            f"the log of {run.task.table} is not compacted: the table has a definition, and records that do not fit it "
+            "would cover older ones that do"
+        )
 
 
 def _allowed(run: TaskRun, argument: str) -> Offset:

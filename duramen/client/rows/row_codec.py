@@ -9,9 +9,11 @@ from typing import Any, Generic, TypeVar, cast
 
 from duramen.client.rows.avro_schemas import avro_schema, has_mutable_default
 from duramen.client.rows.plans.planner import plan_rows
+from duramen.client.rows.plans.quick_encoding import quick_encoder
 from duramen.client.rows.plans.record_plan import Prepare
 from duramen.client.rows.row_key import RowKey
 from duramen.client.rows.schema_difference import schema_difference
+from duramen.client.rows.shapes.row_class import row_class_of
 from duramen.client.rows.shapes.shape import RowShape
 from log_tier.model.errors import InvalidRow, InvalidSchema, UnknownFormat
 from log_tier.rows.avro.row_room import ROW_VALUES_MAX, VALUE_DEPTH_MAX
@@ -43,7 +45,11 @@ class RowCodec(Generic[R]):
         plan = plan_rows(chosen.schema, shape.hint)
         self._refine = plan.plan.refine
         head = frame(chosen.number, b"")
-        self.encode: Callable[[R], tuple[bytes, bytes]] = self._encoder(plan.prepare, head)
+        row_class = None if shape.hint is None else row_class_of(shape.hint.python)
+        complete = self._encoder(plan.prepare, head)
+        self.encode: Callable[[R], tuple[bytes, bytes]] = quick_encoder(
+            chosen.schema, self.key.names, row_class, head, complete
+        )
         """The key and the value of a row. Raises `InvalidRow` with field, value and expected type; `InvalidKey` for a
         key of over 511 bytes.
         """

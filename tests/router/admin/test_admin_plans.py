@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from kit.cluster.situations import ZERO, folded, seen, with_nodes, with_snapshot, with_table
-from kit.flight_rows import FLIGHTS
 
 from log_tier.catalog.cluster_map import ClusterMap, VersionEntry
 from log_tier.catalog.commands import AbortJob, StartJob, TaskDone, TaskFailed, TaskReady
@@ -263,16 +262,6 @@ class TestUpkeep:
         bounds = {table.id: [Bounds(Offset(0), Offset(250))] * 3}
         with pytest.raises(CommandRejected, match=f"the topic 'orders-v1' of others, .*: it is theirs to {what}"):
             plan_it(seen(three), bounds, table="flights", partition=0)
-
-    def test_the_log_of_rows_is_trimmed_and_not_compacted(self, three: ClusterMap) -> None:
-        """A record that does not fit would cover the row before it, which is still there."""
-        table = three.find("flights")
-        three = with_snapshot(three, table, 0, 200)
-        three = three.with_table(replace(table, definition=FLIGHTS))
-        bounds = {table.id: [Bounds(Offset(0), Offset(250))] * 3}
-        with pytest.raises(CommandRejected, match=r"do not fit its definition change nothing.*admin trim flights"):
-            plan_compact(seen(three), bounds, table="flights", partition=0)
-        assert plan_trim(seen(three), bounds, table="flights", partition=0).steps
 
 
 class TestRestore:
