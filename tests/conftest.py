@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from kit.dear_files import dear_first
 from kit.kafka.kafka_brokers import kafka, kafka_url, start_brokers, three_brokers
 from kit.late.lateness import lateness
 from kit.log.log_choice import log_of_the_databases
@@ -127,11 +126,7 @@ def _simulated(reporter: pytest.TerminalReporter) -> tuple[Counter[str], dict[st
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Dear tests begin. What does not touch the log that was chosen says so, and is left out where that is not the
-    embedded one.
-    """
-    files = [item.nodeid.split("::")[0] for item in items]
-    items[:] = [items[number] for number in dear_first(files)]
+    """What does not touch the log that was chosen says so, and is left out where that is not the embedded one."""
     if config.getoption("--log") != "embedded":
         for item in items:
             if item.get_closest_marker("embedded_log_only") is not None:

@@ -62,7 +62,7 @@ from router.data.requests import (
     too_many_keys,
     too_many_parts,
 )
-from router.data.scan import check_scan, scan_replicas, scanned_partitions
+from router.data.scan import check_scan, scan_replicas
 from router.data.watch import watch_replicas
 from serving_tier.index.lmdb.index_file import OPENING_ITEMS
 from serving_tier.node.hosting import Hosting
@@ -310,7 +310,7 @@ class LocalData:
             table = await self.tables.known(request.table_id)
         after, strong, lag_max_ms = request.after, request.strong, request.lag_max_ms
         replicas = await gather_some(
-            [table.partition(each) for each in scanned_partitions(request, table.partitions, table.partitioner)],
+            [table.partition(each) for each in request.partitions_asked(table.partitions, table.partitioner)],
             lambda each: self._fresh.fresh(each, after.get(each.partition, NOTHING), strong, lag_max_ms, left_s=left_s),
         )
         waits_s = time() - began_s

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from log_tier.model.errors import LimitExceeded, Rejected
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
+from log_tier.model.partitioner import Partitioner, partition_of_range
 from log_tier.model.retention import FOREVER, Retention
 from log_tier.model.table_ref import TableRef
 
@@ -154,6 +155,15 @@ class ScanRequest:
     that is not named is read in its live one."""
     bytes_max: int = PAGE_BYTES_MAX
     """The keys and values of the page, give or take its last entry."""
+
+    def partitions_asked(self, partitions: int, partitioner: Partitioner) -> Sequence[Partition]:
+        """The partitions of a table that can hold keys of the range: those that are named, or one where all of its keys
+        begin with the fields that decide the partition, or all. Some 1 µs for a table `fields:N`.
+        """
+        if self.partitions:
+            return self.partitions
+        only = partition_of_range(self.start, self.end, partitions, partitioner)
+        return [only] if only is not None else [Partition(number) for number in range(partitions)]
 
 
 class ScanResult(NamedTuple):

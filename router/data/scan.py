@@ -8,12 +8,11 @@ from typing import Final
 
 from log_tier.model.errors import LimitExceeded
 from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.partitioner import Partitioner, partition_of_range
 from router.data.merge import PageMerge, PartitionPage, merged_result, page_share
 from router.data.requests import ScanRequest, ScanResult
 from serving_tier.replica.replica import Replica
 
-__all__ = ["SCAN_LIMIT_MAX", "check_scan", "scan_replicas", "scanned_partitions"]
+__all__ = ["SCAN_LIMIT_MAX", "check_scan", "scan_replicas"]
 
 # A page of a scan; the next one begins where it ended, so larger pages gain nothing.
 SCAN_LIMIT_MAX: Final = 10_000
@@ -27,16 +26,6 @@ def check_scan(request: ScanRequest) -> None:
             limit=SCAN_LIMIT_MAX,
             size=request.limit,
         )
-
-
-def scanned_partitions(request: ScanRequest, partitions: int, partitioner: Partitioner) -> Sequence[Partition]:
-    """The partitions of a table that can hold keys of the request's range: those that it names, or one where all of
-    its keys begin with the fields that decide the partition, or all. Some 1 µs for a table `fields:N`.
-    """
-    if request.partitions:
-        return request.partitions
-    only = partition_of_range(request.start, request.end, partitions, partitioner)
-    return [only] if only is not None else [Partition(number) for number in range(partitions)]
 
 
 async def scan_replicas(replicas: Sequence[Replica], request: ScanRequest) -> ScanResult:

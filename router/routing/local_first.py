@@ -30,7 +30,6 @@ from router.data.requests import (
     WritePart,
     WriteResult,
 )
-from router.data.scan import scanned_partitions
 from router.data.seam import Connection, DataPlane
 from router.routing.retry_policy import worth_failover
 
@@ -134,7 +133,7 @@ class LocalFirstConnection:
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
         entry = self._data_plane.catalog.map.tables.get(request.table_id)
-        wanted = () if entry is None else scanned_partitions(request, entry.partitions, entry.partitioner)
+        wanted = () if entry is None else request.partitions_asked(entry.partitions, entry.partitioner)
         if wanted and all(self._is_here(PartitionId(request.table_id, partition)) for partition in wanted):
             return await self._data_plane.scan(request, timeout=timeout)
         return await self._others.scan(request, timeout=timeout)

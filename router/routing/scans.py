@@ -11,7 +11,6 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from router.data.in_time import in_time
 from router.data.merge import PartitionPage, merge_pages, merged_result, page_share
 from router.data.requests import ReadPart, ScanRequest, ScanResult
-from router.data.scan import scanned_partitions
 from router.routing.routes import Routes
 from router.routing.scatter import Scatter
 from router.routing.targets import Askable
@@ -33,7 +32,7 @@ class RoutedScans:
         deadline = self._loop.time() + timeout
         async with in_time(timeout, "the table was not looked up"):
             table = await self._routes.known(request.table_id)
-        partitions = scanned_partitions(request, table.partitions, table.partitioner)
+        partitions = request.partitions_asked(table.partitions, table.partitioner)
         parts = [
             ReadPart(
                 PartitionId(table.id, partition),

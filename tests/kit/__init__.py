@@ -6,7 +6,7 @@ subpackage only. What simulates a machine (loop, disk, network, processes) is in
 Tests wait with `until` and `wait_until` of `deadlines.py`, whose deadlines grow with the load of the machine. A server
 that stops and comes back at its port, or a port at which nobody shall answer, takes one of `held_port.py`. A server for
 clients that block runs in a `ServedThread` of `served_thread.py`. `golden.py` plays and records golden scripts.
-`marked_files.py` says which files a run for one mark collects, `dear_files.py` which files begin. `avro_rows.py` makes
+`marked_files.py` says which files a run for one mark collects. `avro_rows.py` makes
 schemas of rows, and rows. `lock_file.py` reads lock files.
 
     log/      logs that hold back, the contract of `Log`, models of the log

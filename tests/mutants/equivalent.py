@@ -95,7 +95,7 @@ EQUIVALENT: Final[tuple[EquivalentMutant, ...]] = (
     ),
     EquivalentMutant(
         "serving_tier/fold/fold.py",
-        "stop = end if size < STRETCH_MIN or effects.judge is not None else stretch_end(attributes, at, end)",
+        "stop = end if size < STRETCH_MIN or effects.definition is not None else stretch_end(attributes, at, end)",
         "size < STRETCH_MIN -> (size <= STRETCH_MIN)",
         "A group of as many records as a stretch needs is decided on one by one, with the same outcome.",
     ),
