@@ -53,7 +53,10 @@ def loaded(draw: st.DrawFn) -> tuple[ClusterMap, _Load]:
 
 @given(loaded())
 def test_it_comes_to_an_end_and_no_move_is_undone(made: tuple[ClusterMap, _Load]) -> None:
-    relieved(*made)
+    cluster, load = made
+    situation = load.situation(relieved(cluster, load))
+    strains = strains_of(situation)
+    assert decide_relief(situation, strains, [each.node for each in strains]).command is None
 
 
 def test_two_hot_holders_of_a_partition_may_both_give_it_away() -> None:
