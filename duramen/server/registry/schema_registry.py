@@ -27,7 +27,8 @@ _REFRESH_S: Final = 5.0
 _NO_INDEX: Final = SubjectIndex({}, {})
 
 _READ_ONLY: Final = (
-    "this registry is read-only: a schema comes with its table. Make the table with its schema (db.create_table(name, "
+    "this registry is read-only: a schema comes with its table. Make the table with its schema (`duramen table "
+    "create NAME --schema FILE --key FIELDS`, or db.create_table(name, "
     "row=…, key=…)), and tell the producer not to register schemas (auto.register.schemas=false)"
 )
 

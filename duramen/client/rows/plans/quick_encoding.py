@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Final, TypeVar
 
+from duramen.client.rows.plans.scalar_plans import FLOAT_MAX
 from duramen.client.rows.shapes.row_class import RowClass
 from log_tier.model.errors import InvalidKey
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.rows.avro.avro_types import AvroType
+from log_tier.rows.avro.writing import long_bytes
 from log_tier.rows.elements import encode_element
 from log_tier.rows.key_fields import without_null
 from log_tier.rows.schema import RowSchema
@@ -63,7 +65,6 @@ def _instant(code: int) -> str:
 _SIZED: Final = "(LENGTHS[len(b{n})] if len(b{n}) < 64 else integer(len(b{n}))) + b{n}"
 _INTEGER: Final = "SMALL[v{n}] if -64 <= v{n} < 64 else integer(v{n})"
 _SINCE: Final = "m{n} = (d.days * 86400 + d.seconds) * 1000000 + d.microseconds"
-_FLOAT_MAX: Final = 3.4028234663852886e38
 
 _TYPES: Final = {
     "boolean": _Plain("type(v{n}) is bool", (), "b'\\1' if v{n} else b'\\0'"),
@@ -71,7 +72,7 @@ _TYPES: Final = {
     "long": _Plain(
         "type(v{n}) is int and -0x8000000000000000 <= v{n} <= 0x7FFFFFFFFFFFFFFF", (), _INTEGER, "number(v{n})"
     ),
-    "float": _Plain(f"type(v{{n}}) is float and -{_FLOAT_MAX!r} <= v{{n}} <= {_FLOAT_MAX!r}", (), "float32(v{n})"),
+    "float": _Plain(f"type(v{{n}}) is float and -{FLOAT_MAX!r} <= v{{n}} <= {FLOAT_MAX!r}", (), "float32(v{n})"),
     "double": _Plain("type(v{n}) is float", (), "float64(v{n})"),
     "string": _Plain("type(v{n}) is str", ("b{n} = v{n}.encode()",), _SIZED, "text(b{n})"),
     "bytes": _Plain("type(v{n}) is bytes", ("b{n} = v{n}",), _SIZED),
@@ -88,19 +89,6 @@ _LOGICAL: Final = {
         "type(v{n}) is datetime and v{n}.tzinfo is None", ("d = v{n} - EPOCH", _SINCE), 0x42
     ),
 }
-
-
-def _integer_bytes(value: int) -> bytes:
-    """Avro's integer."""
-    value = (value << 1) ^ (value >> 63)
-    if value < 16384:
-        return bytes((value,)) if value < 128 else bytes((value & 127 | 128, value >> 7))
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _eight(value: int) -> bytes:
@@ -136,9 +124,9 @@ _KNOWN: Final[dict[str, Any]] = {
     "datetime": datetime,
     "UTC_EPOCH": datetime(1970, 1, 1, tzinfo=UTC),
     "EPOCH": datetime(1970, 1, 1),
-    "LENGTHS": [_integer_bytes(size) for size in range(64)],
-    "SMALL": [_integer_bytes(value if value < 64 else value - 128) for value in range(128)],  # -1 is the last
-    "integer": _integer_bytes,
+    "LENGTHS": [long_bytes(size) for size in range(64)],
+    "SMALL": [long_bytes(value if value < 64 else value - 128) for value in range(128)],  # -1 is the last
+    "integer": long_bytes,
     "eight": _eight,
     "number": _number,
     "text": _text,

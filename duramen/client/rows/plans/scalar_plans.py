@@ -11,9 +11,9 @@ from uuid import UUID
 from duramen.client.rows.plans.refusals import row_refusal
 from duramen.client.rows.plans.value_plan import ValuePlan
 
-__all__ = ["fixed_plan", "scalar_plan"]
+__all__ = ["FLOAT_MAX", "fixed_plan", "scalar_plan"]
 
-_FLOAT_MAX: Final = 3.4028234663852886e38
+FLOAT_MAX: Final = 3.4028234663852886e38
 """Of 32 bits."""
 
 
@@ -80,8 +80,8 @@ def _double(value: Any, path: str) -> float:
 
 def _float(value: Any, path: str) -> float:
     made = _double(value, path)
-    if abs(made) > _FLOAT_MAX and not math.isinf(made):
-        raise row_refusal(path, value, "a float of 32 bits", f"it is at most {_FLOAT_MAX:.4g}")
+    if abs(made) > FLOAT_MAX and not math.isinf(made):
+        raise row_refusal(path, value, "a float of 32 bits", f"it is at most {FLOAT_MAX:.4g}")
     return made
 
 
@@ -127,7 +127,7 @@ def _fits_long(value: Any) -> bool:
 
 
 def _fits_float(value: Any) -> bool:
-    return type(value) is float and -_FLOAT_MAX <= value <= _FLOAT_MAX
+    return type(value) is float and -FLOAT_MAX <= value <= FLOAT_MAX
 
 
 _PLANS: Final = {
@@ -144,7 +144,7 @@ _PLANS: Final = {
         "a float of 32 bits",
         _float,
         _fits_float,
-        f"type({{v}}) is float and -{_FLOAT_MAX!r} <= {{v}} <= {_FLOAT_MAX!r}",
+        f"type({{v}}) is float and -{FLOAT_MAX!r} <= {{v}} <= {FLOAT_MAX!r}",
     ),
     "double": _plan("a float", _double, lambda value: type(value) is float, "type({v}) is float"),
     "string": _plan("a str", _str, lambda value: type(value) is str, "type({v}) is str"),
