@@ -270,6 +270,7 @@ HEAVY = (
         ("import duramen; duramen.TableNotFound, duramen.Token", HEAVY),
         ("import duramen, tempfile; duramen.open(tempfile.mkdtemp()).close()", ("grpc", *HEAVY[2:6])),
         ("import duramen.aio", HEAVY),
+        ("import duramen.server.registry.schema_registry", ("confluent_kafka", "pandas", "pyspark")),
         ("import duramen.client.transport.connect", (*HEAVY[1:7], "fsspec", "serving_tier.node")),
     ],
 )

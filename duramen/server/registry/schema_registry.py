@@ -14,7 +14,6 @@ from log_tier.access.shown_tables import shown_rights
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.concurrency.sized_work import run_sized
-from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.model.errors import DeadlineExceeded
 from log_tier.model.log import Log
 from log_tier.trust.caller import Caller
@@ -103,10 +102,9 @@ class SchemaRegistry:
 
 def _topic_names(log: Log) -> Callable[[TableEntry], str]:
     """How the readers of a log know the topics of tables: in Kafka with our namespace, but for topics of others."""
-    address = getattr(log, "address", None)
-    if isinstance(address, KafkaAddress):
-        return lambda entry: entry.over or address.topic_name(entry.name)
-    return lambda entry: entry.over or entry.name
+    # Not by its class: what is imported of Kafka needs an extra, which most servers have not.
+    topic_name = getattr(getattr(log, "address", None), "topic_name", str)
+    return lambda entry: entry.over or topic_name(entry.name)
 
 
 def _problem(status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> HttpReply:
