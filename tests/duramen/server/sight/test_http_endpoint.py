@@ -159,8 +159,9 @@ async def test_users(server: SingleServer) -> None:
         slow.called("/duramen.v1.KV/Get", get, "ipv4:127.0.0.1:4000", slow.now_s() - 1, "done")
     assert (await http_get(server.http_port, "/slow"))[0] == 401
     code, _, body = await http_get(server.http_port, "/slow", f"Authorization: {bearer_header(token.text)}")
-    (call,) = json.loads(body)["calls"]
-    assert (code, call["table"], call["key"]) == (200, "orders", "k")
+    # On a busy machine the calls that made the tables are slow as well: those have no key.
+    shown = [(call["table"], call["key"]) for call in json.loads(body)["calls"] if call["key"]]
+    assert (code, shown) == (200, [("orders", "k")])
     for replica in server.data_plane.node:
         replica.state = "behind"
 
