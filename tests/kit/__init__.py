@@ -7,7 +7,7 @@ Tests wait with `until` and `wait_until` of `deadlines.py`, whose deadlines grow
 that stops and comes back at its port, or a port at which nobody shall answer, takes one of `held_port.py`. A server for
 clients that block runs in a `ServedThread` of `served_thread.py`. `golden.py` plays and records golden scripts.
 `marked_files.py` says which files a run for one mark collects. `avro_rows.py` makes
-schemas of rows, and rows. `lock_file.py` reads lock files.
+schemas of rows, and rows. `lock_file.py` reads lock files. `plain_install.py` makes an environment without any extra.
 
     log/      logs that hold back, the contract of `Log`, models of the log
     index/    the contract of `Index`, a naive model, golden scripts of the fold

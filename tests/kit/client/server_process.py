@@ -33,10 +33,13 @@ STOP_SECONDS_MAX: Final = 30.0
 class ServerProcess:
     """`python -m duramen up` on ports of its own, which it keeps until `close`, whether it runs or not."""
 
-    def __init__(self, data: Path, *, log: Path, arguments: Sequence[str] = ()) -> None:
-        """`arguments`: more of them for `up`. A `--resp-port 0` becomes a port that it keeps, too."""
+    def __init__(self, data: Path, *, log: Path, arguments: Sequence[str] = (), python: str = sys.executable) -> None:
+        """`arguments`: more of them for `up`. A `--resp-port 0` becomes a port that it keeps, too. `python`: what
+        runs it.
+        """
         self.data = data
         self._ports = [HeldPort()]
+        self.python = python
         self.arguments = list(arguments)
         if "--resp-port" in self.arguments:
             self._ports.append(HeldPort())
@@ -62,7 +65,7 @@ class ServerProcess:
         if self._process is not None and self._process.stdout is not None:
             self._process.stdout.close()
         # A test that takes a minute has the tables that it made, and no other.
-        command = [sys.executable, "-m", "duramen", "up", "--data", str(self.data), "--json", "--no-history"]
+        command = [self.python, "-m", "duramen", "up", "--data", str(self.data), "--json", "--no-history"]
         command += ["--port", str(self._ports[0].number)]
         if (url := url_of(self.data)) is not None:
             command += ["--log", url]
