@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import typer.main
 
-from duramen.cli.app import app
+from duramen.cli.app import whole_app
 
 __all__ = ["cli_page"]
 
@@ -22,7 +22,7 @@ takes `-h` or `--help`."""
 
 def cli_page() -> str:
     """The whole page, with a final line end."""
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(whole_app())
     parts = [_INTRODUCTION, _prose(root.help), _contents(root)]
     for path, command in _commands(root, ("duramen",)):
         parts += _section(path, command)

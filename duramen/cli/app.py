@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from typer.exceptions import TyperException
 
 import duramen
-from duramen.cli import admin
-from duramen.cli.certs import app as certs
-from duramen.cli.data import audit, load, records, streams, tables
-from duramen.cli.files import app as files
-from duramen.cli.servers import check, health, serve, up
-from duramen.cli.sight import slow, status, top
-from duramen.cli.spark import bulk, pipeline
 from duramen.cli.terminal.asked_commands import asked_commands
 from duramen.cli.terminal.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
 from duramen.cli.terminal.output import say_error, say_failure
 from duramen.cli.terminal.tls_options import with_tls_options
-from duramen.cli.users import quota, rights, role, user
 from log_tier.model.errors import DuramenError
 
-__all__ = ["app", "run_app"]
+__all__ = ["run_app", "whole_app"]
 
 _HELP = """
 Duramen: a log-structured key-value database.
@@ -59,44 +53,40 @@ Exit codes:
   130  interrupted
 """
 
-app = typer.Typer(
-    name="duramen",
-    help=_HELP,
-    no_args_is_help=True,
-    add_completion=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-app.command("up")(up.up)
-app.add_typer(serve.app, name="serve")
-app.add_typer(tables.app, name="table")
-app.command("put")(records.put)
-app.command("get")(records.get)
-app.command("delete")(records.delete)
-app.command("update")(records.update)
-app.command("scan")(streams.scan)
-app.command("watch")(streams.watch)
-app.command("load")(load.load)
-app.add_typer(bulk.app, name="bulk")
-app.command("repush")(pipeline.repush)
-app.command("export")(pipeline.export)
-app.add_typer(admin.app, name="admin")
-app.add_typer(audit.app, name="audit")
-app.command("check")(check.check)
-app.command("health")(health.health)
-app.command("status")(status.status)
-app.command("top")(top.top)
-app.command("slow")(slow.slow)
-app.add_typer(files.app, name="log")
-app.add_typer(certs.app, name="cert")
-app.add_typer(user.app, name="user")
-app.add_typer(role.app, name="role")
-app.add_typer(quota.app, name="quota")
-app.command("grant")(rights.grant)
-app.command("revoke")(rights.revoke)
-app.command("whoami")(rights.whoami)
-with_tls_options(app)
+_GROUP: Final = "app"
+
+_LISTED: Final[dict[str, str]] = {
+    "up": "duramen.cli.servers.up:up",
+    "serve": "duramen.cli.servers.serve:app",
+    "table": "duramen.cli.data.tables:app",
+    "put": "duramen.cli.data.records:put",
+    "get": "duramen.cli.data.records:get",
+    "delete": "duramen.cli.data.records:delete",
+    "update": "duramen.cli.data.records:update",
+    "scan": "duramen.cli.data.streams:scan",
+    "watch": "duramen.cli.data.streams:watch",
+    "load": "duramen.cli.data.load:load",
+    "bulk": "duramen.cli.spark.bulk:app",
+    "repush": "duramen.cli.spark.pipeline:repush",
+    "export": "duramen.cli.spark.pipeline:export",
+    "admin": "duramen.cli.admin.app:app",
+    "audit": "duramen.cli.data.audit:app",
+    "check": "duramen.cli.servers.check:check",
+    "health": "duramen.cli.servers.health:health",
+    "status": "duramen.cli.sight.status:status",
+    "top": "duramen.cli.sight.top:top",
+    "slow": "duramen.cli.sight.slow:slow",
+    "log": "duramen.cli.files.app:app",
+    "cert": "duramen.cli.certs.app:app",
+    "user": "duramen.cli.users.user:app",
+    "role": "duramen.cli.users.role:app",
+    "quota": "duramen.cli.users.quota:app",
+    "grant": "duramen.cli.users.rights:grant",
+    "revoke": "duramen.cli.users.rights:revoke",
+    "whoami": "duramen.cli.users.rights:whoami",
+}
+"""Each command's module and function, or a group's `app`, in the order of the help. All modules together take longer to
+import than most commands run, so one is imported when its command is asked for."""
 
 
 def _version(asked: bool) -> None:
@@ -105,7 +95,6 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     context: typer.Context,
     token_file: Annotated[
@@ -124,12 +113,52 @@ def _root(
     context.obj = token_file
 
 
+def _app_of(*names: str) -> typer.Typer:
+    """An app with these commands."""
+    app = typer.Typer(
+        name="duramen",
+        help=_HELP,
+        no_args_is_help=True,
+        add_completion=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(_root)
+    for name in names:
+        listed = _listed(name)
+        app.registered_commands += listed.registered_commands
+        app.registered_groups += listed.registered_groups
+    return app
+
+
+@cache
+def _listed(name: str) -> typer.Typer:
+    """One command or group. Its functions get their options of TLS here, and once: they are changed by it."""
+    module, _, attribute = _LISTED[name].partition(":")
+    found = getattr(import_module(module), attribute)
+    app = typer.Typer()
+    if attribute == _GROUP:
+        app.add_typer(found, name=name)
+    else:
+        app.command(name)(found)
+    with_tls_options(app)
+    return app
+
+
+@cache
+def whole_app() -> typer.Typer:
+    """All commands: for the help, and for a mistake, whose message may name another command."""
+    return _app_of(*_LISTED)
+
+
 def run_app(arguments: list[str]) -> int:
     """Run a command; every error becomes one line and an exit code here. A bug of ours stays a traceback."""
     # gRPC's C core writes its own lines to the standard error; what they say is in our errors.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     as_json = "--json" in arguments
     try:
+        app = _app_of(arguments[0]) if arguments and arguments[0] in _LISTED else whole_app()
         code = asked_commands(app, arguments)(arguments, prog_name="duramen", standalone_mode=False)
         sys.stdout.flush()
     except TyperException as error:

@@ -9,8 +9,10 @@ import pytest
 import typer
 from kit.client.command_line import run_here
 
-from duramen.cli.app import app
+from duramen.cli.app import whole_app
 from duramen.cli.terminal.asked_commands import asked_commands, name_of
+
+app = whole_app()
 
 
 def paths(group: typer.Typer, *above: str) -> Iterator[tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from duramen.cli.app import app
+from duramen.cli.app import whole_app
 from duramen.cli.terminal import exits
 from duramen.cli.terminal.exits import exit_code_of
 from duramen.loading import FileRefused, RowRefused
@@ -50,6 +50,6 @@ def test_the_table(error: DuramenError, code: int) -> None:
 
 
 def test_the_help_lists_every_code() -> None:
-    listed = str(app.info.help).partition("Exit codes:")[2].split()
+    listed = str(whole_app().info.help).partition("Exit codes:")[2].split()
     for code in (exits.OK, *exits.EXIT_CODES.values(), exits.NOT_FOUND, exits.INTERRUPTED):
         assert str(code) in listed

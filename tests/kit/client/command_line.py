@@ -8,20 +8,21 @@ import os
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from contextvars import copy_context
 from typing import Any
 from unittest import mock
 
 import typer
 
 from duramen.cli import run
-from duramen.cli.app import app
+from duramen.cli.app import whole_app
 
 __all__ = ["lines", "parsed", "run_here"]
 
 
 def parsed(arguments: list[str]) -> dict[str, Any]:
     """What our command line makes of arguments, without running the command. Raises what it refuses."""
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(whole_app())
     context = None
     rest = list(arguments)
     while hasattr(command, "get_command"):
@@ -47,7 +48,8 @@ def run_here(
         redirect_stdout(output),
         redirect_stderr(errors),
     ):
-        code = run(arguments)
+        # What a server's command sets for its calls, such as its certificates, ends with it, as in a process.
+        code = copy_context().run(run, arguments)
     return subprocess.CompletedProcess(["duramen", *arguments], code, _text_of(output), _text_of(errors))
 
 
