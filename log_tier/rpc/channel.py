@@ -68,6 +68,10 @@ _PENDING_CALLS: Final = 16_384
 """Calls that have come and that the event loop has not looked at yet. gRPC's own limit is 1,000: beyond it, some calls
 of a burst end with CANCELLED, which says nothing and which clients do not repeat."""
 
+_PENDING_S: Final = 600
+"""How long one of them may wait until then. gRPC's own limit is 30 s: an event loop that is held up for longer, or a
+machine that has much else to do, would end calls with CANCELLED. Their clients' deadlines are shorter than this."""
+
 _HANDSHAKE_S: Final = 10
 """A client that has not completed its TLS handshake by then is hostile, or its network is dead. gRPC waits 2 minutes,
 and half-open connections count as connections."""
@@ -77,6 +81,7 @@ SERVER_OPTIONS: Final = (
     ("grpc.server_handshake_timeout_ms", _ms(_HANDSHAKE_S)),
     ("grpc.server.max_pending_requests", _PENDING_CALLS),
     ("grpc.server.max_pending_requests_hard_limit", 2 * _PENDING_CALLS),
+    ("grpc.server_max_unrequested_time_in_server", _PENDING_S),
     # A second server on the same port is an error and not a silent half of the traffic.
     ("grpc.so_reuseport", 0),
     # Below the channels' own, so that none of them is taken for an attack.
