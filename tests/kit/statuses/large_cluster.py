@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,22 @@ class RepeatingNode(node_pb2_grpc.NodeServicer):
         self.placed: list[PartitionId] = []
         self.deaths = 0
         """How often its stream ended as that of the node that was killed."""
+        self._stays_dead = False
         self._said = said
         self._began_s = asyncio.get_running_loop().time() - begins_s
         names = sorted({_name(each) for _, _, message in said if message for each in message.replicas})
         self._number = {name: number for number, name in enumerate(names)}
+
+    def stay_dead(self) -> None:
+        """Do not come back from the next death, as the recording does after six seconds, before `come_back`."""
+        self._stays_dead = True
+
+    def come_back(self) -> None:
+        """Go on behind the death."""
+        self._stays_dead = False
+        (back_s, *_) = [then.at_s for each, then in pairwise(self._said) if each.message is None]
+        loop, lasts_s = asyncio.get_running_loop(), self._said[-1].at_s
+        self._began_s = loop.time() - back_s - (loop.time() - self._began_s) // lasts_s * lasts_s
 
     def _repeated(self, message: node_pb2.NodeStatus, rounds: int) -> node_pb2.NodeStatus:
         said = node_pb2.NodeStatus()
@@ -89,9 +102,9 @@ class RepeatingNode(node_pb2_grpc.NodeServicer):
         loop, lasts_s = asyncio.get_running_loop(), self._said[-1].at_s
         rounds, now_s = divmod(loop.time() - self._began_s, lasts_s)
         over, whole = self._until(now_s)
-        if whole is None:
+        if whole is None or (self._stays_dead and self.deaths):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "its process was killed")
-        assert whole is not None, "an abort raises"
+            return
         yield self._repeated(whole, int(rounds))
         while True:
             for at_s, _, message in self._said[over:]:

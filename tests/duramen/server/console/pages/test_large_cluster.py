@@ -2,7 +2,7 @@
 
 The streams were recorded with four nodes under load, one of which was killed (`kit.statuses`). Twenty gRPC servers say
 them again, a real router follows them and merges them, and what a browser shows of it is bounded in bytes, in elements
-of its document and in long tasks. No time of the clock is a limit.
+of its document and in processor time. No time of the clock is a limit: a busy machine makes any task long.
 """
 
 from __future__ import annotations
@@ -39,10 +39,6 @@ TASK_S_MAX = 0.25
 
 NIGHT_ROWS = "document.querySelectorAll('#partitions tbody tr[data-name]').length"
 HEAT_ROWS = "document.querySelectorAll('.heat tbody tr[data-name]').length"
-COUNT_LONG_TASKS = (
-    "window.longTasks = 0; new PerformanceObserver((list) => { window.longTasks += list.getEntries().length; })"
-    ".observe({type: 'longtask'})"
-)
 
 Large = tuple[RouterRole, list[RepeatingNode]]
 
@@ -62,7 +58,6 @@ def spent_s(browser: Browser) -> float:
 def watch_tasks(browser: Browser) -> float:
     browser.protocol("Performance.disable")  # another test may have enabled it in this browser
     browser.protocol("Performance.enable", timeDomain="threadTicks")
-    browser.script(COUNT_LONG_TASKS)
     return spent_s(browser)
 
 
@@ -70,8 +65,6 @@ def check_usable(browser: Browser, rows: str, began_s: float, events: int) -> No
     """After so many events since `began_s`."""
     assert browser.script(f"return {rows}") <= ROWS_MAX, "rows that are not seen are not there"
     assert browser.script("return document.querySelectorAll('*').length") <= ELEMENTS_MAX
-    # A picture for each event, and one more that was under way: nothing grows with the time that the page is open.
-    assert browser.script("return window.longTasks") <= events + 1
     assert (spent_s(browser) - began_s) / events <= TASK_S_MAX
 
 
@@ -130,6 +123,7 @@ async def test_the_heat_map_of_a_large_cluster_shows_who_is_lost_and_who_is_back
     browser: Browser, large: Large
 ) -> None:
     router, nodes = large
+    nodes[1].stay_dead()  # until the page has shown it: it repeats the one that was killed
     title = "document.querySelector('#page h2')?.innerText"
 
     def opened() -> float:
@@ -143,8 +137,9 @@ async def test_the_heat_map_of_a_large_cluster_shows_who_is_lost_and_who_is_back
         )
 
     began_s = await asyncio.to_thread(opened)
-    await until(lambda: nodes[1].deaths)  # it repeats the one that was killed
+    await until(lambda: nodes[1].deaths)
     await asyncio.to_thread(browser.wait, unwell("n2"))
+    nodes[1].come_back()
     await asyncio.to_thread(browser.wait, f"!({unwell('n2')})")
     asked: Any = await asyncio.to_thread(browser.script, "return performance.getEntriesByType('resource').length")
 
