@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.embedded_log_only, pytest.mark.campaign]
 
 CAMPAIGN = os.environ.get("DURAMEN_CAMPAIGN") == "1"
 PARTS = 8 if CAMPAIGN else 1
-ONE_OF = 1 if CAMPAIGN else 40
+ONE_OF = 1 if CAMPAIGN else 80
 """A short run takes one point of so many."""
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EACCES)
