@@ -124,8 +124,9 @@ def begin_alter(cluster: ClusterMap, offset: Offset, time_ms: int, command: Alte
         )
     if command.after != present.number:
         raise CommandRefused(
-            f"table {table.name} has definition {present.number} by now, with schema {present.schemas[-1].number}, and "
-            f"this change was made for definition {command.after}: look at what it has, and ask again"
+            f"table {table.name} has definition {present.number} by now, with schema {present.schemas[-1].number}"
+            f"{_altered_by(cluster, table)}, and this change was made for definition {command.after}: look at what it "
+            "has, and ask again"
         )
     check_alone(cluster, table)
     if command.node not in cluster.nodes:
@@ -151,6 +152,14 @@ def begin_alter(cluster: ClusterMap, offset: Offset, time_ms: int, command: Alte
     tasks = JobTasks((Task(Action.ALTER.value, table.id, Partition(0), command.node),))
     job = Job(offset, JobKind.ALTER.value, table.name, "running", tasks, time_ms, arguments)
     return replace(cluster, schemas=schemas), job
+
+
+def _altered_by(cluster: ClusterMap, table: TableEntry) -> str:
+    """The job that gave the table its definition, as far as the map remembers it, for a message."""
+    jobs = [
+        job.id for job in cluster.jobs.values() if job.kind == JobKind.ALTER and job.arguments.get("table") == table.id
+    ]
+    return f" of job {max(jobs)}" if jobs else ""
 
 
 def next_definition(cluster: ClusterMap, job: Job) -> TableDefinition:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from log_tier.model.errors import InvalidRequest
+from log_tier.model.errors import InvalidRequest, LimitExceeded
 from log_tier.model.identifiers import TableId
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import EvolutionMode, check_evolution
-from log_tier.rows.schema import RowSchema
+from log_tier.rows.schema import NumberedSchema, RowSchema
 
 __all__ = ["DEFINITION_BYTES_MAX", "AlterTable", "SchemaChange"]
 
@@ -42,7 +42,8 @@ class SchemaChange:
 
     def check(self, definition: TableDefinition | None, table: str) -> None:
         """Raise `InvalidSchema`, with the field and the reason, where a table of this definition cannot have the schema
-        next; `InvalidRequest` for a table without rows.
+        next; `InvalidRequest` for a table without rows; `LimitExceeded` where the next definition would be too large
+        for a barrier.
 
         Rows of every schema that the table has had may be there, and nothing is rewritten: each of them is looked at.
         O(schemas).
@@ -53,3 +54,11 @@ class SchemaChange:
         fields = definition.key if isinstance(definition.key, tuple) else ()
         for each in definition.schemas:
             check_evolution(each.schema, self.schema, self.compatibility, fields)
+        size = len(definition.with_schema(NumberedSchema(0, self.schema)).text)
+        if size > DEFINITION_BYTES_MAX:
+            raise LimitExceeded(
+                f"the definition of {table} would have {size} bytes with this schema, and a barrier takes "
+                f"{DEFINITION_BYTES_MAX}: make a new table",
+                limit=DEFINITION_BYTES_MAX,
+                size=size,
+            )

@@ -18,12 +18,15 @@ from log_tier.rows.key_fields import KEY_FIELDS_MAX, KeyField, key_type_of, keye
 from log_tier.rows.schema import NumberedSchema, RowSchema
 from log_tier.rows.tuple_key import pack_key
 
-__all__ = ["SCHEMAS_MAX", "SCHEMA_NUMBER_MAX", "TableDefinition", "ValueKind"]
+__all__ = ["NEWEST_SCHEMA", "SCHEMAS_MAX", "SCHEMA_NUMBER_MAX", "TableDefinition", "ValueKind"]
 
 ValueKind = Literal["bytes", "str", "json", "row"]
 
 SCHEMA_NUMBER_MAX: Final = (1 << 31) - 1
 """Confluent's clients read it as an int."""
+
+NEWEST_SCHEMA: Final = SCHEMA_NUMBER_MAX + 1
+"""In place of a schema's number, where the newest definition is wanted: no schema has it."""
 
 SCHEMAS_MAX: Final = 1000
 """Of one table. Each is part of the cluster map."""
@@ -96,6 +99,10 @@ class TableDefinition:
             _refuse("schemas", f"each has a number of its own, and 0 comes last: {numbers[:20]}")
         if len({each.schema.text for each in self.schemas}) < len(numbers):
             _refuse("schemas", "two of them are the same")
+
+    def has_schema(self, number: int) -> bool:
+        """Whether rows may have the schema of that number. O(schemas)."""
+        return any(each.number == number for each in self.schemas)
 
     @property
     def partitioner(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NoReturn, get_args
+from typing import Any, Final, Literal, NoReturn, cast, get_args
 
 from log_tier.model.errors import InvalidSchema
 from log_tier.rows.avro.avro_types import AvroType, branch_name
@@ -12,7 +12,7 @@ from log_tier.rows.avro.logical_types import logical_of
 from log_tier.rows.key_fields import KeyField, without_null
 from log_tier.rows.schema import RowSchema
 
-__all__ = ["EvolutionMode", "check_evolution"]
+__all__ = ["EvolutionMode", "check_evolution", "check_mode"]
 
 EvolutionMode = Literal["backward", "forward", "full", "none"]
 """backward: who has the next schema reads rows of the present one. forward: who has the present schema reads rows of
@@ -34,14 +34,21 @@ def check_evolution(old: RowSchema, new: RowSchema, mode: EvolutionMode, key_fie
     For the others Avro's rules of resolution hold (aliases and promotions too); a known logical type stays as it is,
     since the same number would mean something else. O(size of both).
     """
-    if mode not in get_args(EvolutionMode):
-        _refuse("", f"a mode is one of {', '.join(get_args(EvolutionMode))}, not {ascii(mode)[:40]}")
+    check_mode(mode)
     for key in key_fields:
         _check_key_field(key.name, old, new)
     if mode in ("backward", "full"):
         _Resolution(new, old, "the next schema", "the present one").check()
     if mode in ("forward", "full"):
         _Resolution(old, new, "the present schema", "the next one").check()
+
+
+def check_mode(mode: object) -> EvolutionMode:
+    """Raises `InvalidSchema` for what is no mode."""
+    found = next((each for each in get_args(EvolutionMode) if each == mode), None)
+    if found is None:
+        _refuse("", f"compatibility is one of {', '.join(get_args(EvolutionMode))}, not {ascii(mode)[:40]}")
+    return cast("EvolutionMode", found)
 
 
 def _refuse(path: str, why: str) -> NoReturn:

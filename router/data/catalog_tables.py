@@ -45,9 +45,12 @@ from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, SERVERS_
 from log_tier.model.log import Log, Topic
 from log_tier.model.retention import Retention, check_retention
 from log_tier.model.table_ref import TableRef
+from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.in_time import in_time
 from router.data.requests import ReadPart, ReadResult
+from serving_tier.jobs.altering import ChooseNode, alter_table
 
 __all__ = ["REF_ITEMS", "REPLICAS_DEFAULT_MAX", "CatalogTables", "change_retention", "listed", "without_absent"]
 
@@ -94,9 +97,10 @@ class CatalogTables:
         """A table that the catalog knows here. Raises `TableNotFound`."""
         return self._catalog.map.table(table_id)
 
-    async def known(self, table_id: TableId) -> TableEntry:
-        """`by_id`, after a look at the catalog's end if the table is not known here."""
-        if table_id not in self._catalog.map.tables:
+    async def known(self, table_id: TableId, schema: int = 0) -> TableEntry:
+        """`by_id`, after a look at the catalog's end if the table, or its schema of that number, is not known here."""
+        table = self._catalog.map.tables.get(table_id)
+        if table is None or (schema and not (table.definition is not None and table.definition.has_schema(schema))):
             await self._catalog.refresh()
         return self.by_id(table_id)
 
@@ -225,6 +229,12 @@ class CatalogTables:
                 table=name,
             )
         return topic
+
+    async def alter(self, name: str, change: SchemaChange, choose: ChooseNode) -> TableDefinition:
+        """Give the rows of a table another schema; see `serving_tier.jobs.altering`. The job goes on by itself."""
+        table = await alter_table(self._catalog, (await self.find(name)).id, change, choose)
+        assert table.definition is not None, f"table {name} was altered, and has no definition"
+        return table.definition
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None) -> TableEntry:
         """Change how much of its log a table keeps; see `change_retention`."""

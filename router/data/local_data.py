@@ -36,14 +36,15 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, 
 from log_tier.model.log import Appended, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
+from log_tier.rows.alter_table import SchemaChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from log_tier.tracing.indexes import trace_read
 from log_tier.tracing.span import TRACED
 from router.data.catalog_tables import CatalogTables, without_absent
-from router.data.describe import describe_table
 from router.data.fresh_replicas import FreshReplicas, answers_now
 from router.data.in_time import end_waiting, in_time, time_left
+from router.data.machine_tables import MachineTables
 from router.data.misfits import asked_where_misfit, explained
 from router.data.outcomes import judged, outcome_forgotten, outcome_unknown, refused_parts, unanswered
 from router.data.reply_budget import ReplyBudget, read_keys, read_many_keys
@@ -91,6 +92,7 @@ class LocalData:
         self.hosting = hosting
         self.node = hosting.node
         self.tables = CatalogTables(log, catalog)
+        self._machine = MachineTables(log, catalog, hosting, self.tables)
         self._fresh = FreshReplicas(log, self.node, self.tables)
         self.times = CallTimes()
         """How long requests took, those that failed included."""
@@ -357,38 +359,28 @@ class LocalData:
     # --- tables
 
     async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
-        async with in_time(timeout, f"table {spec.name!r} was not made"):
-            table = await self.tables.create(spec)
-            await self.hosting.wait_version(self.catalog.map.version)
-            await self.hosting.wait_hosted(table.id)
-            return table.ref
+        return await self._machine.create_table(spec, timeout=timeout)
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
-        async with in_time(timeout, f"table {name!r} was not looked up"):
-            return (await self.tables.find(name)).ref
+        return await self._machine.find_table(name, timeout=timeout)
 
-    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
-        async with in_time(timeout, "the table was not looked up"):
-            return (await self.tables.known(table_id)).definition
+    async def definition(self, table_id: TableId, *, schema: int = 0, timeout: float) -> TableDefinition | None:
+        return await self._machine.definition(table_id, schema=schema, timeout=timeout)
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
-        async with in_time(timeout, "the tables were not listed"):
-            return await self.tables.all()
+        return await self._machine.list_tables(timeout=timeout)
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
-        async with in_time(timeout, f"table {name!r} was not described"):
-            table = await self.tables.find(name)
-            bounds = await self.log.all_bounds(table.id)
-        return await describe_table(self.node, table, bounds)
+        return await self._machine.describe_table(name, timeout=timeout)
+
+    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+        return await self._machine.alter_table(name, change, timeout=timeout)
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
-        async with in_time(timeout, f"the retention of table {name!r} was not changed"):
-            return (await self.tables.set_retention(name, ms=ms, size=size)).retention
+        return await self._machine.set_retention(name, ms=ms, size=size, timeout=timeout)
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
-        async with in_time(timeout, f"table {name!r} was not dropped"):
-            await self.tables.drop(name)
-            await self.hosting.wait_version(self.catalog.map.version)
+        await self._machine.drop_table(name, timeout=timeout)
 
     async def close(self) -> None:
         try:

@@ -13,7 +13,7 @@ every implementation):
 - P3 A result of `write` means that the batch is on stable storage. A `WriteUnknown` means that it is in the log once or
   not at all.
 - P4 A table that `create_table` returned can be found, listed, described and used by the same caller at once; one that
-  `drop_table` returned from is gone for it.
+  `drop_table` returned from is gone for it, and the definition that `alter_table` returned is the one it gets.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
+from log_tier.rows.alter_table import SchemaChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.requests import (
@@ -87,7 +88,7 @@ class DataPlane(Protocol):
 
 
 class TableAdmin(Protocol):
-    """Creates, finds, describes and drops tables, and sets how much of their logs they keep."""
+    """Creates, finds, describes, alters and drops tables, and sets how much of their logs they keep."""
 
     async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
         """Create a table. Raises `TableExists`, `CommandRejected` where there are too few nodes for its replicas; with
@@ -100,8 +101,12 @@ class TableAdmin(Protocol):
         """The table of that name. Raises `TableNotFound` naming the tables that exist."""
         ...
 
-    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
-        """What the keys and values of a table are; None: bytes. Raises `TableNotFound`."""
+    async def definition(self, table_id: TableId, *, schema: int = 0, timeout: float) -> TableDefinition | None:
+        """What the keys and values of a table are; None: bytes. Raises `TableNotFound`.
+
+        `schema`: the number of a schema that the caller has met; where the table does not have it as far as is known
+        here, the answer comes after a look at the catalog's end. `NEWEST_SCHEMA`: after such a look in any case.
+        """
         ...
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
@@ -110,6 +115,16 @@ class TableAdmin(Protocol):
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         """A table and the state of its partitions."""
+        ...
+
+    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+        """Give the rows of a table another schema; returns its definition when every partition has it. Its job goes on
+        when the caller's time is over, and the same call again waits for it.
+
+        Raises `TableNotFound`, `InvalidSchema` with the field and the reason where the schema may not follow those
+        that the table has, `InvalidRequest` for a table without rows, `CommandRejected` where another change came
+        first, which it names, and `Unavailable` where its job has failed, or no node is there that could do it.
+        """
         ...
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class TablesStub:
-    """Makes, finds, describes and drops tables. Errors are reported as those of `KV`.
+    """Makes, finds, describes, alters and drops tables. Errors are reported as those of `KV`.
     """
 
     def __init__(self, channel):
@@ -60,6 +60,11 @@ class TablesStub:
                 request_serializer=duramen_dot_v1_dot_tables__pb2.FindTableRequest.SerializeToString,
                 response_deserializer=duramen_dot_v1_dot_tables__pb2.TableDescription.FromString,
                 _registered_method=True)
+        self.Alter = channel.unary_unary(
+                '/duramen.v1.Tables/Alter',
+                request_serializer=duramen_dot_v1_dot_tables__pb2.AlterTableRequest.SerializeToString,
+                response_deserializer=duramen_dot_v1_dot_tables__pb2.TableDefinition.FromString,
+                _registered_method=True)
         self.SetRetention = channel.unary_unary(
                 '/duramen.v1.Tables/SetRetention',
                 request_serializer=duramen_dot_v1_dot_tables__pb2.SetRetentionRequest.SerializeToString,
@@ -73,7 +78,7 @@ class TablesStub:
 
 
 class TablesServicer:
-    """Makes, finds, describes and drops tables. Errors are reported as those of `KV`.
+    """Makes, finds, describes, alters and drops tables. Errors are reported as those of `KV`.
     """
 
     def Create(self, request, context):
@@ -107,6 +112,17 @@ class TablesServicer:
 
     def Describe(self, request, context):
         """The state of each partition. NOT_FOUND table_not_found.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Alter(self, request, context):
+        """Give the rows of a table another schema, which is the newest from then on. Nothing is rewritten: rows of earlier
+        schemas stay, and are read with the defaults of later ones. Returns the definition when every partition has it; asked
+        again with the same schema, it goes on where it stood. INVALID_ARGUMENT invalid_schema: the schema may not follow
+        those that the table has; the problem's fields `field` and `reason` say why. FAILED_PRECONDITION command_rejected:
+        another change came first; the message names its definition, schema and job.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -155,6 +171,11 @@ def add_TablesServicer_to_server(servicer, server):
                     request_deserializer=duramen_dot_v1_dot_tables__pb2.FindTableRequest.FromString,
                     response_serializer=duramen_dot_v1_dot_tables__pb2.TableDescription.SerializeToString,
             ),
+            'Alter': grpc.unary_unary_rpc_method_handler(
+                    servicer.Alter,
+                    request_deserializer=duramen_dot_v1_dot_tables__pb2.AlterTableRequest.FromString,
+                    response_serializer=duramen_dot_v1_dot_tables__pb2.TableDefinition.SerializeToString,
+            ),
             'SetRetention': grpc.unary_unary_rpc_method_handler(
                     servicer.SetRetention,
                     request_deserializer=duramen_dot_v1_dot_tables__pb2.SetRetentionRequest.FromString,
@@ -174,7 +195,7 @@ def add_TablesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Tables:
-    """Makes, finds, describes and drops tables. Errors are reported as those of `KV`.
+    """Makes, finds, describes, alters and drops tables. Errors are reported as those of `KV`.
     """
 
     @staticmethod
@@ -302,6 +323,33 @@ class Tables:
             '/duramen.v1.Tables/Describe',
             duramen_dot_v1_dot_tables__pb2.FindTableRequest.SerializeToString,
             duramen_dot_v1_dot_tables__pb2.TableDescription.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Alter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Tables/Alter',
+            duramen_dot_v1_dot_tables__pb2.AlterTableRequest.SerializeToString,
+            duramen_dot_v1_dot_tables__pb2.TableDefinition.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,11 +1,14 @@
-"""Definitions of tables as messages: encoder and decoder."""
+"""Definitions of tables, and their changes, as messages: encoders and decoders."""
 
 from __future__ import annotations
 
+from log_tier.rows.alter_table import SchemaChange
 from log_tier.rows.definition import TableDefinition
+from log_tier.rows.evolution import check_mode
+from log_tier.rows.schema import RowSchema
 from router.proto import tables_pb2 as tables
 
-__all__ = ["definition_from", "definition_message"]
+__all__ = ["change_from", "change_message", "definition_from", "definition_message"]
 
 
 def definition_message(definition: TableDefinition | None) -> tables.TableDefinition:
@@ -43,3 +46,16 @@ def definition_from(message: tables.TableDefinition) -> TableDefinition | None:
             "partition_by": message.partition_by,
         }
     )
+
+
+def change_message(name: str, change: SchemaChange) -> tables.AlterTableRequest:
+    """Encode a change of a table's schema."""
+    return tables.AlterTableRequest(
+        name=name, avro=change.schema.text, compatibility=change.compatibility, if_definition=change.after
+    )
+
+
+def change_from(message: tables.AlterTableRequest) -> SchemaChange:
+    """Decode it. O(its schema). Raises `InvalidSchema` for what is no schema, and for a mode that is none."""
+    mode = check_mode(message.compatibility or "backward")
+    return SchemaChange(RowSchema.parse(message.avro), mode, message.if_definition)

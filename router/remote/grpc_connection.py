@@ -6,10 +6,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
-from log_tier.model.errors import Disconnected, DuramenError
+from log_tier.model.errors import Disconnected, DuramenError, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
 from log_tier.model.retention import Retention, check_retention
 from log_tier.model.table_ref import TableRef
+from log_tier.rows.alter_table import SchemaChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from log_tier.rpc.wire import Wire
@@ -28,7 +29,7 @@ from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, resp_endpoint_pb2, resp_endpoint_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
 from router.remote import messages
-from router.remote.definitions import definition_from, definition_message
+from router.remote.definitions import change_message, definition_from, definition_message
 
 __all__ = ["GrpcConnection"]
 
@@ -129,8 +130,8 @@ class GrpcConnection:
         request = tables.FindTableRequest(name=name)
         return messages.ref_from(await self._wire.ask(self._tables.Find, request, timeout=timeout))
 
-    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
-        request = tables.DefinitionRequest(table_id=table_id_to_bytes(table_id))
+    async def definition(self, table_id: TableId, *, schema: int = 0, timeout: float) -> TableDefinition | None:
+        request = tables.DefinitionRequest(table_id=table_id_to_bytes(table_id), schema=schema)
         return definition_from(await self._wire.ask(self._tables.Definition, request, timeout=timeout))
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
@@ -140,6 +141,12 @@ class GrpcConnection:
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         request = tables.FindTableRequest(name=name)
         return messages.description_from(await self._wire.ask(self._tables.Describe, request, timeout=timeout))
+
+    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+        found = definition_from(await self._wire.ask(self._tables.Alter, change_message(name, change), timeout=timeout))
+        if found is None:
+            raise UnknownFormat(f"the server at {self.target} altered table {name}, and names no definition: update it")
+        return found
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
         check_retention(Retention(ms or 0, size or 0))  # a message carries no others

@@ -13,6 +13,7 @@ from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, 
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
+from log_tier.rows.alter_table import SchemaChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.in_time import time_left
@@ -140,14 +141,20 @@ class FailoverConnection:
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         return await self._ask(lambda server, left_s: server.find_table(name, timeout=left_s), timeout=timeout)
 
-    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
-        return await self._ask(lambda server, left_s: server.definition(table_id, timeout=left_s), timeout=timeout)
+    async def definition(self, table_id: TableId, *, schema: int = 0, timeout: float) -> TableDefinition | None:
+        return await self._ask(
+            lambda server, left_s: server.definition(table_id, schema=schema, timeout=left_s), timeout=timeout
+        )
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
         return await self._ask(lambda server, left_s: server.list_tables(timeout=left_s), timeout=timeout)
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         return await self._ask(lambda server, left_s: server.describe_table(name, timeout=left_s), timeout=timeout)
+
+    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+        """It may be asked of another server: the same schema goes on where its job stands."""
+        return await self._ask(lambda server, left_s: server.alter_table(name, change, timeout=left_s), timeout=timeout)
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
         return await self._ask(

@@ -16,6 +16,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, ReplicaBehind
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
+from log_tier.rows.alter_table import SchemaChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
@@ -156,14 +157,17 @@ class LocalFirstConnection:
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         return await self._data_plane.find_table(name, timeout=timeout)
 
-    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
-        return await self._data_plane.definition(table_id, timeout=timeout)
+    async def definition(self, table_id: TableId, *, schema: int = 0, timeout: float) -> TableDefinition | None:
+        return await self._data_plane.definition(table_id, schema=schema, timeout=timeout)
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
         return await self._data_plane.list_tables(timeout=timeout)
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         return await self._others.describe_table(name, timeout=timeout)
+
+    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+        return await self._others.alter_table(name, change, timeout=timeout)
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
         return await self._others.set_retention(name, ms=ms, size=size, timeout=timeout)

@@ -14,6 +14,7 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, 
 from log_tier.model.log import Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
+from log_tier.rows.alter_table import SchemaChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.catalog_tables import CatalogTables
@@ -151,15 +152,17 @@ class RoutedConnection:
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         return await self._tables.find(name, timeout=timeout)
 
-    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
-        async with in_time(timeout, "the table was not looked up"):
-            return (await self._routes.known(table_id)).definition
+    async def definition(self, table_id: TableId, *, schema: int = 0, timeout: float) -> TableDefinition | None:
+        return await self._tables.definition(table_id, schema=schema, timeout=timeout)
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
         return await self._tables.all(timeout=timeout)
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         return await self._tables.describe(name, timeout=timeout)
+
+    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+        return await self._tables.alter(name, change, timeout=timeout)
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
         return await self._tables.set_retention(name, ms=ms, size=size, timeout=timeout)

@@ -7,16 +7,18 @@ that the caller that made a table can use it at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from log_tier.catalog.cluster_map import TableEntry
+from log_tier.catalog.cluster_map import TableEntry, address_for_servers
 from log_tier.model.errors import DeadlineExceeded, TableNotFound
-from log_tier.model.identifiers import NOTHING, PartitionId
+from log_tier.model.identifiers import NOTHING, Partition, PartitionId, TableId
 from log_tier.model.log import Bounds, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
+from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.catalog_tables import CatalogTables
 from router.data.in_time import in_time, time_left
@@ -24,6 +26,7 @@ from router.data.requests import PartitionDescription, TableDescription
 from router.data.seam import TableAdmin
 from router.membership.views import ReplicaView, ReportedState
 from router.routing.routes import Routes
+from serving_tier.jobs.altering import ChooseNode
 
 __all__ = ["CatalogChanges", "RemoteChanges", "RoutedTables", "TableChanges"]
 
@@ -36,7 +39,7 @@ _SHOWN_S: Final = 2.0
 
 
 class TableChanges(Protocol):
-    """Carries out creations, drops and settings of tables."""
+    """Carries out creations, drops, settings and new schemas of tables."""
 
     async def create(self, spec: TableSpec, *, timeout: float) -> TableRef:
         """Create a table. Raises as `TableAdmin.create_table` does."""
@@ -48,6 +51,14 @@ class TableChanges(Protocol):
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
         """Change how much of its log a table keeps."""
+        ...
+
+    async def alter(self, name: str, change: SchemaChange, choose: ChooseNode, *, timeout: float) -> TableDefinition:
+        """Give the rows of a table another schema. `choose`: which node does it, where that is decided here."""
+        ...
+
+    async def definition(self, table_id: TableId, *, schema: int, timeout: float) -> TableDefinition | None:
+        """A table's definition, after a look at the catalog's end where it does not have that schema."""
         ...
 
     async def find(self, name: str, *, timeout: float) -> TableRef:
@@ -85,6 +96,15 @@ class CatalogChanges:
         async with in_time(timeout, f"the retention of table {name!r} was not changed"):
             return (await self._tables.set_retention(name, ms=ms, size=size)).retention
 
+    async def alter(self, name: str, change: SchemaChange, choose: ChooseNode, *, timeout: float) -> TableDefinition:
+        """Give the rows of a table another schema. The job goes on. Raises as `TableAdmin.alter_table`."""
+        async with in_time(timeout, f"table {name!r} is not altered yet"):
+            return await self._tables.alter(name, change, choose)
+
+    async def definition(self, table_id: TableId, *, schema: int, timeout: float) -> TableDefinition | None:
+        async with in_time(timeout, "the table was not looked up"):
+            return (await self._tables.known(table_id, schema)).definition
+
     async def find(self, name: str, *, timeout: float) -> TableRef:
         """The table of that name. Raises `TableNotFound` naming the tables that exist, `DeadlineExceeded`."""
         async with in_time(timeout, f"table {name!r} was not looked up"):
@@ -114,6 +134,13 @@ class RemoteChanges:
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
         return await self._server.set_retention(name, ms=ms, size=size, timeout=timeout)
+
+    async def alter(self, name: str, change: SchemaChange, choose: ChooseNode, *, timeout: float) -> TableDefinition:
+        """The server chooses the node."""
+        return await self._server.alter_table(name, change, timeout=timeout)
+
+    async def definition(self, table_id: TableId, *, schema: int, timeout: float) -> TableDefinition | None:
+        return await self._server.definition(table_id, schema=schema, timeout=timeout)
 
     async def find(self, name: str, *, timeout: float) -> TableRef:
         return await self._server.find_table(name, timeout=timeout)
@@ -163,6 +190,55 @@ class RoutedTables:
                 timeout=min(_SHOWN_S, left_s()),
             )
         return retention
+
+    async def alter(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+        """Give the rows of a table another schema; return when this process's own map shows it."""
+        left_s = time_left(timeout)
+        ref = await self.find(name, timeout=timeout)
+        if not self._has_heard():
+            with suppress(DeadlineExceeded):
+                await self._routes.membership.wait_for(self._has_heard, timeout=min(_OPENED_S, left_s()))
+        definition = await self._changes.alter(name, change, self._worker, timeout=left_s())
+        with suppress(DeadlineExceeded):
+            await self._routes.maps.wait_for(
+                lambda cluster: (
+                    (table := cluster.tables.get(ref.id)) is None
+                    or table.definition is None
+                    or table.definition.number >= definition.number
+                ),
+                timeout=min(_SHOWN_S, left_s()),
+            )
+        return definition
+
+    def _has_heard(self) -> bool:
+        """Does this process know of a node that is there, or that none is?"""
+        members = self._routes.membership.members.values()
+        return any(member.view.alive for member in members) or all(member.known for member in members)
+
+    def _living(self, among: Collection[str] | None = None) -> str | None:
+        """A node whose status arrives; the first of them by id."""
+        members = self._routes.membership.members
+        living = [node for node in among or members if node in members and members[node].view.alive]
+        return min(living, default=None)
+
+    def _worker(self, table: TableEntry, preferred: str) -> str:
+        """The node that is to put barriers into a table's logs: the preferred one, one of its own, or any. Of those
+        without an address nobody hears; where there are no others, one of them is taken. Empty: none is there.
+        """
+        held = table.readable(Partition(0))
+        silent = min(
+            (node for node, entry in self._routes.maps.map.nodes.items() if not address_for_servers(entry)), default=""
+        )
+        return (preferred and self._living((preferred,))) or self._living(held) or self._living() or silent
+
+    async def definition(self, table_id: TableId, *, schema: int, timeout: float) -> TableDefinition | None:
+        """A table's definition; where this process's map does not have that schema in it, from who knows more."""
+        left_s = time_left(timeout)
+        async with in_time(timeout, "the table was not looked up"):
+            found = (await self._routes.known(table_id)).definition
+        if not schema or (found is not None and found.has_schema(schema)):
+            return found
+        return await self._changes.definition(table_id, schema=schema, timeout=left_s())
 
     async def _shown(self, ref: TableRef, *, there: bool, left_s: float) -> None:
         await self._routes.maps.wait_for(

@@ -11,6 +11,7 @@ from log_tier.model.errors import DatabaseClosed, DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
+from log_tier.rows.alter_table import SchemaChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.requests import (
@@ -118,14 +119,17 @@ class DeferredConnection:
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         return await self._ask(timeout, lambda inner, left: inner.find_table(name, timeout=left))
 
-    async def definition(self, table_id: TableId, *, timeout: float) -> TableDefinition | None:
-        return await self._ask(timeout, lambda inner, left: inner.definition(table_id, timeout=left))
+    async def definition(self, table_id: TableId, *, schema: int = 0, timeout: float) -> TableDefinition | None:
+        return await self._ask(timeout, lambda inner, left: inner.definition(table_id, schema=schema, timeout=left))
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
         return await self._ask(timeout, lambda inner, left: inner.list_tables(timeout=left))
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         return await self._ask(timeout, lambda inner, left: inner.describe_table(name, timeout=left))
+
+    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+        return await self._ask(timeout, lambda inner, left: inner.alter_table(name, change, timeout=left))
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
         return await self._ask(timeout, lambda inner, left: inner.set_retention(name, ms=ms, size=size, timeout=left))

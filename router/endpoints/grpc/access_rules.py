@@ -131,6 +131,7 @@ DATA_RULES: Final[MethodRules] = {
     "/duramen.v1.Tables/List": any_user,
     "/duramen.v1.Tables/Definition": _sees_id,
     "/duramen.v1.Tables/Describe": _sees_name,
+    "/duramen.v1.Tables/Alter": _of_name(Right.ADMIN),
     "/duramen.v1.Tables/SetRetention": _of_name(Right.ADMIN),
     "/duramen.v1.Tables/Drop": _of_name(Right.ADMIN),
     "/duramen.v1.RespEndpoint/Describe": any_user,

@@ -30,7 +30,7 @@ from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
 from router.remote import messages
-from router.remote.definitions import definition_from, definition_message
+from router.remote.definitions import change_from, definition_from, definition_message
 from router.remote.partition_lists import offsets_from, partitions_from
 from router.remote.reply_pieces import read_reply_pieces, write_reply_pieces
 from serving_tier.node.node_load import Load
@@ -178,7 +178,7 @@ async def _write_reply(given: Sequence[WriteResult | DuramenError]) -> kv.WriteR
 
 
 class TablesService(tables_pb2_grpc.TablesServicer):
-    """Create, find, list, describe, set the retention, drop."""
+    """Create, find, list, describe, alter, set the retention, drop."""
 
     def __init__(self, inner: TableAdmin) -> None:
         self._inner = inner
@@ -209,7 +209,16 @@ class TablesService(tables_pb2_grpc.TablesServicer):
     ) -> tables.TableDefinition:
         try:
             table_id = table_id_from_bytes(request.table_id)
-            return definition_message(await self._inner.definition(table_id, timeout=time_left_s(context)))
+            left_s = time_left_s(context)
+            return definition_message(await self._inner.definition(table_id, schema=request.schema, timeout=left_s))
+        except DuramenError as error:
+            await abort(context, error)
+
+    async def Alter(self, request: tables.AlterTableRequest, context: _Context) -> tables.TableDefinition:  # noqa: N802
+        try:
+            change = await asyncio.to_thread(change_from, request)
+            altered = await self._inner.alter_table(request.name, change, timeout=time_left_s(context))
+            return definition_message(altered)
         except DuramenError as error:
             await abort(context, error)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import pytest
@@ -10,14 +13,33 @@ import pytest
 from kit.cluster.one_machine import DEADLINE_S
 from kit.cluster.silent_log import TIMEOUT_S, check_ends_in_time, silent_log
 from kit.cluster.slow_log import CALL_S, check_time_is_shared, slow_log
-from log_tier.model.errors import CommandRejected, DuramenError, InvalidRequest, TableExists, TableNotFound
+from kit.flight_rows import ALTERED_FLIGHTS, FLIGHT_SCHEMA, FLIGHTS, LATER_SCHEMA, UNNUMBERED_FLIGHTS
+from log_tier.catalog.actions import Action
+from log_tier.catalog.map_follower import MapFollower
+from log_tier.model.errors import (
+    CommandRejected,
+    DuramenError,
+    InvalidRequest,
+    InvalidSchema,
+    TableExists,
+    TableNotFound,
+)
 from log_tier.model.identifiers import Offset, PartitionId, TableId
 from log_tier.model.retention import FOREVER, Retention
+from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.definition import NEWEST_SCHEMA
+from log_tier.rows.schema import RowSchema
 from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.seam import TableAdmin
+from serving_tier.jobs.altering import put_definition
+from serving_tier.jobs.worker import JobWorker
 
 __all__ = ["TableAdminContract"]
+
+LATER: Final = SchemaChange(RowSchema.parse(LATER_SCHEMA))
+FIRST: Final = SchemaChange(RowSchema.parse(FLIGHT_SCHEMA), "none")
+ROWS: Final = TableSpec("rows", 1, definition=UNNUMBERED_FLIGHTS)
 
 Call = Callable[[TableAdmin], Awaitable[object]]
 
@@ -27,6 +49,7 @@ CALLS: Final[dict[str, Call]] = {
     "definition": lambda it: it.definition(TableId("0" * 32), timeout=TIMEOUT_S),
     "list_tables": lambda it: it.list_tables(timeout=TIMEOUT_S),
     "describe_table": lambda it: it.describe_table("flights", timeout=TIMEOUT_S),
+    "alter_table": lambda it: it.alter_table("rows", LATER, timeout=TIMEOUT_S),
     "set_retention": lambda it: it.set_retention("flights", ms=1000, size=None, timeout=TIMEOUT_S),
     "drop_table": lambda it: it.drop_table("missing", timeout=TIMEOUT_S),
 }
@@ -38,6 +61,7 @@ SLOW_CALLS: Final[dict[str, Call]] = {
     "list_tables": lambda it: it.list_tables(timeout=CALL_S),
     "describe_table": lambda it: it.describe_table("flights", timeout=CALL_S),
     "describe_table of no table": lambda it: it.describe_table("missing", timeout=CALL_S),
+    "alter_table": lambda it: it.alter_table("rows", LATER, timeout=CALL_S),
     "set_retention": lambda it: it.set_retention("flights", ms=1000, size=None, timeout=CALL_S),
     "drop_table": lambda it: it.drop_table("flights", timeout=CALL_S),
     "drop_table of no table": lambda it: it.drop_table("missing", timeout=CALL_S),
@@ -47,10 +71,20 @@ SLOW_CALLS: Final[dict[str, Call]] = {
 class TableAdminContract:
     """Derive from it, with a fixture `connection` over the fixture `data_plane`."""
 
+    @pytest.fixture
+    async def altering(self, data_plane: LocalData) -> AsyncIterator[None]:
+        """Its node does what an alter wants of it."""
+        follower = MapFollower(data_plane.catalog)
+        actions = {Action.ALTER.value: partial(put_definition, log=data_plane.log)}
+        worker = await JobWorker.open(data_plane.catalog, follower, node_id="n1", actions=actions)
+        yield
+        await worker.close()
+
     @pytest.mark.parametrize("name", CALLS)
     async def test_a_timeout_covers_the_change(self, connection: TableAdmin, data_plane: LocalData, name: str) -> None:
         """The log does not answer. The call ends all the same, with an error of ours, in good time."""
         await data_plane.create_table(TableSpec("flights", 1), timeout=DEADLINE_S)
+        await data_plane.create_table(ROWS, timeout=DEADLINE_S)
         async with silent_log(data_plane):
             assert isinstance(await check_ends_in_time(lambda: CALLS[name](connection)), DuramenError), "it cannot know"
         assert (await connection.find_table("flights", timeout=DEADLINE_S)).partitions == 1
@@ -61,6 +95,7 @@ class TableAdminContract:
     ) -> None:
         """A change asks the log and the catalog several times. All of that together takes at most its timeout."""
         await data_plane.create_table(TableSpec("flights", 1), timeout=DEADLINE_S)
+        await data_plane.create_table(ROWS, timeout=DEADLINE_S)
         with slow_log(data_plane):
             await check_time_is_shared(lambda: SLOW_CALLS[name](connection))
 
@@ -100,6 +135,49 @@ class TableAdminContract:
                 await connection.set_retention("flights", ms=ms, size=size, timeout=DEADLINE_S)
         with pytest.raises(TableNotFound):
             await connection.set_retention("missing", ms=1, size=None, timeout=DEADLINE_S)
+
+    @pytest.mark.usefixtures("altering")
+    async def test_the_next_schema_of_rows(self, connection: TableAdmin) -> None:
+        made = await connection.create_table(ROWS, timeout=DEADLINE_S)
+        assert await connection.definition(made.id, timeout=DEADLINE_S) == FLIGHTS
+        assert await connection.definition(made.id, schema=7, timeout=DEADLINE_S) == FLIGHTS
+        for _ in range(2):  # the same schema again changes nothing
+            assert await connection.alter_table("rows", LATER, timeout=DEADLINE_S) == ALTERED_FLIGHTS
+            for schema in (0, 2, NEWEST_SCHEMA):
+                assert await connection.definition(made.id, schema=schema, timeout=DEADLINE_S) == ALTERED_FLIGHTS
+
+    @pytest.mark.usefixtures("altering")
+    async def test_a_schema_that_may_not_follow(self, connection: TableAdmin) -> None:
+        await connection.create_table(ROWS, timeout=DEADLINE_S)
+        await connection.create_table(TableSpec("bytes", 1), timeout=DEADLINE_S)
+        fields = [*FLIGHT_SCHEMA["fields"], {"name": "seats", "type": "long"}]
+        more = RowSchema.parse({**FLIGHT_SCHEMA, "fields": fields})
+        with pytest.raises(InvalidSchema, match="the field seats") as refused:
+            await connection.alter_table("rows", SchemaChange(more), timeout=DEADLINE_S)
+        assert refused.value.fields["field"] == "seats"
+        assert "default" in str(refused.value.fields["reason"])
+        with pytest.raises(InvalidRequest, match="the values of table bytes are bytes"):
+            await connection.alter_table("bytes", LATER, timeout=DEADLINE_S)
+        with pytest.raises(TableNotFound):
+            await connection.alter_table("missing", LATER, timeout=DEADLINE_S)
+        forward = await connection.alter_table("rows", SchemaChange(more, "forward"), timeout=DEADLINE_S)
+        assert forward.number == 2
+        with pytest.raises(CommandRejected, match="has definition 2 by now, with schema 2 of job"):
+            await connection.alter_table("rows", SchemaChange(LATER.schema, "none", after=1), timeout=DEADLINE_S)
+        with pytest.raises(InvalidSchema, match="the table has this one, as schema 1"):
+            await connection.alter_table("rows", FIRST, timeout=DEADLINE_S)
+
+    @pytest.mark.usefixtures("altering")
+    async def test_of_two_schemas_at_once_one_wins(self, connection: TableAdmin) -> None:
+        made = await connection.create_table(ROWS, timeout=DEADLINE_S)
+        changes = [SchemaChange(RowSchema.parse({**LATER_SCHEMA, "doc": doc}), after=1) for doc in ("one", "another")]
+        ended = await asyncio.gather(
+            *(connection.alter_table("rows", change, timeout=DEADLINE_S) for change in changes), return_exceptions=True
+        )
+        won, lost = sorted(ended, key=lambda each: isinstance(each, BaseException))
+        assert isinstance(lost, CommandRejected)
+        assert re.search(r"definition 2.* with schema \d+.* job \d+", lost.message)
+        assert await connection.definition(made.id, timeout=DEADLINE_S) == won
 
     async def test_a_bound_that_the_log_cannot_keep(
         self, connection: TableAdmin, data_plane: LocalData, monkeypatch: pytest.MonkeyPatch

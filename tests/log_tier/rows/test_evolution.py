@@ -174,7 +174,7 @@ def test_fields_of_the_key_stay(type_: Any, kind: Any) -> None:
 
 
 def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(InvalidSchema, match="a mode is one of backward, forward, full, none"):
+    with pytest.raises(InvalidSchema, match="compatibility is one of backward, forward, full, none"):
         check_evolution(schema(A), schema(A), "transitive")  # type: ignore[arg-type]
 
 

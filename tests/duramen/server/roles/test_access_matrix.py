@@ -103,6 +103,7 @@ ROWS: Final = [
     Row("Tables/List", "user", lambda _: tables.ListTablesRequest()),
     Row("Tables/Definition", "some of table", lambda id_: tables.DefinitionRequest(table_id=id_)),
     Row("Tables/Describe", "some of table", lambda _: tables.FindTableRequest(name=TABLE)),
+    Row("Tables/Alter", "admin of table", lambda _: tables.AlterTableRequest(name=TABLE)),
     Row("Tables/SetRetention", "admin of table", lambda _: tables.SetRetentionRequest(name=TABLE)),
     Row("Tables/Drop", "admin of table", lambda _: tables.FindTableRequest(name=TABLE)),
     Row("Cluster/Follow", "user", lambda _: cluster_pb2.FollowRequest(once=True)),

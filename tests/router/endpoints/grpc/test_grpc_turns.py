@@ -20,7 +20,7 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.record import Condition, Operation, attribute_of
 from log_tier.rpc import checked
 from log_tier.rpc.checked import FIELDS_MAX
-from router.data import describe, local_data, merge, outcomes, reply_budget, watch
+from router.data import local_data, machine_tables, merge, outcomes, reply_budget, watch
 from router.endpoints.grpc.kv import records, scans, service, watches
 from router.proto import keyvalue_pb2, kv_pb2, tables_pb2
 from router.remote import messages
@@ -179,7 +179,7 @@ def test_parts_of_no_table_ask_the_catalog_once(stubs: Stubs, monkeypatch: pytes
 
 def test_many_partitions_are_described_some_at_a_time(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
     stubs.tables.Create(tables_pb2.CreateTableRequest(name="wide", partitions=300))
-    with LoopTurns(stubs.server, monkeypatch, describe, "_described") as counted:
+    with LoopTurns(stubs.server, monkeypatch, machine_tables, "_described") as counted:
         assert len(stubs.tables.Describe(tables_pb2.FindTableRequest(name="wide")).partitions) == 300
     assert counted.calls == 300
     assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 10
