@@ -20,6 +20,7 @@ from duramen.client.transport.loop_thread import LoopThread
 from log_tier.model.errors import DatabaseClosed
 from log_tier.model.partitioner import Partitioner
 from log_tier.model.tokens import Token
+from log_tier.rows.evolution import EvolutionMode
 
 __all__ = ["Database", "start"]
 
@@ -182,6 +183,45 @@ class Database:
     describe_table = wrapped(database.Database.describe_table)
     definition = wrapped(database.Database.definition)
     set_retention = wrapped(database.Database.set_retention)
+
+    @overload
+    def alter_table(
+        self,
+        name: str,
+        *,
+        row: type[R],
+        compatibility: EvolutionMode = "backward",
+        if_definition: int = 0,
+        timeout: float | None = None,
+    ) -> RowTable[R]: ...
+
+    @overload
+    def alter_table(
+        self,
+        name: str,
+        *,
+        row: Mapping[str, Any] | str | ArrowSchema,
+        compatibility: EvolutionMode = "backward",
+        if_definition: int = 0,
+        timeout: float | None = None,
+    ) -> RowTable[dict[str, Any]]: ...
+
+    def alter_table(
+        self,
+        name: str,
+        *,
+        row: object,
+        compatibility: EvolutionMode = "backward",
+        if_definition: int = 0,
+        timeout: float | None = None,
+    ) -> RowTable[Any]:
+        alter: Callable[..., Awaitable[row_table.RowTable[Any]]] = partial(self._inner.alter_table, name)
+        asked = partial(alter, row=row, compatibility=compatibility, if_definition=if_definition, timeout=timeout)
+        inner = self._loop.run(asked)
+        return RowTable(_table(inner.stored, self._loop, self), inner)
+
+    alter_table.__doc__ = database.Database.alter_table.__doc__
+
     drop_table = wrapped(database.Database.drop_table)
 
     def token(self) -> str:

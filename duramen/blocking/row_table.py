@@ -5,29 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from duramen.blocking.table import Table
 from duramen.blocking.wrapped import wrapped
 from duramen.client import row_table
 from duramen.client.model.results import Done, ManyDone
+from duramen.client.row_streams import atomic_rows, row_writer
 from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.encoded_rows import encoded_rows
 from duramen.client.rows.row_codec import RowCodec
 from duramen.client.rows.row_results import TypedChange, TypedEntry
+from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.table import Level
 from duramen.client.transport.loop_thread import LoopThread
+from log_tier.model.errors import UnknownFormat
 from log_tier.model.tokens import Token
+from log_tier.rows.evolution import EvolutionMode
 
 __all__ = ["AtomicRows", "RowTable", "RowWriter"]
 
 R = TypeVar("R")
+N = TypeVar("N")
+T = TypeVar("T")
 
 
 class AtomicRows(Generic[R]):
     """Collects rows of one partition; `commit()` writes them: all take effect, or none."""
 
-    def __init__(self, inner: row_table.AtomicRows[R], loop: LoopThread) -> None:
+    def __init__(self, inner: atomic_rows.AtomicRows[R], loop: LoopThread) -> None:
         self._inner = inner
         self._loop = loop
 
@@ -47,18 +53,18 @@ class AtomicRows(Generic[R]):
         self._inner.delete(*key, if_present=if_present, if_version=if_version)
         return self
 
-    put.__doc__, delete.__doc__ = row_table.AtomicRows.put.__doc__, row_table.AtomicRows.delete.__doc__
+    put.__doc__, delete.__doc__ = atomic_rows.AtomicRows.put.__doc__, atomic_rows.AtomicRows.delete.__doc__
 
     def __len__(self) -> int:
         return len(self._inner)
 
-    commit = wrapped(row_table.AtomicRows.commit)
+    commit = wrapped(atomic_rows.AtomicRows.commit)
 
 
 class RowWriter(Generic[R]):
     """A stream of rows that resumes after an interruption: each row is written exactly once."""
 
-    def __init__(self, inner: row_table.RowWriter[R], loop: LoopThread) -> None:
+    def __init__(self, inner: row_writer.RowWriter[R], loop: LoopThread) -> None:
         self._inner = inner
         self._loop = loop
 
@@ -89,7 +95,7 @@ class RowWriter(Generic[R]):
         """Add many rows. A row that does not fit raises `InvalidRow` with its place; rows before it are added."""
         self._loop.run(partial(self._inner.put_rows, rows))
 
-    flush = wrapped(row_table.RowWriter.flush)
+    flush = wrapped(row_writer.RowWriter.flush)
 
 
 class RowTable(Generic[R]):
@@ -112,6 +118,15 @@ class RowTable(Generic[R]):
         codec = self._inner.codec.now()
         return (codec, timeout) if codec is not None else self._loop.run(partial(self._inner.find_codec, timeout))
 
+    def _decoded(
+        self, codec: RowCodec[R], work: Callable[[RowCodec[R]], T], timeout: float | None
+    ) -> tuple[RowCodec[R], T]:
+        while True:
+            try:
+                return codec, work(codec)
+            except UnknownFormat as unknown:
+                codec = self._loop.run(partial(self._inner.newer_codec, unknown, timeout))
+
     def get(
         self,
         *key: Any,
@@ -121,7 +136,7 @@ class RowTable(Generic[R]):
     ) -> R | None:
         codec, timeout = self._opened(timeout)
         value = self.stored.get(codec.key.of_fields(key), after=after, level=level, timeout=timeout)
-        return None if value is None else codec.decode(value)
+        return None if value is None else self._decoded(codec, lambda codec: codec.decode(value), timeout)[1]
 
     def get_entry(
         self,
@@ -132,7 +147,10 @@ class RowTable(Generic[R]):
     ) -> TypedEntry[R] | None:
         codec, timeout = self._opened(timeout)
         found = self.stored.get_entry(codec.key.of_fields(key), after=after, level=level, timeout=timeout)
-        return None if found is None else TypedEntry(codec.decode(found.value), found.version, found.expires_at_ms)
+        if found is None:
+            return None
+        _, row = self._decoded(codec, lambda codec: codec.decode(found.value), timeout)
+        return TypedEntry(row, found.version, found.expires_at_ms)
 
     def get_many(
         self,
@@ -145,7 +163,10 @@ class RowTable(Generic[R]):
         codec, timeout = self._opened(timeout)
         wanted = [codec.key.of_fields(each) for each in row_table.keys_of(keys)]
         values = self.stored.get_many(wanted, after=after, level=level, timeout=timeout)
-        return [None if value is None else codec.decode(value) for value in values]
+        _, rows = self._decoded(
+            codec, lambda codec: [None if value is None else codec.decode(value) for value in values], timeout
+        )
+        return rows
 
     def put(
         self,
@@ -211,7 +232,20 @@ class RowTable(Generic[R]):
             level=level,
             timeout=timeout,
         )
-        return _decoded(pairs, codec.decode)
+        return self._scanned(pairs, codec, timeout)
+
+    def _scanned(
+        self, pairs: Generator[tuple[bytes, bytes], None, None], codec: RowCodec[R], timeout: float | None
+    ) -> Generator[R, None, None]:
+        try:
+            for _, value in pairs:
+                try:
+                    row = codec.decode(value)
+                except UnknownFormat:
+                    codec, row = self._decoded(codec, _decoding(value), timeout)
+                yield row
+        finally:
+            pairs.close()
 
     def watch(
         self,
@@ -234,18 +268,46 @@ class RowTable(Generic[R]):
         """A resumable stream of rows. `producer`: the stream's name, the same in every run."""
         return RowWriter(self._inner.writer(producer), self._loop)
 
+    @overload
+    def alter(
+        self,
+        *,
+        row: type[N],
+        compatibility: EvolutionMode = "backward",
+        if_definition: int = 0,
+        timeout: float | None = None,
+    ) -> RowTable[N]: ...
+
+    @overload
+    def alter(
+        self,
+        *,
+        row: Mapping[str, Any] | str | ArrowSchema,
+        compatibility: EvolutionMode = "backward",
+        if_definition: int = 0,
+        timeout: float | None = None,
+    ) -> RowTable[dict[str, Any]]: ...
+
+    def alter(
+        self,
+        *,
+        row: object,
+        compatibility: EvolutionMode = "backward",
+        if_definition: int = 0,
+        timeout: float | None = None,
+    ) -> RowTable[Any]:
+        stored = self._inner.stored
+        altering = partial(row_table.altered, stored, row, compatibility, if_definition, timeout)
+        return RowTable(self.stored, self._loop.run(altering))
+
+    alter.__doc__ = row_table.RowTable.alter.__doc__
+
     describe = wrapped(row_table.RowTable.describe)
     end_token = wrapped(row_table.RowTable.end_token)
 
 
-def _decoded(
-    pairs: Generator[tuple[bytes, bytes], None, None], decode: Callable[[bytes], R]
-) -> Generator[R, None, None]:
-    try:
-        for _, value in pairs:
-            yield decode(value)
-    finally:
-        pairs.close()
+def _decoding(value: bytes) -> Callable[[RowCodec[R]], R]:
+    return lambda codec: codec.decode(value)
 
 
 def _again(stored: Table, asked: AskedDefinition) -> RowTable[Any]:

@@ -13,7 +13,7 @@ from duramen.client.model.results import TableInfo
 from duramen.client.model.table_options import TableOptions
 from duramen.client.observed_table import ObservedTable
 from duramen.client.retry import ask_until
-from duramen.client.row_table import RowTable
+from duramen.client.row_table import RowTable, altered
 from duramen.client.rows.asked_definition import AskedDefinition, asked_definition, asked_kind
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.table import Table
@@ -26,6 +26,7 @@ from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rows.definition import TableDefinition
+from log_tier.rows.evolution import EvolutionMode
 from log_tier.rows.table_spec import TableSpec
 from router.data.requests import TableDescription
 from router.data.seam import Connection
@@ -312,6 +313,40 @@ class Database:
                 name, ms=retention_ms, size=retention_bytes, timeout=remaining
             ),
         )
+
+    @overload
+    async def alter_table(
+        self,
+        name: str,
+        *,
+        row: type[R],
+        compatibility: EvolutionMode = "backward",
+        if_definition: int = 0,
+        timeout: float | None = None,
+    ) -> RowTable[R]: ...
+
+    @overload
+    async def alter_table(
+        self,
+        name: str,
+        *,
+        row: Mapping[str, Any] | str | ArrowSchema,
+        compatibility: EvolutionMode = "backward",
+        if_definition: int = 0,
+        timeout: float | None = None,
+    ) -> RowTable[dict[str, Any]]: ...
+
+    async def alter_table(
+        self,
+        name: str,
+        *,
+        row: object,
+        compatibility: EvolutionMode = "backward",
+        if_definition: int = 0,
+        timeout: float | None = None,
+    ) -> RowTable[Any]:
+        """Give the rows of a table another schema; returns the table with rows of that type. See `RowTable.alter`."""
+        return await altered(self._stored(name), row, compatibility, if_definition, timeout)
 
     async def drop_table(self, name: str, *, timeout: float | None = None) -> None:
         """Delete a table with its log and its indexes. This cannot be undone. Raises `TableNotFound`."""

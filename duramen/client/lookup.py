@@ -58,13 +58,16 @@ class TableLookup:
             lambda remaining: context.connection.describe_table(self.name, timeout=remaining),
         )
 
-    async def definition(self, deadline: float) -> tuple[TableRef, TableDefinition | None]:
-        """The table, and what its keys and values are; None: bytes. Raises `TableNotFound`. One request, or two."""
+    async def definition(self, deadline: float, schema: int = 0) -> tuple[TableRef, TableDefinition | None]:
+        """The table, and what its keys and values are; None: bytes. Raises `TableNotFound`. One request, or two.
+
+        `schema`: see `TableAdmin.definition`.
+        """
         connection = self.context.connection
         ref = self.ref or await self.resolve(deadline)
         if not ref.defined:
             return ref, None
-        asking = ask_until(deadline, lambda remaining: connection.definition(ref.id, timeout=remaining))
+        asking = ask_until(deadline, lambda remaining: connection.definition(ref.id, schema=schema, timeout=remaining))
         return ref, await self.noticing_drops(asking)
 
     async def asked(

@@ -2,131 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, overload
 
-from duramen.client.atomic import AtomicBatch
 from duramen.client.model.call_records import iterator_of
 from duramen.client.model.results import Change, Done, ManyDone
+from duramen.client.retry import ask_until
+from duramen.client.row_streams.atomic_rows import AtomicRows
+from duramen.client.row_streams.row_writer import RowWriter
 from duramen.client.rows.asked_definition import AskedDefinition
-from duramen.client.rows.encoded_rows import encoded_rows, numbered_rows
+from duramen.client.rows.encoded_rows import encoded_rows
 from duramen.client.rows.opened import OpenedCodec
 from duramen.client.rows.row_codec import RowCodec
-from duramen.client.rows.row_results import TypedChange, TypedEntry
+from duramen.client.rows.row_results import TypedChange, TypedEntry, change_of
+from duramen.client.rows.shapes.arrow_schema import ArrowSchema
+from duramen.client.rows.shapes.renamed import with_record_name
+from duramen.client.rows.shapes.shape import shape_of
 from duramen.client.table import Level, Table
-from duramen.client.table_writer import TableWriter
 from duramen.client.watch import Watch
-from log_tier.model.errors import InvalidKey
-from log_tier.model.record import Operation
+from log_tier.model.errors import InvalidKey, UnknownFormat
 from log_tier.model.tokens import Token
+from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.evolution import EvolutionMode, check_mode
 from router.data.requests import TableDescription
 
-__all__ = ["AtomicRows", "RowTable", "RowWriter", "change_of", "keys_of"]
+__all__ = ["RowTable", "altered", "keys_of"]
 
 R = TypeVar("R")
-
-
-class AtomicRows(Generic[R]):
-    """Collects rows; `commit()` writes them. If one row's condition fails, none takes effect. Calls can be chained.
-
-    Rows are checked and encoded by `commit`, before anything leaves.
-    """
-
-    def __init__(
-        self, batch: AtomicBatch, opened: Callable[[float | None], Awaitable[tuple[RowCodec[R], float | None]]]
-    ) -> None:
-        self._batch = batch
-        self._opened = opened
-        self._calls: list[Callable[[RowCodec[R]], Callable[[], object]]] = []
-        """From a codec to what adds a record; first all are encoded."""
-
-    def __len__(self) -> int:
-        return len(self._calls) or len(self._batch)
-
-    def put(
-        self,
-        row: R,
-        *,
-        ttl: float | None = None,
-        if_absent: bool = False,
-        if_present: bool = False,
-        if_version: int | None = None,
-    ) -> AtomicRows[R]:
-        """Add a row; arguments as for `RowTable.put`."""
-
-        def call(codec: RowCodec[R]) -> Callable[[], object]:
-            put = partial(self._batch.put, ttl=ttl, if_absent=if_absent, if_present=if_present, if_version=if_version)
-            return partial(put, *codec.encode(row))
-
-        self._calls.append(call)
-        return self
-
-    def delete(self, *key: Any, if_present: bool = False, if_version: int | None = None) -> AtomicRows[R]:
-        """Add a delete; arguments as for `RowTable.delete`."""
-
-        def call(codec: RowCodec[R]) -> Callable[[], object]:
-            stored = codec.key.of_fields(key)
-            return partial(self._batch.delete, stored, if_present=if_present, if_version=if_version)
-
-        self._calls.append(call)
-        return self
-
-    async def commit(self, *, timeout: float | None = None) -> list[Done]:
-        """Write the rows; return one `Done` for each, in order. As `AtomicBatch.commit`; raises also `InvalidRow`, and
-        nothing was written then.
-        """
-        codec, timeout = await self._opened(timeout)
-        adds = [call(codec) for call in self._calls]
-        self._calls = []
-        for add in adds:
-            add()
-        return await self._batch.commit(timeout=timeout)
-
-
-class RowWriter(Generic[R]):
-    """A stream of rows, resumable by its producer's name: `TableWriter` for rows. Use it with `async with`.
-
-    A row that does not fit raises `InvalidRow` with its place in the stream, before it leaves. It takes no place among
-    the records, so the stream can go on behind it, and a later run that leaves it out meets the same records.
-    """
-
-    def __init__(
-        self, stored: TableWriter, opened: Callable[[float | None], Awaitable[tuple[RowCodec[R], float | None]]]
-    ) -> None:
-        self.stored = stored
-        """The same stream, in bytes: `written`, `skipped`."""
-        self._opened = opened
-        self._rows = 0
-
-    async def __aenter__(self) -> RowWriter[R]:
-        await self._opened(None)
-        await self.stored.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stored.__aexit__(kind, error, trace)
-
-    async def put(self, row: R) -> None:
-        """Add one row. As `TableWriter.put`; raises also `InvalidRow`."""
-        await self.put_rows((row,))
-
-    async def put_rows(self, rows: Iterable[R]) -> None:
-        """Add many rows. As `TableWriter.put_rows`; raises also `InvalidRow`, and rows before that one are added."""
-        codec, _ = await self._opened(None)
-        await self.stored.put_rows(numbered_rows(codec, self._counted(rows), "the writer", self._rows))
-
-    def _counted(self, rows: Iterable[R]) -> Iterator[R]:
-        for row in iterator_of(rows, "put_rows takes rows"):
-            self._rows += 1
-            yield row
-
-    async def flush(self) -> ManyDone:
-        """Send what has gathered and wait until it is on stable storage. As `TableWriter.flush`."""
-        return await self.stored.flush()
+N = TypeVar("N")
+T = TypeVar("T")
 
 
 class RowTable(Generic[R]):
@@ -163,6 +68,22 @@ class RowTable(Generic[R]):
         """For the blocking API: the codec, and how many seconds of the call are left."""
         return await self.codec.find(self.stored.lookup.context.deadline(timeout))
 
+    async def _decoded(
+        self, codec: RowCodec[R], work: Callable[[RowCodec[R]], T], timeout: float | None
+    ) -> tuple[RowCodec[R], T]:
+        """What `work` makes of stored rows, and the codec by which it did: a newer one, where a row has a schema that
+        came after `codec` was made.
+        """
+        while True:
+            try:
+                return codec, work(codec)
+            except UnknownFormat as unknown:
+                codec = await self.newer_codec(unknown, timeout)
+
+    async def newer_codec(self, unknown: UnknownFormat, timeout: float | None) -> RowCodec[R]:
+        """For the blocking API: a codec that knows the schema which another one did not. Raises `unknown`."""
+        return await self.codec.knowing(unknown, self.stored.lookup.context.deadline(timeout))
+
     # --- reading
 
     async def get(
@@ -178,7 +99,10 @@ class RowTable(Generic[R]):
         """
         codec, timeout = await self._opened(timeout)
         value = await self.stored.get(codec.key.of_fields(key), after=after, level=level, timeout=timeout)
-        return None if value is None else codec.decode(value)
+        if value is None:
+            return None
+        _, row = await self._decoded(codec, lambda codec: codec.decode(value), timeout)
+        return row
 
     async def get_entry(
         self,
@@ -190,7 +114,10 @@ class RowTable(Generic[R]):
         """The row with its version and expiry, or None. Cost and errors: as `get`."""
         codec, timeout = await self._opened(timeout)
         found = await self.stored.get_entry(codec.key.of_fields(key), after=after, level=level, timeout=timeout)
-        return None if found is None else TypedEntry(codec.decode(found.value), found.version, found.expires_at_ms)
+        if found is None:
+            return None
+        _, row = await self._decoded(codec, lambda codec: codec.decode(found.value), timeout)
+        return TypedEntry(row, found.version, found.expires_at_ms)
 
     async def get_many(
         self,
@@ -206,7 +133,10 @@ class RowTable(Generic[R]):
         codec, timeout = await self._opened(timeout)
         wanted = [codec.key.of_fields(each) for each in keys_of(keys)]
         values = await self.stored.get_many(wanted, after=after, level=level, timeout=timeout)
-        return [None if value is None else codec.decode(value) for value in values]
+        _, rows = await self._decoded(
+            codec, lambda codec: [None if value is None else codec.decode(value) for value in values], timeout
+        )
+        return rows
 
     async def scan(
         self,
@@ -251,7 +181,6 @@ class RowTable(Generic[R]):
         """Scan as `scan` does, and yield whole pages."""
         codec, timeout = await self._opened(timeout)
         bounds = codec.key.bounds(fields)
-        decode = codec.decode
         pages = self.stored.scan_pages(
             start=bounds.start,
             end=bounds.end,
@@ -263,7 +192,8 @@ class RowTable(Generic[R]):
         )
         try:
             async for page in pages:
-                yield [decode(value) for _, value in page]
+                codec, rows = await self._decoded(codec, partial(_rows_of, page), timeout)
+                yield rows
         finally:
             await pages.aclose()
 
@@ -292,7 +222,8 @@ class RowTable(Generic[R]):
         runs = self.stored.watch_runs(after=after, start=start, timeout=timeout)
         try:
             async for run in runs:
-                yield [change_of(change, codec.key.fields_of, codec.decode) for change in run]
+                codec, changes = await self._decoded(codec, partial(_changes_of, run), timeout)
+                yield changes
         finally:
             await runs.aclose()
 
@@ -370,6 +301,84 @@ class RowTable(Generic[R]):
         """A token of everything that is in the table's log now, in every partition. Raises `TableNotFound`."""
         return await self.stored.end_token(timeout=timeout)
 
+    # --- its schema
+
+    @overload
+    async def alter(
+        self,
+        *,
+        row: type[N],
+        compatibility: EvolutionMode = "backward",
+        if_definition: int = 0,
+        timeout: float | None = None,
+    ) -> RowTable[N]: ...
+
+    @overload
+    async def alter(
+        self,
+        *,
+        row: Mapping[str, Any] | str | ArrowSchema,
+        compatibility: EvolutionMode = "backward",
+        if_definition: int = 0,
+        timeout: float | None = None,
+    ) -> RowTable[dict[str, Any]]: ...
+
+    async def alter(
+        self,
+        *,
+        row: object,
+        compatibility: EvolutionMode = "backward",
+        if_definition: int = 0,
+        timeout: float | None = None,
+    ) -> RowTable[Any]:
+        """Give the table's rows another schema, that of `row`; returns the table with rows of that type.
+
+        Nothing is rewritten: rows that are there are read with the new schema's defaults, and programs with the type of
+        an earlier schema go on reading and writing. It may run while others write. The same schema again changes
+        nothing, and waits for a change that is under way.
+
+        `compatibility`: what is checked against each schema that the table has had. `"backward"`: who has the new one
+        reads rows of the earlier ones; `"forward"`: who has an earlier one reads rows of the new one; `"full"`: both;
+        `"none"`: neither. `if_definition`: only where the table's definition has this number (`Database.definition`);
+        0: whichever it has.
+
+        Raises `InvalidSchema` with the field and the reason where the schema may not follow, `CommandRejected` where
+        another change came first, which it names, and `Unavailable` or `DeadlineExceeded` where it is not done in time;
+        it then goes on by itself. Cost: one record in each partition's log, and some commits of the catalog.
+        """
+        return await altered(self.stored, row, compatibility, if_definition, timeout)
+
+
+async def altered(
+    stored: Table, row: object, compatibility: EvolutionMode, if_definition: int, timeout: float | None
+) -> RowTable[Any]:
+    """Give the rows of a table another schema; see `RowTable.alter`."""
+    asked = AskedDefinition("row", (), shape_of(row))
+    assert asked.shape is not None, "rows have a shape"
+    schema, mode, lookup = asked.shape.schema, check_mode(compatibility), stored.lookup
+    deadline = lookup.context.deadline(timeout)
+    if asked.shape.hint is not None:
+        # The name of a class is its program's. Readers of earlier schemas find the record by the name that it has.
+        _, present = await lookup.definition(deadline)
+        if present is not None and present.schemas:
+            schema = with_record_name(schema, present.schemas[-1].schema.name)
+    change = SchemaChange(schema, mode, if_definition)
+    connection = lookup.context.connection
+    await lookup.noticing_drops(
+        ask_until(deadline, lambda remaining: connection.alter_table(stored.name, change, timeout=remaining))
+    )
+    table: RowTable[Any] = RowTable(stored, asked)
+    await table.codec.find(deadline)
+    return table
+
+
+def _rows_of(page: Sequence[tuple[bytes, bytes]], codec: RowCodec[R]) -> list[R]:
+    return [codec.decode(value) for _, value in page]
+
+
+def _changes_of(run: Sequence[Change], codec: RowCodec[R]) -> list[TypedChange[R]]:
+    return [change_of(change, codec.key.fields_of, codec.decode) for change in run]
+
 
 def keys_of(keys: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """The keys of `get_many`. Raises `InvalidKey` for one that is no tuple: text would be taken apart."""
@@ -377,18 +386,3 @@ def keys_of(keys: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         if not isinstance(key, (tuple, list)):
             raise InvalidKey(f"get_many takes keys, each a tuple of fields; this one is {type(key).__name__}")
         yield tuple(key)
-
-
-def change_of(change: Change, key_of: Callable[[bytes], Any], value_of: Callable[[bytes], R]) -> TypedChange[R]:
-    """A change with its key and its value decoded."""
-    is_put = change.operation is Operation.PUT and change.value is not None
-    return TypedChange(
-        change.table_id,
-        change.partition,
-        change.offset,
-        change.timestamp_ms,
-        change.operation,
-        None if change.operation is Operation.BARRIER else key_of(change.key),
-        value_of(change.value) if is_put and change.value is not None else None,
-        change.before,
-    )

@@ -7,10 +7,9 @@ from typing import Any, Generic, Literal, TypeVar
 
 from duramen.client.model.call_records import iterator_of
 from duramen.client.model.results import Done, ManyDone
-from duramen.client.row_table import change_of
 from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.opened import OpenedCodec
-from duramen.client.rows.row_results import TypedChange, TypedEntry
+from duramen.client.rows.row_results import TypedChange, TypedEntry, change_of
 from duramen.client.rows.value_codecs import TableCodec, codec_of
 from duramen.client.table import Level, Table
 from duramen.client.watch import Watch

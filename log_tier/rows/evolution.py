@@ -12,7 +12,7 @@ from log_tier.rows.avro.logical_types import logical_of
 from log_tier.rows.key_fields import KeyField, without_null
 from log_tier.rows.schema import RowSchema
 
-__all__ = ["EvolutionMode", "check_evolution", "check_mode"]
+__all__ = ["EvolutionMode", "check_evolution", "check_mode", "check_read"]
 
 EvolutionMode = Literal["backward", "forward", "full", "none"]
 """backward: who has the next schema reads rows of the present one. forward: who has the present schema reads rows of
@@ -38,9 +38,16 @@ def check_evolution(old: RowSchema, new: RowSchema, mode: EvolutionMode, key_fie
     for key in key_fields:
         _check_key_field(key.name, old, new)
     if mode in ("backward", "full"):
-        _Resolution(new, old, "the next schema", "the present one").check()
+        check_read(new, old, "the next schema", "the present one")
     if mode in ("forward", "full"):
-        _Resolution(old, new, "the present schema", "the next one").check()
+        check_read(old, new, "the present schema", "the next one")
+
+
+def check_read(reader: RowSchema, writer: RowSchema, with_: str, of: str) -> None:
+    """Raise `InvalidSchema`, with the field and the reason, where rows that `writer` wrote are not read with `reader`.
+    `with_` and `of` are what the reason calls them. O(size of both).
+    """
+    _Resolution(reader, writer, with_, of).check()
 
 
 def check_mode(mode: object) -> EvolutionMode:

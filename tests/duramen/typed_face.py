@@ -6,7 +6,7 @@ Where a line must be refused, both have to refuse it: an ignore that ignores not
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_type
+from typing import Any, assert_type
 
 from duramen import aio
 from duramen.blocking import Database, RowTable, RowWriter, Table, TypedTable
@@ -18,6 +18,11 @@ from duramen.client.rows.row_results import TypedChange, TypedEntry
 class Crossing:
     carrier: str
     number: int
+
+
+@dataclass
+class GatedCrossing(Crossing):
+    gate: str = "-"
 
 
 def blocking(db: Database) -> None:
@@ -36,6 +41,8 @@ def blocking(db: Database) -> None:
         assert_type(writer, RowWriter[Crossing])
         writer.put(Crossing("UA", 7))
     crossings.batch().put(Crossing("UA", 7)).delete("UA", 8)
+    assert_type(crossings.alter(row=GatedCrossing), RowTable[GatedCrossing])
+    assert_type(db.alter_table("crossings", row={"type": "record"}, compatibility="full"), RowTable[dict[str, Any]])
 
 
 def refused(db: Database) -> None:
@@ -45,6 +52,7 @@ def refused(db: Database) -> None:
     crossings.batch().put(b"row")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     crossings.writer("once").put(None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     _ = crossings.get("UA", 7).carrier  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
+    crossings.alter(row=GatedCrossing, compatibility="any")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     db.table("names", key=str, value=str).put(1, "a")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
@@ -59,6 +67,7 @@ async def with_an_event_loop(db: aio.Database) -> None:
     crossings = await db.create_table("crossings", row=Crossing, key=("carrier", "number"))
     assert_type(crossings, AsyncRowTable[Crossing])
     assert_type(await crossings.get("UA", 7), Crossing | None)
+    assert_type(await crossings.alter(row=GatedCrossing), AsyncRowTable[GatedCrossing])
     async for crossing in crossings.scan():
         assert_type(crossing, Crossing)
     async for change in crossings.watch():

@@ -20,9 +20,11 @@ Invariants:
 - R4 A type that is not the table's is refused by the field, before the first row is read or written.
 - R5 A codec belongs to a table's id. A table that was dropped and made again has another definition, and gets another
   codec.
-- R6 Importing `duramen` imports no fastavro and no pyarrow; the first row does the first, an Arrow schema the second.
+- R6 A row of a schema that came later is read after one look at the table's definition, which concurrent callers
+  share. A type goes on with the newest schema that it fits, if the table has none that is its own.
+- R7 Importing `duramen` imports no fastavro and no pyarrow; the first row does the first, an Arrow schema the second.
 
-What is not here: whether a record of the log fits (`log_tier.rows`), and changes of a table's schemas.
+What is not here: whether a record of the log fits, and which schema may follow another one (`log_tier.rows`).
 
 The tables themselves are next to the table of bytes: `RowTable` and `TypedTable` of `duramen.client`.
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 from duramen.client.rows.asked_definition import AskedDefinition
+from log_tier.model.errors import DeadlineExceeded, InvalidSchema, UnknownFormat
 from log_tier.model.identifiers import TableId
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.definition import TableDefinition
+from log_tier.rows.definition import NEWEST_SCHEMA, TableDefinition
 
 __all__ = ["FindsDefinitions", "OpenedCodec"]
 
@@ -26,14 +27,18 @@ class FindsDefinitions(Protocol):
     def ref(self) -> TableRef | None:
         """The table, where it was found already."""
 
-    async def definition(self, deadline: float) -> tuple[TableRef, TableDefinition | None]:
-        """The table and its definition."""
+    async def definition(self, deadline: float, schema: int = 0) -> tuple[TableRef, TableDefinition | None]:
+        """The table and its definition; with the schema of that number, if the table has it anywhere."""
         ...
 
 
 class OpenedCodec(Generic[C]):
     """What a table's definition was made into. Invariant: it is of the table behind the name, as it was looked up
     last.
+
+    A stored row may have a schema that came after the codec was made. The first caller who meets one asks for the
+    definition anew; those who meet it meanwhile wait for that answer. So a program that was started before a change of
+    its table's schema goes on.
     """
 
     def __init__(self, lookup: FindsDefinitions, asked: AskedDefinition, make: Callable[[TableDefinition], C]) -> None:
@@ -42,6 +47,11 @@ class OpenedCodec(Generic[C]):
         self._make = make
         self._codec: C | None = None
         self._of: TableId | None = None
+        self._schemas: frozenset[int] = frozenset()
+        """The numbers that the codec knows."""
+        self._looking: tuple[asyncio.AbstractEventLoop | None, asyncio.Lock] = (None, asyncio.Lock())
+        """Held while the definition is asked for anew, in that loop: a forked process has another one."""
+        self._looks = 0
 
     def now(self) -> C | None:
         """The codec, where no request is needed for it."""
@@ -56,6 +66,41 @@ class OpenedCodec(Generic[C]):
         codec = self.now()
         if codec is None:
             ref, found = await self._lookup.definition(deadline)
-            codec = self._make(self._asked.check(found, ref.name))
-            self._codec, self._of = codec, ref.id
+            try:
+                codec = self._made(ref, found)
+            except InvalidSchema:
+                if found is None or not found.schemas:
+                    raise
+                # The server may not have heard yet of the schema that this type has.
+                codec = self._made(*await self._lookup.definition(deadline, NEWEST_SCHEMA))
         return codec, max(_LEAST_S, deadline - asyncio.get_running_loop().time())
+
+    async def knowing(self, unknown: UnknownFormat, deadline: float) -> C:
+        """A codec that knows the schema of which an older one said that it does not. One request, which concurrent
+        callers share. Raises `unknown` where the table does not have that schema either.
+        """
+        number = unknown.fields.get("schema")
+        if not isinstance(number, int):
+            raise unknown
+        looks, loop = self._looks, asyncio.get_running_loop()
+        if self._looking[0] is not loop:
+            self._looking = (loop, asyncio.Lock())
+        try:
+            async with asyncio.timeout_at(deadline), self._looking[1]:
+                if looks == self._looks and (number not in self._schemas or self.now() is None):
+                    self._made(*await self._lookup.definition(deadline, number))
+                    self._looks += 1
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"the table's definition with schema {number} was not found in time: ask again with more time"
+            ) from None
+        codec = self.now()
+        if codec is None or number not in self._schemas:
+            raise unknown
+        return codec
+
+    def _made(self, ref: TableRef, found: TableDefinition | None) -> C:
+        codec = self._make(self._asked.check(found, ref.name))
+        self._codec, self._of = codec, ref.id
+        self._schemas = frozenset(() if found is None else [each.number for each in found.schemas])
+        return codec

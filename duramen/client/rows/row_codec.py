@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import Any, Generic, TypeVar, cast
 
 from duramen.client.rows.avro_schemas import avro_schema, has_mutable_default
-from duramen.client.rows.plans.planner import plan_rows
+from duramen.client.rows.plans.planner import RowPlan, plan_rows
 from duramen.client.rows.plans.quick_decoding import quick_decoder
 from duramen.client.rows.plans.quick_encoding import quick_encoder
 from duramen.client.rows.plans.record_plan import Prepare
@@ -21,9 +21,10 @@ from log_tier.rows.avro.row_room import ROW_VALUES_MAX, VALUE_DEPTH_MAX
 from log_tier.rows.avro.sure_room import surely_roomy_bytes
 from log_tier.rows.avro.varints import Misfit
 from log_tier.rows.definition import TableDefinition
+from log_tier.rows.evolution import check_read
 from log_tier.rows.framing import FRAME_BYTES, frame
 from log_tier.rows.judge import row_reader
-from log_tier.rows.schema import NumberedSchema
+from log_tier.rows.schema import NumberedSchema, RowSchema
 
 __all__ = ["RowCodec"]
 
@@ -38,13 +39,12 @@ class RowCodec(Generic[R]):
     """
 
     def __init__(self, definition: TableDefinition, shape: RowShape) -> None:
-        chosen = _chosen(definition, shape)
+        chosen, plan = _chosen(definition, shape)
         self.schema = chosen.schema
         self.key = RowKey(definition)
         self._name = shape.name
         self._numbers = {each.number: each.schema for each in definition.schemas}
         self._avro = avro_schema(chosen.schema)
-        plan = plan_rows(chosen.schema, shape.hint)
         self._refine = plan.plan.refine
         head = frame(chosen.number, b"")
         row_class = None if shape.hint is None else row_class_of(shape.hint.python)
@@ -58,7 +58,8 @@ class RowCodec(Generic[R]):
         restore = plan.plan.restore
         self.decode: Callable[[bytes], R] = quick_decoder(chosen.schema, head, restore, self._decoder(restore, head))
         """The row of a stored value. Raises `InvalidRow` where a time in it is none of Python's, or its class refuses
-        it, and `UnknownFormat` for the number of a schema that is not known here.
+        it, `UnknownFormat` with the number of a schema that is not known here, and `InvalidSchema`, which names the
+        field, for a row of another schema that is none of this one.
         """
 
     def _encoder(self, prepare: Prepare, head: bytes) -> Callable[[R], tuple[bytes, bytes]]:
@@ -101,6 +102,8 @@ class RowCodec(Generic[R]):
                     found: Any = schemaless_reader(BytesIO(value[FRAME_BYTES:]), avro, None)
                 else:
                     found = resolved(value)
+            except InvalidSchema:
+                raise
             except (OverflowError, ValueError) as error:
                 raise InvalidRow(
                     f"a stored row has a value that Python does not have ({error}): read it by another program",
@@ -114,15 +117,34 @@ class RowCodec(Generic[R]):
     def _resolved(self, value: bytes) -> Any:
         """A row of another schema of the table, as this one has it."""
         from fastavro import schemaless_reader
+        from fastavro.read import SchemaResolutionError
 
         number = int.from_bytes(value[1:FRAME_BYTES])
         written = self._numbers.get(number)
         if written is None or not value or value[0]:
             raise UnknownFormat(
-                f"a stored row has schema {number}, which this client does not know: open the table again"
+                f"a stored row has schema {number}, which its table did not have when this client asked: ask again",
+                schema=number,
             )
-        found: Any = schemaless_reader(BytesIO(value[FRAME_BYTES:]), avro_schema(written), self._avro)
+        try:
+            found: Any = schemaless_reader(BytesIO(value[FRAME_BYTES:]), avro_schema(written), self._avro)
+        except SchemaResolutionError as error:
+            raise self._unresolved(number, written, error) from error
         return deepcopy(found) if has_mutable_default(self.schema) else found
+
+    def _unresolved(self, number: int, written: RowSchema, error: Exception) -> InvalidSchema:
+        """Why a row of another schema is none of this one."""
+        field, why = "", str(error)
+        try:
+            check_read(self.schema, written, self._name, f"schema {number}")
+        except InvalidSchema as refused:
+            field, why = str(refused.fields["field"]), str(refused.fields["reason"])
+        return InvalidSchema(
+            f"a stored row has schema {number}, and is not read as {self._name}: "
+            f"{f'the field {field}: ' if field else ''}{why}; open the table with a type that has the newest schema",
+            field=field,
+            reason=why,
+        )
 
     def _check_room(self, body: bytes) -> None:
         """Raise `InvalidRow` for what is right field by field, and too much for one row. O(its bytes)."""
@@ -145,18 +167,28 @@ class RowCodec(Generic[R]):
         return InvalidRow("the row has itself inside, or is nested too deep", field="", expected=self._name)
 
 
-def _chosen(definition: TableDefinition, shape: RowShape) -> NumberedSchema:
-    """The schema that rows of the shape are written by: their own where the table has it, else the newest."""
-    for each in reversed(definition.schemas):
-        if each.schema == shape.schema:
-            return each
-    newest = definition.schemas[-1]
-    if shape.hint is None:
-        different = schema_difference(shape.schema, newest.schema)
-        if different is not None:
-            raise InvalidSchema(
-                f"this schema is not the table's: the field {different.path}: {different.why}",
-                field=different.path,
-                reason=different.why,
-            )
-    return newest
+def _chosen(definition: TableDefinition, shape: RowShape) -> tuple[NumberedSchema, RowPlan]:
+    """The schema that rows of the shape are written by, and their plan: their own where the table has it, else the
+    newest that they fit. So programs with the type of an older schema go on. O(schemas) where none fits.
+    """
+    own = next((each for each in definition.schemas if each.schema == shape.schema), None)
+    refused: InvalidSchema | None = None
+    for each in reversed(definition.schemas) if own is None else (own,):
+        try:
+            if shape.hint is None and own is None:
+                _check_same(shape, each)
+            return each, plan_rows(each.schema, shape.hint)
+        except InvalidSchema as error:
+            refused = refused or error
+    assert refused is not None, "a table of rows has a schema"
+    raise refused
+
+
+def _check_same(shape: RowShape, each: NumberedSchema) -> None:
+    different = schema_difference(shape.schema, each.schema)
+    if different is not None:
+        raise InvalidSchema(
+            f"this schema is not the table's: the field {different.path}: {different.why}",
+            field=different.path,
+            reason=different.why,
+        )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from duramen.client.model.results import Change
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.record import Operation
 from log_tier.model.tokens import Token
 
-__all__ = ["TypedChange", "TypedEntry"]
+__all__ = ["TypedChange", "TypedEntry", "change_of"]
 
 V = TypeVar("V")
 
@@ -47,3 +48,18 @@ class TypedChange(Generic[V]):
     def token(self) -> str:
         """Pass it to `watch(after=…)`: that watch begins with the next change."""
         return str(Token({self.table_id: {**self.shown, self.partition: self.offset}}))
+
+
+def change_of(change: Change, key_of: Callable[[bytes], Any], value_of: Callable[[bytes], V]) -> TypedChange[V]:
+    """A change with its key and its value decoded."""
+    is_put = change.operation is Operation.PUT and change.value is not None
+    return TypedChange(
+        change.table_id,
+        change.partition,
+        change.offset,
+        change.timestamp_ms,
+        change.operation,
+        None if change.operation is Operation.BARRIER else key_of(change.key),
+        value_of(change.value) if is_put and change.value is not None else None,
+        change.before,
+    )

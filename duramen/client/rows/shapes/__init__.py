@@ -16,5 +16,5 @@ What is not here: whether a value fits (`duramen.client.rows.plans`), and which 
 
 Reading order: `marks.py` (what annotations say further), `hints.py` (an annotation as one value), `row_class.py`
 (classes), `avro_default.py`, `class_schema.py` (to Avro), `arrow_schema.py` (from Arrow), `shape.py` (which of them it
-is).
+is), `renamed.py` (the next schema of a table keeps the name of its record).
 """
