@@ -284,11 +284,14 @@ class Database:
         """The state of each partition of a table: offsets, keys, bytes, nodes. Raises `TableNotFound`."""
         return await TableLookup(self.context, name).describe(timeout=timeout)
 
-    async def definition(self, name: str, *, timeout: float | None = None) -> TableDefinition | None:
+    async def definition(self, name: str, *, schema: int = 0, timeout: float | None = None) -> TableDefinition | None:
         """What a table's keys and values are: the fields of its key, and the schemas of its rows; None: bytes. Raises
         `TableNotFound`. Two requests, or one for a table of bytes.
+
+        `schema`: the number of a schema that a stored row has. Where the server does not know that the table has it, it
+        looks at the end of the catalog first.
         """
-        _, found = await TableLookup(self.context, name).definition(self.context.deadline(timeout))
+        _, found = await TableLookup(self.context, name).definition(self.context.deadline(timeout), schema)
         return found
 
     async def set_retention(

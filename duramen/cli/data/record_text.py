@@ -10,17 +10,18 @@ A key of several fields is one argument, a list of JSON, or as many arguments as
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
+from duramen.blocking import Database
 from duramen.cli.terminal.text import bytes_of, json_text, shown_key, shown_value
-from log_tier.model.errors import InvalidKey, InvalidRequest
-from log_tier.rows.definition import TableDefinition
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidRow, UnknownFormat
+from log_tier.rows.definition import NEWEST_SCHEMA, TableDefinition
 from log_tier.rows.json_rows.json_table import JsonTable
 from log_tier.rows.tuple_key import key_range
 
-__all__ = ["RecordText", "record_text"]
+__all__ = ["RecordText", "text_of"]
 
 
 class ScannedKeys(NamedTuple):
@@ -68,9 +69,12 @@ class RecordText(Protocol):
         ...
 
 
-def record_text(definition: TableDefinition | None) -> RecordText:
-    """How the keys and values of a table are written. None: they are bytes."""
-    return _Plain() if definition is None else _Defined(definition)
+def text_of(database: Database, table: str) -> RecordText:
+    """How the keys and values of a table are written. One request, or two. Raises `TableNotFound`."""
+    definition = database.definition(table)
+    if definition is None:
+        return _Plain()
+    return _Defined(definition, lambda schema: database.definition(table, schema=schema))
 
 
 class _Plain:
@@ -108,7 +112,9 @@ class _Plain:
 class _Defined:
     """Keys and values that a definition describes."""
 
-    def __init__(self, definition: TableDefinition) -> None:
+    def __init__(self, definition: TableDefinition, learn: Callable[[int], TableDefinition | None]) -> None:
+        """`learn`: the table's definition with the schema of that number, which came later."""
+        self._learn = learn
         self._table = JsonTable(definition)
         self._fields = self._table.fields
         self._kind = definition.value
@@ -123,6 +129,30 @@ class _Defined:
         return [self._table.key_of_words(words[at : at + size]) for at in range(0, len(words), size)]
 
     def pair(self, words: Sequence[str], value: bytes | None) -> tuple[bytes, bytes]:
+        try:
+            return self._pair(words, value)
+        except InvalidRow:
+            if not self._is_newer(self._learn(NEWEST_SCHEMA)):
+                raise
+        return self._pair(words, value)
+
+    def _is_newer(self, found: TableDefinition | None) -> bool:
+        """Take over a definition that is newer than what is known."""
+        if found is None or found.number <= self._table.definition.number:
+            return False
+        self._table = JsonTable(found)
+        return True
+
+    def _text(self, value: bytes) -> bytes:
+        """The text of a stored value. Its schema may have come after the command began."""
+        try:
+            return self._table.value_text(value)
+        except UnknownFormat as unknown:
+            if not self._is_newer(self._learn(int(unknown.fields["schema"]))):
+                raise
+        return self._table.value_text(value)
+
+    def _pair(self, words: Sequence[str], value: bytes | None) -> tuple[bytes, bytes]:
         *of_key, last = words
         text = self._value(last) if value is None else value
         if self.has_key_in_value:
@@ -185,7 +215,7 @@ class _Defined:
         return shown_key(key)
 
     def value(self, value: bytes, *, lines: bool) -> str:
-        text = self._table.value_text(value)
+        text = self._text(value)
         if self._kind in ("row", "json"):
             return text.decode()
         return shown_value(text) if lines else shown_key(text)
@@ -196,7 +226,7 @@ class _Defined:
         return json_text(key)
 
     def json_value(self, value: bytes) -> Any:
-        text = self._table.value_text(value)
+        text = self._text(value)
         return json.loads(text) if self._kind in ("row", "json") else json_text(text)
 
 

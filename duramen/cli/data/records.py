@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from duramen.cli.data.record_text import RecordText, record_text
+from duramen.cli.data.record_text import RecordText, text_of
 from duramen.cli.terminal.exits import NOT_FOUND, OK
 from duramen.cli.terminal.options import (
     AT_DEFAULT,
@@ -96,7 +96,7 @@ def put(
 
     given = sys.stdin.buffer.read() if words[-1] == "-" else None
     with connected(at, timeout) as database:
-        text = record_text(database.definition(table))
+        text = text_of(database, table)
         key, value = text.pair(words, given)
         done = database.table(table).put(
             key,
@@ -148,7 +148,7 @@ def get(
     missing: list[bytes] = []
     asked = level_of(level, max_lag, after)
     with connected(at, timeout) as database:
-        text = record_text(database.definition(table))
+        text = text_of(database, table)
         wanted = text.keys(keys)
         opened = database.table(table)
         for key in wanted:
@@ -196,7 +196,7 @@ def delete(
     from duramen.cli.terminal.connection import connected
 
     with connected(at, timeout) as database:
-        text = record_text(database.definition(table))
+        text = text_of(database, table)
         stored = _one_key(text, key)
         done = database.table(table).delete(stored, if_present=if_present, if_version=if_version)
     _say_done(table, text.json_key(stored), done, json=json, token=token)
@@ -256,7 +256,7 @@ def update(
         "max": _number(maximum, "--max"),
     }
     with connected(at, timeout) as database:
-        text = record_text(database.definition(table))
+        text = text_of(database, table)
         stored = _one_key(text, key)
         done = database.table(table).update(
             stored,

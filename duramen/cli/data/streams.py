@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from duramen.cli.data.record_text import RecordText, record_text
+from duramen.cli.data.record_text import RecordText, text_of
 from duramen.cli.terminal.options import (
     AT_DEFAULT,
     After,
@@ -72,7 +72,7 @@ def scan(
 
     asked = level_of(level, max_lag, after)
     with connected(at, timeout) as database:
-        text = record_text(database.definition(table))
+        text = text_of(database, table)
         keys = text.scan_range(prefix, start, end, field or ())
         entries = database.table(table).scan(
             prefix=keys.prefix,
@@ -125,7 +125,7 @@ def watch(
     if after is not None and from_start:
         raise InvalidRequest("give one of --after and --from-start")
     with connected(at, timeout) as database:
-        text = record_text(database.definition(table))
+        text = text_of(database, table)
         changes = database.table(table).watch(after=after, start="earliest" if from_start else "now")
         with closing(changes):
             for change in islice(changes, limit):

@@ -1,4 +1,4 @@
-"""`duramen table create | set | list | describe | schema | drop`."""
+"""`duramen table create | alter | set | list | describe | schema | drop`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from duramen.cli.admin.figures import duration, offset
 from duramen.cli.admin.figures import size as format_size
+from duramen.cli.data.alter import alter
 from duramen.cli.data.definition_text import definition_document, definition_line, names_of, schema_text
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_json, say_table
@@ -132,6 +133,9 @@ def create(
         say_json(_document(made))
     else:
         say(f"{_named(made)} has {counted(made.partitions, 'partition')} (id {made.id})")
+
+
+app.command()(alter)
 
 
 @app.command("set")

@@ -162,15 +162,22 @@ class JsonTable:
         return stored, value
 
     def value_text(self, value: bytes) -> bytes:
-        """The text of a stored value. Raises `UnknownFormat` for the number of a schema that is not known here, and
-        `LimitExceeded` for a row whose text is too long. Some 40 µs for a row of 8 fields.
+        """The text of a stored value; a row of any schema has the fields of the newest one, with its defaults.
+
+        Raises `UnknownFormat` with the number of a schema that is not known here, and `LimitExceeded` for a row whose
+        text is too long. Some 40 µs for a row of 8 fields.
         """
         if not self.holds_rows:
             return value
-        schema = self._schemas.get(int.from_bytes(value[1:FRAME_BYTES]))
+        number = int.from_bytes(value[1:FRAME_BYTES])
+        schema = self._schemas.get(number)
         if schema is None or len(value) < FRAME_BYTES or value[0]:
-            raise UnknownFormat("a stored row has a schema that is not known here: try again, or open the table again")
-        return row_to_json(schema, value[FRAME_BYTES:]).encode()
+            raise UnknownFormat(
+                f"a stored row has schema {number}, which is not known here: try again, or open the table again",
+                schema=number,
+            )
+        newest = self.definition.schemas[-1]
+        return row_to_json(schema, value[FRAME_BYTES:], None if number == newest.number else newest.schema).encode()
 
     def _key_of(self, value: bytes) -> bytes:
         try:

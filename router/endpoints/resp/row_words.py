@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DuramenError, InvalidRow, UnknownFormat
+from log_tier.rows.definition import NEWEST_SCHEMA
 from log_tier.rows.json_rows.json_table import JsonTable
 from router.endpoints.resp.command_spec import CommandSpec
+from router.endpoints.resp.data.served_tables import ServedTable, ServedTables
 from router.endpoints.resp.wire.error_replies import problem_of, wrong_arity
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.limits import MGET_BYTES_MAX
@@ -59,26 +62,45 @@ _AT_ONCE_BYTES: Final = 2048
 
 
 async def stored_commands(
-    form: JsonTable, commands: Sequence[tuple[CommandSpec, RespCommand]], converting: asyncio.Lock
+    tables: ServedTables, table: ServedTable, commands: Sequence[tuple[CommandSpec, RespCommand]]
 ) -> list[RespCommand]:
-    """The commands with keys and values as they are stored.
+    """The commands with keys and values as they are stored, rows by the table's newest schema. Where one does not fit,
+    the definition is looked up at the catalog's end: another server may have just changed it.
 
     Raises `Problem` for a command that is none for this table, `InvalidKey` and `InvalidRow` for what does not fit.
     """
+    form = tables.form_of(table)
     for spec, _ in commands:
         _check_kind(form, spec)
     size = sum([len(word) for _, command in commands for word in command])
-    return await _converted(size, converting, lambda: [_stored(form, *each) for each in commands])
+    try:
+        return await _converted(size, tables.converting, lambda: [_stored(form, *each) for each in commands])
+    except InvalidRow:
+        if not await tables.learn(table, form, NEWEST_SCHEMA):
+            raise
+    newer = tables.form_of(table)
+    return await _converted(size, tables.converting, lambda: [_stored(newer, *each) for each in commands])
 
 
 async def shown_replies(
-    form: JsonTable, specs: Sequence[CommandSpec], replies: Sequence[Any], converting: asyncio.Lock
+    tables: ServedTables, table: ServedTable, specs: Sequence[CommandSpec], replies: Sequence[Any]
 ) -> list[Any]:
-    """The replies with values as clients have them; a `Problem` in place of one that is too long, or has no text."""
+    """The replies with values as clients have them; a `Problem` in place of one that is too long, or has no text.
+
+    A row may have a schema that this process has not heard of yet: the definition is looked up then, once for all
+    clients that meet it. Raises `UnknownFormat` where the table does not have it either.
+    """
+    form = tables.form_of(table)
     if not form.holds_rows:
         return list(replies)
     size = sum([_size_of(reply) for spec, reply in zip(specs, replies, strict=True) if spec.name in REPLIES])
-    return await _converted(size, converting, lambda: _shown(form, specs, replies))
+    while True:
+        try:
+            return await _converted(size, tables.converting, partial(_shown, form, specs, replies))
+        except UnknownFormat as unknown:
+            if not await tables.learn(table, form, int(unknown.fields["schema"])):
+                raise
+            form = tables.form_of(table)
 
 
 async def _converted(size: int, converting: asyncio.Lock, work: Callable[[], T]) -> T:
@@ -124,6 +146,8 @@ def _shown(form: JsonTable, specs: Sequence[CommandSpec], replies: Sequence[Any]
         if spec.name in REPLIES:
             try:
                 shown_reply, left = _with_text(form, reply, left)
+            except UnknownFormat:
+                raise
             except Problem as problem:
                 shown_reply = problem
             except DuramenError as error:

@@ -213,3 +213,45 @@ def test_tables_of_text_and_json_with_fields(run: Run, table_name: str, database
     assert (refused.returncode, "the value is no JSON" in refused.stderr) == (2, True)
     assert "values json, key (day, number)" in run("table", "describe", table_name).stdout
     assert "has no rows" in run("table", "schema", table_name).stderr
+
+
+def test_a_table_gets_its_next_schema(run: Run, table: str, tmp_path: Path) -> None:
+    put(run, table)
+    file = tmp_path / "next.avsc"
+    file.write_text(json.dumps({**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "seats", "type": "int"}]}))
+    for more in ((), ("--check",)):
+        refused = run("table", "alter", table, "--schema", str(file), *more)
+        assert refused.returncode == 2
+        assert "the field seats: rows of the present one do not have it" in refused.stderr
+    seats = {"name": "seats", "type": "int", "default": 9}
+    file.write_text(json.dumps({**SCHEMA, "fields": [*SCHEMA["fields"], seats]}))
+    checked = run("table", "alter", table, "--schema", str(file), "--check")
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert "may be the next one" in checked.stdout
+    assert "(schema 1, number " in checked.stdout
+    altered = run("table", "alter", table, "--schema", str(file))
+    assert (altered.returncode, altered.stderr) == (0, "")
+    assert f"table {table} has rows of Departure (schema 2, number " in altered.stdout
+    assert json.loads(run("get", table, "UA", "1545").stdout) == {**ROW, "seats": 9}
+    done = run("put", table, json.dumps({**ROW, "flight": 7, "seats": 3}))
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = [json.loads(line) for line in run("scan", table).stdout.splitlines()]
+    assert [(each["flight"], each["seats"]) for each in shown] == [(7, 3), (1545, 9)]
+    (said,) = lines(run("table", "alter", table, "--schema", str(file), "--json"))
+    assert (said["altered"], said["definition"]["number"], len(said["definition"]["schemas"])) == (True, 2, 2)
+    lost = run("table", "alter", table, "--schema", str(file), "--check", "--compatibility", "sideways")
+    assert "compatibility is one of backward" in lost.stderr
+
+
+def test_a_watch_shows_rows_of_a_schema_that_came_later(run: Run, table: str, tmp_path: Path, db: Database) -> None:
+    file = tmp_path / "next.avsc"
+    file.write_text(
+        json.dumps({**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "seats", "type": "int", "default": 9}]})
+    )
+    put(run, table)
+    assert run("table", "alter", table, "--schema", str(file)).returncode == 0
+    assert run("put", table, json.dumps({**ROW, "seats": 3})).returncode == 0
+    # Two partitions, a barrier in each of them.
+    shown = lines(run("watch", table, "--from-start", "--limit", "4", "--json"))
+    assert [each["value"]["seats"] for each in shown if each["operation"] == "put"] == [9, 3]
+    assert [(each["key"], each["value"] is None) for each in shown if each["operation"] == "barrier"]

@@ -203,3 +203,28 @@ def test_hostile_rows_are_refused_and_the_connection_goes_on(client: Any) -> Non
     assert client.ping() is True
     found = client.get(KEY)
     assert found is None or json.loads(found)["flight"] == 1545
+
+
+def test_rows_of_a_schema_that_came_later(server: ServerProcess) -> None:
+    """Both connections were in the table before. One server, and a process that reads for it."""
+    later = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "seats", "type": "int", "default": 9}]}
+    with server.connect() as db:
+        flights = db.create_table("altered", row=SCHEMA, key=("carrier", "flight"), partitions=1)
+        with redis.Redis(port=server.announcement["resp_port"], decode_responses=True, db=0) as client:
+            client.execute_command("SELECT", "altered")
+            client.set(KEY, row())
+            assert client.get(KEY) == row()
+            gated = flights.alter(row=later)
+            assert client.get(KEY) == row(seats=9)
+            client.set(KEY, row(seats=3))
+            assert client.get(KEY) == row(seats=3)
+            token = gated.put({**json.loads(row(seats=4))}).token
+            client.execute_command("DURAMEN.AFTER", token)
+            assert client.get(KEY) == row(seats=4)
+            with client.pipeline(transaction=True) as pipe:
+                pipe.set(KEY, row(seats=5))
+                pipe.get(KEY)
+                assert pipe.execute() == [True, row(seats=5)]
+            with pytest.raises(redis.ResponseError, match="no such field"):
+                client.set(KEY, row(wings=2))
+        db.drop_table("altered")

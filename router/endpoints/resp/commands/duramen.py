@@ -102,7 +102,7 @@ async def setv(client: CommandContext, args: Sequence[bytes]) -> int | None:
         spec, command = client.server.commands["duramen.setv"], [b"DURAMEN.SETV", *args]
         if (denied := client.denied_by_form(spec, command)) is not None:
             raise denied
-        ((_, key, value, *_),) = await stored_commands(table.form, [(spec, command)], client.server.tables.converting)
+        ((_, key, value, *_),) = await stored_commands(client.server.tables, table, [(spec, command)])
     check_keys([key])
     client.server.check_redirection(client, table, [key])
     attribute = attribute_of(

@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition
-from log_tier.rows.json_rows.json_table import JsonTable
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec, async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.key_views import DataCommand, Overlay, View
@@ -205,7 +204,7 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
         return await _run_keyless(client, transaction.queued)
     table = await client.current_table()
     if table.form is not None:
-        transaction = await _stored(client, table.form, transaction)
+        transaction = await _stored(client, table, transaction)
     client.server.check_redirection(client, table, [*transaction.keys, *transaction.guards])
     many = len(transaction.keys) > AT_ONCE_KEYS_MAX
     partition = await asyncio.to_thread(transaction.place, table) if many else transaction.place(table)
@@ -219,16 +218,16 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     if table.form is None or not isinstance(replies, list):  # a watched key has changed
         return replies
     specs = [spec for spec, _ in transaction.queued]
-    return await shown_replies(table.form, specs, replies, client.server.tables.converting)
+    return await shown_replies(client.server.tables, table, specs, replies)
 
 
-async def _stored(client: CommandContext, form: JsonTable, transaction: _Transaction) -> _Transaction:
+async def _stored(client: CommandContext, table: ServedTable, transaction: _Transaction) -> _Transaction:
     """The same on keys and values as they are stored. Raises `Problem` for what is none: nothing is done then."""
     commands = [each for each in transaction.queued if each[0].kind in DATA_KINDS]
     for each in commands:
         _check_rights(client.denied_by_form(*each))
     try:
-        stored = iter(await stored_commands(form, commands, client.server.tables.converting))
+        stored = iter(await stored_commands(client.server.tables, table, commands))
     except (Problem, DuramenError) as error:
         why = error.text if isinstance(error, Problem) else error.message
         raise Problem(f"EXECABORT Transaction discarded, nothing was done: {why}") from error

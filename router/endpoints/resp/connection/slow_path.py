@@ -54,10 +54,10 @@ async def perform(client: ConnectionContext, spec: CommandSpec, command: RespCom
         return await _performed(client, table, spec, command)
     if (denied := client.denied_by_form(spec, command)) is not None:
         raise denied
-    form, converting = table.form, client.server.tables.converting
-    (stored,) = await stored_commands(form, [(spec, command)], converting)
+    tables = client.server.tables
+    (stored,) = await stored_commands(tables, table, [(spec, command)])
     reply = await _performed(client, table, spec, stored)
-    (shown,) = await shown_replies(form, [spec], [reply], converting)
+    (shown,) = await shown_replies(tables, table, [spec], [reply])
     return shown
 
 

@@ -20,16 +20,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.batch import Batch
 from log_tier.model.errors import DuramenError, TableExists, TableNotFound
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
+from log_tier.rows.definition import TableDefinition
 from log_tier.rows.json_rows.json_table import JsonTable
 from log_tier.rows.table_spec import TableSpec
 from router.data.seam import TableAdmin
@@ -87,6 +89,7 @@ class ServedTable:
         "fresh",
         "gone",
         "ids",
+        "looks",
         "needed",
         "node",
         "page",
@@ -108,8 +111,11 @@ class ServedTable:
         """`floors`: what is known of the table already; None: nothing. `form`: of a table with a definition."""
         floors = floors or Floors(ref.partitions)
         self.ref = ref
-        self.form: Final = form
-        """The text of its keys and values; None: they are bytes, as clients send them. See `row_words.py`."""
+        self.form = form
+        """The text of its keys and values; None: they are bytes, as clients send them. See `row_words.py`. That of its
+        keys stays; for values `ServedTables.form_of` has the newest."""
+        self.looks = 0
+        """How often its definition was asked for anew."""
         self.node = node
         self.page = floors.page
         """The freshness page: what reader processes know of the table."""
@@ -232,20 +238,22 @@ class ServedTables:
         cache_budget: CacheBudget,
         pages: FreshnessPages | None = None,
         *,
-        is_known: Callable[[TableId], bool],
+        known: Callable[[], Mapping[TableId, TableEntry]],
     ) -> None:
         """`partitions`: of a table that is created here. `cache_budget`: the memory of the value caches. `pages`: the
-        freshness pages, if there are reader processes. `is_known`: whether the catalog has a table of that id.
+        freshness pages, if there are reader processes. `known`: the tables that the catalog has, as far as this process
+        has heard.
         """
         self._cache_budget = cache_budget
         self._pages = pages
         self._connection = connection
         self._node = node
         self._partitions = partitions
-        self._is_known = is_known
+        self._known = known
         self._open: dict[str, ServedTable] = {}
         self._floors: dict[TableId, Floors] = {}
         self._opening = asyncio.Lock()
+        self._learning = asyncio.Lock()
         self.converting: Final = asyncio.Lock()
         """Held while a thread reads or makes JSON of many bytes: its memory is bounded for all clients together."""
 
@@ -285,6 +293,27 @@ class ServedTables:
         definition = await self._connection.definition(ref.id, timeout=REQUEST_TIMEOUT_S) if ref.defined else None
         return None if definition is None else JsonTable(definition)
 
+    def form_of(self, table: ServedTable) -> JsonTable:
+        """The text of a table's keys and values by the newest definition that this process has heard of."""
+        assert table.form is not None, f"table {table.ref.name} has no definition"
+        entry = self._known().get(table.ref.id)
+        if entry is not None and entry.definition is not None:
+            _renew(table, entry.definition)
+        return table.form
+
+    async def learn(self, table: ServedTable, form: JsonTable, schema: int) -> bool:
+        """Ask for a definition with that schema, for who met it with `form`; is there a newer form? Those who meet
+        something at once share one look at the catalog's end.
+        """
+        looks = table.looks
+        async with self._learning:
+            if looks == table.looks and table.form is form:
+                found = await self._connection.definition(table.ref.id, schema=schema, timeout=REQUEST_TIMEOUT_S)
+                table.looks += 1
+                if found is not None:
+                    _renew(table, found)
+        return table.form is not form
+
     def _served(self, ref: TableRef, form: JsonTable | None) -> ServedTable:
         """The table behind a reference. One that is served already is served on by the same object."""
         found = self._open.get(ref.name)
@@ -303,12 +332,13 @@ class ServedTables:
 
     def _forget_dropped(self) -> None:
         """Let go of the tables that the catalog has no more. O(tables that were used)."""
+        known = self._known()
         for name, table in list(self._open.items()):
-            if not self._is_known(table.ref.id):
+            if table.ref.id not in known:
                 table.gone = True
                 table.close()
                 del self._open[name]
-        for table_id in [each for each in self._floors if not self._is_known(each)]:
+        for table_id in [each for each in self._floors if each not in known]:
             self._floors.pop(table_id).close()
 
     async def _find(self, name: str) -> TableRef:
@@ -320,6 +350,11 @@ class ServedTables:
         with suppress(TableExists):  # another client was first
             return await self._connection.create_table(TableSpec(name, self._partitions()), timeout=REQUEST_TIMEOUT_S)
         return await self._connection.find_table(name, timeout=REQUEST_TIMEOUT_S)
+
+
+def _renew(table: ServedTable, definition: TableDefinition) -> None:
+    if table.form is not None and definition.number > table.form.definition.number:
+        table.form = JsonTable(definition)
 
 
 def _readable_path(replica: Replica | None) -> Path | None:

@@ -130,7 +130,7 @@ class RespServer:
             lambda: settings.table_partitions or self._partitions(),
             self.cache_budget,
             self.pages,
-            is_known=lambda table_id: table_id in maps.map.tables,
+            known=lambda: maps.map.tables,
         )
         self.reads = Reads(connection, clock.wall_ms)
         self.writer = SharedWriter(connection)
