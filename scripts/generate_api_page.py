@@ -84,6 +84,7 @@ _INNER: Final = frozenset(
         *("repeat", "scan_pages", "timeout", "watch_runs", "writes"),
         *("asynchronous", "loop"),
         *("end", "going_on", "joined", "unheard_failure"),
+        *("patch", "write_record"),
     }
 )
 _SIGNATURE_MAX: Final = 110

@@ -45,6 +45,7 @@ class ObservedBlockingTable(Table):
     put = observed_blocking("put", Table.put)
     delete = observed_blocking("delete", Table.delete)
     update = observed_blocking("update", Table.update)
+    write_record = observed_blocking("update", Table.write_record)
     put_many = observed_blocking("put_many", Table.put_many, count_records)
 
     def scan(self, **asked: Any) -> Generator[tuple[bytes, bytes], None, None]:

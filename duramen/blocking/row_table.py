@@ -8,18 +8,19 @@ from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from duramen.blocking.table import Table
-from duramen.blocking.wrapped import wrapped
+from duramen.blocking.wrapped import chained, wrapped
 from duramen.client import row_table
 from duramen.client.model.results import Done, ManyDone
 from duramen.client.row_streams import atomic_rows, row_writer
 from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.encoded_rows import encoded_rows
 from duramen.client.rows.row_codec import RowCodec
-from duramen.client.rows.row_results import TypedChange, TypedEntry
+from duramen.client.rows.row_patches import PatchedFields
+from duramen.client.rows.row_results import TypedChange, TypedEntry, keys_of
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.table import Level
 from duramen.client.transport.loop_thread import LoopThread
-from log_tier.model.errors import UnknownFormat
+from log_tier.model.errors import FieldAbsent, NumberOverflow, UnknownFormat
 from log_tier.model.tokens import Token
 from log_tier.rows.evolution import EvolutionMode
 
@@ -52,6 +53,8 @@ class AtomicRows(Generic[R]):
     def delete(self, *key: Any, if_present: bool = False, if_version: int | None = None) -> AtomicRows[R]:
         self._inner.delete(*key, if_present=if_present, if_version=if_version)
         return self
+
+    update = chained(atomic_rows.AtomicRows.update)
 
     put.__doc__, delete.__doc__ = atomic_rows.AtomicRows.put.__doc__, atomic_rows.AtomicRows.delete.__doc__
 
@@ -161,7 +164,7 @@ class RowTable(Generic[R]):
         timeout: float | None = None,
     ) -> list[R | None]:
         codec, timeout = self._opened(timeout)
-        wanted = [codec.key.of_fields(each) for each in row_table.keys_of(keys)]
+        wanted = [codec.key.of_fields(each) for each in keys_of(keys)]
         values = self.stored.get_many(wanted, after=after, level=level, timeout=timeout)
         _, rows = self._decoded(
             codec, lambda codec: [None if value is None else codec.decode(value) for value in values], timeout
@@ -207,6 +210,28 @@ class RowTable(Generic[R]):
         return self.stored.delete(
             codec.key.of_fields(key), if_present=if_present, if_version=if_version, timeout=timeout
         )
+
+    def update(
+        self,
+        *key: Any,
+        set: PatchedFields = None,  # noqa: A002 - the operation's name
+        add: PatchedFields = None,
+        multiply: PatchedFields = None,
+        min: PatchedFields = None,  # noqa: A002 - the operation's name
+        max: PatchedFields = None,  # noqa: A002 - the operation's name
+        append: PatchedFields = None,
+        ttl: float | None = None,
+        if_present: bool = False,
+        if_version: int | None = None,
+        timeout: float | None = None,
+    ) -> Done:
+        codec, timeout = self._opened(timeout)
+        fields = {"set": set, "add": add, "multiply": multiply, "min": min, "max": max, "append": append}
+        record = codec.patch_record(key, fields, ttl=ttl, if_present=if_present, if_version=if_version)
+        try:
+            return self.stored.write_record(record, timeout=timeout)
+        except (FieldAbsent, NumberOverflow) as refused:
+            raise codec.patches.named(refused, record.values[0]) from None
 
     def scan(
         self,
@@ -256,7 +281,7 @@ class RowTable(Generic[R]):
     ) -> Generator[TypedChange[R], None, None]:
         return self._loop.iterate_begun(self._inner.watch_runs(after=after, start=start, timeout=timeout))
 
-    for _method in (get, get_entry, get_many, put, put_many, delete, scan, watch):
+    for _method in (get, get_entry, get_many, put, put_many, delete, update, scan, watch):
         _method.__doc__ = getattr(row_table.RowTable, _method.__name__).__doc__
     del _method
 

@@ -159,6 +159,7 @@ class Table:
 
     delete = wrapped(table.Table.delete)
     update = wrapped(table.Table.update)
+    write_record = wrapped(table.Table.write_record)
     put_many = wrapped(table.Table.put_many)
     describe = wrapped(table.Table.describe)
     end_token = wrapped(table.Table.end_token)

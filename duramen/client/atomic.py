@@ -82,6 +82,10 @@ class AtomicBatch:
         operation, operand = update_of({"add": add, "multiply": multiply, "min": min, "max": max, "append": append})
         return self._add(record_of(operation, key, operand, if_version=if_version, grouped=bool(self._records)))
 
+    def patch(self, key: bytes, value: bytes, *, if_version: int | None = None) -> AtomicBatch:
+        """For tables of rows: add a patch of a row (`log_tier.rows.patches`). Raises as `put`."""
+        return self._add(record_of(Operation.PATCH, key, value, if_version=if_version, grouped=bool(self._records)))
+
     def _add(self, record: Columns) -> AtomicBatch:
         if self._committed:
             raise InvalidRequest("this batch was committed; begin another one")

@@ -9,11 +9,15 @@ from typing import TypeVar
 from duramen.client.context import ClientContext
 from duramen.client.model.consistency import Asked, Level, asked_of, check_level
 from duramen.client.retry import ask_until
+from duramen.client.rows.asked_definition import AskedDefinition
+from duramen.client.rows.shapes.renamed import with_record_name
 from log_tier.model.errors import InvalidToken, PermissionDenied, TableNotFound
 from log_tier.model.identifiers import check_name
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
+from log_tier.rows.alter_table import SchemaChange
 from log_tier.rows.definition import TableDefinition
+from log_tier.rows.evolution import EvolutionMode
 from router.data.requests import TableDescription
 
 __all__ = ["TableLookup"]
@@ -69,6 +73,20 @@ class TableLookup:
             return ref, None
         asking = ask_until(deadline, lambda remaining: connection.definition(ref.id, schema=schema, timeout=remaining))
         return ref, await self.noticing_drops(asking)
+
+    async def alter(self, asked: AskedDefinition, mode: EvolutionMode, if_definition: int, deadline: float) -> None:
+        """Give the rows of the table another schema; see `RowTable.alter`."""
+        assert asked.shape is not None, "rows have a shape"
+        schema, connection = asked.shape.schema, self.context.connection
+        if asked.shape.hint is not None:
+            # The name of a class is its program's. Readers of earlier schemas find the record by the name that it has.
+            _, present = await self.definition(deadline)
+            if present is not None and present.schemas:
+                schema = with_record_name(schema, present.schemas[-1].schema.name)
+        change = SchemaChange(schema, mode, if_definition)
+        await self.noticing_drops(
+            ask_until(deadline, lambda remaining: connection.alter_table(self.name, change, timeout=remaining))
+        )
 
     async def asked(
         self, ref: TableRef, after: str | Token | None, level: Level, deadline: float

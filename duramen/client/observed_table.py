@@ -106,7 +106,7 @@ class ObservedTable(Table):
     put.__doc__ = Table.put.__doc__
 
     delete = observed("delete", Table.delete)
-    update = observed("update", Table.update)
+    write_record = observed("update", Table.write_record)
     put_many = observed("put_many", Table.put_many, count_records)
 
     async def scan_pages(self, **asked: Any) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:

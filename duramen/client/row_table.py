@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar, overload
 
-from duramen.client.model.call_records import iterator_of
 from duramen.client.model.results import Change, Done, ManyDone
-from duramen.client.retry import ask_until
 from duramen.client.row_streams.atomic_rows import AtomicRows
 from duramen.client.row_streams.row_writer import RowWriter
 from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.encoded_rows import encoded_rows
 from duramen.client.rows.opened import OpenedCodec
 from duramen.client.rows.row_codec import RowCodec
-from duramen.client.rows.row_results import TypedChange, TypedEntry, change_of
+from duramen.client.rows.row_patches import PatchedFields
+from duramen.client.rows.row_results import TypedChange, TypedEntry, change_of, keys_of
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
-from duramen.client.rows.shapes.renamed import with_record_name
 from duramen.client.rows.shapes.shape import shape_of
 from duramen.client.table import Level, Table
 from duramen.client.watch import Watch
-from log_tier.model.errors import InvalidKey, UnknownFormat
+from log_tier.model.errors import FieldAbsent, NumberOverflow, UnknownFormat
 from log_tier.model.tokens import Token
-from log_tier.rows.alter_table import SchemaChange
 from log_tier.rows.evolution import EvolutionMode, check_mode
 from router.data.requests import TableDescription
 
-__all__ = ["RowTable", "altered", "keys_of"]
+__all__ = ["RowTable", "altered"]
 
 R = TypeVar("R")
 N = TypeVar("N")
@@ -280,6 +277,40 @@ class RowTable(Generic[R]):
             codec.key.of_fields(key), if_present=if_present, if_version=if_version, timeout=timeout
         )
 
+    async def update(
+        self,
+        *key: Any,
+        set: PatchedFields = None,  # noqa: A002 - the operation's name
+        add: PatchedFields = None,
+        multiply: PatchedFields = None,
+        min: PatchedFields = None,  # noqa: A002 - the operation's name
+        max: PatchedFields = None,  # noqa: A002 - the operation's name
+        append: PatchedFields = None,
+        ttl: float | None = None,
+        if_present: bool = False,
+        if_version: int | None = None,
+        timeout: float | None = None,
+    ) -> Done:
+        """Change fields of the row with these key fields: `update("UA", 7, set={"gate": "B7"}, add={"seats": -1})`.
+
+        The log decides it in one piece, so two that update at once lose nothing. Each argument maps names of fields,
+        dotted where they are inside of others (`"city.size"`), to values. `set` is for any field but those of the key;
+        `add`, `multiply`, `min` and `max` for numbers and decimals, the last two for dates and times too; `append` for
+        text, bytes and lists. Of a field that is None the last three make the value; `add` and `multiply` are refused.
+        The product of decimals is rounded to their scale, half to even.
+
+        The expiry stays unless `ttl` (seconds) sets a new one. Cost: as `Table.update`. A value that is not of its
+        field is refused before it leaves, by `InvalidRow`. Raises `RowAbsent` where there is no row, `NumberOverflow`,
+        `FieldAbsent`, `ResultTooLarge`, and what `put` does.
+        """
+        codec, timeout = await self._opened(timeout)
+        fields = {"set": set, "add": add, "multiply": multiply, "min": min, "max": max, "append": append}
+        record = codec.patch_record(key, fields, ttl=ttl, if_present=if_present, if_version=if_version)
+        try:
+            return await self.stored.write_record(record, timeout=timeout)
+        except (FieldAbsent, NumberOverflow) as refused:
+            raise codec.patches.named(refused, record.values[0]) from None
+
     def batch(self) -> AtomicRows[R]:
         """An atomic batch: all its rows take effect, or none. Their keys must share a partition (`partition_by`)."""
         return AtomicRows(self.stored.batch(), self._opened)
@@ -354,19 +385,8 @@ async def altered(
 ) -> RowTable[Any]:
     """Give the rows of a table another schema; see `RowTable.alter`."""
     asked = AskedDefinition("row", (), shape_of(row))
-    assert asked.shape is not None, "rows have a shape"
-    schema, mode, lookup = asked.shape.schema, check_mode(compatibility), stored.lookup
-    deadline = lookup.context.deadline(timeout)
-    if asked.shape.hint is not None:
-        # The name of a class is its program's. Readers of earlier schemas find the record by the name that it has.
-        _, present = await lookup.definition(deadline)
-        if present is not None and present.schemas:
-            schema = with_record_name(schema, present.schemas[-1].schema.name)
-    change = SchemaChange(schema, mode, if_definition)
-    connection = lookup.context.connection
-    await lookup.noticing_drops(
-        ask_until(deadline, lambda remaining: connection.alter_table(stored.name, change, timeout=remaining))
-    )
+    deadline = stored.lookup.context.deadline(timeout)
+    await stored.lookup.alter(asked, check_mode(compatibility), if_definition, deadline)
     table: RowTable[Any] = RowTable(stored, asked)
     await table.codec.find(deadline)
     return table
@@ -378,11 +398,3 @@ def _rows_of(page: Sequence[tuple[bytes, bytes]], codec: RowCodec[R]) -> list[R]
 
 def _changes_of(run: Sequence[Change], codec: RowCodec[R]) -> list[TypedChange[R]]:
     return [change_of(change, codec.key.fields_of, codec.decode) for change in run]
-
-
-def keys_of(keys: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """The keys of `get_many`. Raises `InvalidKey` for one that is no tuple: text would be taken apart."""
-    for key in iterator_of(keys, "get_many takes keys, each a tuple of fields"):
-        if not isinstance(key, (tuple, list)):
-            raise InvalidKey(f"get_many takes keys, each a tuple of fields; this one is {type(key).__name__}")
-        yield tuple(key)

@@ -313,14 +313,12 @@ class Table:
         """
         operation, operand = update_of({"add": add, "multiply": multiply, "min": min, "max": max, "append": append})
         record = record_of(
-            operation,
-            key,
-            operand,
-            ttl=ttl,
-            if_absent=if_absent,
-            if_present=if_present,
-            if_version=if_version,
+            operation, key, operand, ttl=ttl, if_absent=if_absent, if_present=if_present, if_version=if_version
         )
+        return await self.write_record(record, timeout=timeout)
+
+    async def write_record(self, record: Columns, *, timeout: float | None = None) -> Done:
+        """For tables of rows: write a record, and wait for its outcome. Raises what `update` does."""
         return await self._write(record, True, timeout)
 
     async def _write(self, record: Columns, outcomes: bool, timeout: float | None) -> Done:

@@ -12,7 +12,7 @@ from typing import Final
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import read_header
 from log_tier.model.errors import BatchRefused
-from log_tier.model.record import CONDITION_SHIFT, OPERATION_MASK, UPDATES, Condition, Operation
+from log_tier.model.record import CONDITION_SHIFT, OPERATION_MASK, READ_CHANGES, Condition, Operation
 from log_tier.trust.grants import Right, key_prefix_text
 from log_tier.trust.rights import Rights
 
@@ -114,7 +114,7 @@ class BatchDemand:
             operation = attribute & OPERATION_MASK
             if operation == Operation.BARRIER:
                 raise BatchRefused("a record claims to be a barrier: only the servers of a cluster write those")
-            tells = operation in UPDATES or attribute >> CONDITION_SHIFT & 3 != Condition.NONE
+            tells = operation in READ_CHANGES or attribute >> CONDITION_SHIFT & 3 != Condition.NONE
             if tells and not reads_all and not rights.may(Right.READ, self.table, key):
                 return _on_key(Right.READ, self.table, key)
         return ""

@@ -28,6 +28,7 @@ __all__ = [
     "KEY_BYTES_MAX",
     "OPERATION_MASK",
     "PLAIN_PUT",
+    "READ_CHANGES",
     "TTL_MS_MAX",
     "UPDATES",
     "UPDATES_BY_NAME",
@@ -80,6 +81,8 @@ class Operation(IntEnum):
     Written by nobody: a log engine makes it of what others put into its topic."""
     BARRIER = 9
     """Nothing to any key: another version of the table is live from here on; see `log_tier.model.barrier`."""
+    PATCH = 10
+    """Some fields of a row: see `log_tier.rows.patches`. There has to be a row."""
 
 
 class Condition(IntEnum):
@@ -109,7 +112,10 @@ PLAIN_PUT: Final = int(Operation.PUT)
 UPDATES: Final = frozenset(
     {Operation.ADD, Operation.MULTIPLY, Operation.MIN, Operation.MAX, Operation.APPEND},
 )
-"""Operations whose result depends on what is there."""
+"""Operations on numbers and bytes whose result depends on what is there."""
+
+READ_CHANGES: Final = UPDATES | {Operation.PATCH}
+"""All operations whose result depends on what is there."""
 
 UPDATES_BY_NAME: Final = {operation.name.lower(): operation for operation in sorted(UPDATES)}
 """The same by the names that calls have for them: `add`, `multiply`, `min`, `max`, `append`."""

@@ -12,7 +12,7 @@ from log_tier.rows.avro.logical_types import logical_of
 from log_tier.rows.key_fields import KeyField, without_null
 from log_tier.rows.schema import RowSchema
 
-__all__ = ["EvolutionMode", "check_evolution", "check_mode", "check_read"]
+__all__ = ["EvolutionMode", "Resolution", "check_evolution", "check_mode", "check_read"]
 
 EvolutionMode = Literal["backward", "forward", "full", "none"]
 """backward: who has the next schema reads rows of the present one. forward: who has the present schema reads rows of
@@ -47,7 +47,7 @@ def check_read(reader: RowSchema, writer: RowSchema, with_: str, of: str) -> Non
     """Raise `InvalidSchema`, with the field and the reason, where rows that `writer` wrote are not read with `reader`.
     `with_` and `of` are what the reason calls them. O(size of both).
     """
-    _Resolution(reader, writer, with_, of).check()
+    Resolution(reader, writer, with_, of).check()
 
 
 def check_mode(mode: object) -> EvolutionMode:
@@ -97,7 +97,7 @@ def _short(name: str) -> str:
 
 
 @dataclass(slots=True)
-class _Resolution:
+class Resolution:
     """Whether rows that one schema wrote are read with another."""
 
     reader: RowSchema
@@ -112,9 +112,14 @@ class _Resolution:
     """Those that do not."""
 
     def check(self) -> None:
+        """Raise `InvalidSchema`, with the field and the reason, where rows of the writer are not read."""
         why = self._refusal(self.reader.name, self.writer.name, "")
         if why is not None:
             _refuse(*why)
+
+    def reads(self, reader: AvroType, writer: AvroType) -> bool:
+        """Whether each value of a type of the writer's schema is read as one of the reader's."""
+        return self._refusal(reader, writer, "") is None
 
     def _refusal(self, reader: AvroType, writer: AvroType, path: str) -> tuple[str, str] | None:
         """Where and why a value is not read. None: it is."""

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from log_tier.catalog.cluster_map import ClusterMap
-from log_tier.model.batch import decode_batch
-from log_tier.model.errors import DuramenError, RowRejected
+from log_tier.model.batch import Columns, decode_batch
+from log_tier.model.errors import DuramenError, FieldAbsent, NumberOverflow, Rejected, RowRejected
 from log_tier.model.identifiers import TableId
 from log_tier.model.record import OPERATION_MASK, Operation
+from log_tier.rows.avro.varints import Misfit
 from log_tier.rows.definition import TableDefinition
+from log_tier.rows.patches.row_patcher import patcher_of
 from router.data.requests import WritePart, WriteResult
+from serving_tier.fold.misfits import misfit_reason
 
 __all__ = ["asked_where_misfit", "explained"]
 
@@ -30,6 +34,9 @@ _JUDGED_AT_ONCE_BYTES: Final = 32 * 1024
 _PLAIN_MAX: Final = 100_000
 
 _PUT: Final = int(Operation.PUT)
+
+_SILENT: Final = (RowRejected, FieldAbsent, NumberOverflow)
+"""Verdicts of which the fold remembers less than their writer should hear."""
 
 
 async def asked_where_misfit(
@@ -88,18 +95,32 @@ def explained(
 
 
 def _explained(part: WritePart, result: WriteResult, definition: TableDefinition) -> WriteResult:
-    if not any(isinstance(outcome.rejected, RowRejected) for outcome in result.outcomes):
+    if not any(isinstance(outcome.rejected, _SILENT) for outcome in result.outcomes):
         return result
     columns = decode_batch(part.batch).columns
     outcomes = []
     for outcome in result.outcomes:
         refused = outcome.rejected
-        if isinstance(refused, RowRejected):
+        if isinstance(refused, _SILENT):
             failed = int(str(refused.fields["failed"])) - result.base_offset
             at = failed if 0 <= failed < len(columns.keys) else outcome.record
-            why = definition.judge.refusal(columns.keys[at], columns.values[at])
-            if columns.attributes is not None and columns.attributes[at] & OPERATION_MASK != _PUT:
-                why = "a table of rows takes no arithmetic and no appends"
-            outcome = outcome._replace(rejected=RowRejected(f"{refused.message}: {why}", **refused.fields))
+            outcome = outcome._replace(rejected=_with_field(refused, columns, at, definition))
         outcomes.append(outcome)
     return result._replace(outcomes=outcomes)
+
+
+def _with_field(refused: Rejected, columns: Columns, at: int, definition: TableDefinition) -> Rejected:
+    """The verdict on the record at `at`, with what the record itself says of it."""
+    key, value = columns.keys[at], columns.values[at]
+    if isinstance(refused, RowRejected):
+        operation = _PUT if columns.attributes is None else columns.attributes[at] & OPERATION_MASK
+        why = misfit_reason(definition, operation, key, value)
+        return RowRejected(f"{refused.message}: {why}", **refused.fields)
+    change = refused.fields.get("change")
+    if change is None:
+        return refused
+    with suppress(Misfit, IndexError):  # the table has another definition here than where it was folded
+        field = patcher_of(definition).field_of(value, int(str(change)))
+        fields = {name: each for name, each in refused.fields.items() if name != "change"}
+        return type(refused)(f"{refused.message}: {field}", **fields, field=field)
+    return refused

@@ -6,9 +6,12 @@ from typing import Final, NamedTuple
 
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import VALUE_BYTES_MAX, Condition, Expiry, Operation
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.patches.row_patch import NotPatched
+from log_tier.rows.patches.row_patcher import patcher_of
 from serving_tier.fold.entry import NEVER, expiry_of, stored_entry, value_of, version_of
 from serving_tier.fold.numbers import combine, format_number, parse_number
-from serving_tier.fold.verdicts import Verdict
+from serving_tier.fold.verdicts import Verdict, of_hindrance
 
 __all__ = ["Decision", "KeyChange", "Record", "Rejection", "decide"]
 
@@ -49,8 +52,10 @@ Decision = KeyChange | Rejection | None
 """None: accepted, and nothing changes."""
 
 
-def decide(record: Record, live: bytes | None, log_time_ms: int) -> Decision:
-    """Decide on one record, given the stored form of its key's live entry (None: absent). O(size of the value)."""
+def decide(record: Record, live: bytes | None, log_time_ms: int, definition: TableDefinition | None = None) -> Decision:
+    """Decide on one record, given the stored form of its key's live entry (None: absent), and what the table's keys and
+    values are, which the record fits (None: bytes). O(size of the value).
+    """
     condition = record.condition
     if condition != Condition.NONE:
         version = NOTHING if live is None else version_of(live)
@@ -75,7 +80,9 @@ def decide(record: Record, live: bytes | None, log_time_ms: int) -> Decision:
         value, result = record.value, None
         keeps = record.expiry == Expiry.KEEP
     else:
-        updated = _update(operation, live, record.value)
+        updated = (
+            _patch(record, live, definition) if operation is Operation.PATCH else _update(operation, live, record.value)
+        )
         if isinstance(updated, Rejection):
             return updated
         value, result = updated
@@ -91,6 +98,18 @@ def decide(record: Record, live: bytes | None, log_time_ms: int) -> Decision:
             # It expires as it is written: the key is absent from here on.
             return KeyChange(None, result)
     return KeyChange(stored_entry(value, record.offset, expires_at_ms), result)
+
+
+def _patch(record: Record, live: bytes | None, definition: TableDefinition | None) -> tuple[bytes, None] | Rejection:
+    """The new row. Its writer gets no result: a row may have megabytes, and a reader finds it by the key."""
+    if definition is None:
+        return Rejection(Verdict.MISFIT)
+    if live is None:
+        return Rejection(Verdict.NO_ROW)
+    try:
+        return patcher_of(definition).patched(record.key, value_of(live), record.value), None
+    except NotPatched as hindered:
+        return Rejection(*of_hindrance(hindered.why, hindered.change))
 
 
 def _update(operation: Operation, live: bytes | None, operand: bytes) -> tuple[bytes, bytes] | Rejection:

@@ -64,5 +64,5 @@ class Effects:
         """Count the `size` records that take effect together or not at all, of which this one does not fit."""
         self.misfits += size
         if self.first_misfit is None and self.definition is not None:
-            why = misfit_reason(self.definition.judge, record.operation, record.key, record.value)
+            why = misfit_reason(self.definition, record.operation, record.key, record.value)
             self.first_misfit = FirstMisfit(record.offset, why)

@@ -88,7 +88,6 @@ __all__ = ["FoldView", "fold"]
 _OPERATIONS: Final = {int(operation): operation for operation in Operation}
 
 _BARRIER: Final = int(Operation.BARRIER)
-_PUT: Final = int(Operation.PUT)
 
 _MISFIT: Final = Rejection(Verdict.MISFIT)
 _VOID: Final = frozenset({Verdict.UNREADABLE, Verdict.MISFIT})
@@ -214,7 +213,7 @@ def _fold_records(
         if offset < first or (decided is not None and Offset(offset) in decided):
             continue
         ends_group = not next_attribute & GROUPED
-        if attribute == PLAIN_PUT and ends_group and (judge is None or fits(judge, _PUT, keys[at], values[at])):
+        if attribute == PLAIN_PUT and ends_group and (judge is None or judge.refusal(keys[at], values[at]) is None):
             # Most records of a mixed batch; nothing needs to be read for one. An old expiry's hint goes stale.
             effects.entries[keys[at]] = stored_entry(values[at], offset, NEVER)
             effects.records += 1
@@ -274,7 +273,7 @@ def _follow(record: Record, view: FoldView, effects: Effects) -> None:
     key = record.key
     stored = effects.entries[key] if key in effects.entries else view.stored(key) if key else None
     live = stored if stored is not None and is_live(stored, effects.log_time_ms) else None
-    decision = decide(record._replace(condition=Condition.NONE), live, effects.log_time_ms)
+    decision = decide(record._replace(condition=Condition.NONE), live, effects.log_time_ms, effects.definition)
     if isinstance(decision, KeyChange):
         effects.entries[key] = decision.stored
         effects.removes = effects.removes or decision.stored is None
@@ -312,7 +311,7 @@ def _fold_group(
                 effects.rejected += size
                 effects.void += size if refusal.verdict in _VOID else 0
                 effects.records += size
-                if refusal is _MISFIT:
+                if refusal.verdict is Verdict.MISFIT:
                     effects.note_misfit(record, size)
                 return
             at += 1
@@ -334,7 +333,7 @@ def _stage(
     """Decide on one record of a group, and note its changes. Return the rejection, if it is rejected."""
     key = record.key
     defined = effects.definition
-    if defined is not None and not fits(defined.judge, record.operation, key, record.value):
+    if defined is not None and not fits(defined, record.operation, key, record.value):
         return _MISFIT
     if key in staged:
         stored = staged[key]
@@ -343,7 +342,7 @@ def _stage(
     else:
         stored = view.stored(key) if key else None
     live = stored if stored is not None and is_live(stored, effects.log_time_ms) else None
-    decision = decide(record, live, effects.log_time_ms)
+    decision = decide(record, live, effects.log_time_ms, defined)
     if isinstance(decision, Rejection):
         return decision
     if decision is not None:

@@ -12,8 +12,18 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
-from log_tier.model.errors import ConditionFailed, NotANumber, NumberOverflow, Rejected, ResultTooLarge, RowRejected
+from log_tier.model.errors import (
+    ConditionFailed,
+    FieldAbsent,
+    NotANumber,
+    NumberOverflow,
+    Rejected,
+    ResultTooLarge,
+    RowAbsent,
+    RowRejected,
+)
 from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.rows.patches.row_patch import Hindrance
 
 __all__ = [
     "RESULTS_MAX",
@@ -23,6 +33,7 @@ __all__ = [
     "Outcome",
     "Verdict",
     "changed_nothing",
+    "of_hindrance",
     "outcomes_between",
     "rejection_of",
 ]
@@ -40,6 +51,8 @@ RESULTS_MAX: Final = 65_536
 # index: one read is little next to such a fold.
 _KEPT_MAX: Final = 1024
 
+_HINDRANCE_BITS: Final = 8
+
 
 class Verdict(IntEnum):
     """How the fold decided about a record. The numbers are part of the index's stored format."""
@@ -55,6 +68,10 @@ class Verdict(IntEnum):
     """Something that no table can hold, which others put into the log's topic (`Operation.VOID`)."""
     MISFIT = 7
     """A key or a value that does not fit the table's definition."""
+    NO_ROW = 8
+    """A patch of a row that is not there."""
+    NO_FIELD = 9
+    """A patch of a field that the row there does not have as the patch needs it."""
 
 
 class Judgement(NamedTuple):
@@ -64,10 +81,20 @@ class Judgement(NamedTuple):
     span: int
     verdict: Verdict
     actual: int
-    """The version that a failed condition found; -1 for an absent key, and where it says nothing."""
+    """The version that a failed condition found; -1 for an absent key. Of a patch which change of it is at fault, from
+    0 on; for NO_FIELD behind 8 bits that say why (`Hindrance`). -1 where it says nothing."""
     about: Offset
     """For a duplicate: the offset of the first copy, or `NOTHING`. For a rejection: the record at fault, which in an
     atomic group may be another member."""
+
+
+def of_hindrance(why: Hindrance, change: int) -> tuple[Verdict, int]:
+    """The verdict on a patch that cannot change a row, and what goes with it."""
+    if why is Hindrance.OVERFLOW:
+        return Verdict.NUMBER_OVERFLOW, change
+    if why is Hindrance.TOO_LARGE:
+        return Verdict.RESULT_TOO_LARGE, -1
+    return Verdict.NO_FIELD, max(change, 0) << _HINDRANCE_BITS | why
 
 
 def changed_nothing(judgements: Iterable[Judgement]) -> frozenset[Offset]:
@@ -84,7 +111,7 @@ class Outcome(NamedTuple):
 
     verdict: Verdict = Verdict.ACCEPTED
     actual: int = -1
-    """CONDITION_FAILED: the version found there, -1 for an absent key."""
+    """As in the `Judgement`."""
     failed: Offset = NOTHING
     """For a rejection: the offset of the record at fault, which in an atomic group may be another member."""
     duplicate_of: Offset | None = None
@@ -138,10 +165,21 @@ _ERRORS: Final[dict[Verdict, tuple[type[Rejected], str]]] = {
     Verdict.CONDITION_FAILED: (ConditionFailed, "the condition did not hold"),
     Verdict.NOT_A_NUMBER: (NotANumber, "the value there, or the operand, is no number"),
     Verdict.NUMBER_OVERFLOW: (NumberOverflow, "the result is beyond 64 bits, or not finite"),
-    Verdict.RESULT_TOO_LARGE: (ResultTooLarge, "the value would grow over the limit"),
+    Verdict.RESULT_TOO_LARGE: (ResultTooLarge, "the value, or what is inside the row, would grow over the limit"),
     Verdict.UNREADABLE: (Rejected, "no table can hold what is in the log there"),
     Verdict.MISFIT: (RowRejected, "it does not fit the table's definition"),
+    Verdict.NO_ROW: (RowAbsent, "there is no row with this key to update"),
+    Verdict.NO_FIELD: (FieldAbsent, "the row does not have the field as the update needs it"),
 }
+
+_HINDRANCES: Final[dict[int, str]] = {
+    Hindrance.NULL: "the field, or a record around it, is null in the row",
+    Hindrance.OTHER_TYPE: "the field has a value of another type in the row",
+    Hindrance.GONE: "the row is of a newer schema, which has no such field",
+    Hindrance.UNREADABLE: "the row is of an older schema, which the update's schema does not read",
+}
+
+_HINDRANCE_MASK: Final = (1 << _HINDRANCE_BITS) - 1
 
 
 def rejection_of(offset: Offset, outcome: Outcome) -> Rejected | None:
@@ -154,6 +192,12 @@ def rejection_of(offset: Offset, outcome: Outcome) -> Rejected | None:
     if outcome.verdict is Verdict.CONDITION_FAILED:
         fields["actual"] = outcome.actual
         message += ": the key is absent" if outcome.actual < 0 else f": the key has version {outcome.actual}"
+    elif outcome.verdict is Verdict.NO_FIELD:
+        message = _HINDRANCES.get(outcome.actual & _HINDRANCE_MASK, message)
+        fields["change"] = outcome.actual >> _HINDRANCE_BITS
+    elif outcome.verdict is Verdict.NUMBER_OVERFLOW and outcome.actual >= 0:
+        message = "the result is beyond the field's type, or not finite"
+        fields["change"] = outcome.actual
     place = offset if outcome.duplicate_of is None else outcome.duplicate_of
     if outcome.failed not in (place, NOTHING):
         message = f"the atomic batch was rejected at its record with offset {outcome.failed}: {message}"

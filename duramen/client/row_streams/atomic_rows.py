@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from duramen.client.atomic import AtomicBatch
 from duramen.client.model.results import Done
 from duramen.client.rows.row_codec import RowCodec
+from duramen.client.rows.row_patches import PatchedFields
 
 __all__ = ["AtomicRows"]
 
@@ -56,6 +57,27 @@ class AtomicRows(Generic[R]):
         def call(codec: RowCodec[R]) -> Callable[[], object]:
             stored = codec.key.of_fields(key)
             return partial(self._batch.delete, stored, if_present=if_present, if_version=if_version)
+
+        self._calls.append(call)
+        return self
+
+    def update(
+        self,
+        *key: Any,
+        set: PatchedFields = None,  # noqa: A002 - the operation's name
+        add: PatchedFields = None,
+        multiply: PatchedFields = None,
+        min: PatchedFields = None,  # noqa: A002 - the operation's name
+        max: PatchedFields = None,  # noqa: A002 - the operation's name
+        append: PatchedFields = None,
+        if_version: int | None = None,
+    ) -> AtomicRows[R]:
+        """Add an update of fields; arguments as for `RowTable.update`."""
+        fields = {"set": set, "add": add, "multiply": multiply, "min": min, "max": max, "append": append}
+
+        def call(codec: RowCodec[R]) -> Callable[[], object]:
+            stored, value = codec.key.of_fields(key), codec.patches.encoded(fields)
+            return partial(self._batch.patch, stored, value, if_version=if_version)
 
         self._calls.append(call)
         return self

@@ -11,7 +11,7 @@ from typing import Any, Final
 from duramen.client.rows.plans.default_values import default_value
 from log_tier.rows.schema import RowSchema
 
-__all__ = ["AvroSchema", "avro_schema", "has_mutable_default"]
+__all__ = ["AvroSchema", "avro_schema", "has_mutable_default", "value_schema"]
 
 AvroSchema = dict[str, Any]
 """What fastavro makes of a schema."""
@@ -44,19 +44,28 @@ def _read(default: Any, type_: Any, schema: RowSchema) -> Any:
     """The value that a reader has of a default: written and read."""
     import fastavro
 
-    # In a record of its own, where the types that it names are known.
-    named: dict[str, Any] = {}
-    fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
-    parsed = fastavro.parse_schema(
-        {"type": "record", "name": "__default", "fields": [{"name": "value", "type": _bare(type_)}]},
-        named_schemas=named,
-    )
+    parsed = value_schema(type_, schema)
     buffer = BytesIO()
     fastavro.schemaless_writer(buffer, parsed, {"value": default_value(default, _bare(type_), schema.named)})
     buffer.seek(0)
     found = fastavro.schemaless_reader(buffer, parsed, None)
     assert isinstance(found, dict), "a record is read as a dict"
     return found["value"]
+
+
+def value_schema(type_: Any, schema: RowSchema) -> AvroSchema:
+    """A record of one field `value`, of a type of the schema. Its bytes are those of the field."""
+    import fastavro
+
+    # In a record of its own, where the types that it names are known.
+    named: dict[str, Any] = {}
+    fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
+    parsed = fastavro.parse_schema(
+        {"type": "record", "name": "__value", "fields": [{"name": "value", "type": _bare(type_)}]},
+        named_schemas=named,
+    )
+    assert isinstance(parsed, dict), "a record is parsed to a dict"
+    return parsed
 
 
 def _bare(type_: Any) -> Any:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import cached_property
 from io import BytesIO
 from typing import Any, Generic, TypeVar, cast
 
+from duramen.client.model.call_records import record_of
 from duramen.client.rows.avro_schemas import avro_schema, has_mutable_default
 from duramen.client.rows.plans.planner import RowPlan, plan_rows
 from duramen.client.rows.plans.quick_decoding import quick_decoder
 from duramen.client.rows.plans.quick_encoding import quick_encoder
 from duramen.client.rows.plans.record_plan import Prepare
 from duramen.client.rows.row_key import RowKey
+from duramen.client.rows.row_patches import PatchedFields, RowPatches
 from duramen.client.rows.schema_difference import schema_difference
 from duramen.client.rows.shapes.row_class import row_class_of
 from duramen.client.rows.shapes.shape import RowShape
+from log_tier.model.batch import Columns
 from log_tier.model.errors import InvalidRow, InvalidSchema, UnknownFormat
+from log_tier.model.record import Operation
 from log_tier.rows.avro.row_room import ROW_VALUES_MAX, VALUE_DEPTH_MAX
 from log_tier.rows.avro.sure_room import surely_roomy_bytes
 from log_tier.rows.avro.varints import Misfit
@@ -43,6 +48,8 @@ class RowCodec(Generic[R]):
         self.schema = chosen.schema
         self.key = RowKey(definition)
         self._name = shape.name
+        self._chosen = chosen
+        self._hint = shape.hint
         self._numbers = {each.number: each.schema for each in definition.schemas}
         self._avro = avro_schema(chosen.schema)
         self._refine = plan.plan.refine
@@ -61,6 +68,24 @@ class RowCodec(Generic[R]):
         it, `UnknownFormat` with the number of a schema that is not known here, and `InvalidSchema`, which names the
         field, for a row of another schema that is none of this one.
         """
+
+    @cached_property
+    def patches(self) -> RowPatches:
+        """Updates of fields."""
+        return RowPatches(self._chosen, self._hint, self.key.names)
+
+    def patch_record(
+        self,
+        key: Sequence[Any],
+        operations: Mapping[str, PatchedFields],
+        *,
+        ttl: float | None = None,
+        if_present: bool = False,
+        if_version: int | None = None,
+    ) -> Columns:
+        """The record of an update of fields. Raises `InvalidKey`, `InvalidRow`, `InvalidRequest`."""
+        stored, value = self.key.of_fields(key), self.patches.encoded(operations)
+        return record_of(Operation.PATCH, stored, value, ttl=ttl, if_present=if_present, if_version=if_version)
 
     def _encoder(self, prepare: Prepare, head: bytes) -> Callable[[R], tuple[bytes, bytes]]:
         """A function of what it needs: an attribute costs as much as a field."""

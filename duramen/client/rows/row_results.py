@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from duramen.client.model.call_records import iterator_of
 from duramen.client.model.results import Change
+from log_tier.model.errors import InvalidKey
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.record import Operation
 from log_tier.model.tokens import Token
 
-__all__ = ["TypedChange", "TypedEntry", "change_of"]
+__all__ = ["TypedChange", "TypedEntry", "change_of", "keys_of"]
 
 V = TypeVar("V")
 
@@ -40,7 +42,8 @@ class TypedChange(Generic[V]):
     """The key; of rows and of keys with fields, the tuple of its fields. For a BARRIER (the table went over to another
     version of its content): None."""
     after: V | None
-    """The row or value that was put; None for anything else."""
+    """The row or value that was put; None for anything else. After an update of fields (PATCH) read the row by its
+    key."""
     shown: Mapping[Partition, Offset]
     """The offsets of all partitions that the watch had shown before this run of changes."""
 
@@ -48,6 +51,14 @@ class TypedChange(Generic[V]):
     def token(self) -> str:
         """Pass it to `watch(after=…)`: that watch begins with the next change."""
         return str(Token({self.table_id: {**self.shown, self.partition: self.offset}}))
+
+
+def keys_of(keys: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The keys of `get_many`. Raises `InvalidKey` for one that is no tuple: text would be taken apart."""
+    for key in iterator_of(keys, "get_many takes keys, each a tuple of fields"):
+        if not isinstance(key, (tuple, list)):
+            raise InvalidKey(f"get_many takes keys, each a tuple of fields; this one is {type(key).__name__}")
+        yield tuple(key)
 
 
 def change_of(change: Change, key_of: Callable[[bytes], Any], value_of: Callable[[bytes], V]) -> TypedChange[V]:

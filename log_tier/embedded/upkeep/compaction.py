@@ -49,7 +49,7 @@ from log_tier.model.record import (
     GROUPED,
     OPERATION_MASK,
     PLAIN_PUT,
-    UPDATES,
+    READ_CHANGES,
     Expiry,
     Operation,
 )
@@ -194,7 +194,7 @@ def _reads(attribute: int) -> bool:
     operation = attribute & OPERATION_MASK
     return (
         attribute & _CONDITION_BITS != 0
-        or operation in UPDATES
+        or operation in READ_CHANGES
         or (operation == Operation.PUT and attribute >> EXPIRY_SHIFT & 3 == Expiry.KEEP)
     )
 

@@ -259,6 +259,7 @@ def _why_void(record: KafkaRecord) -> str:
         if (
             attribute & OPERATION_MASK == _VOID
             or unknown_attribute((attribute,)) is not None
+            or not header.is_known
             or wants_version != bool(header.flags & HAS_VERSION)
             or wants_expiry != bool(header.flags & HAS_EXPIRY)
         ):

@@ -2,7 +2,7 @@
 
 Its name is `duramen`, its value, little-endian:
 
-    0   1  format version (1)
+    0   1  format version: 1; 2 of a patch, which a process that does not know patches must not pass over
     1   1  flags: 1 the whole set is plain puts; 2 a version follows; 4 an expiry follows; 8 the record after this one
            belongs to the same atomic group
     2   2  attribute: operation, condition, expiry kind, group (see `log_tier.model.record`)
@@ -25,7 +25,7 @@ from itertools import repeat
 from typing import Final, NamedTuple
 
 from log_tier.model.errors import UnknownFormat
-from log_tier.model.record import PLAIN_PUT
+from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
 
 __all__ = [
     "HAS_EXPIRY",
@@ -43,6 +43,11 @@ __all__ = [
 HEADER_NAME: Final = "duramen"
 
 _VERSION: Final = 1
+_PATCH_VERSION: Final = 2
+"""Of records with an operation that version 1 does not have. What version 1 says of it is void, as it always was."""
+
+_PATCH: Final = int(Operation.PATCH)
+
 PLAIN_SET: Final = 1
 HAS_VERSION: Final = 2
 HAS_EXPIRY: Final = 4
@@ -66,6 +71,8 @@ class RecordHeader(NamedTuple):
     sequence: int
     version: int = 0
     expiry: int = 0
+    is_known: bool = True
+    """False: its operation is none of its format version, so the record is void."""
 
 
 def pack_header(
@@ -87,7 +94,8 @@ def pack_header(
         flags, more = flags | HAS_VERSION, _MORE.pack(version)
     if expiry is not None:
         flags, more = flags | HAS_EXPIRY, more + _MORE.pack(expiry)
-    return _FIXED.pack(_VERSION, flags, attribute, before, after, producer_id, sequence) + more
+    format_version = _PATCH_VERSION if attribute & OPERATION_MASK == _PATCH else _VERSION
+    return _FIXED.pack(format_version, flags, attribute, before, after, producer_id, sequence) + more
 
 
 def pack_plain_headers(count: int, producer_id: int, sequence: int) -> Iterator[bytes]:
@@ -112,16 +120,18 @@ def read_header(data: bytes) -> RecordHeader | None:
     if len(data) < HEADER_BYTES:
         return None
     format_version, flags, attribute, before, after, producer_id, sequence = _FIXED.unpack_from(data)
-    if _VERSION < format_version < 16 and len(data) < 256:
+    if _PATCH_VERSION < format_version < 16 and len(data) < 256:
         raise UnknownFormat(
-            f"a record's `duramen` header has version {format_version}, this process reads {_VERSION}: upgrade it here"
+            f"a record's `duramen` header has version {format_version}, this process reads up to {_PATCH_VERSION}: "
+            "upgrade it here"
         )
     wanted = HEADER_BYTES + (8 if flags & HAS_VERSION else 0) + (8 if flags & HAS_EXPIRY else 0)
-    if format_version != _VERSION or flags & ~_KNOWN_FLAGS or len(data) != wanted:
+    if format_version not in (_VERSION, _PATCH_VERSION) or flags & ~_KNOWN_FLAGS or len(data) != wanted:
         return None
     version = expiry = 0
     if flags & HAS_VERSION:
         (version,) = _MORE.unpack_from(data, HEADER_BYTES)
     if flags & HAS_EXPIRY:
         (expiry,) = _MORE.unpack_from(data, wanted - 8)
-    return RecordHeader(flags, attribute, before, after, producer_id, sequence, version, expiry)
+    is_known = (attribute & OPERATION_MASK == _PATCH) == (format_version == _PATCH_VERSION)
+    return RecordHeader(flags, attribute, before, after, producer_id, sequence, version, expiry, is_known)

@@ -29,6 +29,8 @@
     │   ├── NumberOverflow        an integer result beyond 64 bits, or a float that is not finite
     │   ├── ResultTooLarge        an append that would grow a value over the limit
     │   ├── RowRejected           a key or a value that does not fit its table
+    │   ├── RowAbsent             an update of fields of a row that is not there
+    │   ├── FieldAbsent           an update of a field that the row has not, or has as null
     │   └── CommandRejected       a catalog command that lost a race, or contradicts the cluster's state
     ├── Unavailable               a passing state: nothing was done, a retry can help
     │   ├── Disconnected          no server answered
@@ -105,10 +107,12 @@ from log_tier.model.errors.tables import (
 from log_tier.model.errors.verdicts import (
     CommandRejected,
     ConditionFailed,
+    FieldAbsent,
     NotANumber,
     NumberOverflow,
     Rejected,
     ResultTooLarge,
+    RowAbsent,
     RowRejected,
 )
 from log_tier.model.errors.transient import (
@@ -157,6 +161,7 @@ __all__ = [
     "DiskFailed",
     "DiskFull",
     "DuramenError",
+    "FieldAbsent",
     "FieldValue",
     "FolderInUse",
     "FolderReadOnly",
@@ -188,6 +193,7 @@ __all__ = [
     "Rejected",
     "ReplicaBehind",
     "ResultTooLarge",
+    "RowAbsent",
     "RowRejected",
     "ShuttingDown",
     "SnapshotDamaged",

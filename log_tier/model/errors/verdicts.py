@@ -7,10 +7,12 @@ from log_tier.model.errors.root import DuramenError
 __all__ = [
     "CommandRejected",
     "ConditionFailed",
+    "FieldAbsent",
     "NotANumber",
     "NumberOverflow",
     "Rejected",
     "ResultTooLarge",
+    "RowAbsent",
     "RowRejected",
 ]
 
@@ -45,7 +47,8 @@ class NotANumber(Rejected):
 
 
 class NumberOverflow(Rejected):
-    """The result does not fit: integers have 64 bits, floats must stay finite. Field: `offset`.
+    """The result does not fit: integers have 64 bits, floats must stay finite, fields of rows have their types. Fields:
+    `offset`; of an update of fields `field`, or `change` (its number in the update, from 0 on) where nobody named it.
 
     Do: put a smaller value, or use a float.
     """
@@ -54,7 +57,7 @@ class NumberOverflow(Rejected):
 
 
 class ResultTooLarge(Rejected):
-    """An append would make the value longer than 4 MiB. Field: `offset`.
+    """An append would make the value longer than 4 MiB, or give a row more than 65,536 values inside. Field: `offset`.
 
     Do: begin a new key.
     """
@@ -71,6 +74,26 @@ class RowRejected(Rejected):
     """
 
     code = "row_rejected"
+
+
+class RowAbsent(Rejected):
+    """An update of fields found no row with its key. Fields: `offset`, `failed` (as of `RowRejected`).
+
+    Do: put the row, with `if_absent` where others may do so too; then update it.
+    """
+
+    code = "row_absent"
+
+
+class FieldAbsent(Rejected):
+    """An update of fields found a row that does not have a field as the update needs it: it is null, or inside a record
+    that is null, or of another type of its union, or the row is of a schema that does not have it. Fields: `offset`,
+    `failed` (as of `RowRejected`), `field`, or `change` (its number in the update, from 0 on) where nobody named it.
+
+    Do: `set` the field, or the record around it, first; where the schema is another one, open the table again.
+    """
+
+    code = "field_absent"
 
 
 class CommandRejected(Rejected):

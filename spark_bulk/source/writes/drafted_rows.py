@@ -43,7 +43,7 @@ __all__ = ["OPERATIONS", "Drafted", "check_write_schema", "drafts"]
 OPERATIONS: Final = {
     operation.name.lower(): operation
     for operation in Operation
-    if operation not in (Operation.NOOP, Operation.VOID, Operation.BARRIER)
+    if operation not in (Operation.NOOP, Operation.VOID, Operation.BARRIER, Operation.PATCH)
 }
 _NAMES: Final = pa.array(list(OPERATIONS))
 _CODES: Final = np.array([int(operation) for operation in OPERATIONS.values()], np.int64)

@@ -16,7 +16,6 @@ from log_tier.model.errors import IndexDamaged, RowRejected
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.record import Condition, Operation
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.judge import RowJudge
 from serving_tier.fold.misfits import fits
 from serving_tier.fold.verdicts import Verdict, rejection_of
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -126,12 +125,12 @@ def test_a_batch_that_comes_twice_is_a_duplicate_and_no_misfit(index: Any, log: 
 @pytest.mark.parametrize("value", ["str", "json"])
 def test_updates_of_texts(value: Any) -> None:
     """Numbers and longer texts are texts; half a character is none."""
-    judge = RowJudge(TableDefinition(key="str", value=value))
-    assert fits(judge, Operation.ADD, b"k", b"1")
-    assert fits(judge, Operation.APPEND, b"k", "é".encode())
-    assert not fits(judge, Operation.APPEND, b"k", "é".encode()[:1])
-    assert not fits(judge, Operation.ADD, b"\xff", b"1")
-    assert fits(judge, Operation.DELETE, b"\xff", b"")
+    texts = TableDefinition(key="str", value=value)
+    assert fits(texts, Operation.ADD, b"k", b"1")
+    assert fits(texts, Operation.APPEND, b"k", "é".encode())
+    assert not fits(texts, Operation.APPEND, b"k", "é".encode()[:1])
+    assert not fits(texts, Operation.ADD, b"\xff", b"1")
+    assert fits(texts, Operation.DELETE, b"\xff", b"")
 
 
 def test_an_index_of_another_definition_is_not_served(tmp_path: Path) -> None:

@@ -2,9 +2,28 @@ from __future__ import annotations
 
 import pytest
 
-from log_tier.model.errors import ConditionFailed, NotANumber, NumberOverflow, Rejected, ResultTooLarge, error_from_code
+from log_tier.model.errors import (
+    ConditionFailed,
+    FieldAbsent,
+    NotANumber,
+    NumberOverflow,
+    Rejected,
+    ResultTooLarge,
+    RowAbsent,
+    RowRejected,
+    error_from_code,
+)
 from log_tier.model.identifiers import NOTHING, Offset
-from serving_tier.fold.verdicts import FoldVerdicts, Judgement, Outcome, Verdict, outcomes_between, rejection_of
+from log_tier.rows.patches.row_patch import Hindrance
+from serving_tier.fold.verdicts import (
+    FoldVerdicts,
+    Judgement,
+    Outcome,
+    Verdict,
+    of_hindrance,
+    outcomes_between,
+    rejection_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -14,16 +33,32 @@ from serving_tier.fold.verdicts import FoldVerdicts, Judgement, Outcome, Verdict
         (Verdict.NOT_A_NUMBER, NotANumber),
         (Verdict.NUMBER_OVERFLOW, NumberOverflow),
         (Verdict.RESULT_TOO_LARGE, ResultTooLarge),
+        (Verdict.MISFIT, RowRejected),
+        (Verdict.NO_ROW, RowAbsent),
     ],
 )
 def test_every_rejection_has_its_error(verdict: Verdict, kind: type[Rejected]) -> None:
-    error = rejection_of(Offset(7), Outcome(verdict, 3, Offset(7)))
+    found = 3 if kind is ConditionFailed else -1
+    error = rejection_of(Offset(7), Outcome(verdict, found, Offset(7)))
     assert type(error) is kind
     actual = {"actual": 3} if kind is ConditionFailed else {}  # a fold records the key's version for a condition alone
     assert error.fields == {"offset": 7, **actual, "failed": 7}
     assert "atomic batch" not in str(error)
     again = error_from_code(error.code, error.message, error.fields)
     assert (type(again), str(again)) == (kind, str(error))
+
+
+@pytest.mark.parametrize("why", Hindrance)
+@pytest.mark.parametrize("change", [0, 1, 1023])
+def test_what_hinders_a_patch_has_its_error(why: Hindrance, change: int) -> None:
+    verdict, actual = of_hindrance(why, change)
+    error = rejection_of(Offset(7), Outcome(verdict, actual, Offset(7)))
+    assert error is not None
+    kind = {Hindrance.OVERFLOW: NumberOverflow, Hindrance.TOO_LARGE: ResultTooLarge}.get(why, FieldAbsent)
+    assert type(error) is kind
+    assert error.fields.get("change") == (None if kind is ResultTooLarge else change)
+    messages = {str(rejection_of(Offset(7), Outcome(*of_hindrance(each, change)))) for each in Hindrance}
+    assert len(messages) == len(Hindrance), "each says something else"
 
 
 @pytest.mark.parametrize("verdict", [Verdict.ACCEPTED, Verdict.DUPLICATE])

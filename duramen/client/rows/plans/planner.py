@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from duramen.client.rows.shapes.hints import Hint
 from duramen.client.rows.shapes.row_class import RowClass, row_class_of
 from log_tier.rows.schema import RowSchema
 
-__all__ = ["RowPlan", "plan_rows"]
+__all__ = ["RowPlan", "plan_field", "plan_rows"]
 
 _KINDS: Final = {
     "null": "none",
@@ -61,6 +61,22 @@ def plan_rows(schema: RowSchema, hint: Hint | None) -> RowPlan:
     planner = _Planner(schema.named)
     plan = planner.plan(schema.named[schema.name], hint, "")
     return RowPlan(plan, planner.prepares[id(plan)])
+
+
+def plan_field(schema: RowSchema, hint: Hint | None, path: Sequence[int], name: str) -> ValuePlan:
+    """The plan of what a path of a patch leads to. `name`: of the field, for messages. Raises `InvalidSchema`."""
+    planner = _Planner(schema.named)
+    type_: Any = schema.name
+    for step in path:
+        found: Any = schema.named.get(type_, type_) if isinstance(type_, str) else type_
+        if isinstance(found, list):
+            type_ = found[step]
+            hint = planner.branch_hint(type_, hint, name)
+        else:
+            field_ = found["fields"][step]
+            hints = {} if hint is None else {each.name: each.hint for each in row_class_of(hint.python).fields}
+            type_, hint = field_["type"], hints.get(field_["name"])
+    return planner.plan(type_, hint, name)
 
 
 @dataclass(slots=True)
@@ -145,7 +161,7 @@ class _Planner:
     def _union(self, branches: list[Any], hint: Hint | None, path: str) -> ValuePlan:
         if hint is not None and hint.kind != "union":
             raise misfit(path, f"it is {_shown(hint)} here, and a union in the table")
-        hints = [self._branch_hint(each, hint, path) for each in branches]
+        hints = [self.branch_hint(each, hint, path) for each in branches]
         left = [] if hint is None else [each for each in hint.of if each not in hints]
         if left:
             raise misfit(path, f"it may be {_shown(left[0])} here, and not in the table")
@@ -158,7 +174,7 @@ class _Planner:
         ]
         return self._converting(union_plan(named))
 
-    def _branch_hint(self, branch: Any, hint: Hint | None, path: str) -> Hint | None:
+    def branch_hint(self, branch: Any, hint: Hint | None, path: str) -> Hint | None:
         if hint is None:
             return None
         for each in hint.of:

@@ -24,6 +24,7 @@ _NAMES: Final = {
     Operation.MIN: b"min",
     Operation.MAX: b"max",
     Operation.APPEND: b"append",
+    Operation.PATCH: b"set",
 }
 
 

@@ -31,6 +31,7 @@ def test_a_batch_comes_back_as_it_was() -> None:
         Columns([b"a", b"b"], [b"1", b""]),
         Columns([b"a", b"b", b"c"], [b"1", b"", b"5"], attributes, None, [9, 0, 0]),
         Columns([b""], [b'{"v":1,"version":2,"job":3}'], [int(Operation.BARRIER)]),
+        Columns([b"a", b"b"], [b"\1patch", b"1"], [int(Operation.PATCH), 1]),
     ):
         (stored,) = assembled(placed(sent_batch(columns, producer_id=7, sequence=40), start=5), start=5)
         assert stored[40:] == encode_batch(columns, producer_id=7, sequence=40)[40:]
@@ -81,6 +82,7 @@ def test_offsets_without_a_record_are_occupied() -> None:
         (Sent(b"k", b"v", b"what is this"), "header"),
         (Sent(b"k", b"v", forged(attribute=0x8001)), "0x8001"),
         (Sent(b"k", b"v", forged(attribute=VOID)), "0x0008"),
+        (Sent(b"k", b"v", b"\1" + forged(attribute=int(Operation.PATCH))[1:]), "0x000a"),
         (Sent(b"k", b"v", forged(attribute=attribute_of(Operation.PUT, expiry=Expiry.TTL))), "not one that"),
     ],
 )

@@ -77,5 +77,13 @@ def test_bytes_that_are_none_of_ours(data: bytes) -> None:
 
 
 def test_a_later_version_is_not_skipped() -> None:
-    with pytest.raises(UnknownFormat, match="version 2"):
-        read_header(b"\x02" + bytes(40))
+    with pytest.raises(UnknownFormat, match="version 3"):
+        read_header(b"\x03" + bytes(40))
+
+
+def test_a_patch_has_a_version_that_stops_those_that_do_not_know_it() -> None:
+    """Version 1 makes an operation that it does not have void: then replicas of two versions would part."""
+    patch, put = (pack_header(int(each), 0, 0, 7, 41) for each in (Operation.PATCH, Operation.PUT))
+    assert (patch[0], put[0]) == (2, 1)
+    known = [read_header(each) for each in (patch, b"\1" + patch[1:], b"\2" + put[1:], put)]
+    assert [header is not None and header.is_known for header in known] == [True, False, False, True]
