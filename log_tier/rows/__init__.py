@@ -16,12 +16,14 @@ What holds:
      logical types, defaults, aliases.
 - W6 Whether a key and a value fit is decided by their bytes and the definition alone, in time linear in the bytes.
 - W7 A definition is valid from its constructor on: the fields of its key are fields of each of its schemas, and sort.
+- W8 Entries of an index are in the order of its fields, then of the keys; a row has one in each index, and nothing but
+     its bytes and the definition decides which.
 
 What is not here: which table has which definition from which offset on (the catalog and the fold), and Python types of
 a caller (`duramen`).
 
 Reading order: `elements.py`, `tuple_key.py`; `avro/`, `schema.py`; `key_fields.py`, `key_readers.py`, `framing.py`,
-`quick_reader.py`, `judge.py`; `definition.py`, `numbering.py` (the cluster's numbers of schemas), `table_spec.py` (a
-table that is to be made); `json_rows/` (what endpoints without types speak); `evolution.py`, `alter_table.py` (a change
-of a schema); `patches/` (changes of fields).
+`quick_reader.py`; `table_index.py`, `index_entries.py`; `judge.py`; `definition.py`, `numbering.py` (the cluster's
+numbers of schemas), `table_spec.py` (a table that is to be made); `json_rows/` (what endpoints without types speak);
+`finding/`; `evolution.py`, `alter_table.py` (a change of a schema); `patches/` (changes of fields).
 """

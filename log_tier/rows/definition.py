@@ -9,16 +9,17 @@ from functools import cached_property, lru_cache
 from itertools import starmap
 from typing import Any, Final, Literal, NoReturn, get_args
 
-from log_tier.model.errors import InvalidKey, InvalidSchema, UnknownFormat
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidSchema, UnknownFormat
 from log_tier.model.record import check_key
 from log_tier.rows.avro.avro_types import AvroType
 from log_tier.rows.avro.logical_types import logical_of
 from log_tier.rows.judge import RowJudge
 from log_tier.rows.key_fields import KEY_FIELDS_MAX, KeyField, key_type_of, keyed_value, without_null
 from log_tier.rows.schema import NumberedSchema, RowSchema
+from log_tier.rows.table_index import INDEXES_MAX, TableIndex
 from log_tier.rows.tuple_key import pack_key
 
-__all__ = ["NEWEST_SCHEMA", "SCHEMAS_MAX", "SCHEMA_NUMBER_MAX", "TableDefinition", "ValueKind"]
+__all__ = ["NEWEST_SCHEMA", "SCHEMAS_MAX", "SCHEMA_NUMBER_MAX", "TableDefinition", "ValueKind", "check_index"]
 
 ValueKind = Literal["bytes", "str", "json", "row"]
 
@@ -34,8 +35,11 @@ SCHEMAS_MAX: Final = 1000
 _JUDGES_MAX: Final = 256
 
 _FORMAT_VERSION: Final = 1
+"""Of a definition without indexes: processes that know none read it."""
+_FORMAT_OF_INDEXES: Final = 2
 _NUMBER_MAX: Final = (1 << 63) - 1
 _FIELDS: Final = frozenset({"v", "number", "key", "value", "schemas", "partition_by"})
+_FIELDS_OF: Final = {_FORMAT_VERSION: _FIELDS, _FORMAT_OF_INDEXES: _FIELDS | {"indexes"}}
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class TableDefinition:
     """Of rows, the newest one last. Those without a number come last."""
     partition_by: int = 0
     """How many of the key's fields, from the first on, decide the partition. 0: all of them."""
+    indexes: tuple[TableIndex, ...] = ()
+    """Of rows, in the order of their numbers."""
 
     def __post_init__(self) -> None:
         if type(self.number) is not int or not 1 <= self.number <= _NUMBER_MAX:
@@ -65,6 +71,7 @@ class TableDefinition:
                 _check_key_field(field, each.schema)
             if len({_is_local(field, each.schema) for each in self.schemas}) > 1:
                 _refuse(field.name, "it has a time zone in some of the schemas, and none in others")
+        self._check_indexes()
 
     def _check_key(self) -> None:
         fields = self.key if isinstance(self.key, tuple) else ()
@@ -103,6 +110,30 @@ class TableDefinition:
     def has_schema(self, number: int) -> bool:
         """Whether rows may have the schema of that number. O(schemas)."""
         return any(each.number == number for each in self.schemas)
+
+    def _check_indexes(self) -> None:
+        if not isinstance(self.indexes, tuple) or not all(isinstance(each, TableIndex) for each in self.indexes):
+            _refuse("indexes", "they are a tuple of TableIndex")
+        if self.indexes and self.value != "row":
+            _refuse("indexes", f"its values are {self.value}: tables of rows alone have indexes")
+        if len(self.indexes) > INDEXES_MAX:
+            _refuse("indexes", f"a table has at most {INDEXES_MAX}, not {len(self.indexes)}")
+        names, numbers = [each.name for each in self.indexes], [each.number for each in self.indexes]
+        for name in names:
+            if names.count(name) > 1:
+                _refuse("indexes", f"two of them are called {name}")
+        if numbers != sorted(set(numbers)):
+            _refuse("indexes", f"each has a number of its own, in their order: {numbers}")
+        for each in self.indexes:
+            each.check([numbered.schema for numbered in self.schemas])
+
+    def index_named(self, name: str) -> TableIndex:
+        """The index of that name. Raises `InvalidRequest`, which names those that there are."""
+        found = next((each for each in self.indexes if each.name == name), None)
+        if found is None:
+            there = ", ".join(each.name for each in self.indexes) or "none"
+            raise InvalidRequest(f"the table has no index {ascii(name)[:80]}; it has {there}")
+        return found
 
     @property
     def partitioner(self) -> str:
@@ -148,7 +179,8 @@ class TableDefinition:
         more = self.number - earlier.number
         return (
             more >= 0
-            and (self.key, self.value, self.partition_by) == (earlier.key, earlier.value, earlier.partition_by)
+            and (self.key, self.value, self.partition_by, self.indexes)
+            == (earlier.key, earlier.value, earlier.partition_by, earlier.indexes)
             and len(self.schemas) == len(earlier.schemas) + more
             and self.schemas[: len(earlier.schemas)] == earlier.schemas
         )
@@ -194,8 +226,8 @@ class TableDefinition:
 
     def to_document(self) -> dict[str, Any]:
         """This definition as values of JSON."""
-        return {
-            "v": _FORMAT_VERSION,
+        document: dict[str, Any] = {
+            "v": _FORMAT_OF_INDEXES if self.indexes else _FORMAT_VERSION,
             "number": self.number,
             "key": self.key
             if isinstance(self.key, str)
@@ -204,6 +236,9 @@ class TableDefinition:
             "schemas": [[each.number, each.schema.text] for each in self.schemas],
             "partition_by": self.partition_by,
         }
+        if self.indexes:
+            document["indexes"] = [[each.number, each.name, list(each.fields)] for each in self.indexes]
+        return document
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> TableDefinition:
@@ -212,11 +247,11 @@ class TableDefinition:
         """
         try:
             version = document["v"]
-            unknown = sorted(document.keys() - _FIELDS)
-            if version != _FORMAT_VERSION or unknown:
+            unknown = sorted(document.keys() - _FIELDS_OF.get(version, _FIELDS))
+            if version not in _FIELDS_OF or unknown:
                 raise UnknownFormat(
                     f"the table's definition has format {version}{' with ' if unknown else ''}{', '.join(unknown)}, "
-                    f"this process reads {_FORMAT_VERSION}: update it"
+                    f"this process reads {_FORMAT_VERSION} and {_FORMAT_OF_INDEXES}: update it"
                 )
             key: Any = document["key"]
             return cls(
@@ -225,9 +260,19 @@ class TableDefinition:
                 value=document["value"],
                 schemas=tuple(NumberedSchema(number, RowSchema.parse(text)) for number, text in document["schemas"]),
                 partition_by=document["partition_by"],
+                indexes=tuple(
+                    TableIndex(number, name, tuple(fields)) for number, name, fields in document.get("indexes", ())
+                ),
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UnknownFormat(f"the table's definition cannot be read ({error!r}): update this process") from error
+
+
+def check_index(index: TableIndex, definition: TableDefinition | None) -> None:
+    """Raise `InvalidRequest` where a table of this definition has not just this index."""
+    if definition is None or index not in definition.indexes:
+        (definition or TableDefinition()).index_named(index.name)
+        raise InvalidRequest(f"the table's index {index.name} is another one by now: open the table again")
 
 
 @lru_cache(maxsize=_JUDGES_MAX)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from log_tier.model.errors import InvalidValue
 
-__all__ = ["FRAME_BYTES", "frame", "framed"]
+__all__ = ["FRAME_BYTES", "frame", "framed", "schema_number"]
 
 FRAME_BYTES: Final = 5
+
+_NUMBER: Final = struct.Struct(">I")
 
 
 def frame(number: int, body: bytes) -> bytes:
@@ -23,3 +26,8 @@ def framed(value: bytes) -> tuple[int, bytes]:
             f"the value {value[:8]!r}… is no row: a row begins with a zero and the number of its schema in four bytes"
         )
     return int.from_bytes(value[1:FRAME_BYTES]), value[FRAME_BYTES:]
+
+
+def schema_number(value: bytes, at: int = 0) -> int:
+    """The number of the schema of a row whose frame begins at `at`."""
+    return int(_NUMBER.unpack_from(value, at + 1)[0])

@@ -15,10 +15,12 @@ from log_tier.rows.avro.row_room import UNUSED_ROOM, RowRoom
 from log_tier.rows.avro.varints import Misfit
 from log_tier.rows.elements import decode_element, skip_element
 from log_tier.rows.framing import FRAME_BYTES
+from log_tier.rows.index_entries import IndexEntries
 from log_tier.rows.key_fields import KeyField, fits_key_field
 from log_tier.rows.key_readers import KeyReader, key_reader
 from log_tier.rows.quick_reader import RowReader, quick_reader
 from log_tier.rows.schema import NumberedSchema, RowSchema
+from log_tier.rows.table_index import TableIndex
 
 __all__ = ["DefinedRows", "RowJudge", "RowReader", "complete_reader", "row_reader"]
 
@@ -42,6 +44,8 @@ class DefinedRows(Protocol):
     def value(self) -> str: ...
     @property
     def schemas(self) -> tuple[NumberedSchema, ...]: ...
+    @property
+    def indexes(self) -> tuple[TableIndex, ...]: ...
 
 
 class RowJudge:
@@ -58,6 +62,8 @@ class RowJudge:
         self._readers: dict[int, RowReader] = {}
         self.holds_rows = definition.value == "row"
         """A value is a row, and no number or text that an update makes."""
+        self.entries = IndexEntries(definition.indexes, definition.schemas) if definition.indexes else None
+        """What the table's indexes have of a row; None: it has no indexes."""
 
     def fit(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bool:
         """Whether all of them fit, key by key. Some 2 µs for a row of 8 plain fields; linear in the bytes. 0.2 µs where
@@ -77,6 +83,8 @@ class RowJudge:
                         return False
                     if is_text:
                         key.decode()
+                if self.entries is not None:
+                    return not any(map(self.entries.refusal, keys, values))
                 return True
             return all(self.refusal(key, value) is None for key, value in zip(keys, values, strict=True))
         except READER_ERRORS:
@@ -97,7 +105,7 @@ class RowJudge:
             return f"the value is no UTF-8: {error.reason} at {error.start}"
         except Misfit as misfit:
             return f"the field {misfit.place}: {misfit.reason}" if misfit.path else misfit.reason
-        return self.key_refusal(key)
+        return self.key_refusal(key) or (None if self.entries is None else self.entries.refusal(key, value))
 
     def key_refusal(self, key: bytes) -> str | None:
         """Why this is no key of the table, whatever the value. None: it is one."""

@@ -24,10 +24,13 @@ _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
 
 
-def key_reader(type_: AvroType, named: NamedTypes) -> KeyReader:
-    """The reader of a field of a key: of a type that sorts, or of its union with null."""
+def key_reader(type_: AvroType, named: NamedTypes, nan: bytes | None = None) -> KeyReader:
+    """The reader of a field of a key: of a type that sorts, or of its union with null.
+
+    `nan`: the element of what is no number; None: it is refused.
+    """
     if isinstance(type_, list):
-        readers = [None if each == "null" else key_reader(each, named) for each in type_]
+        readers = [None if each == "null" else key_reader(each, named, nan) for each in type_]
         count = len(readers)
 
         def read_union(data: bytes, at: int, end: int) -> tuple[int, bytes]:
@@ -47,6 +50,8 @@ def key_reader(type_: AvroType, named: NamedTypes) -> KeyReader:
         return _fixed(b"\x01", plain["size"], b"\0")
     if kind in ("int", "long"):
         return _integer(kind)
+    if kind in ("float", "double"):
+        return _number(_FLOAT if kind == "float" else _DOUBLE, nan)
     return _READERS[kind]
 
 
@@ -77,7 +82,7 @@ def _read_boolean(data: bytes, at: int, end: int) -> tuple[int, bytes]:
     return at + 1, encode_element(data[at] == 1)
 
 
-def _number(packed: struct.Struct) -> KeyReader:
+def _number(packed: struct.Struct, nan: bytes | None) -> KeyReader:
     def read_number(data: bytes, at: int, end: int) -> tuple[int, bytes]:
         stop = at + packed.size
         if stop > end:
@@ -85,6 +90,8 @@ def _number(packed: struct.Struct) -> KeyReader:
         try:
             return stop, encode_element(packed.unpack_from(data, at)[0])
         except InvalidKey:
+            if nan is not None:
+                return stop, nan
             raise Misfit("it is NaN, which sorts nowhere among keys") from None
 
     return read_number
@@ -152,6 +159,4 @@ _READERS: Final[dict[str, KeyReader]] = {
     "string": _read_string,
     "bytes": _read_bytes,
     "boolean": _read_boolean,
-    "float": _number(_FLOAT),
-    "double": _number(_DOUBLE),
 }

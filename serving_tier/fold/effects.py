@@ -32,6 +32,8 @@ class Effects:
     """The new stored form of each key that changed; None: removed."""
     removes: bool = False
     """Some of `entries` are None."""
+    index_changes: dict[bytes, bytes | None] = field(default_factory=dict)
+    """Entries of ordered indexes that come, with what is stored under them, and those that go (None)."""
     hints: dict[tuple[int, bytes], bool] = field(default_factory=dict)
     """(expiry in ms, key) to note (True) or to strike out (False)."""
     producers: dict[int, ProducerState | None] = field(default_factory=dict)

@@ -34,6 +34,7 @@ __all__ = [
     "stored_expiring_puts",
     "stored_puts",
     "unexpiring_versions",
+    "value_begin",
     "value_of",
     "version_of",
 ]
@@ -138,6 +139,11 @@ def plain_entries(stored: Sequence[bytes | None]) -> list[LiveEntry] | None:
 def value_of(stored: bytes) -> bytes:
     """The value alone."""
     return stored[16:] if stored[7] else stored[8:]
+
+
+def value_begin(stored: bytes) -> int:
+    """Where the value begins in a stored form."""
+    return 16 if stored[7] else 8
 
 
 def version_of(stored: bytes) -> Offset:

@@ -29,6 +29,9 @@ version that is *not* live takes over what the live one decided (`decided`): the
 were second copies, are skipped, and the others take effect without their conditions. So a verdict is reached once, by
 the version that was live at that offset, and is the same in every version (I6).
 
+**Ordered indexes.** Their entries are made of the rows before the fold and behind it (`index_changes.py`), so whatever
+changes a row changes them, in the same transaction.
+
 Unknown operations and attribute bits stop the fold (`UnknownFormat`): a record that one replica skips and another one
 understands would part them for ever.
 """
@@ -76,6 +79,7 @@ from serving_tier.fold.entry import (
     stored_entry,
     stored_puts,
 )
+from serving_tier.fold.index_changes import index_changes
 from serving_tier.fold.last_batch import LastBatch
 from serving_tier.fold.misfits import fits
 from serving_tier.fold.producers import PRODUCERS_MAX, ProducerOverlay, ProducerState, ProducerView
@@ -160,6 +164,9 @@ def fold(
             headers += counted_parts(batch, (applied,))
     if last is not None:
         effects.last = LastBatch.of(last)
+        rows = None if effects.definition is None else effects.definition.judge.entries
+        if rows is not None:
+            effects.index_changes = index_changes(effects.entries, view.stored, rows)
         effects.counted, effects.counting = count_batches(headers, applied, log_time_ms, counting)
     return effects
 

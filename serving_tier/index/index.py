@@ -11,6 +11,7 @@ Contract (`tests/kit/index/index_contract.py` runs it against both):
   when (I4). `digest()` is equal for two indexes at one offset.
 - X3 A read sees the index at one applied offset. Where it matters, the answer carries that offset.
 - X4 An expired entry is nowhere to be seen: not in reads, scans, counts or digests, and not by conditions or updates.
+- X5 An entry of an ordered index is there if and only if its row is (I4): both are changed by one `apply`.
 
 **Threads**: one thread at a time applies; any number read at the same time.
 """
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from log_tier.model.identifiers import Offset
+from log_tier.rows.table_index import TableIndex
 from log_tier.tally.period import PartitionTally
 from serving_tier.fold.entry import LiveEntry
 from serving_tier.fold.producers import PRODUCERS_MAX, ProducerState
@@ -141,6 +143,24 @@ class Index(Protocol):
         """Entries with `start` <= key < `end` (None: to the last key), in key order or in reverse.
 
         At most `limit` of them, and no more after keys and values together reached `bytes_max`.
+        """
+        ...
+
+    def find(
+        self,
+        index: TableIndex,
+        start: bytes,
+        end: bytes | None,
+        *,
+        reverse: bool = False,
+        limit: int = 1000,
+        bytes_max: int = 1 << 20,
+    ) -> ScanPage:
+        """The rows whose entries in an ordered index are `start` <= entry < `end`, in the order of the entries or in
+        reverse: as `scan`, with entries in place of keys. An entry is the elements of the index's fields, then the
+        row's key.
+
+        Raises `InvalidRequest` where the table's definition, as far as it was folded, has no such index.
         """
         ...
 

@@ -18,16 +18,18 @@ from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import InvalidKey, LimitExceeded, ShuttingDown, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
-from log_tier.rows.definition import TableDefinition
+from log_tier.rows.definition import TableDefinition, check_index
+from log_tier.rows.table_index import TableIndex
 from log_tier.tally.keep import Kept
 from log_tier.tally.period import PartitionTally, Period
 from serving_tier.fold.effects import Effects
 from serving_tier.fold.entry import LiveEntry, columns_of_entries, entry_of, expiry_of, is_live, value_of
 from serving_tier.fold.fold import fold
+from serving_tier.fold.index_changes import entries_of_stored
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Outcome, Verdict, outcomes_between
 from serving_tier.index.index import FOUND_BYTES_MAX, Applied, Found, IndexLimits, IndexStatistics, ScanPage
-from serving_tier.index.scan import digest_of, take_page
+from serving_tier.index.scan import digest_of, index_bounds, rows_of_entries, take_page
 
 __all__ = ["MemoryIndex"]
 
@@ -54,6 +56,8 @@ class MemoryIndex:
         self._kept = Kept(Offset(0))
         self._entries: SortedDict = SortedDict()
         """Key → stored form."""
+        self._ordered: SortedDict = SortedDict()
+        """Entry of an ordered index → length of the row's key."""
         self._hints: SortedSet = SortedSet()
         """(expiry in ms, key): a superset of the expiries that are there."""
         self._producers: dict[int, ProducerState] = {}
@@ -126,6 +130,11 @@ class MemoryIndex:
                 self._entries.pop(key, None)
             else:
                 self._entries[key] = stored
+        for entry, length in effects.index_changes.items():
+            if length is None:
+                self._ordered.pop(entry, None)
+            else:
+                self._ordered[entry] = length
         for hint, noted in effects.hints.items():
             (self._hints.add if noted else self._hints.discard)(hint)
         for producer_id, state in effects.producers.items():
@@ -158,6 +167,9 @@ class MemoryIndex:
             stored = self._entries.get(key)
             if stored is not None and expiry_of(stored) == expires_at_ms:
                 del self._entries[key]
+                rows = None if self.definition is None else self.definition.judge.entries
+                for entry in () if rows is None else entries_of_stored(key, stored, rows):
+                    del self._ordered[entry]
 
     def get(self, key: bytes) -> LiveEntry | None:
         """One entry."""
@@ -192,6 +204,25 @@ class MemoryIndex:
         with self._lock:
             keys = self._entries.irange(start, end, inclusive=(True, False), reverse=reverse)
             pairs = ((key, self._entries[key]) for key in keys)
+            page, more = take_page(pairs, log_time_ms=self._log_time_ms, limit=limit, bytes_max=bytes_max)
+            return ScanPage(page, more, self._applied)
+
+    def find(
+        self,
+        index: TableIndex,
+        start: bytes,
+        end: bytes | None,
+        *,
+        reverse: bool = False,
+        limit: int = 1000,
+        bytes_max: int = 1 << 20,
+    ) -> ScanPage:
+        """Rows in the order of an ordered index."""
+        with self._lock:
+            check_index(index, self.definition)
+            bounds = index_bounds(index, start, end)
+            entries = self._ordered.irange(*bounds, inclusive=(True, False), reverse=reverse)
+            pairs = rows_of_entries(((entry, self._ordered[entry]) for entry in entries), self.stored)
             page, more = take_page(pairs, log_time_ms=self._log_time_ms, limit=limit, bytes_max=bytes_max)
             return ScanPage(page, more, self._applied)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import Final
 
+from log_tier.model.errors import IndexDamaged
+from log_tier.rows.table_index import INDEX_NUMBER_BYTES, TableIndex
 from serving_tier.fold.entry import LiveEntry, entry_of, is_live
 
-__all__ = ["digest_of", "prefix_range", "take_page"]
+__all__ = ["digest_of", "index_bounds", "prefix_range", "rows_of_entries", "take_page"]
 
 _LENGTHS: Final = struct.Struct("<HI")
 
@@ -43,6 +45,28 @@ def take_page(
         left -= 1
         room -= len(key) + len(stored)
     return page, False
+
+
+def index_bounds(index: TableIndex, start: bytes, end: bytes | None) -> tuple[bytes, bytes]:
+    """Where the entries of an index from `start` to `end` (None: to its last one) are stored."""
+    number = index.number.to_bytes(INDEX_NUMBER_BYTES)
+    return number + start, (index.number + 1).to_bytes(INDEX_NUMBER_BYTES) if end is None else number + end
+
+
+def rows_of_entries(
+    pairs: Iterable[tuple[bytes, bytes]], stored: Callable[[bytes], bytes | None]
+) -> Iterator[tuple[bytes, bytes]]:
+    """Entries without the index's number, and the stored forms of their rows. Raises `IndexDamaged` for an entry whose
+    row is not there: both are written in one transaction.
+    """
+    for entry, length in pairs:
+        row = stored(entry[len(entry) - int.from_bytes(length) :])
+        if row is None:
+            raise IndexDamaged(
+                f"the entry {entry[:40]!r} of an ordered index has no row: discard this replica's index and fold the "
+                "log again"
+            )
+        yield entry[INDEX_NUMBER_BYTES:], row
 
 
 def digest_of(pairs: Iterable[tuple[bytes, bytes]], *, log_time_ms: int) -> str:

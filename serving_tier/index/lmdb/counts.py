@@ -36,7 +36,7 @@ def first_expiry_ms(txn: Any, databases: Databases, *, log_time_ms: int) -> int 
 def statistics_of(env: Any, txn: Any, databases: Databases) -> IndexStatistics:
     """Sizes. O(1)."""
     state = State.unpack(txn.get(STATE, db=databases.meta))
-    rows = {name: int(txn.stat(database)["entries"]) for name, database in databases._asdict().items()}
+    rows = {name: int(txn.stat(database)["entries"]) for name, database in databases._asdict().items() if database}
     return IndexStatistics(
         applied=state.applied,
         log_time_ms=state.log_time_ms,

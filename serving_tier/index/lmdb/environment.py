@@ -75,15 +75,24 @@ class Databases(NamedTuple):
     verdicts: Any
     results: Any
     expiries: Any
+    ordered: Any = None
+    """None: the table has no ordered indexes."""
 
 
-def open_environment(path: Path, *, map_bytes: int, reads_only: bool = False) -> tuple[Any, Databases]:
+_ALWAYS: Final = Databases._fields[:-1]
+_ORDERED: Final = b"ordered"
+
+
+def open_environment(
+    path: Path, *, map_bytes: int, reads_only: bool = False, has_indexes: bool = False
+) -> tuple[Any, Databases]:
     """Open or make the LMDB files in the folder `path`. Raises what `named_troubles` names.
 
     No sync per transaction (the log is the truth), and no `writemap`, with which a full disk kills the process. The
     kernel's read-ahead stays on: a cold index that fits in memory warms up a third faster.
 
-    `reads_only`: the files are another process', and there already.
+    `reads_only`: the files are another process', and there already. `has_indexes`: a new file gets the database of
+    ordered indexes; one that has it keeps it.
     """
     with named_troubles(path, map_bytes):
         env = NODE_DISK.get().open_environment(
@@ -103,13 +112,9 @@ def open_environment(path: Path, *, map_bytes: int, reads_only: bool = False) ->
             # Slots of the reader table that a killed process left would keep old pages alive for ever.
             env.reader_check()
             if reads_only:
-                return env, Databases(
-                    *(
-                        env.open_db(name.encode(), dupsort=name == "expiries", create=False)
-                        for name in Databases._fields
-                    )
-                )
-            return env, _databases(env, path)
+                always = (env.open_db(name.encode(), dupsort=name == "expiries", create=False) for name in _ALWAYS)
+                return env, Databases(*always)._replace(ordered=_ordered_there(env))
+            return env, _databases(env, path, has_indexes)
         except BaseException:
             env.close()
             raise
@@ -127,20 +132,28 @@ def say_version(path: Path, version: int) -> None:
         env.close()
 
 
-def _databases(env: Any, path: Path) -> Databases:
+def _ordered_there(env: Any) -> Any:
+    try:
+        return env.open_db(_ORDERED, create=False)
+    except lmdb.NotFoundError:
+        return None
+
+
+def _databases(env: Any, path: Path, has_indexes: bool) -> Databases:
     """Open or make all databases in one transaction: each by itself takes the writer's lock.
 
     Raises `IndexDamaged`, with nothing made, for a file that has others: one of them has lost its name, and would be
     empty.
     """
     with env.begin(write=True) as txn:
-        databases = Databases(
-            *(env.open_db(name.encode(), txn=txn, dupsort=name == "expiries") for name in Databases._fields)
-        )
-        found = txn.stat(env.open_db(None, txn=txn))["entries"]
-        if found != len(databases):
+        databases = Databases(*(env.open_db(name.encode(), txn=txn, dupsort=name == "expiries") for name in _ALWAYS))
+        main = env.open_db(None, txn=txn)
+        if has_indexes or txn.cursor(main).set_key(_ORDERED):
+            databases = databases._replace(ordered=env.open_db(_ORDERED, txn=txn))
+        found, named = txn.stat(main)["entries"], len(_ALWAYS) + (databases.ordered is not None)
+        if found != named:
             raise IndexDamaged(
-                f"{path} has {found} databases, and should have {len(databases)}: discard it and fold the log again",
+                f"{path} has {found} databases, and should have {named}: discard it and fold the log again",
                 file=str(path),
             )
         return databases

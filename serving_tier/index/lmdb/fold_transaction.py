@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from log_tier.model.identifiers import Offset
+from log_tier.rows.index_entries import IndexEntries
 from log_tier.tally.keep import Kept
 from serving_tier.fold.effects import Effects
 from serving_tier.fold.entry import expiry_of
+from serving_tier.fold.index_changes import entries_of_stored
 from serving_tier.fold.producers import ProducerState
 from serving_tier.index.index import IndexLimits
 from serving_tier.index.lmdb.environment import Databases
@@ -74,6 +76,8 @@ def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State
             cursor.putmulti(kept)
     elif entries:
         txn.cursor(databases.data).putmulti(entries.items())
+    if effects.index_changes:
+        _change_entries(effects.index_changes, txn.cursor(databases.ordered))
     if effects.hints:
         _note_hints(effects.hints, txn, databases)
     for producer_id, state in effects.producers.items():
@@ -86,7 +90,8 @@ def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State
         rows = ((number_key(offset), result) for offset, result in effects.results)
         txn.cursor(databases.results).putmulti(rows)
     _trim_results(txn, databases, effects.applied - limits.results)
-    _sweep(txn, databases, effects.log_time_ms, max(_SWEEP_MIN, 2 * effects.records))
+    indexed = None if effects.definition is None else effects.definition.judge.entries
+    _sweep(txn, databases, effects.log_time_ms, max(_SWEEP_MIN, 2 * effects.records), indexed)
     if effects.void:
         count = unpack_void(txn.get(VOID, db=databases.meta)) + effects.void
         txn.put(VOID, pack_void(count), db=databases.meta)
@@ -99,6 +104,15 @@ def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State
     after = new_state((effects.applied, effects.log_time_ms, verdicts_from, effects.last, effects.counting))
     txn.put(STATE, after.pack(), db=databases.meta)
     return after
+
+
+def _change_entries(changes: Mapping[bytes, bytes | None], cursor: Any) -> None:
+    for entry, stored in changes.items():
+        if stored is None and cursor.set_key(entry):
+            cursor.delete()
+    come = sorted((entry, stored) for entry, stored in changes.items() if stored is not None)
+    if come:
+        cursor.putmulti(come)
 
 
 def _keep_counted(effects: Effects, txn: Any, databases: Databases, before: State) -> None:
@@ -151,8 +165,10 @@ def _trim_results(txn: Any, databases: Databases, up_to: int) -> None:
         cursor.delete()
 
 
-def _sweep(txn: Any, databases: Databases, log_time_ms: int, at_most: int) -> None:
-    """Remove up to `at_most` expired entries. Readers do not see them since they expired, so it may happen late."""
+def _sweep(txn: Any, databases: Databases, log_time_ms: int, at_most: int, rows: IndexEntries | None) -> None:
+    """Remove up to `at_most` expired entries, and what the ordered indexes have of them. Readers do not see them since
+    they expired, so it may happen late.
+    """
     cursor = txn.cursor(databases.expiries)
     for _ in range(at_most):
         if not cursor.first():
@@ -163,4 +179,6 @@ def _sweep(txn: Any, databases: Databases, log_time_ms: int, at_most: int) -> No
         stored = txn.get(key, db=databases.data)
         if stored is not None and expiry_of(stored) == number_of(due):
             txn.delete(key, db=databases.data)
+            for entry in () if rows is None else entries_of_stored(key, stored, rows):
+                txn.delete(entry, db=databases.ordered)
         cursor.delete()

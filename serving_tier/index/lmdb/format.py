@@ -23,6 +23,8 @@ theirs; numbers inside values are little-endian.
     verdicts         offset u64                 →  verdict u8, 3 zeros, span u32, actual i64, about i64
     results          offset u64                 →  text
     expiries         expiry ms u64              →  key, once for each key (sorted duplicates)
+    ordered          index number u16, elements →  length of the row's key u16, big-endian; only for tables that have
+                     of its fields, row's key      ordered indexes
 """
 
 from __future__ import annotations

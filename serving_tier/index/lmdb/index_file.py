@@ -178,11 +178,11 @@ class IndexFile(LmdbReads):
         if others is not None:
             others.make_room()
         try:
-            env, databases = open_environment(self._path, map_bytes=self._map_bytes)
+            env, databases = self._environment()
         except Overloaded:
             if others is None or not others.shed(_SHED):
                 raise
-            env, databases = open_environment(self._path, map_bytes=self._map_bytes)
+            env, databases = self._environment()
         known = self._summary
         try:
             # A file that was not claimed holds its rows already, and is not written.
@@ -204,6 +204,10 @@ class IndexFile(LmdbReads):
         self.applied = self.shown = found.state.applied
         if others is not None:
             others.opened(self)
+
+    def _environment(self) -> tuple[Any, Databases]:
+        has_indexes = self._first is not None and bool(self._first.indexes)
+        return open_environment(self._path, map_bytes=self._map_bytes, has_indexes=has_indexes)
 
     def _found(self, txn: Any, databases: Databases) -> IndexIdentity:
         """The file's identity and state; a new file gets its first rows."""

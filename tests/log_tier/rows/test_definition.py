@@ -12,10 +12,11 @@ from uuid import UUID
 import pytest
 from kit import flight_rows
 
-from log_tier.model.errors import InvalidKey, InvalidSchema, UnknownFormat
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidSchema, UnknownFormat
 from log_tier.rows.definition import SCHEMAS_MAX, TableDefinition
 from log_tier.rows.key_fields import KEY_FIELDS_MAX, KeyField
 from log_tier.rows.schema import NumberedSchema, RowSchema
+from log_tier.rows.table_index import INDEXES_MAX, TableIndex
 from log_tier.rows.tuple_key import pack_key
 
 
@@ -44,6 +45,9 @@ ALL = [
     TableDefinition(value="row", schemas=FLIGHTS.schemas),
     FLIGHTS,
     FLIGHTS.numbered([7]),
+    replace(
+        FLIGHTS, indexes=(TableIndex(1, "by_seats", ("seats", "carrier")), TableIndex(7, "by_flight", ("flight",)))
+    ),
 ]
 
 
@@ -51,6 +55,34 @@ ALL = [
 def test_a_document_is_read_as_what_was_written(definition: TableDefinition) -> None:
     document = json.loads(json.dumps(definition.to_document()))
     assert TableDefinition.from_document(document) == definition
+
+
+def test_the_document_of_indexes() -> None:
+    indexed = replace(FLIGHTS, indexes=(TableIndex(3, "by_seats", ("seats", "carrier")),))
+    document = indexed.to_document()
+    assert (document["v"], document["indexes"]) == (2, [[3, "by_seats", ["seats", "carrier"]]])
+    assert FLIGHTS.to_document()["v"] == 1
+    assert not indexed.continues(FLIGHTS)
+    assert indexed.index_named("by_seats") == indexed.indexes[0]
+    with pytest.raises(InvalidRequest, match="no index 'by_x'; it has by_seats"):
+        indexed.index_named("by_x")
+
+
+@pytest.mark.parametrize(
+    "indexes",
+    [
+        (TableIndex(1, "by", ("seats",)), TableIndex(2, "by", ("carrier",))),
+        (TableIndex(2, "by", ("seats",)), TableIndex(1, "of", ("carrier",))),
+        (TableIndex(1, "by", ("gate",)),),
+        tuple(TableIndex(number, f"by_{number}", ("seats",)) for number in range(1, INDEXES_MAX + 2)),
+        ["by"],
+    ],
+)
+def test_indexes_that_do_not_fit_each_other_or_the_rows_are_refused(indexes: Any) -> None:
+    with pytest.raises(InvalidSchema, match="index"):
+        replace(FLIGHTS, indexes=indexes)
+    with pytest.raises(InvalidSchema, match="tables of rows alone have indexes"):
+        TableDefinition(indexes=(TableIndex(1, "by", ("seats",)),))
 
 
 def test_the_document() -> None:
@@ -67,7 +99,7 @@ def test_the_document() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"v": 2},
+        {"v": 3},
         {"v": None},
         {"indexes": []},
         {"number": "1"},
@@ -224,7 +256,7 @@ def test_numbers_of_schemas() -> None:
 
 
 def test_partitioners() -> None:
-    assert [each.partitioner for each in ALL] == ["slot", "slot", "fields:2", "slot", "fields:1", "fields:1"]
+    assert [each.partitioner for each in ALL] == ["slot", "slot", "fields:2", "slot", *["fields:1"] * 3]
 
 
 ID = UUID("12345678-1234-5678-1234-567812345678")

@@ -1,0 +1,81 @@
+"""Conditions on fields of rows, as ranges of elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidSchema
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.elements import encode_element
+from log_tier.rows.index_entries import NAN
+from log_tier.rows.key_fields import KeyField, key_type_of, keyed_value
+from log_tier.rows.table_index import INDEX_FIELDS_MAX, TableIndex
+
+__all__ = ["CONDITIONS_MAX", "FieldCondition", "conditions_of"]
+
+CONDITIONS_MAX: Final = INDEX_FIELDS_MAX
+
+_BEHIND: Final = b"\xff"
+
+
+class FieldCondition(NamedTuple):
+    """The elements that a field may have: `start` <= element < `end`."""
+
+    path: str
+    start: bytes
+    end: bytes
+    is_value: bool
+    """It is one value, whose element is `start`."""
+
+    def holds(self, element: bytes) -> bool:
+        """Whether a row whose field has this element meets it."""
+        return self.start <= element < self.end
+
+
+def conditions_of(given: Mapping[str, Any], definition: TableDefinition) -> tuple[FieldCondition, ...]:
+    """The conditions on fields of a table's rows, each a value or a range (start, end).
+
+    Raises `InvalidRequest`, which names the field, for one that rows of some schema lack, that does not sort, and for a
+    value of another type.
+    """
+    if definition.value != "row":
+        raise InvalidRequest(f"the values of this table are {definition.value}: rows alone are found by their fields")
+    if len(given) > CONDITIONS_MAX:
+        raise InvalidRequest(f"a find has at most {CONDITIONS_MAX} conditions, not {len(given)}")
+    return tuple(_condition(path, wanted, definition) for path, wanted in given.items())
+
+
+def _condition(path: str, wanted: Any, definition: TableDefinition) -> FieldCondition:
+    schemas = [each.schema for each in definition.schemas]
+    try:
+        alone = TableIndex(1, "find", (path,))
+        alone.check(schemas)
+    except InvalidSchema as error:
+        raise InvalidRequest(f"no row is found by {ascii(path)[:80]}: {error.fields['reason']}") from None
+    type_ = alone.type_of(path, schemas[-1])
+    kind = key_type_of(type_, schemas[-1])
+    assert kind is not None, f"the field {path} sorts"
+    field = KeyField(path.rpartition(".")[2], kind, optional=True)
+
+    def element_of(value: Any) -> bytes:
+        if isinstance(value, float) and math.isnan(value) and kind == "float":
+            return NAN
+        try:
+            return encode_element(keyed_value(field, value, type_))
+        except InvalidKey as error:
+            why = error.message.removeprefix(f"the key's field {field.name} ")
+            raise InvalidRequest(f"the condition on {path}: it {why}") from None
+
+    if not isinstance(wanted, tuple):
+        element = element_of(wanted)
+        return FieldCondition(path, element, element + b"\0", is_value=True)
+    if len(wanted) != 2:
+        raise InvalidRequest(f"a range of {path} is (start, end), with None for an open end, not {wanted!r}")
+    start = b"" if wanted[0] is None else element_of(wanted[0])
+    last = NAN if kind == "float" else _BEHIND
+    end = last if wanted[1] is None else min(last, element_of(wanted[1]))
+    if start > end:
+        raise InvalidRequest(f"no {path} is from {wanted[0]!r} to {wanted[1]!r}: the first is behind the second")
+    return FieldCondition(path, start, end, is_value=False)

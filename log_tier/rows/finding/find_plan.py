@@ -1,0 +1,114 @@
+"""Which index finds rows, and where in it they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, NoReturn
+
+from log_tier.model.errors import InvalidRequest
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.finding.conditions import FieldCondition
+
+__all__ = ["FindPlan", "find_plan", "order_of"]
+
+_BEHIND = b"\xff"
+
+
+class FindPlan(NamedTuple):
+    """A range of the entries of one index, or of keys, and the conditions that each of its rows is looked at for."""
+
+    index_name: str
+    """Empty: the table's key."""
+    start: bytes
+    end: bytes | None
+    reverse: bool
+    rest: tuple[FieldCondition, ...]
+
+
+class _Candidate(NamedTuple):
+    index_name: str
+    fields: Sequence[str]
+
+
+def order_of(order: str | Sequence[str] | None) -> tuple[tuple[str, ...], bool]:
+    """The fields of an order and whether it goes down: `"-time_hour"`, `("origin", "time_hour")`.
+
+    Raises `InvalidRequest` where some of them go up and others down.
+    """
+    given = () if order is None else (order,) if isinstance(order, str) else order
+    if not isinstance(given, Sequence) or not all(isinstance(each, str) and each.removeprefix("-") for each in given):
+        raise InvalidRequest(f"order= names fields, with - in front to go down, not {order!r}")
+    down = {each.startswith("-") for each in given}
+    if len(down) > 1:
+        raise InvalidRequest(f"order={order!r}: all of its fields go up, or all go down, as an index is read")
+    return tuple(each.removeprefix("-") for each in given), down == {True}
+
+
+def find_plan(
+    definition: TableDefinition, conditions: Sequence[FieldCondition], order: str | Sequence[str] | None = None
+) -> FindPlan:
+    """The plan that goes through the fewest entries, as far as the conditions tell: the most fields with a value, then
+    a range. Of two that are alike the key comes first, then the index that was made earlier.
+
+    Raises `InvalidRequest`, which says what index would serve, where none begins with a field that is asked for, and
+    where none has the order.
+    """
+    wanted, down = order_of(order)
+    by_path = {each.path: each for each in conditions}
+    best: tuple[tuple[int, int], _Candidate, int] | None = None
+    for candidate in _candidates(definition):
+        values = 0
+        while values < len(candidate.fields) and _is_value(by_path.get(candidate.fields[values])):
+            values += 1
+        behind = candidate.fields[values] if values < len(candidate.fields) else ""
+        ranged = int(behind in by_path)
+        left = [each for each in wanted if each not in candidate.fields[:values]]
+        if list(candidate.fields[values : values + len(left)]) != left:
+            continue
+        if not (values + ranged or left or (not conditions and not wanted)):
+            continue
+        score = (2 * values + ranged, values)
+        if best is None or score > best[0]:
+            best = score, candidate, values
+    if best is None:
+        _refuse(definition, conditions, wanted)
+    _, candidate, values = best
+    used = set(candidate.fields[:values])
+    prefix = b"".join(by_path[each].start for each in candidate.fields[:values])
+    start, end = prefix, prefix + _BEHIND
+    between = by_path.get(candidate.fields[values]) if values < len(candidate.fields) else None
+    if between is not None:
+        start, end = prefix + between.start, prefix + between.end
+        used.add(between.path)
+    rest = tuple(each for each in conditions if each.path not in used)
+    return FindPlan(candidate.index_name, start, None if end == _BEHIND else end, down, rest)
+
+
+def _candidates(definition: TableDefinition) -> Iterator[_Candidate]:
+    if isinstance(definition.key, tuple):
+        yield _Candidate("", [each.name for each in definition.key])
+    else:
+        yield _Candidate("", [])
+    for each in definition.indexes:
+        yield _Candidate(each.name, each.fields)
+
+
+def _is_value(condition: FieldCondition | None) -> bool:
+    return condition is not None and condition.is_value
+
+
+def _refuse(definition: TableDefinition, conditions: Sequence[FieldCondition], order: Sequence[str]) -> NoReturn:
+    values = [each.path for each in conditions if each.is_value]
+    ranges = [each.path for each in conditions if not each.is_value]
+    fields = [*values, *(each for each in order if each not in values)]
+    if not order:
+        fields += ranges[:1]
+    there = ", ".join(f"{each.name} ({', '.join(each.fields)})" for each in definition.indexes) or "none"
+    raise InvalidRequest(
+        f"no index serves this: one of the fields ({', '.join(fields)}) would. The table's key is "
+        f"{_key_words(definition)}, its indexes are {there}; `scan` goes through all rows"
+    )
+
+
+def _key_words(definition: TableDefinition) -> str:
+    return definition.key if isinstance(definition.key, str) else f"({', '.join(each.name for each in definition.key)})"

@@ -1,0 +1,147 @@
+"""What an index has of a row: the elements of its fields, and behind them the row's key.
+
+An entry is bytes that sort as the fields do; rows that are equal in them sort by key. None comes first. A number that
+is none (NaN) comes behind all others, and is no value of a range. -0.0 is 0.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from log_tier.rows.avro.avro_types import NamedTypes
+from log_tier.rows.avro.plain_readers import Reader, index_at
+from log_tier.rows.avro.row_reader import ReaderTree
+from log_tier.rows.avro.row_room import UNUSED_ROOM, RowRoom
+from log_tier.rows.framing import FRAME_BYTES, schema_number
+from log_tier.rows.key_readers import KeyReader, key_reader
+from log_tier.rows.schema import NumberedSchema, RowSchema
+from log_tier.rows.table_index import ENTRY_BYTES_MAX, INDEX_NUMBER_BYTES, FieldPath, TableIndex
+
+__all__ = ["NAN", "IndexEntries", "elements_of"]
+
+NAN: Final = b"\x21\xff\xf8" + bytes(6)
+"""The element of what is no number, as FoundationDB has it."""
+
+_NULL: Final = b"\0"
+
+_ELEMENT_BYTES_MORE: Final = 10
+"""What an element has besides the bytes of its field: a long of one byte of Avro takes 2, a date of one takes 5, a
+microsecond of one takes 9. Each byte of a text may take two."""
+
+_READERS_MAX: Final = 256
+
+Elements = Callable[[bytes, int], list[bytes]]
+"""From a value that fits and the place of its frame: the elements at the paths, in their order."""
+
+
+class IndexEntries:
+    """Makes the entries of rows of one definition, all of whose schemas its indexes fit."""
+
+    def __init__(self, indexes: Sequence[TableIndex], schemas: Sequence[NumberedSchema]) -> None:
+        self._paths = tuple(dict.fromkeys(path for each in indexes for path in each.paths))
+        place = {path: number for number, path in enumerate(self._paths)}
+        self._places = [
+            (each.number.to_bytes(INDEX_NUMBER_BYTES), tuple(place[path] for path in each.paths)) for each in indexes
+        ]
+        self._names = [each.name for each in indexes]
+        self._fields_max = max((len(each.fields) for each in indexes), default=0)
+        self._read = elements_of(schemas, self._paths)
+
+    def of(self, key: bytes, value: bytes, at: int = 0) -> list[bytes]:
+        """The entries of a row, one for each index, each behind its index's number. `value`: one that fits; its frame
+        begins at `at`. Some 1 µs for a field of the row, up to the last one that an index has.
+        """
+        elements = self._read(value, at)
+        return [number + b"".join([elements[each] for each in places]) + key for number, places in self._places]
+
+    def refusal(self, key: bytes, value: bytes) -> str | None:
+        """Why a row cannot be in all indexes, in one sentence; None: it can. `value`: one that fits otherwise."""
+        if len(key) + 2 * len(value) + self._fields_max * _ELEMENT_BYTES_MORE <= ENTRY_BYTES_MAX:
+            return None
+        for name, entry in zip(self._names, self.of(key, value), strict=True):
+            size = len(entry) - INDEX_NUMBER_BYTES
+            if size > ENTRY_BYTES_MAX:
+                return f"its entry in the index {name} has {size} bytes with the key; one has at most {ENTRY_BYTES_MAX}"
+        return None
+
+
+def elements_of(schemas: Sequence[NumberedSchema], paths: tuple[FieldPath, ...]) -> Elements:
+    """A reader of the elements at paths that each of the schemas has. It raises `KeyError` for a row of another one."""
+    known = {each.number: each.schema for each in schemas if each.number}
+    readers: dict[int, Elements] = {}
+
+    def read(value: bytes, at: int) -> list[bytes]:
+        number = schema_number(value, at)
+        of_schema = readers.get(number)
+        if of_schema is None:
+            of_schema = readers[number] = _elements_of(known[number], paths)
+        return of_schema(value, at + FRAME_BYTES)
+
+    return read
+
+
+@lru_cache(maxsize=_READERS_MAX)
+def _elements_of(schema: RowSchema, paths: tuple[FieldPath, ...]) -> Elements:
+    tree = ReaderTree(schema.named)
+    fields = [{"name": each.name, "type": each.type} for each in schema.fields]
+    read_record = _record_reader(fields, dict(zip(paths, range(len(paths)), strict=True)), tree, schema.named)
+    count, takes_room = len(paths), tree.takes_room
+
+    def read_elements(value: bytes, at: int) -> list[bytes]:
+        elements = [_NULL] * count
+        read_record(value, at, len(value), RowRoom() if takes_room else UNUSED_ROOM, elements)
+        return elements
+
+    return read_elements
+
+
+_RecordReader = Callable[[bytes, int, int, RowRoom, list[bytes]], int]
+
+
+def _record_reader(
+    fields: Sequence[Any], wanted: dict[FieldPath, int], tree: ReaderTree, named: NamedTypes
+) -> _RecordReader:
+    """A reader that puts the elements at the wanted paths where they belong, and passes over the rest. What it returns
+    is the place behind the record.
+    """
+    steps: list[tuple[Reader | None, KeyReader | None, _RecordReader | None, int]] = []
+    for field in fields:
+        inner = {path[1:]: number for path, number in wanted.items() if path[0] == field["name"]}
+        if () in inner:
+            assert len(inner) == 1, f"the field {field['name']} is a record and none"
+            steps.append((None, key_reader(field["type"], named, NAN), None, inner[()]))
+        elif inner:
+            steps.append((None, None, _optional_record_reader(field["type"], inner, tree, named), 0))
+        elif (read := tree.reader(field["type"])) is not None:
+            steps.append((read, None, None, 0))
+
+    def read_record(value: bytes, at: int, end: int, room: RowRoom, elements: list[bytes]) -> int:
+        for read, read_key, read_inner, number in steps:
+            if read is not None:
+                at = read(value, at, end, room)
+            elif read_key is not None:
+                at, elements[number] = read_key(value, at, end)
+            elif read_inner is not None:
+                at = read_inner(value, at, end, room, elements)
+        return at
+
+    return read_record
+
+
+def _optional_record_reader(
+    type_: Any, wanted: dict[FieldPath, int], tree: ReaderTree, named: NamedTypes
+) -> _RecordReader:
+    """The reader of a record, or of its union with null, which leaves the elements null."""
+    if not isinstance(type_, list):
+        record: Any = named.get(type_, type_) if isinstance(type_, str) else type_
+        return _record_reader(record["fields"], wanted, tree, named)
+    branches = [None if each == "null" else _optional_record_reader(each, wanted, tree, named) for each in type_]
+
+    def read_union(value: bytes, at: int, end: int, room: RowRoom, elements: list[bytes]) -> int:
+        index, at = index_at(value, at, len(branches), "types")
+        read = branches[index]
+        return at if read is None else read(value, at, end, room, elements)
+
+    return read_union

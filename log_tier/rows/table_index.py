@@ -1,0 +1,132 @@
+"""An ordered index of a table of rows: its name, and the fields that it sorts by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from log_tier.model.errors import InvalidSchema
+from log_tier.model.record import KEY_BYTES_MAX
+from log_tier.rows.avro.avro_types import AvroType, NamedTypes
+from log_tier.rows.avro.logical_types import logical_of
+from log_tier.rows.key_fields import KeyType, key_type_of, without_null
+from log_tier.rows.schema import RowSchema
+
+__all__ = [
+    "ENTRY_BYTES_MAX",
+    "INDEXES_MAX",
+    "INDEX_FIELDS_MAX",
+    "INDEX_NUMBER_BYTES",
+    "INDEX_NUMBER_MAX",
+    "FieldPath",
+    "TableIndex",
+]
+
+INDEXES_MAX: Final = 32
+"""Of one table. Each write of a row may change an entry in all of them."""
+
+INDEX_FIELDS_MAX: Final = 16
+"""Of one index. An entry has at most 509 bytes."""
+
+INDEX_NUMBER_BYTES: Final = 2
+
+INDEX_NUMBER_MAX: Final = (1 << 8 * INDEX_NUMBER_BYTES) - 2
+"""Numbers are not used again when an index is dropped. The last one would have no bound behind it."""
+
+ENTRY_BYTES_MAX: Final = KEY_BYTES_MAX - INDEX_NUMBER_BYTES
+"""Of an entry: its elements and the row's key. The replica stores the index's number in front of them."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
+_PATH: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
+
+FieldPath = tuple[str, ...]
+"""The name of a field; behind it, of a field inside it, and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableIndex:
+    """One index. Raises `InvalidSchema`, which names the index, for parts that are none."""
+
+    number: int
+    """1 to 65,534, of the table. It stands for the index where a replica keeps its entries."""
+    name: str
+    fields: tuple[str, ...]
+    """In the order in which they sort; `origin.city` is the field `city` of the record in the field `origin`."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            _refuse(self, "a name has 1 to 64 letters, digits, _ and -, and begins with a letter or _")
+        if type(self.number) is not int or not 1 <= self.number <= INDEX_NUMBER_MAX:
+            _refuse(self, f"its number is 1 to {INDEX_NUMBER_MAX}, not {ascii(self.number)[:40]}")
+        if not isinstance(self.fields, tuple) or not 1 <= len(self.fields) <= INDEX_FIELDS_MAX:
+            _refuse(self, f"it has 1 to {INDEX_FIELDS_MAX} fields")
+        for path in self.fields:
+            if not isinstance(path, str) or not _PATH.fullmatch(path):
+                _refuse(self, f"{ascii(path)[:60]} is no field: names of fields, with dots between them")
+            if self.fields.count(path) > 1:
+                _refuse(self, f"it has the field {path} twice")
+
+    @property
+    def paths(self) -> tuple[FieldPath, ...]:
+        """The fields as paths."""
+        return tuple(tuple(each.split(".")) for each in self.fields)
+
+    def check(self, schemas: Sequence[RowSchema]) -> None:
+        """Raise `InvalidSchema` where rows of one of these schemas have no such entry, or sort otherwise than those of
+        another. O(schemas).
+        """
+        for path in self.fields:
+            kinds = {_sorts_as(self, path, each) for each in schemas}
+            if len(kinds) > 1:
+                _refuse(self, f"the field {path} sorts as {' and as '.join(sorted(map(str, kinds)))} in its schemas")
+
+    def type_of(self, path: str, schema: RowSchema) -> AvroType:
+        """Avro's type of one of the fields in a schema that `check` accepts, null aside."""
+        return without_null(_type_at(self, path, schema)[0])[0]
+
+
+def type_at(path: FieldPath, schema: RowSchema) -> tuple[AvroType, str] | str:
+    """The type of what a path leads to, or why it leads nowhere, as a clause about the field."""
+    found = schema.field_of(path[0])
+    if found is None:
+        return f"the schema {schema.name} has no field {path[0]}"
+    type_ = found.type
+    for depth, name in enumerate(path[1:], 1):
+        record = _record(type_, schema.named)
+        if record is None:
+            return f"the field {'.'.join(path[:depth])} is no record"
+        inner = next((each for each in record["fields"] if each["name"] == name), None)
+        if inner is None:
+            return f"the record {'.'.join(path[:depth])} has no field {name}"
+        type_ = inner["type"]
+    return type_, ".".join(path)
+
+
+def _type_at(index: TableIndex, path: str, schema: RowSchema) -> tuple[AvroType, str]:
+    found = type_at(tuple(path.split(".")), schema)
+    if isinstance(found, str):
+        _refuse(index, found)
+    return found
+
+
+def _record(type_: AvroType, named: NamedTypes) -> Mapping[str, Any] | None:
+    """The record that a field holds, or may hold."""
+    plain = without_null(type_)[0]
+    found: Any = named.get(plain, plain) if isinstance(plain, str) else plain
+    return found if isinstance(found, dict) and found["type"] == "record" else None
+
+
+def _sorts_as(index: TableIndex, path: str, schema: RowSchema) -> KeyType | str:
+    plain = without_null(_type_at(index, path, schema)[0])[0]
+    kind = key_type_of(plain, schema)
+    if kind is None:
+        shown = plain.get("logicalType", plain["type"]) if isinstance(plain, dict) else plain
+        _refuse(index, f"no index sorts by {path}, which is {str(shown)[:60]}: use a text, a number or a time")
+    return "datetime without a time zone" if (logical_of(plain) or "").startswith("local-") else kind
+
+
+def _refuse(index: TableIndex, why: str) -> NoReturn:
+    name = index.name if isinstance(index.name, str) and len(index.name) <= 64 else ascii(index.name)[:64]
+    raise InvalidSchema(f"the index {name}: {why}", field=name, reason=why)
