@@ -110,6 +110,7 @@ class Database:
         key: object = None,
         value: object = None,
         partition_by: str | Sequence[str] | None = None,
+        indexes: Mapping[str, str | Sequence[str]] | None = None,
         partitions: int | None = None,
         replicas: int | None = None,
         over: str | None = None,
@@ -122,6 +123,7 @@ class Database:
         create: Callable[..., Awaitable[database.AnyTable]] = self._inner.create_table
         options: TableOptions = {
             "partition_by": partition_by,
+            "indexes": indexes,
             "partitions": partitions,
             "replicas": replicas,
             "over": over,

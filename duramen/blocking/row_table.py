@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, overload
@@ -15,6 +15,7 @@ from duramen.client.row_streams import atomic_rows, row_writer
 from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.encoded_rows import encoded_rows
 from duramen.client.rows.row_codec import RowCodec
+from duramen.client.rows.row_finds import found_values, plan_of
 from duramen.client.rows.row_patches import PatchedFields
 from duramen.client.rows.row_results import TypedChange, TypedEntry, keys_of
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
@@ -272,6 +273,24 @@ class RowTable(Generic[R]):
         finally:
             pairs.close()
 
+    def find(
+        self,
+        fields: Mapping[str, Any] | None = None,
+        /,
+        *,
+        order: str | Sequence[str] | None = None,
+        limit: int | None = None,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+        **conditions: Any,
+    ) -> Generator[R, None, None]:
+        codec, timeout = self._opened(timeout)
+        plan = plan_of(codec, {**(fields or {}), **conditions}, order, limit)
+        stored = self.stored.asynchronous
+        pages = found_values(stored, codec, plan, limit=limit, after=after, level=level, timeout=timeout)
+        return _mapped(self._loop.iterate(pages), codec.decode)
+
     def watch(
         self,
         *,
@@ -281,7 +300,7 @@ class RowTable(Generic[R]):
     ) -> Generator[TypedChange[R], None, None]:
         return self._loop.iterate_begun(self._inner.watch_runs(after=after, start=start, timeout=timeout))
 
-    for _method in (get, get_entry, get_many, put, put_many, delete, update, scan, watch):
+    for _method in (get, get_entry, get_many, put, put_many, delete, update, scan, find, watch):
         _method.__doc__ = getattr(row_table.RowTable, _method.__name__).__doc__
     del _method
 
@@ -327,12 +346,22 @@ class RowTable(Generic[R]):
 
     alter.__doc__ = row_table.RowTable.alter.__doc__
 
+    explain = wrapped(row_table.RowTable.explain)
     describe = wrapped(row_table.RowTable.describe)
     end_token = wrapped(row_table.RowTable.end_token)
 
 
 def _decoding(value: bytes) -> Callable[[RowCodec[R]], R]:
     return lambda codec: codec.decode(value)
+
+
+def _mapped(items: Generator[T, None, None], decode: Callable[[T], R]) -> Generator[R, None, None]:
+    """Each item decoded; what they come from is closed with it."""
+    try:
+        for each in items:
+            yield decode(each)
+    finally:
+        items.close()
 
 
 def _again(stored: Table, asked: AskedDefinition) -> RowTable[Any]:

@@ -157,6 +157,7 @@ class Database:
         key: object = None,
         value: object = None,
         partition_by: str | Sequence[str] | None = None,
+        indexes: Mapping[str, str | Sequence[str]] | None = None,
         partitions: int | None = None,
         replicas: int | None = None,
         over: str | None = None,
@@ -178,6 +179,9 @@ class Database:
           `{"day": date, "number": int}`, for keys that are tuples. It is a `TypedTable`.
         - `partition_by`: the first of the key's fields, if they alone shall decide the partition. Rows that have them
           in common lie together, and may be in one atomic batch.
+        - `indexes`: of rows, ordered indexes by name, each with the field or fields that it sorts by, as `{"by_tail":
+          "tailnum", "by_origin": ("origin.code", "time_hour")}`. `RowTable.find` reads them. They come with the table:
+          as yet none is added later, or dropped.
 
         Raises `InvalidSchema`, which names the field, for a type that no schema has; with `if_missing` also where the
         table that is there has other rows. A table of rows costs one request more, for the numbers of its schemas.
@@ -198,7 +202,7 @@ class Database:
         `set_retention` changes both. Raises `InvalidRequest` with `over`, and for a bound by size where the log
         is in Kafka.
         """
-        asked = asked_definition(row, key, value, partition_by)
+        asked = asked_definition(row, key, value, partition_by, indexes)
         if over is not None:
             check_adopted_name(over)
         if partitioner is not None:

@@ -18,7 +18,7 @@ from log_tier.model.tokens import Token
 from log_tier.rows.alter_table import SchemaChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import EvolutionMode
-from router.data.requests import TableDescription
+from router.data.requests import ScanRequest, TableDescription
 
 __all__ = ["TableLookup"]
 
@@ -87,6 +87,12 @@ class TableLookup:
         await self.noticing_drops(
             ask_until(deadline, lambda remaining: connection.alter_table(self.name, change, timeout=remaining))
         )
+
+    async def partitions_asked(self, start: bytes, end: bytes | None, index: str) -> int:
+        """How many partitions a scan of a range reads; `index`: of entries of that index."""
+        ref = self.ref or await self.resolve()
+        request = ScanRequest(ref.id, start, end, index=index)
+        return len(request.partitions_asked(ref.partitions, ref.partitioner))
 
     async def asked(
         self, ref: TableRef, after: str | Token | None, level: Level, deadline: float

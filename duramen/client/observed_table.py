@@ -114,6 +114,11 @@ class ObservedTable(Table):
         async for page in observed_pages(operation, super().scan_pages(**asked)):
             yield page
 
+    async def find_pages(self, *asked: Any, **how: Any) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
+        operation = self.operations.begin("find", self.name)
+        async for page in observed_pages(operation, super().find_pages(*asked, **how)):
+            yield page
+
     def batch(self) -> AtomicBatch:
         return ObservedBatch(self)
 

@@ -13,6 +13,7 @@ from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.encoded_rows import encoded_rows
 from duramen.client.rows.opened import OpenedCodec
 from duramen.client.rows.row_codec import RowCodec
+from duramen.client.rows.row_finds import RowFinds
 from duramen.client.rows.row_patches import PatchedFields
 from duramen.client.rows.row_results import TypedChange, TypedEntry, change_of, keys_of
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
@@ -31,7 +32,7 @@ N = TypeVar("N")
 T = TypeVar("T")
 
 
-class RowTable(Generic[R]):
+class RowTable(RowFinds[R]):
     """A table whose values are rows, and whose keys are fields of them: `create_table(…, row=Flight, key=(…))`.
 
     Calls, levels, tokens, timeouts and errors are those of `Table`; `stored` is the same table in bytes. Besides, each
@@ -42,7 +43,7 @@ class RowTable(Generic[R]):
     def __init__(self, stored: Table, asked: AskedDefinition) -> None:
         assert asked.shape is not None, "a table of rows has a type of rows"
         shape = asked.shape
-        self.stored = stored
+        self.stored = self._found_in = stored
         """The same table, in bytes."""
         self.name = stored.name
         self.asked = asked

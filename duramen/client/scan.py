@@ -7,14 +7,16 @@ from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
 from duramen.client.context import ClientContext
-from duramen.client.model.consistency import Asked
+from duramen.client.lookup import TableLookup
+from duramen.client.model.consistency import Asked, Level
 from duramen.client.retry import ask_until
-from log_tier.model.errors import InvalidKey, InvalidRequest
+from log_tier.model.errors import InvalidKey, InvalidRequest, PermissionDenied, TableNotFound
 from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
 from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
 from serving_tier.index.scan import prefix_range
 
-__all__ = ["ScanRange", "scan_table"]
+__all__ = ["ScanRange", "scan_table", "table_pages"]
 
 
 class ScanRange(NamedTuple):
@@ -24,6 +26,8 @@ class ScanRange(NamedTuple):
     end: bytes | None
     reverse: bool
     limit: int | None
+    index_name: str = ""
+    """The name of an ordered index, whose entries `start` and `end` are; empty: the table's keys."""
 
     @classmethod
     def of(
@@ -43,6 +47,24 @@ class ScanRange(NamedTuple):
         return cls(start or b"", end, reverse, limit)
 
 
+async def table_pages(
+    lookup: TableLookup, asked_range: ScanRange, after: str | Token | None, level: Level, timeout: float | None
+) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
+    """The pages of a scan of the table behind a name. Raises what `Table.scan` does."""
+    context = lookup.context
+    seconds, deadline = context.timeout(timeout), context.deadline(timeout)
+    ref = lookup.ref or await lookup.resolve(deadline)
+    ref, asked = await lookup.asked(ref, after, level, deadline)
+    pages = scan_table(context, ref, asked_range, asked, deadline, seconds)
+    try:
+        async for page in pages:
+            yield list(zip(page.keys, page.values, strict=True))
+    except (TableNotFound, PermissionDenied) as error:
+        raise lookup.gone(error) from error
+    finally:
+        await pages.aclose()
+
+
 async def scan_table(
     context: ClientContext, ref: TableRef, asked_range: ScanRange, asked: Asked, deadline: float, timeout: float
 ) -> AsyncGenerator[ScanResult, None]:
@@ -52,7 +74,7 @@ async def scan_table(
     Where a page is lost, the scan asks for it again: for the first one until `deadline`, which is on the event loop's
     clock, for each other one for `timeout` seconds.
     """
-    start, end, reverse, limit = asked_range
+    start, end, reverse, limit, index_name = asked_range
     loop = asyncio.get_running_loop()
     first = ScanRequest(
         ref.id,
@@ -63,6 +85,7 @@ async def scan_table(
         after=asked.named(context.session, ref),
         strong=asked.strong,
         lag_max_ms=asked.lag_max_ms,
+        index=index_name,
     )
     walk = ScanWalk(first, limit)
     while (request := walk.request()) is not None:

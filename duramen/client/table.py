@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
 from itertools import islice
 from typing import Literal
 
@@ -13,7 +14,7 @@ from duramen.client.many_keys import WINDOW_RECORDS, get_many, put_window
 from duramen.client.model.call_records import check_key, iterator_of, number_of, record_of, update_of
 from duramen.client.model.consistency import SESSION, Level
 from duramen.client.model.results import Change, Done, Entry, ManyDone, Number
-from duramen.client.scan import ScanRange, scan_table
+from duramen.client.scan import ScanRange, table_pages
 from duramen.client.table_writer import TableWriter
 from duramen.client.transport.resp_fast_path import FastPathTable, Lost
 from duramen.client.watch import Watch, watch_table
@@ -23,6 +24,7 @@ from log_tier.model.identifiers import Offset, Partition, partition_id
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
+from log_tier.rows.finding.find_plan import FindPlan
 from router.data.direct_reads import DirectReads
 from router.data.requests import ReadResult, TableDescription
 
@@ -177,18 +179,16 @@ class Table:
     ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
         """Scan as `scan` does, and yield whole pages."""
         asked_range = ScanRange.of(prefix=prefix, start=start, end=end, reverse=reverse, limit=limit)
-        seconds = self._context.timeout(timeout)
-        deadline = self._context.deadline(timeout)
-        ref = self.lookup.ref or await self.lookup.resolve(deadline)
-        ref, asked = await self.lookup.asked(ref, after, level, deadline)
-        pages = scan_table(self._context, ref, asked_range, asked, deadline, seconds)
-        try:
+        async with aclosing(table_pages(self.lookup, asked_range, after, level, timeout)) as pages:
             async for page in pages:
-                yield list(zip(page.keys, page.values, strict=True))
-        except (TableNotFound, PermissionDenied) as error:
-            raise self.lookup.gone(error) from error
-        finally:
-            await pages.aclose()
+                yield page
+
+    def find_pages(
+        self, plan: FindPlan, *, limit: int | None, after: str | Token | None, level: Level, timeout: float | None
+    ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
+        """For tables of rows: the entries and values of a plan's range, page by page."""
+        asked_range = ScanRange(plan.start, plan.end, plan.reverse, limit, plan.index_name)
+        return table_pages(self.lookup, asked_range, after, level, timeout)
 
     def watch(
         self,

@@ -155,13 +155,16 @@ class ScanRequest:
     that is not named is read in its live one."""
     bytes_max: int = PAGE_BYTES_MAX
     """The keys and values of the page, give or take its last entry."""
+    index: str = ""
+    """The name of an ordered index: `start` and `end` are bounds of its entries, and the page has entries in place of
+    keys, in their order. Empty: the table's keys."""
 
     def partitions_asked(self, partitions: int, partitioner: Partitioner) -> Sequence[Partition]:
         """The partitions of a table that can hold keys of the range: those that are named, or one where all of its keys
         begin with the fields that decide the partition, or all. Some 1 µs for a table `fields:N`.
         """
-        if self.partitions:
-            return self.partitions
+        if self.partitions or self.index:
+            return self.partitions or [Partition(number) for number in range(partitions)]
         only = partition_of_range(self.start, self.end, partitions, partitioner)
         return [only] if only is not None else [Partition(number) for number in range(partitions)]
 

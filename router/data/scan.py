@@ -8,8 +8,11 @@ from typing import Final
 
 from log_tier.model.errors import LimitExceeded
 from log_tier.model.identifiers import Offset, Partition
+from log_tier.rows.definition import TableDefinition
 from router.data.merge import PageMerge, PartitionPage, merged_result, page_share
 from router.data.requests import ScanRequest, ScanResult
+from serving_tier.index.index import ScanPage
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.replica import Replica
 
 __all__ = ["SCAN_LIMIT_MAX", "check_scan", "scan_replicas"]
@@ -42,7 +45,7 @@ def _merged(replicas: Sequence[Replica], request: ScanRequest) -> ScanResult:
     for replica in replicas:
         with replica.reading(request.table_versions.get(replica.id.partition)) as index:
             versions[replica.id.partition] = index.version
-            page = index.scan(start, end, reverse=request.reverse, limit=share, bytes_max=request.bytes_max)
+            page = _read(index, request, start, end, share)
         replica.progress.served += len(page.entries)  # for the load: two threads may lose some of it
         pages.add(PartitionPage(page.entries, page.more))
         applied[replica.id.partition] = page.applied
@@ -53,3 +56,11 @@ def _merged(replicas: Sequence[Replica], request: ScanRequest) -> ScanResult:
         else:
             end = pages.frontier + b"\0"  # the first key behind it
     return merged_result(pages.merged(), applied, versions)
+
+
+def _read(index: LmdbIndex, request: ScanRequest, start: bytes, end: bytes | None, limit: int) -> ScanPage:
+    """A page of one partition: of its keys, or of an ordered index. Raises `InvalidRequest` where it has no such."""
+    if not request.index:
+        return index.scan(start, end, reverse=request.reverse, limit=limit, bytes_max=request.bytes_max)
+    named = (index.definition or TableDefinition()).index_named(request.index)
+    return index.find(named, start, end, reverse=request.reverse, limit=limit, bytes_max=request.bytes_max)

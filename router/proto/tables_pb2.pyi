@@ -68,6 +68,7 @@ class TableDefinition(_message.Message):
     VALUE_FIELD_NUMBER: _builtins.int
     SCHEMAS_FIELD_NUMBER: _builtins.int
     PARTITION_BY_FIELD_NUMBER: _builtins.int
+    INDEXES_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Of this definition, from 1 on."""
     key: _builtins.str
@@ -84,6 +85,10 @@ class TableDefinition(_message.Message):
     def schemas(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableSchema]:
         """With "row": the schemas that its rows have, the newest last."""
 
+    @_builtins.property
+    def indexes(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableIndexDefinition]:
+        """With "row": its ordered indexes, in the order of their numbers."""
+
     def __init__(
         self,
         *,
@@ -93,14 +98,44 @@ class TableDefinition(_message.Message):
         value: _builtins.str = ...,
         schemas: _abc.Iterable[Global___TableSchema] | None = ...,
         partition_by: _builtins.int = ...,
+        indexes: _abc.Iterable[Global___TableIndexDefinition] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "key_fields", b"key_fields", "number", b"number", "partition_by", b"partition_by", "schemas", b"schemas", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["indexes", b"indexes", "key", b"key", "key_fields", b"key_fields", "number", b"number", "partition_by", b"partition_by", "schemas", b"schemas", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TableDefinition: _TypeAlias = TableDefinition  # noqa: Y015
+
+@_typing.final
+class TableIndexDefinition(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Of the table, from 1 on."""
+    name: _builtins.str
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What its entries sort by; `origin.city` is the field `city` of the record in the field `origin`."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        name: _builtins.str = ...,
+        fields: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "name", b"name", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TableIndexDefinition: _TypeAlias = TableIndexDefinition  # noqa: Y015
 
 @_typing.final
 class KeyFieldDefinition(_message.Message):

@@ -25,6 +25,10 @@ def definition_message(definition: TableDefinition | None) -> tables.TableDefini
         value=definition.value,
         schemas=[tables.TableSchema(number=each.number, avro=each.schema.text) for each in definition.schemas],
         partition_by=definition.partition_by,
+        indexes=[
+            tables.TableIndexDefinition(number=each.number, name=each.name, fields=each.fields)
+            for each in definition.indexes
+        ],
     )
 
 
@@ -36,16 +40,18 @@ def definition_from(message: tables.TableDefinition) -> TableDefinition | None:
     if not message.value:
         return None
     fields = [[each.name, each.type, each.optional] for each in message.key_fields]
-    return TableDefinition.from_document(
-        {
-            "v": 1,
-            "number": message.number or 1,
-            "key": fields if message.key == "fields" else message.key,
-            "value": message.value,
-            "schemas": [[each.number, each.avro] for each in message.schemas],
-            "partition_by": message.partition_by,
-        }
-    )
+    document = {
+        "v": 1,
+        "number": message.number or 1,
+        "key": fields if message.key == "fields" else message.key,
+        "value": message.value,
+        "schemas": [[each.number, each.avro] for each in message.schemas],
+        "partition_by": message.partition_by,
+    }
+    if message.indexes:
+        document["v"] = 2
+        document["indexes"] = [[each.number, each.name, list(each.fields)] for each in message.indexes]
+    return TableDefinition.from_document(document)
 
 
 def change_message(name: str, change: SchemaChange) -> tables.AlterTableRequest:

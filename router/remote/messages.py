@@ -252,6 +252,7 @@ def scan_request(request: ScanRequest) -> kv.ScanRequest:
         lag_max_ms=request.lag_max_ms,
         table_versions=_partition_versions(request.table_versions),
         bytes_max=request.bytes_max,
+        index=request.index,
     )
 
 
@@ -274,6 +275,7 @@ def scan_from(message: kv.ScanRequest) -> ScanRequest:
         message.lag_max_ms,
         {Partition(entry.partition): entry.version for entry in message.table_versions},
         min(message.bytes_max or PAGE_BYTES_MAX, PAGE_BYTES_MAX),
+        message.index,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 from log_tier.model.partitioner import Partitioner
@@ -14,6 +14,7 @@ class TableOptions(TypedDict, total=False):
     """What `Database.create_table` says of each."""
 
     partition_by: str | Sequence[str] | None
+    indexes: Mapping[str, str | Sequence[str]] | None
     partitions: int | None
     replicas: int | None
     over: str | None

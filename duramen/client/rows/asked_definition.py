@@ -12,6 +12,7 @@ from log_tier.model.errors import InvalidRequest, InvalidSchema
 from log_tier.rows.definition import TableDefinition, ValueKind
 from log_tier.rows.key_fields import KeyField, KeyType, key_type_of, without_null
 from log_tier.rows.schema import NumberedSchema
+from log_tier.rows.table_index import TableIndex
 
 __all__ = ["AskedDefinition", "asked_definition", "asked_kind"]
 
@@ -69,12 +70,15 @@ def asked_definition(
     key: object = None,
     value: object = None,
     partition_by: str | Sequence[str] | None = None,
+    indexes: Mapping[str, str | Sequence[str]] | None = None,
 ) -> AskedDefinition | None:
     """What the arguments of `create_table` ask for; None: a table of bytes.
 
     Raises `InvalidSchema`, which names the field, and `InvalidRequest` for arguments that say nothing together.
     """
     asked = asked_kind(row, key, value)
+    if indexes and (asked is None or asked.shape is None):
+        raise InvalidRequest("indexes= are of rows: give row= too")
     if asked is None:
         if partition_by is not None:
             raise InvalidRequest("partition_by= names fields of the key: give key= too")
@@ -84,7 +88,7 @@ def asked_definition(
     if asked.shape is not None:
         fields = _fields_of_rows(asked.shape, names)
         schemas = (NumberedSchema(0, asked.shape.schema),)
-        return replace(asked, definition=TableDefinition(1, fields, "row", schemas, leading))
+        return replace(asked, definition=TableDefinition(1, fields, "row", schemas, leading, _indexes(indexes)))
     keys = _key(key)
     if keys == "bytes" and asked.value == "bytes":
         return asked
@@ -125,6 +129,15 @@ def _fields_of_rows(shape: RowShape, names: Sequence[str]) -> tuple[KeyField, ..
             raise InvalidSchema(f"the key's field {name}: {why}", field=name, reason=why)
         fields.append(KeyField(name, type_, optional))
     return tuple(fields)
+
+
+def _indexes(given: Mapping[str, str | Sequence[str]] | None) -> tuple[TableIndex, ...]:
+    if not isinstance(given, Mapping | None):
+        raise InvalidRequest(f'indexes= maps names to fields, as {{"by_tail": "tailnum"}}, not {_shown(given)}')
+    return tuple(
+        TableIndex(number, name, (fields,) if isinstance(fields, str) else tuple(fields))
+        for number, (name, fields) in enumerate((given or {}).items(), 1)
+    )
 
 
 def _names(key: object) -> list[str]:

@@ -45,6 +45,7 @@ class RowCodec(Generic[R]):
 
     def __init__(self, definition: TableDefinition, shape: RowShape) -> None:
         chosen, plan = _chosen(definition, shape)
+        self.definition = definition
         self.schema = chosen.schema
         self.key = RowKey(definition)
         self._name = shape.name

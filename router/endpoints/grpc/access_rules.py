@@ -86,7 +86,10 @@ def _of_parts(demands: list[Any]) -> Demand:
 
 
 def _scan(request: Any, names: TableNames) -> Demand:
-    return RangeDemand(Right.READ, names(table_id_from_bytes(request.table_id)), request.start, request.end or None)
+    table = names(table_id_from_bytes(request.table_id))
+    if request.index:
+        return PrefixDemand(Right.READ, table)  # whatever its range, rows of any key may be in it
+    return RangeDemand(Right.READ, table, request.start, request.end or None)
 
 
 def _watch(request: Any, names: TableNames) -> Demand:

@@ -86,6 +86,11 @@ ROWS: Final = [
     Row("KeyValue/Write", "read,write of key", write_of(batch(attribute_of(Operation.APPEND)))),
     Row("KeyValue/Scan", "read of table", lambda id_: keyvalue.ScanRequest(table_id=id_, limit=1)),
     Row("KeyValue/Scan", "read of key", lambda id_: keyvalue.ScanRequest(table_id=id_, start=b"eu:", end=b"eu:9")),
+    Row(
+        "KeyValue/Scan",
+        "read of table",
+        lambda id_: keyvalue.ScanRequest(table_id=id_, start=b"eu:", end=b"eu:9", index="a"),
+    ),
     Row("KeyValue/Watch", "read of table", lambda id_: keyvalue.WatchRequest(table_id=id_)),
     Row("KeyValue/Producer", "some of table", lambda id_: keyvalue.ProducerRequest(table_id=id_, producer_id=1)),
     Row(
