@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
+from itertools import islice
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
 
 from duramen.blocking.table import Table
 from duramen.blocking.wrapped import chained, wrapped
@@ -23,13 +25,20 @@ from duramen.client.table import Level
 from duramen.client.transport.loop_thread import LoopThread
 from log_tier.model.errors import FieldAbsent, NumberOverflow, UnknownFormat
 from log_tier.model.tokens import Token
+from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import EvolutionMode
+from log_tier.rows.finding.conditions import FieldCondition
+from log_tier.rows.finding.find_plan import FindPlan
+from log_tier.rows.finding.row_filter import row_filter
 
-__all__ = ["AtomicRows", "RowTable", "RowWriter"]
+__all__ = ["AtomicRows", "RowTable", "RowWriter", "stored_rows"]
 
 R = TypeVar("R")
 N = TypeVar("N")
 T = TypeVar("T")
+
+_NONE: Final = object()
+"""In place of a row that does not meet the conditions: a row of any type may be false, or None."""
 
 
 class AtomicRows(Generic[R]):
@@ -261,15 +270,24 @@ class RowTable(Generic[R]):
         return self._scanned(pairs, codec, timeout)
 
     def _scanned(
-        self, pairs: Generator[tuple[bytes, bytes], None, None], codec: RowCodec[R], timeout: float | None
+        self,
+        pairs: Generator[tuple[bytes, bytes], None, None],
+        codec: RowCodec[R],
+        timeout: float | None,
+        conditions: Sequence[FieldCondition] = (),
     ) -> Generator[R, None, None]:
+        """The rows that meet all conditions."""
+        meets = row_filter(conditions, codec.definition)
         try:
             for _, value in pairs:
                 try:
-                    row = codec.decode(value)
-                except UnknownFormat:
-                    codec, row = self._decoded(codec, _decoding(value), timeout)
-                yield row
+                    row = codec.decode(value) if meets(value) else _NONE
+                except UnknownFormat as unknown:
+                    codec = self._loop.run(partial(self._inner.newer_codec, unknown, timeout))
+                    meets = row_filter(conditions, codec.definition)
+                    row = codec.decode(value) if meets(value) else _NONE
+                if row is not _NONE:
+                    yield cast("R", row)
         finally:
             pairs.close()
 
@@ -286,10 +304,14 @@ class RowTable(Generic[R]):
         **conditions: Any,
     ) -> Generator[R, None, None]:
         codec, timeout = self._opened(timeout)
-        plan = plan_of(codec, {**(fields or {}), **conditions}, order, limit)
-        stored = self.stored.asynchronous
-        pages = found_values(stored, codec, plan, limit=limit, after=after, level=level, timeout=timeout)
-        return _mapped(self._loop.iterate(pages), codec.decode)
+        plan = plan_of(codec.definition, {**(fields or {}), **conditions}, order, limit)
+        pairs = self._loop.iterate(
+            self.stored.asynchronous.find_pages(
+                plan, limit=None if plan.rest else limit, after=after, level=level, timeout=timeout
+            )
+        )
+        rows = self._scanned(pairs, codec, timeout, plan.rest)
+        return rows if limit is None else _first(rows, limit)
 
     def watch(
         self,
@@ -351,17 +373,25 @@ class RowTable(Generic[R]):
     end_token = wrapped(row_table.RowTable.end_token)
 
 
-def _decoding(value: bytes) -> Callable[[RowCodec[R]], R]:
-    return lambda codec: codec.decode(value)
+def stored_rows(
+    stored: Table,
+    definition: TableDefinition,
+    plan: FindPlan,
+    *,
+    limit: int | None,
+    after: str | Token | None,
+    level: Level,
+    timeout: float | None,
+) -> Generator[bytes, None, None]:
+    """The stored rows that a plan finds, one after the other."""
+    how = partial(found_values, stored.asynchronous, definition, plan)
+    return stored.loop.iterate(how(limit=limit, after=after, level=level, timeout=timeout))
 
 
-def _mapped(items: Generator[T, None, None], decode: Callable[[T], R]) -> Generator[R, None, None]:
-    """Each item decoded; what they come from is closed with it."""
-    try:
-        for each in items:
-            yield decode(each)
-    finally:
-        items.close()
+def _first(rows: Generator[R, None, None], limit: int) -> Generator[R, None, None]:
+    """So many of them; what they come from is closed with it."""
+    with closing(rows):
+        yield from islice(rows, limit)
 
 
 def _again(stored: Table, asked: AskedDefinition) -> RowTable[Any]:

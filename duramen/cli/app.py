@@ -64,6 +64,7 @@ _LISTED: Final[dict[str, str]] = {
     "delete": "duramen.cli.data.records:delete",
     "update": "duramen.cli.data.records:update",
     "scan": "duramen.cli.data.streams:scan",
+    "find": "duramen.cli.data.find:find",
     "watch": "duramen.cli.data.streams:watch",
     "load": "duramen.cli.data.load:load",
     "bulk": "duramen.cli.spark.bulk:app",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from duramen.client.model.results import Change, Done, ManyDone
 from duramen.client.row_streams.atomic_rows import AtomicRows
@@ -388,8 +388,7 @@ async def altered(
     asked = AskedDefinition("row", (), shape_of(row))
     deadline = stored.lookup.context.deadline(timeout)
     await stored.lookup.alter(asked, check_mode(compatibility), if_definition, deadline)
-    table: RowTable[Any] = RowTable(stored, asked)
-    await table.codec.find(deadline)
+    await (table := RowTable[Any](stored, asked)).codec.find(deadline)
     return table
 
 

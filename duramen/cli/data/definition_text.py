@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.rows.definition import TableDefinition
 
-__all__ = ["definition_document", "definition_line", "names_of", "schema_text"]
+__all__ = ["definition_document", "definition_line", "indexes_of", "names_of", "schema_text"]
 
 
 def schema_text(file: Path) -> str:
@@ -26,6 +27,18 @@ def names_of(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
+def indexes_of(words: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    """The indexes in `by_tail=tailnum,dep_delay`. Raises `InvalidRequest`."""
+    found: dict[str, tuple[str, ...]] = {}
+    for word in words:
+        name, sign, fields = word.partition("=")
+        if not sign or name in found:
+            why = "two indexes have this name" if sign else "write NAME=FIELDS, as by_tail=tailnum,dep_delay"
+            raise InvalidRequest(f"--index {ascii(word)[:80]}: {why}")
+        found[name] = names_of(fields)
+    return found or None
+
+
 def definition_line(definition: TableDefinition) -> str:
     """For people: `rows of Flight (schema 1, number 7), key (carrier, flight), partition by carrier`"""
     fields = definition.key if isinstance(definition.key, tuple) else ()
@@ -36,7 +49,8 @@ def definition_line(definition: TableDefinition) -> str:
         return f"values {definition.value}, key {key}{by}"
     newest = definition.schemas[-1]
     place = f"schema {len(definition.schemas)}, number {newest.number}"
-    return f"rows of {newest.schema.name} ({place}), key {key}{by}"
+    indexes = ", ".join(f"{each.name} ({', '.join(each.fields)})" for each in definition.indexes)
+    return f"rows of {newest.schema.name} ({place}), key {key}{by}{f', indexes {indexes}' if indexes else ''}"
 
 
 def definition_document(definition: TableDefinition) -> dict[str, Any]:
@@ -49,4 +63,5 @@ def definition_document(definition: TableDefinition) -> dict[str, Any]:
         "value": definition.value,
         "partition_by": [each.name for each in fields[: definition.partition_by or len(fields)]],
         "schemas": [{"number": each.number, "name": each.schema.name} for each in definition.schemas],
+        "indexes": [{"name": each.name, "fields": list(each.fields)} for each in definition.indexes],
     }

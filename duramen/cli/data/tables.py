@@ -13,7 +13,7 @@ import typer
 from duramen.cli.admin.figures import duration, offset
 from duramen.cli.admin.figures import size as format_size
 from duramen.cli.data.alter import alter
-from duramen.cli.data.definition_text import definition_document, definition_line, names_of, schema_text
+from duramen.cli.data.definition_text import definition_document, definition_line, indexes_of, names_of, schema_text
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_json, say_table
 from duramen.cli.terminal.text import counted
@@ -79,6 +79,14 @@ def create(
             "--partition-by", metavar="NAMES", help="The first of the key's fields, if they alone decide the partition."
         ),
     ] = None,
+    index: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--index",
+            metavar="NAME=FIELDS",
+            help="An ordered index of its rows, as by_tail=tailnum,dep_delay. May be repeated.",
+        ),
+    ] = None,
     retention_ms: _RetentionMs = None,
     retention_bytes: _RetentionBytes = None,
     if_missing: Annotated[bool, typer.Option("--if-missing", help="One that is there already is fine.")] = False,
@@ -95,7 +103,7 @@ def create(
     place them. Dropping the table keeps the topic.
 
     With --schema and --key its values are rows, which `put` takes and `get` prints as JSON. A row that does not fit the
-    schema is refused. Keys sort as their fields do.
+    schema is refused. Keys sort as their fields do. With --index `find` reads rows in the order of other fields.
 
     With --retention-ms or --retention-bytes the log gives up its oldest records; see `duramen table set`.
 
@@ -105,6 +113,7 @@ def create(
       duramen table create ships --replicas 2             # on a cluster
       duramen table create orders --over orders-v1 --partitioner murmur2
       duramen table create departures --schema departure.avsc --key carrier,flight --partition-by carrier
+      duramen table create planes --schema plane.avsc --key tailnum --index by_maker=manufacturer,year
     """
     from duramen.cli.terminal.connection import connected
 
@@ -120,6 +129,7 @@ def create(
             row=row,
             key=None if key is None else names_of(key),
             partition_by=None if partition_by is None else names_of(partition_by),
+            indexes=indexes_of(index or ()),
             partitions=partitions,
             replicas=replicas,
             over=over,

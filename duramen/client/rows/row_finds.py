@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from duramen.client.model.consistency import Level
 from duramen.client.rows.row_codec import RowCodec
-from log_tier.model.errors import InvalidRequest
+from log_tier.model.errors import InvalidRequest, UnknownFormat
 from log_tier.model.tokens import Token
+from log_tier.rows.definition import TableDefinition
 from log_tier.rows.finding.conditions import conditions_of
 from log_tier.rows.finding.find_plan import FindPlan, find_plan
 from log_tier.rows.finding.row_filter import row_filter
 
-__all__ = ["FindExplanation", "FindsPages", "RowFinds", "found_values", "plan_of"]
+__all__ = ["FindExplanation", "FindsPages", "RowFinds", "explain_plan", "found_values", "plan_of"]
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,9 @@ class RowFinds(Generic[R]):
     async def _decoded(
         self, codec: RowCodec[R], work: Callable[[RowCodec[R]], T], timeout: float | None
     ) -> tuple[RowCodec[R], T]:
+        raise NotImplementedError
+
+    async def newer_codec(self, unknown: UnknownFormat, timeout: float | None) -> RowCodec[R]:
         raise NotImplementedError
 
     async def find(
@@ -131,36 +137,33 @@ class RowFinds(Generic[R]):
         """What `find` with the same arguments does: it is done, and its rows are counted. Cost and errors are its."""
         asked = {**(fields or {}), **conditions}
         codec, timeout = await self._opened(timeout)
-        plan = plan_of(codec, asked, order, limit)
-        counted = [0]
-        rows = 0
+        plan = plan_of(codec.definition, asked, order, limit)
         how: dict[str, Any] = {"limit": limit, "after": after, "level": level, "timeout": timeout}
-        async with aclosing(found_values(self._found_in, codec, plan, counted=counted, **how)) as pages:
-            async for page in pages:
-                rows += len(page)
-        index = codec.definition.index_named(plan.index_name) if plan.index_name else None
-        return FindExplanation(
-            plan.index_name,
-            index.fields if index is not None else codec.key.names,
-            await self._found_in.lookup.partitions_asked(plan.start, plan.end, plan.index_name),
-            counted[0],
-            rows,
-            tuple(each.path for each in plan.rest),
-        )
+        while True:
+            try:
+                return await explain_plan(self._found_in, codec.definition, plan, **how)
+            except UnknownFormat as unknown:
+                codec = await self.newer_codec(unknown, timeout)
+
+
+def _met_rows(plan: FindPlan, page: Sequence[tuple[bytes, bytes]], codec: RowCodec[R]) -> list[R]:
+    """The rows of a page that meet a plan's conditions."""
+    meets = row_filter(plan.rest, codec.definition)
+    return [codec.decode(value) for _, value in page if meets(value)]
 
 
 def plan_of(
-    codec: RowCodec[Any], asked: Mapping[str, Any], order: str | Sequence[str] | None, limit: int | None
+    definition: TableDefinition, asked: Mapping[str, Any], order: str | Sequence[str] | None, limit: int | None
 ) -> FindPlan:
     """The plan of a find. Raises `InvalidRequest`."""
     if limit is not None and (type(limit) is not int or limit < 0):
         raise InvalidRequest(f"limit is a whole number, at least 0, or None, not {limit!r}")
-    return find_plan(codec.definition, conditions_of(asked, codec.definition), order)
+    return find_plan(definition, conditions_of(asked, definition), order)
 
 
 async def found_values(
     stored: FindsPages,
-    codec: RowCodec[Any],
+    definition: TableDefinition,
     plan: FindPlan,
     *,
     limit: int | None,
@@ -170,7 +173,7 @@ async def found_values(
     counted: list[int] | None = None,
 ) -> AsyncGenerator[list[bytes], None]:
     """The stored rows that a plan finds, page by page. `counted`: its one number grows by the entries that come."""
-    meets = row_filter(plan.rest, codec.definition)
+    meets = row_filter(plan.rest, definition)
     left = limit
     pages = stored.find_pages(plan, limit=None if plan.rest else limit, after=after, level=level, timeout=timeout)
     async with aclosing(pages):
@@ -183,3 +186,32 @@ async def found_values(
                 left -= len(values)
                 if left == 0:
                     return
+
+
+async def explain_plan(
+    stored: FindsPages,
+    definition: TableDefinition,
+    plan: FindPlan,
+    *,
+    limit: int | None,
+    after: str | Token | None,
+    level: Level,
+    timeout: float | None,
+) -> FindExplanation:
+    """Find the rows of a plan, and count them."""
+    counted, rows = [0], 0
+    pages = found_values(
+        stored, definition, plan, limit=limit, after=after, level=level, timeout=timeout, counted=counted
+    )
+    async with aclosing(pages):
+        async for page in pages:
+            rows += len(page)
+    key = definition.key if isinstance(definition.key, tuple) else ()
+    return FindExplanation(
+        plan.index_name,
+        definition.index_named(plan.index_name).fields if plan.index_name else tuple(each.name for each in key),
+        await stored.lookup.partitions_asked(plan.start, plan.end, plan.index_name),
+        counted[0],
+        rows,
+        tuple(each.path for each in plan.rest),
+    )

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidSchema
+from log_tier.rows.avro.avro_types import AvroType
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.elements import encode_element
 from log_tier.rows.index_entries import NAN
 from log_tier.rows.key_fields import KeyField, key_type_of, keyed_value
 from log_tier.rows.table_index import INDEX_FIELDS_MAX, TableIndex
 
-__all__ = ["CONDITIONS_MAX", "FieldCondition", "conditions_of"]
+__all__ = ["CONDITIONS_MAX", "FieldCondition", "conditions_of", "found_field"]
 
 CONDITIONS_MAX: Final = INDEX_FIELDS_MAX
 
@@ -40,14 +41,17 @@ def conditions_of(given: Mapping[str, Any], definition: TableDefinition) -> tupl
     Raises `InvalidRequest`, which names the field, for one that rows of some schema lack, that does not sort, and for a
     value of another type.
     """
-    if definition.value != "row":
-        raise InvalidRequest(f"the values of this table are {definition.value}: rows alone are found by their fields")
     if len(given) > CONDITIONS_MAX:
         raise InvalidRequest(f"a find has at most {CONDITIONS_MAX} conditions, not {len(given)}")
     return tuple(_condition(path, wanted, definition) for path, wanted in given.items())
 
 
-def _condition(path: str, wanted: Any, definition: TableDefinition) -> FieldCondition:
+def found_field(path: str, definition: TableDefinition) -> tuple[KeyField, AvroType]:
+    """The field at a path as a field of keys, by its own name, and its type in the newest schema. Raises
+    `InvalidRequest` where rows of some schema lack it, and where it does not sort.
+    """
+    if definition.value != "row":
+        raise InvalidRequest(f"the values of this table are {definition.value}: rows alone are found by their fields")
     schemas = [each.schema for each in definition.schemas]
     try:
         alone = TableIndex(1, "find", (path,))
@@ -57,10 +61,14 @@ def _condition(path: str, wanted: Any, definition: TableDefinition) -> FieldCond
     type_ = alone.type_of(path, schemas[-1])
     kind = key_type_of(type_, schemas[-1])
     assert kind is not None, f"the field {path} sorts"
-    field = KeyField(path.rpartition(".")[2], kind, optional=True)
+    return KeyField(path.rpartition(".")[2], kind, optional=True), type_
+
+
+def _condition(path: str, wanted: Any, definition: TableDefinition) -> FieldCondition:
+    field, type_ = found_field(path, definition)
 
     def element_of(value: Any) -> bytes:
-        if isinstance(value, float) and math.isnan(value) and kind == "float":
+        if isinstance(value, float) and math.isnan(value) and field.type == "float":
             return NAN
         try:
             return encode_element(keyed_value(field, value, type_))
@@ -74,7 +82,7 @@ def _condition(path: str, wanted: Any, definition: TableDefinition) -> FieldCond
     if len(wanted) != 2:
         raise InvalidRequest(f"a range of {path} is (start, end), with None for an open end, not {wanted!r}")
     start = b"" if wanted[0] is None else element_of(wanted[0])
-    last = NAN if kind == "float" else _BEHIND
+    last = NAN if field.type == "float" else _BEHIND
     end = last if wanted[1] is None else min(last, element_of(wanted[1]))
     if start > end:
         raise InvalidRequest(f"no {path} is from {wanted[0]!r} to {wanted[1]!r}: the first is behind the second")

@@ -1,0 +1,45 @@
+"""Conditions as a person writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from log_tier.model.errors import InvalidKey, InvalidRequest
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.finding.conditions import found_field
+from log_tier.rows.json_rows.json_keys import element_of_text
+
+__all__ = ["conditions_of_words"]
+
+_BETWEEN = ".."
+
+
+def conditions_of_words(words: Sequence[str], definition: TableDefinition) -> dict[str, Any]:
+    """Conditions for `conditions_of`, each of a word: `tailnum=N14228`, `dep_delay=60..`, `origin.code` for one that is
+    null.
+
+    Raises `InvalidRequest`, which names the field, for a field that rows are not found by, for one that is named twice,
+    and for a value that is none of it.
+    """
+    given: dict[str, Any] = {}
+    for word in words:
+        path, sign, text = word.partition("=")
+        if path in given:
+            raise InvalidRequest(f"the field {ascii(path)[:80]} has two conditions: write one, or a range A..B")
+        field, _ = found_field(path, definition)
+
+        def value_of(text: str, path: str = path, field: Any = field) -> Any:
+            try:
+                return element_of_text(field, text)
+            except InvalidKey as error:
+                why = error.message.removeprefix(f"the key's field {field.name} ")
+                raise InvalidRequest(f"the condition on {path}: it {why}") from None
+
+        if not sign:
+            given[path] = None
+        elif _BETWEEN in text:
+            given[path] = tuple(value_of(each) if each else None for each in text.split(_BETWEEN, 1))
+        else:
+            given[path] = value_of(text)
+    return given
