@@ -12,16 +12,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from log_tier.catalog.actions import JobKind
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.cluster_map import TableEntry
+from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.catalog.commands import ResumeJob
 from log_tier.catalog.version_fold import next_definition, versions_job
 from log_tier.concurrency.sized_work import run_sized
 from log_tier.model.barrier import Barrier, barrier_batch
-from log_tier.model.errors import CommandRejected, DuramenError, Unavailable
+from log_tier.model.errors import CommandRejected, DeadlineExceeded, DuramenError, Unavailable
 from log_tier.model.identifiers import PartitionId, TableId
 from log_tier.model.log import Log
 from log_tier.rows.alter_table import AlterTable, SchemaChange
@@ -33,6 +34,9 @@ _PRODUCER: Final = "definition"
 
 # To make a barrier's batch takes some 50 µs, and 1 ms with a definition of many schemas.
 _BATCH_ITEMS: Final = 100
+
+# How often a caller who waits looks whether the node that does the work is still there.
+_LOOK_S: Final = 1.0
 
 ChooseNode = Callable[[TableEntry, str], str]
 """Which node does the work for a table: the named one if it may be there, else another one. Empty: none is there."""
@@ -95,7 +99,7 @@ async def alter_table(catalog: Catalog, table_id: TableId, change: SchemaChange,
             raise Unavailable(f"no node is there that could alter table {table.name}: start one, and ask again")
         command = AlterTable(table_id, change.after or definition.number, change.schema.text, node)
         job, _ = await catalog.submit(command)
-    cluster = await catalog.wait_for(lambda now: job not in now.jobs or now.jobs[job].state != "running")
+    cluster = await _ended(catalog, table_id, job, choose)
     table = cluster.table(table_id)
     if job in cluster.jobs and cluster.jobs[job].state != "done":
         raise Unavailable(
@@ -103,3 +107,18 @@ async def alter_table(catalog: Catalog, table_id: TableId, change: SchemaChange,
             "again, which takes it up again"
         )
     return table
+
+
+async def _ended(catalog: Catalog, table_id: TableId, job: int, choose: ChooseNode) -> ClusterMap:
+    """The map in which the job is not running any more. Where its node goes away meanwhile, another one goes on."""
+    while True:
+        with suppress(DeadlineExceeded):
+            return await catalog.wait_for(
+                lambda now: job not in now.jobs or now.jobs[job].state != "running", timeout=_LOOK_S
+            )
+        table, present = catalog.map.tables.get(table_id), catalog.map.jobs.get(job)
+        if table is not None and present is not None and present.state == "running":
+            node = choose(table, present.tasks[0].node)
+            if node and node != present.tasks[0].node:
+                with suppress(CommandRejected):  # it has just ended, or somebody else was first
+                    await catalog.submit(ResumeJob(job, {"0": node}))

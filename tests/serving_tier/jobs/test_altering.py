@@ -12,7 +12,8 @@ from kit.flight_rows import ALTERED_FLIGHTS, FLIGHTS, LATER_SCHEMA, UNNUMBERED_F
 from kit.jobs.single_machine import SingleMachine
 
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.commands import CreateTable
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.catalog.commands import CreateTable, RegisterNode
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import CommandRejected, InvalidRequest, InvalidSchema, Unavailable
 from log_tier.model.identifiers import PartitionId
@@ -146,3 +147,18 @@ async def test_rows_of_every_schema_are_looked_at(machine: SingleMachine) -> Non
     change = SchemaChange(RowSchema.parse({**LATER_SCHEMA, "fields": without}))
     with pytest.raises(InvalidSchema, match="the field gate"):
         await alter_table(machine.catalog, topic.id, change, by("n1"))
+
+
+async def test_a_node_that_goes_away_meanwhile_is_replaced(machine: SingleMachine) -> None:
+    """The caller goes on waiting: it need not ask again."""
+    topic = await flights(machine)
+    await machine.catalog.submit(RegisterNode("n3", "", "n3"))  # it does nothing
+    asked = []
+
+    def choose(table: TableEntry, preferred: str) -> str:
+        asked.append(preferred)
+        return "n3" if len(asked) == 1 else "n2"
+
+    table = await alter_table(machine.catalog, topic.id, LATER, choose)
+    assert table.definition == ALTERED_FLIGHTS
+    assert asked[:2] == ["", "n3"]
