@@ -69,7 +69,7 @@ class Change:
     key: bytes
     value: bytes | None
     """The value of a put, or the operand of an update; None for a delete. For a BARRIER (the table went over to another
-    version of its content), the barrier as JSON."""
+    version of its content, or to another definition), the barrier as JSON."""
     before: Mapping[Partition, Offset]
     """The offsets of all partitions that the watch had shown before this run of changes."""
 

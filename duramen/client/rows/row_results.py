@@ -40,7 +40,7 @@ class TypedChange(Generic[V]):
     operation: Operation
     key: Any
     """The key; of rows and of keys with fields, the tuple of its fields. For a BARRIER (the table went over to another
-    version of its content): None."""
+    version of its content, or to another schema): None."""
     after: V | None
     """The row or value that was put; None for anything else. After an update of fields (PATCH) read the row by its
     key."""
