@@ -121,6 +121,8 @@ class _KVOperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_KVOperati
     """The table went over to another version of its content: what was seen before is not of this one. `key` is empty,
     `value` describes the version, as JSON.
     """
+    KV_OPERATION_PATCH: _KVOperation.ValueType  # 10
+    """Some fields of a row. `value` says which, and what was done to them: docs/FORMATS.md has its bytes."""
 
 class KVOperation(_KVOperation, metaclass=_KVOperationEnumTypeWrapper):
     """What a change does to its key."""
@@ -138,6 +140,8 @@ KV_OPERATION_BARRIER: KVOperation.ValueType  # 9
 """The table went over to another version of its content: what was seen before is not of this one. `key` is empty,
 `value` describes the version, as JSON.
 """
+KV_OPERATION_PATCH: KVOperation.ValueType  # 10
+"""Some fields of a row. `value` says which, and what was done to them: docs/FORMATS.md has its bytes."""
 Global___KVOperation: _TypeAlias = KVOperation  # noqa: Y015
 
 @_typing.final

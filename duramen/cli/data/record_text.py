@@ -10,13 +10,13 @@ A key of several fields is one argument, a list of JSON, or as many arguments as
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from duramen.blocking import Database
 from duramen.cli.terminal.text import bytes_of, json_text, shown_key, shown_value
-from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidRow, UnknownFormat
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidRow, InvalidValue, UnknownFormat
 from log_tier.rows.definition import NEWEST_SCHEMA, TableDefinition
 from log_tier.rows.json_rows.json_table import JsonTable
 from log_tier.rows.tuple_key import key_range
@@ -37,6 +37,8 @@ class RecordText(Protocol):
 
     has_key_in_value: bool
     """A value is a row that has its key's fields, so it is shown alone."""
+    holds_rows: bool
+    """Values are rows."""
 
     def keys(self, words: Sequence[str]) -> list[bytes]:
         """The stored keys of a command's arguments. Raises `InvalidRequest`."""
@@ -68,6 +70,14 @@ class RecordText(Protocol):
         """A value in JSON."""
         ...
 
+    def patch(self, fields: Mapping[str, Sequence[str]]) -> bytes:
+        """The update of fields that options name, `add` to `seats=-1`. Raises `InvalidRequest`."""
+        ...
+
+    def json_patch(self, value: bytes) -> Any:
+        """What an update of fields changes, in JSON."""
+        ...
+
 
 def text_of(database: Database, table: str) -> RecordText:
     """How the keys and values of a table are written. One request, or two. Raises `TableNotFound`."""
@@ -80,7 +90,7 @@ def text_of(database: Database, table: str) -> RecordText:
 class _Plain:
     """Keys and values that are bytes."""
 
-    has_key_in_value = False
+    has_key_in_value = holds_rows = False
 
     def keys(self, words: Sequence[str]) -> list[bytes]:
         return list(map(bytes_of, words))
@@ -108,6 +118,12 @@ class _Plain:
     def json_value(self, value: bytes) -> Any:
         return json_text(value)
 
+    def patch(self, fields: Mapping[str, Sequence[str]]) -> bytes:
+        raise InvalidRequest("the table's values are bytes, which have no fields: give one number, as --add 1")
+
+    def json_patch(self, value: bytes) -> Any:
+        return json_text(value)
+
 
 class _Defined:
     """Keys and values that a definition describes."""
@@ -118,7 +134,7 @@ class _Defined:
         self._table = JsonTable(definition)
         self._fields = self._table.fields
         self._kind = definition.value
-        self.has_key_in_value = self._table.has_key_in_row
+        self.has_key_in_value, self.holds_rows = self._table.has_key_in_row, self._table.holds_rows
 
     def keys(self, words: Sequence[str]) -> list[bytes]:
         size = len(self._fields)
@@ -228,6 +244,31 @@ class _Defined:
     def json_value(self, value: bytes) -> Any:
         text = self._text(value)
         return json.loads(text) if self._kind in ("row", "json") else json_text(text)
+
+    def patch(self, fields: Mapping[str, Sequence[str]]) -> bytes:
+        operations: dict[str, dict[str, Any]] = {}
+        for operation, words in fields.items():
+            for word in words:
+                name, equals, text = word.partition("=")
+                if not equals:
+                    raise InvalidRequest(f"--{operation} takes FIELD=VALUE in a table of rows, not {word!r}")
+                if name in operations.setdefault(operation, {}):
+                    raise InvalidRequest(f"--{operation} {name} is given twice")
+                operations[operation][name] = self._operand(operation, name, text)
+        return self._table.patch(operations)
+
+    def _operand(self, operation: str, name: str, text: str) -> Any:
+        """JSON where the field takes it, else the text: `7` is a number for a number, and text for a text."""
+        with suppress(ValueError, RecursionError, InvalidRow):
+            value = json.loads(text)
+            self._table.patch({operation: {name: value}})
+            return value
+        return text
+
+    def json_patch(self, value: bytes) -> Any:
+        with suppress(InvalidValue):  # of a schema that came since
+            return self._table.patch_json(value)
+        return json_text(value)
 
 
 def _raw(text: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -30,6 +30,7 @@ from duramen.cli.terminal.output import say, say_json, say_note
 from duramen.cli.terminal.text import bytes_of
 from duramen.client.model.results import Done, Entry
 from log_tier.model.errors import InvalidRequest, InvalidValue
+from log_tier.model.record import Operation
 
 __all__ = ["delete", "get", "put", "update"]
 
@@ -209,9 +210,20 @@ def _one_key(text: RecordText, words: Sequence[str]) -> bytes:
     return keys[0]
 
 
-def _number(text: str | None, option: str) -> int | float | None:
-    if text is None:
-        return None
+def _operands(operations: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """What `Table.update` takes. Raises `InvalidRequest`."""
+    if "set" in operations:
+        raise InvalidRequest("--set changes fields of a row, and the table has none: put the value")
+    for name, words in operations.items():
+        if len(words) > 1:
+            raise InvalidRequest(f"--{name} is given {len(words)} times: a value is changed by one operation")
+    return {
+        name: bytes_of(words[0]) if name == "append" else _number(words[0], f"--{name}")
+        for name, words in operations.items()
+    }
+
+
+def _number(text: str, option: str) -> int | float:
     try:
         return int(text) if _WHOLE.fullmatch(text) else float(text)
     except ValueError:
@@ -221,13 +233,16 @@ def _number(text: str | None, option: str) -> int | float | None:
 def update(
     table: _Table,
     key: _Key,
-    add: Annotated[
-        str | None, typer.Option("--add", metavar="N", help="Number + N; an absent key counts as 0.")
+    assign: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field's new value; rows only.")
     ] = None,
-    multiply: Annotated[str | None, typer.Option("--multiply", metavar="N", help="Number × N.")] = None,
-    minimum: Annotated[str | None, typer.Option("--min", metavar="N", help="The smaller of both.")] = None,
-    maximum: Annotated[str | None, typer.Option("--max", metavar="N", help="The larger of both.")] = None,
-    append: Annotated[str | None, typer.Option("--append", metavar="TEXT", help="Bytes + TEXT.")] = None,
+    add: Annotated[
+        list[str] | None, typer.Option("--add", metavar="N", help="Number + N; an absent key counts as 0.")
+    ] = None,
+    multiply: Annotated[list[str] | None, typer.Option("--multiply", metavar="N", help="Number × N.")] = None,
+    minimum: Annotated[list[str] | None, typer.Option("--min", metavar="N", help="The smaller of both.")] = None,
+    maximum: Annotated[list[str] | None, typer.Option("--max", metavar="N", help="The larger of both.")] = None,
+    append: Annotated[list[str] | None, typer.Option("--append", metavar="TEXT", help="Bytes + TEXT.")] = None,
     ttl: Ttl = None,
     if_absent: IfAbsent = False,
     if_present: IfPresent = False,
@@ -239,32 +254,35 @@ def update(
 ) -> None:
     """Change a value where it is; prints the new number, or after --append the new length.
 
-    However many do it at once, each change counts exactly once, also after a retry.
+    However many do it at once, each change counts exactly once, also after a retry. In a table of rows each option
+    names a field, as often as there are fields, and VALUE is JSON where the field takes that, else text.
 
     \b
       duramen update pages /index.html --add 1
       duramen update flights seats --add -1 --if-present
       duramen update records highest --max 12.5
       duramen update notes today --append "; called back"
+      duramen update departures UA 1545 --set gate=B7 --add seats=-1     # fields of a row
     """
     from duramen.cli.terminal.connection import connected
+    from duramen.client.model.call_records import record_of
 
-    operands = {
-        "add": _number(add, "--add"),
-        "multiply": _number(multiply, "--multiply"),
-        "min": _number(minimum, "--min"),
-        "max": _number(maximum, "--max"),
-    }
+    given = {"set": assign, "add": add, "multiply": multiply, "min": minimum, "max": maximum, "append": append}
+    operations = {name: words for name, words in given.items() if words}
     with connected(at, timeout) as database:
         text = text_of(database, table)
-        stored = _one_key(text, key)
-        done = database.table(table).update(
-            stored,
-            append=None if append is None else bytes_of(append),
-            ttl=ttl,
-            if_absent=if_absent,
-            if_present=if_present,
-            if_version=if_version,
-            **operands,
-        )
+        if text.holds_rows:
+            if if_absent:
+                raise InvalidRequest("an update of fields needs a row: leave --if-absent out")
+            stored = _one_key(text, key)
+            record = record_of(
+                Operation.PATCH, stored, text.patch(operations), ttl=ttl, if_present=if_present, if_version=if_version
+            )
+            done = database.table(table).write_record(record)
+        else:
+            operands = _operands(operations)
+            stored = _one_key(text, key)
+            done = database.table(table).update(
+                stored, ttl=ttl, if_absent=if_absent, if_present=if_present, if_version=if_version, **operands
+            )
     _say_done(table, text.json_key(stored), done, json=json, token=token)

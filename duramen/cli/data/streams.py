@@ -6,7 +6,8 @@ import sys
 from contextlib import closing
 from datetime import datetime
 from itertools import islice
-from typing import Annotated
+from json import dumps
+from typing import Annotated, Any
 
 import typer
 
@@ -143,6 +144,8 @@ def _line(text: RecordText, change: Change) -> str:
     key = "" if change.operation is Operation.BARRIER else text.key(change.key)
     if change.value is None:
         return key
+    if change.operation is Operation.PATCH:
+        return f"{key}\t{dumps(text.json_patch(change.value), ensure_ascii=False)}"
     if change.operation is not Operation.PUT:
         return f"{key}\t{shown_key(change.value)}"
     value = text.value(change.value, lines=False)
@@ -151,7 +154,10 @@ def _line(text: RecordText, change: Change) -> str:
 
 def _say_change(text: RecordText, change: Change) -> None:
     is_put = change.operation is Operation.PUT
-    value = None if change.value is None else text.json_value(change.value) if is_put else json_text(change.value)
+    value: Any = None
+    if change.value is not None:
+        shown = text.json_patch if change.operation is Operation.PATCH else json_text
+        value = text.json_value(change.value) if is_put else shown(change.value)
     say_json(
         {
             "partition": change.partition,

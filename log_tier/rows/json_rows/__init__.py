@@ -10,5 +10,5 @@ What is not here: which endpoint takes which JSON (`duramen.cli`, `router.endpoi
 which names the branch of each union.
 
 Reading order: `json_leaves.py`, `read_as.py` (rows of earlier schemas), `json_form.py`, `json_keys.py`,
-`json_table.py`.
+`json_patches.py`, `json_table.py`.
 """

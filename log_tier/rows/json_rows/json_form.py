@@ -29,7 +29,7 @@ from log_tier.rows.json_rows.read_as import ReadAs, is_optional
 from log_tier.rows.judge import row_reader
 from log_tier.rows.schema import RowSchema
 
-__all__ = ["row_from_json", "row_to_json"]
+__all__ = ["row_from_json", "row_to_json", "value_from_json", "value_to_json"]
 
 _TEXT_MAX: Final = 16 << 20
 """Characters of a row's names. A byte of Avro can stand for a record of a thousand nulls, with their names."""
@@ -89,6 +89,29 @@ def row_from_json(schema: RowSchema, text: str) -> bytes:
             f"the field {misfit.place}: {misfit.reason}", field=misfit.place, expected="a value that readers accept"
         ) from None
     return body
+
+
+def value_from_json(schema: RowSchema, type_: AvroType, value: Any, name: str) -> bytes:
+    """A value of a type of the schema, of what JSON is parsed to. `name`: of the field, for messages.
+
+    Raises `InvalidRow`, which names the field, what it is and what is expected.
+    """
+    try:
+        return _Encoder(schema).value(value, type_, 2)
+    except Unfit as unfit:
+        unfit.path.append(name)
+        raise _refused(unfit) from None
+    except OverflowError:
+        raise InvalidRow(
+            f"the field {name} has more than {BODY_BYTES_MAX} bytes: split it",
+            field=name,
+            expected="a row of at most 4 MiB",
+        ) from None
+
+
+def value_to_json(schema: RowSchema, type_: AvroType, data: bytes) -> Any:
+    """A value of a type of the schema, which a reader has accepted, as JSON is made of it."""
+    return _Decoder(schema, data).value(type_)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

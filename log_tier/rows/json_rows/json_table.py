@@ -10,7 +10,7 @@ Everything here is text to bytes and back: a stored key has one text, and a text
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from log_tier.rows.json_rows.json_keys import (
     json_of_elements,
     text_of_elements,
 )
+from log_tier.rows.json_rows.json_patches import patch_from_json, patch_to_json
 from log_tier.rows.key_fields import KEY_FIELDS_MAX, KeyField, keyed_value
 from log_tier.rows.tuple_key import key_range, unpack_key
 
@@ -178,6 +179,14 @@ class JsonTable:
             )
         newest = self.definition.schemas[-1]
         return row_to_json(schema, value[FRAME_BYTES:], None if number == newest.number else newest.schema).encode()
+
+    def patch(self, operations: Mapping[str, Mapping[str, Any]]) -> bytes:
+        """The stored form of an update of fields. Raises `InvalidRow`, `InvalidRequest`."""
+        return patch_from_json(self.definition, operations)
+
+    def patch_json(self, value: bytes) -> dict[str, dict[str, Any]]:
+        """What a stored update of fields changes. Raises `InvalidValue`."""
+        return patch_to_json(self.definition, value)
 
     def _key_of(self, value: bytes) -> bytes:
         try:

@@ -104,6 +104,43 @@ def test_a_row_that_does_not_fit(run: Run, table: str, row: str, field: str, mes
     assert run("scan", table).stdout == ""
 
 
+def test_fields_are_updated(run: Run, table: str) -> None:
+    put(run, table)
+    done = run("update", table, "UA", "1545", "--set", "gate=12", "--add", "delay=1.5", "--json")
+    (said,) = lines(done)
+    assert (said["key"], "value" in said) == (["UA", 1545], False)
+    assert json.loads(run("get", table, "UA", "1545").stdout) == ROW | {"gate": "12", "delay": 4.0}
+    assert run("update", table, '["UA",1545]', "--set", "gate=null", "--max", "delay=9").returncode == 0
+    assert json.loads(run("get", table, "UA", "1545").stdout) == ROW | {"gate": None, "delay": 9.0}
+    watched = run("watch", table, "--from-start", "--limit", "3", "--json")
+    assert [(each["operation"], each["value"]) for each in lines(watched)[1:]] == [
+        ("patch", {"set": {"gate": "12"}, "add": {"delay": 1.5}}),
+        ("patch", {"set": {"gate": None}, "max": {"delay": 9.0}}),
+    ]
+    shown = run("watch", table, "--from-start", "--limit", "2").stdout.splitlines()[-1]
+    assert shown.endswith('["UA",1545]\t{"set": {"gate": "12"}, "add": {"delay": 1.5}}')
+
+
+def test_updates_that_cannot_be(run: Run, table: str, table_name: str) -> None:
+    put(run, table)
+    for arguments, status, message in (
+        (("UA", "1545", "--add", "gate=1"), 2, "the field gate: add is not for a union of null, string"),
+        (("UA", "1545", "--add", "delay=late"), 2, 'the field delay is "late", expected a double'),
+        (("UA", "1545", "--add", "1"), 2, "--add takes FIELD=VALUE in a table of rows"),
+        (("UA", "1545", "--add", "delay=1", "--add", "delay=2"), 2, "--add delay is given twice"),
+        (("UA", "1545", "--set", "carrier=AA"), 2, "the field carrier: it is a field of the key"),
+        (("UA", "1545", "--if-absent", "--set", "gate=1"), 2, "leave --if-absent out"),
+        (("UA", "1545"), 2, "an update changes 1 to 1024 fields, here are 0"),
+        (("UA", "9", "--set", "gate=1"), 4, "there is no row with this key"),
+    ):
+        refused = run("update", table, *arguments)
+        assert (refused.returncode, message in refused.stderr) == (status, True), refused.stderr
+    plain = f"{table_name}-plain"
+    assert run("table", "create", plain).returncode == 0
+    assert "--set changes fields of a row" in run("update", plain, "k", "--set", "a=1").stderr
+    assert "--add is given 2 times" in run("update", plain, "k", "--add", "1", "--add", "2").stderr
+
+
 def test_arguments_that_are_no_row_and_no_key(run: Run, table: str) -> None:
     for arguments, message in (
         (("put", table, "UA", "1545", "x"), "put takes a row, which has its key in it"),
