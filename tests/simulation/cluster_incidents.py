@@ -16,6 +16,7 @@ from simulation.cluster_history import check_histories, meddle_with_history
 from simulation.cluster_jobs import bugs, damages, finish_drops, maps_differ, under_way, unfinished, work
 from simulation.cluster_passwords import check_passwords, use_passwords
 from simulation.cluster_past import check_builds, check_pasts, restore_pasts
+from simulation.cluster_patches import check_patches, patch_rows
 from simulation.cluster_peers import check_peers, use_peers
 from simulation.cluster_places import check_places, use_places
 from simulation.cluster_put_back import accept_loss
@@ -50,6 +51,7 @@ OPERATORS: Final[tuple[Operator, ...]] = (
     use_passwords,
     meddle_with_history,
     use_rows,
+    patch_rows,
 )
 _PACE: Final = 0.6
 """What the times of a plan are multiplied by."""
@@ -116,6 +118,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
     await check_audit(world)
     await check_histories(world)
     await check_rows(world)
+    await check_patches(world)
     await check_tallies(world)
     await check_pasts(world)
     await check_builds(world)

@@ -17,6 +17,7 @@ from duramen.verification.run import run_check
 from duramen.verification.workload import WorkloadShape
 from log_tier.model.errors import Disconnected
 from simulation.cluster_incidents import happen
+from simulation.cluster_patches import open_patches
 from simulation.cluster_put_back import copy_once, put_back
 from simulation.cluster_rows import open_rows
 from simulation.cluster_trims import compacts
@@ -38,6 +39,7 @@ async def cluster_traffic(world: ClusterWorld) -> None:
             await process.up.wait()
     await open_users(world)
     await open_rows(world)
+    await open_patches(world)
     chance = random.Random(f"clients {world.plan.seed}")
     shape = WorkloadShape(
         clients=chance.choice((2, 4)),

@@ -45,6 +45,7 @@ from simulation.book import Broken
 from simulation.history_ledger import HistoryLedger, has_history
 from simulation.index_crashes import copy_indexes, put_indexes_back
 from simulation.kept_log import KeepingLog, KeptRecords
+from simulation.patch_ledger import PatchLedger
 from simulation.place_ledger import PlaceLedger
 from simulation.plan import Plan
 from simulation.planned_machine import cannot_start, machine_of, undamaged_log
@@ -123,7 +124,7 @@ class ClusterWorld:
         if self.has_audit:
             self.network.on_answer = self._note_answer
         self.has_history = has_history(plan) and not has_endpoints
-        self.histories, self.rows = HistoryLedger(), RowLedger()
+        self.histories, self.rows, self.patches = HistoryLedger(), RowLedger(), PatchLedger()
         """Of the servers, where they keep one; of tables of rows, where there are some."""
         self.life_opened: Callable[..., None] = lambda *life: None
         """Called with each life of a node or router that begins: this world, what ends it, its role, name and log, and

@@ -27,6 +27,7 @@ PROMISED: Final[Mapping[str, tuple[str, ...]]] = {
     "audited": _CLUSTERS,
     "kept": ("cluster",),
     "fitting": ("cluster",),
+    "patched": ("cluster",),
     "restored": _CLUSTERS,
     "tally": _CLUSTERS,
     "equal": ("cluster-resp",),

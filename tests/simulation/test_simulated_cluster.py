@@ -20,6 +20,7 @@ from simulation.planted import plant
 from simulation.planted_audit import PLANTED_IN_AUDIT
 from simulation.planted_history import PLANTED_IN_HISTORY
 from simulation.planted_passwords import PLANTED_IN_PASSWORDS
+from simulation.planted_patches import PLANTED_IN_PATCHES
 from simulation.planted_places import PLANTED_IN_PLACES
 from simulation.planted_quotas import PLANTED_IN_QUOTAS
 from simulation.planted_rows import PLANTED_IN_ROWS
@@ -41,6 +42,8 @@ FOUND_FROM = {
     "a header that was good once stays good": 18,
     "a late copy of a batch that is not its producer's last one counts": 32,
     "a late read is asked again without what it must show": 13,
+    "a patch counts twice where its batch is repeated": 32,
+    "a patch is applied to the wrong version": 4,
     "a quota that was removed stays": 8,
     "a refusal names the time of the first bound that is used up": 304,
     "a rename that the disk of a node refused counts as done": 32,
@@ -94,6 +97,7 @@ FOUND_WHERE: dict[str, Callable[[Plan], bool]] = {
     **dict.fromkeys(PLANTED_IN_AUDIT, lambda plan: plan.has_audit()),
     **dict.fromkeys(PLANTED_IN_HISTORY, has_history),
     **dict.fromkeys(PLANTED_IN_ROWS, has_rows),
+    **dict.fromkeys(PLANTED_IN_PATCHES, has_rows),
     **dict.fromkeys(PLANTED_IN_PASSWORDS, lambda plan: plan.has_passwords()),
     **dict.fromkeys(PLANTED_IN_PLACES, lambda plan: plan.has_places()),
     **dict.fromkeys(PLANTED_IN_TABLE_QUOTAS, lambda plan: plan.has_table_quotas()),

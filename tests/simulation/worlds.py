@@ -31,6 +31,7 @@ from simulation.planted_history import PLANTED_IN_HISTORY
 from simulation.planted_index import PLANTED_IN_INDEX
 from simulation.planted_node_disk import PLANTED_IN_NODE_DISK
 from simulation.planted_passwords import PLANTED_IN_PASSWORDS
+from simulation.planted_patches import PLANTED_IN_PATCHES
 from simulation.planted_places import PLANTED_IN_PLACES, PLANTED_IN_RESP_PLACES
 from simulation.planted_quotas import PLANTED_IN_QUOTAS, PLANTED_IN_RESP_QUOTAS
 from simulation.planted_resp import PLANTED_IN_RESP
@@ -107,6 +108,7 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_AUDIT
     | PLANTED_IN_HISTORY
     | PLANTED_IN_ROWS
+    | PLANTED_IN_PATCHES
     | PLANTED_IN_ASKED_SNAPSHOTS
     | PLANTED_IN_TALLIES,
     "cluster-resp": PLANTED_IN_CLUSTER_RESP
