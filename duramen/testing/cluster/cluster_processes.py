@@ -47,7 +47,6 @@ class ClusterProcesses:
             settings=EngineSettings(segment_bytes=_SEGMENT_BYTES, journal_bytes=_JOURNAL_BYTES),
             story=loop.story,
         )
-        loop.at_close.append(self.machine.close)
         self.log: EmbeddedLog | None = None
         """Of the log server that runs."""
         self.planes: dict[str, LocalData] = {}

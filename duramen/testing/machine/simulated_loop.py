@@ -97,6 +97,16 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         super().__init__(selectors.SelectSelector())
         self.untold: list[str] = []
         """Failures of which only the loop's exception handler has heard."""
+        self.at_close: list[Callable[[], None]] = []
+        """Removes what a run leaves in the file system, also where its blocks could not end."""
+
+    def close(self) -> None:
+        """As asyncio's. A timer that has not come holds the whole world that asked for it: none is kept."""
+        super().close()
+        self._timers.clear()
+        removals, self.at_close = self.at_close, []
+        for remove in removals:
+            remove()
 
     def keep_untold(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """The exception handler of this loop."""

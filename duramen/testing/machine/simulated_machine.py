@@ -49,6 +49,7 @@ class SimulatedMachine:
         memory = Path("/dev/shm")
         self.folder = Path(tempfile.mkdtemp(prefix="duramen-simulation-", dir=memory if memory.is_dir() else None))
         """For LMDB and snapshots, which are real."""
+        loop.at_close.append(self.close)
         self.story.folder = str(self.folder)
         self._settings = replace(
             settings, random_bytes=self.chance.randbytes, workers=self.workers, stopwatch_s=loop.time
@@ -70,5 +71,5 @@ class SimulatedMachine:
             self.disk.die(MachineFault(0, kind, 0, seed=self.chance.getrandbits(32)), "restart")
 
     def close(self) -> None:
-        """Remove the folder."""
+        """Remove the folder. Idempotent; the end of the loop does it at the latest."""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -51,13 +51,6 @@ class VirtualLoop(SimulatedLoop):
         """Of their processes: two clusters at once have different ones."""
         self.test: asyncio.Task[Any] | None = None
         """The test itself."""
-        self.at_close: list[Callable[[], None]] = []
-        """Removes what a test leaves in the file system, also where its blocks could not end."""
-
-    def close(self) -> None:
-        super().close()
-        for remove in self.at_close:
-            remove()
 
     def _run_once(self) -> None:
         if self.time() > self._limit_s:
