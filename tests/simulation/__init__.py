@@ -9,6 +9,7 @@ python -m tests.simulation --world resp --seeds 50    # the same, written and re
 python -m tests.simulation --world cluster --seeds 50 # a log server, three nodes, a router and clients
 python -m tests.simulation --world cluster-resp --seeds 50    # the same cluster, and clients of the Redis protocol
 python -m tests.simulation --planted                  # after how many seeds each planted bug is found
+python -m tests.simulation --search 30                # writes seeds that show them for less into first_seeds.json
 ```
 
 **What runs.** The embedded log is the real code, all of it: commit by the writer's thread and by the caller, journal,
@@ -171,8 +172,13 @@ several servers at once, one of them under faults. Callers, some with one client
 batch, write rows and what does not fit: no row, a row with another schema's number or of another key, sums and appends,
 and groups and batches with one misfit. Operators move, copy and restore these tables. No misfit is acknowledged or
 read, or shown by a watch, nobody is refused for another one's, and what was acknowledged is read strongly and by its
-token (`row_ledger.py`). When all is level, each replica holds, and has counted as void, what a fold of its log from the
-beginning does; then a table is cleared, and judges as before (`cluster_rows.py`).
+token (`row_ledger.py`). Nodes and router have endpoints of
+the Redis protocol there: a client writes rows as JSON to the first of the tables, in pipelines and transactions with
+one misfit and without, and others write to it as `duramen put` does. Of what they write that does not fit nothing is in
+the log, and what fits is there as writers of Avro store it (`json_row_calls.py`). When all is level, each replica
+holds, and has counted as void, what a fold of its log from the beginning does; then a table is cleared, and judges as
+before (`cluster_rows.py`). In a fifth of the runs of the worlds `database` and `resp` there is such a table with the
+same callers, through all lives of the database (`database_rows.py`).
 
 **A log that is put back.** In a tenth of the runs a first workload runs without faults, and the log's disk is copied
 meanwhile. Everything is stopped, the log gets the copy, the nodes keep their indexes, and other clients write on with
@@ -199,6 +205,10 @@ be relieved. Disks and rates are modelled.
 **What nobody retrieves.** Garbage is collected at the end of a run and not within it. A task or a future that ends with
 an error of which only the loop's exception handler hears breaks the run, in every world.
 
+**The end of a run.** However it ends, also in the middle of a turn, its tasks are cancelled and may close what they
+have, timers that wait are dropped, and what is garbage then is collected. So a run leaves no descriptor, no
+environment of LMDB, no task and no folder in its process (`test_nothing_left.py`).
+
 **Indexes of a node that dies.** A killed node finds its indexes as they were at that moment, without what a close adds.
 Half of the kills are losses of power: an index that was in use then lacks entries, is of another boot, and must not be
 believed (`index_crashes.py`).
@@ -218,20 +228,22 @@ thread: a reader never runs between its write and its sync. The disk of a node d
 commit of LMDB, and loses nothing that was not synced.
 
 **Reading order**: the simulated machine is `duramen.testing.machine`. Here: `node_faults.py`, `plan.py`,
-`planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`,
-`database_world.py`, `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`,
-`kept_log.py`, `index_crashes.py`, `quota_ledger.py`, `place_ledger.py`, `access_ledger.py`, `refusal_ledger.py`,
-`history_ledger.py`, `row_ledger.py`, `asked_snapshots.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`,
-`job_steps.py`, `cluster_trims.py`, `cluster_data_sets.py`, `cluster_builds.py`, `cluster_versions.py`,
-`cluster_past.py`, `cluster_tallies.py`, `cluster_put_back.py`, `trust_turns.py`, `cluster_callers.py`,
-`cluster_expiries.py`, `cluster_roles.py`, `metered_calls.py`, `cluster_quotas.py`, `cluster_table_quotas.py`,
-`place_quotas.py`, `cluster_places.py`, `cluster_peers.py`, `cluster_connections.py`, `cluster_lines.py`,
-`cluster_passwords.py`, `cluster_audit.py`, `cluster_history.py`, `row_calls.py`, `cluster_rows.py`, `cluster_users.py`,
-`cluster_incidents.py`, `cluster_traffic.py`, `cluster_resp_users.py`, `overtaken_listener.py`, `cluster_resp.py`,
-`planted.py`, `planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`,
+`planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`, `row_ledger.py`,
+`database_world.py`, `reconnecting.py`, `row_calls.py`, `json_row_calls.py`, `row_checks.py`, `database_rows.py`,
+`judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`, `kept_log.py`,
+`index_crashes.py`, `quota_ledger.py`, `place_ledger.py`, `access_ledger.py`, `refusal_ledger.py`, `history_ledger.py`,
+`asked_snapshots.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`,
+`cluster_data_sets.py`, `cluster_builds.py`, `cluster_versions.py`, `cluster_past.py`, `cluster_tallies.py`,
+`cluster_put_back.py`, `trust_turns.py`, `cluster_callers.py`, `cluster_expiries.py`, `cluster_roles.py`,
+`metered_calls.py`, `cluster_quotas.py`, `cluster_table_quotas.py`, `place_quotas.py`, `cluster_places.py`,
+`cluster_peers.py`, `cluster_connections.py`, `cluster_lines.py`, `cluster_passwords.py`, `cluster_audit.py`,
+`cluster_history.py`, `cluster_json_rows.py`, `cluster_rows.py`, `cluster_users.py`, `cluster_incidents.py`,
+`cluster_traffic.py`, `cluster_resp_users.py`, `overtaken_listener.py`, `cluster_resp.py`, `planted.py`,
+`planted_syncs.py`, `planted_views.py`, `planted_clocks.py`, `planted_damage.py`, `planted_database.py`,
 `planted_resp.py`, `planted_cluster.py`, `planted_versions.py`, `planted_trims.py`, `planted_data_sets.py`,
 `planted_index.py`, `planted_node_disk.py`, `planted_users.py`, `planted_cluster_resp.py`, `planted_resp_users.py`,
 `planted_quotas.py`, `planted_table_quotas.py`, `planted_places.py`, `planted_turns.py`, `planted_passwords.py`,
-`planted_audit.py`, `planted_history.py`, `planted_rows.py`, `healing.py`, `planted_healing.py`, `relieving.py`,
-`planted_relief.py`, `worlds.py`, `run.py`, `elsewhere.py`, `page.py`, `__main__.py`.
+`planted_audit.py`, `planted_history.py`, `planted_rows.py`, `planted_json_rows.py`, `healing.py`, `planted_healing.py`,
+`relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`, `first_seeds.py`, `seed_search.py`, `elsewhere.py`,
+`page.py`, `__main__.py`.
 """

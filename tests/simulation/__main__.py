@@ -1,4 +1,4 @@
-"""`python -m tests.simulation`: run seeds, tell one run, or look for planted bugs."""
+"""`python -m tests.simulation`: run seeds, tell one run, look for planted bugs, or for seeds that show them cheaply."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from pathlib import Path
 # The kit, and this package, are imported as the tests import them.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from simulation.first_seeds import write_first_seeds
 from simulation.plan import plan_of
 from simulation.planted import plant
 from simulation.run import Outcome, run_plan, run_seed, run_seeds, shrink
+from simulation.seed_search import search_first_seeds
 from simulation.worlds import BUGS, WORLDS, WorldName
 
 
@@ -30,10 +32,14 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--bug", help="with --seed: plant this bug")
     parser.add_argument("--planted", action="store_true", help="after how many seeds each planted bug is found")
+    parser.add_argument("--search", type=int, metavar="N", help="write cheaper first seeds, of so many for each bug")
+    parser.add_argument("--enough", type=float, default=1.0, help="with --search: seconds that no better seed is worth")
     parser.add_argument("--world", choices=WORLDS, default="log", help="what runs; the log alone if not given")
     parser.add_argument("--digests", action="store_true", help="with --seeds: say of each run what it came to")
     asked = parser.parse_args(arguments)
     world: WorldName = asked.world
+    if asked.search is not None:
+        return _search(world, [asked.bug] if asked.bug else list(BUGS[world]), asked.search, asked.enough)
     if asked.planted:
         return _find_planted(asked.seeds, world)
     if asked.digests:
@@ -104,6 +110,20 @@ def _find_planted(seeds: int, world: WorldName) -> int:
         else:
             print(f"after {found.seed + 1:3} seeds ({took_s:.1f} s): {name}: {found.words[:150]}")
     print(f"{len(bugs) - missed} of {len(bugs)} planted bugs found")
+    return 1 if missed else 0
+
+
+def _search(world: WorldName, bugs: list[str], candidates: int, enough_s: float) -> int:
+    before_s = after_s = 0.0
+    missed = 0
+    for found in search_first_seeds(world, bugs, candidates, enough_s):
+        missed += not found.is_shown
+        before_s, after_s = before_s + found.before_s, after_s + found.seconds
+        change = f"{found.before} ({found.before_s:.1f} s) -> {found.seed} ({found.seconds:.1f} s)"
+        print(f"{change if found.is_shown else 'NOT FOUND'}: {found.bug}", flush=True)
+        if found.is_shown:
+            write_first_seeds(world, {found.bug: found.seed})
+    print(f"{len(bugs)} planted bugs, {missed} not found; {before_s:.0f} s -> {after_s:.0f} s of a processor")
     return 1 if missed else 0
 
 

@@ -3,7 +3,8 @@
 Two operators make two tables of the same rows at two servers at once, while a third one makes a table of others: a
 schema has one number, whoever needs it first. Later another one comes, while faults are met. Callers at several
 servers, some with one client, so that their records leave in one batch, write rows and misfits of every kind; groups
-and batches with one misfit, too. `row_ledger.py` knows what may be seen. Meanwhile jobs move, restore and copy the
+and batches with one misfit, too. Others write rows as JSON to the first of them, by the Redis protocol at any server
+and as commands do. `row_ledger.py` knows what may be seen. Meanwhile jobs move, restore and copy the
 tables. In the end every server knows the same definitions and refuses the same, and each replica holds, and counts as
 void, what a fold of its log from the beginning does. Then one of the tables is cleared, and is one of rows as before.
 """
@@ -19,8 +20,6 @@ from kit.flight_rows import UNNUMBERED_FLIGHTS
 from duramen import aio
 from duramen.client.database import Database
 from duramen.client.table import Table
-from log_tier.model.batch import decode_batch
-from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.rows.definition import TableDefinition
@@ -30,9 +29,11 @@ from router.admin.verbs import AdminChange, Clear, Move, RestoreNode, SetReplica
 from serving_tier.index.memory_index import MemoryIndex
 from simulation.book import Broken
 from simulation.cluster_jobs import maps_differ, newest_map, unfinished
+from simulation.cluster_json_rows import check_json_rows, put_by_commands, write_json_rows
 from simulation.cluster_turns import ASK_S, begin, take_turn
 from simulation.cluster_world import NODES, ClusterWorld
 from simulation.row_calls import RowCaller, follow_rows, read_row
+from simulation.row_checks import check_scan, compare_rows, folded_rows
 from simulation.row_ledger import has_rows
 from simulation.trust_turns import TARGETS
 
@@ -55,7 +56,6 @@ _RATES: Final = TableDefinition(
 )
 _DEFINITIONS: Final = {**dict.fromkeys((*_ROWS, _LATER), UNNUMBERED_FLIGHTS), _OTHERS: _RATES}
 _LEVEL_S: Final = 15.0
-_PAGE_KEYS: Final = 10_000
 
 
 def _has_rows(world: ClusterWorld) -> bool:
@@ -105,6 +105,8 @@ async def use_rows(world: ClusterWorld, stop: asyncio.Event) -> None:
     working = [asyncio.create_task(_write_on(world, number, stop)) for number in range(2)]
     working.append(asyncio.create_task(_work(world, stop)))
     working.append(asyncio.create_task(follow_rows(world, _ROWS[0], stop)))
+    working.append(asyncio.create_task(write_json_rows(world, _ROWS[0], stop)))
+    working.append(asyncio.create_task(put_by_commands(world, _ROWS[0], stop)))
     try:
         await asyncio.gather(*working)
     finally:
@@ -204,19 +206,8 @@ def _serves(world: ClusterWorld, server: str, name: str) -> bool:
 
 async def _write_and_scan(world: ClusterWorld, table: Table, chance: random.Random, server: str) -> None:
     await RowCaller(world, table, chance).write_each()
-    await _check_scan(world, table, server)
-
-
-async def _check_scan(world: ClusterWorld, table: Table, server: str) -> None:
-    """All that was acknowledged is there, and nothing that nobody wrote who may have."""
-    before = world.rows.acknowledged(table.name)
-    found = {key: value async for key, value in table.scan(level="strong", timeout=ASK_S)}
-    for key, value in found.items():
-        if not world.rows.is_fitting(table.name, key, value):
-            raise Broken("fitting", f"a scan of {table.name} at {server} shows {value!r} for {key!r}")
-    if lacking := before.keys() - found.keys():
-        raise Broken("fitting", f"a scan of {table.name} at {server} lacks {sorted(lacking)[:3]}")
-    world.story.met["rows: row that a scan shows"] += len(found)
+    await check_json_rows(world, server, table.name, chance)
+    await check_scan(world, table, server)
 
 
 async def check_row_replicas(world: ClusterWorld) -> None:
@@ -233,17 +224,7 @@ async def check_row_replicas(world: ClusterWorld) -> None:
             assert world.log is not None, "all is level"
             await world.log.keep(place)
             stored = world.kept.stored(place)
-            folded = MemoryIndex(definition=table.definition)
-            folded.apply(stored)
-            void: set[tuple[bytes, bytes]] = set()
-            for batch in split_batches(stored):
-                columns = decode_batch(bytes(batch)).columns
-                pairs = zip(columns.keys, columns.values, strict=True)
-                void |= {each for each in pairs if world.rows.is_void(name, *each)}
-            if len(void) != folded.statistics().void:
-                what = f"{folded.statistics().void} records of {name}/{place.partition} are void"
-                raise Broken("fitting", f"{what}, and {len(void)} do not fit")
-            world.story.met["rows: void record"] += len(void)
+            folded = folded_rows(world, place, table, stored)
             for node in list(world.nodes):
                 await _compare(world, node, place, folded)
 
@@ -254,13 +235,7 @@ async def _compare(world: ClusterWorld, node: str, place: PartitionId, folded: M
     while node in world.nodes and (replica := world.nodes[node][1].node.hosted().get(place)) is not None:
         index = replica.index
         if index.applied >= folded.applied:
-            found, wanted = (each.scan(b"", None, limit=_PAGE_KEYS).entries for each in (index, folded))
-            if list(found) != list(wanted):
-                raise Broken("fitting", f"{node} holds of {place} {list(found)}, a fold of its log {list(wanted)}")
-            counts = index.statistics().void, folded.statistics().void
-            if counts[0] != counts[1]:
-                raise Broken("fitting", f"{node} counts {counts[0]} void records of {place}, its log has {counts[1]}")
-            world.story.met["rows: replica compared"] += 1
+            compare_rows(world, node, place, index, folded)
             return
         if world.loop.time() > ends_s:
             raise Broken("fitting", f"{node} has applied {index.applied} of {place}, its log ends at {folded.applied}")

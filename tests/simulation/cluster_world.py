@@ -51,7 +51,7 @@ from simulation.plan import Plan
 from simulation.planned_machine import cannot_start, machine_of, undamaged_log
 from simulation.quota_ledger import QuotaLedger
 from simulation.refusal_ledger import RefusalLedger
-from simulation.row_ledger import RowLedger
+from simulation.row_ledger import RowLedger, has_rows
 
 __all__ = ["LOG_URL", "NODES", "ROOT", "ClusterWorld", "Part"]
 
@@ -74,10 +74,11 @@ class ClusterWorld:
     ) -> None:
         """`traffic`: the clients, and the check of what they saw; a run ends with it. `operator`: works meanwhile.
 
-        `has_endpoints`: of the Redis protocol, at the nodes and the router.
+        `has_endpoints`: of the Redis protocol, at the nodes and the router; tables of rows have some in any case.
         """
         self.plan, self.loop = plan, loop
         self.has_endpoints = has_endpoints
+        self._opens_endpoints = has_endpoints or has_rows(plan)
         self.endpoints: dict[str, RespServer] = {}
         """Of the processes that live."""
         self._traffic, self._operator = traffic, operator
@@ -287,7 +288,7 @@ class ClusterWorld:
         if self.has_endpoints or self.has_audit or self.has_history:
             self._write_audit(opened, access, near, process.name)
             self.life_opened(self, opened, "node", process.name, plane.log, near)
-        if self.has_endpoints:
+        if self._opens_endpoints:
             await self._open_endpoint(
                 process, opened, await near(), node.follower, await memberships(), plane.node, access
             )
@@ -310,7 +311,7 @@ class ClusterWorld:
         )
         self._write_audit(opened, router.access, here(router.connection), process.name)
         self.life_opened(self, opened, "router", process.name, router.log, here(router.connection))
-        if self.has_endpoints:
+        if self._opens_endpoints:
             await self._open_endpoint(
                 process, opened, router.connection, router.follower, router.membership, None, router.access
             )

@@ -28,6 +28,7 @@ from serving_tier.node.node import Node
 from simulation.book import Broken
 from simulation.plan import Plan
 from simulation.planned_machine import cannot_start, faults, machine_of, set_clocks, undamaged_log
+from simulation.row_ledger import RowLedger
 
 __all__ = ["DatabaseWorld", "Traffic"]
 
@@ -57,6 +58,8 @@ class DatabaseWorld:
         self.died = asyncio.Event()
         self.plane: LocalData | None = None
         self.life = 0
+        self.rows = RowLedger()
+        """Of a table of rows, where there is one."""
         self._turn_clock = SlowTurnClock(loop.time, random.Random(f"turns {plan.seed}"))
 
     def stop(self) -> None:

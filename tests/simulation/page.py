@@ -26,7 +26,7 @@ PROMISED: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("bounded", "given back"), _CLUSTERS),
     "audited": _CLUSTERS,
     "kept": ("cluster",),
-    "fitting": ("cluster",),
+    "fitting": ("database", "resp", "cluster"),
     "patched": ("cluster",),
     "restored": _CLUSTERS,
     "tally": _CLUSTERS,

@@ -14,7 +14,7 @@ from serving_tier.index.lmdb.index_file import IndexFile
 from serving_tier.replica.version_folders import ReplicaFolder
 from simulation.planted import Patches
 
-__all__ = ["PLANTED_IN_ROWS"]
+__all__ = ["PLANTED_IN_ROWS", "ROWS_IN_DATABASE"]
 
 
 def _fold_takes_misfits() -> Patches:
@@ -52,3 +52,8 @@ PLANTED_IN_ROWS: Final[dict[str, Callable[[], Patches]]] = {
     "a batch with a misfit does not ask for its outcomes": _nobody_asks,
     "each table gives numbers to its schemas by itself": _each_table_counts_for_itself,
 }
+
+ROWS_IN_DATABASE: Final[dict[str, Callable[[], Patches]]] = {
+    "the fold takes what does not fit": _fold_takes_misfits,
+}
+"""What one process shows by itself."""

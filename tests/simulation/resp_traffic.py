@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Final, Protocol
 
 from kit.resp.raw_client import RawError
@@ -13,6 +14,7 @@ from kit.resp.raw_client import RawError
 from duramen.testing.machine.simulated_loop import SimulatedLoop
 from duramen.testing.machine.simulated_wire import WireClient, WireCut
 from duramen.testing.machine.story import RunStory
+from simulation.database_rows import with_rows
 from simulation.database_world import DatabaseWorld
 from simulation.plan import Plan
 from simulation.resp_ledger import Ledger
@@ -58,7 +60,7 @@ class RespWorld(Protocol):
 async def resp_traffic(world: DatabaseWorld) -> None:
     """The clients, the plan's faults meanwhile, and the check at the end."""
     ledger = Ledger()
-    async with pipelines(world, ledger, world.faults, calm_s=_CALM_S) as chance:
+    async with pipelines(world, ledger, partial(with_rows, world), calm_s=_CALM_S) as chance:
         await asyncio.sleep(_LEVEL_S)
         ledger.check(await finals(world, ledger, chance))
 

@@ -11,21 +11,22 @@ import asyncio
 import random
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kit.flight_rows import flight, flight_key
 
 from duramen import aio
 from duramen.client.table import Table
+from duramen.testing.machine.story import RunStory
 from log_tier.model.errors import DuramenError, RowRejected
 from log_tier.model.record import Operation
 from log_tier.model.tokens import Token
 from simulation.book import Broken
 from simulation.cluster_world import ClusterWorld
-from simulation.row_ledger import RowWrite
+from simulation.row_ledger import RowLedger, RowWrite
 from simulation.trust_turns import TARGETS
 
-__all__ = ["RowCaller", "follow_rows", "read_row"]
+__all__ = ["RowCaller", "RowWorld", "follow_rows", "read_row"]
 
 _CARRIERS: Final = ("AA", "UA")
 _FLIGHTS: Final = 4
@@ -36,6 +37,13 @@ _MADE: Final = ("no row", "another schema", "another key", "longer")
 """Misfits that are puts."""
 
 
+class RowWorld(Protocol):
+    """What a caller sees of a world."""
+
+    story: RunStory
+    rows: RowLedger
+
+
 class _Record(NamedTuple):
     key: bytes
     value: bytes
@@ -44,7 +52,7 @@ class _Record(NamedTuple):
 class RowCaller:
     """Writes to one table through one client."""
 
-    def __init__(self, world: ClusterWorld, table: Table, chance: random.Random) -> None:
+    def __init__(self, world: RowWorld, table: Table, chance: random.Random) -> None:
         self._world, self._table, self._chance = world, table, chance
 
     async def write_some(self) -> list[tuple[bytes, RowWrite, str]]:

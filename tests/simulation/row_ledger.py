@@ -48,6 +48,11 @@ class RowLedger:
         """By table: the keys and values of records that must have no effect."""
         self._newest: dict[tuple[str, bytes], RowWrite] = {}
 
+    @property
+    def row_schema(self) -> int:
+        """The number of the schema that the rows have."""
+        return next(iter(self.schemas.values()))
+
     def next_number(self) -> int:
         """Of a try; never given twice."""
         self._tries += 1

@@ -6,17 +6,17 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from itertools import count, islice
 from typing import Any
 
 import pytest
 
 from simulation.book import Broken
 from simulation.elsewhere import digests_elsewhere
+from simulation.first_seeds import find_planted
 from simulation.log_world import LogWorld
 from simulation.plan import plan_of
 from simulation.planted import PLANTED, plant
-from simulation.planted_damage import PLANTED_IN_DAMAGE
+from simulation.planted_syncs import PLANTED_SYNCS
 from simulation.run import run_plan, run_seed, shrink
 from simulation.worlds import BUGS, WorldName
 
@@ -28,15 +28,6 @@ DATABASE_SEEDS = 50 if FULL else 3
 """The same for a whole database, whose run takes half a second."""
 FOUND_WITHIN = 100
 """Runs after which each planted bug is found."""
-FOUND_FROM = {
-    "a read does not wait for the connection's own write": 5,
-    "a read does not wait for what it must show": 16,
-    "a repeated write gets the verdict of its second copy": 29,
-    "a watched key is judged by what the round found": 92,
-    "a write of which nobody knows is digests to be refused": 26,
-    "commands that run again run behind later ones": 23,
-}
-"""Seeds to begin with, which save time: the others follow, for a change of the product moves what a seed comes to."""
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
@@ -80,24 +71,14 @@ def test_a_seed_is_one_story(world: WorldName) -> None:
         assert digests_elsewhere(range(7, 8), world, hashes=hashes) == here
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", [name for name in BUGS["log"] if name not in PLANTED_SYNCS])
 def test_a_planted_bug_is_found(name: str) -> None:
-    with plant(PLANTED[name]):
-        assert any(run_seed(seed).broken for seed in range(FOUND_WITHIN))
-
-
-@pytest.mark.parametrize("name", PLANTED_IN_DAMAGE)
-def test_a_bug_that_a_lying_disk_shows_is_found(name: str) -> None:
-    lying = (seed for seed in count() if plan_of(seed).damages)
-    with plant(PLANTED_IN_DAMAGE[name]):
-        assert any(run_seed(seed).broken for seed in islice(lying, FOUND_WITHIN))
+    assert find_planted("log", name, FOUND_WITHIN)
 
 
 @pytest.mark.parametrize(("world", "name"), [(world, name) for world in ("database", "resp") for name in BUGS[world]])
 def test_a_bug_planted_in_a_database_is_found(world: WorldName, name: str) -> None:
-    with plant(BUGS[world][name]):
-        first = FOUND_FROM.get(name, 0)
-        assert any(run_seed(seed, world).broken for seed in range(first, first + FOUND_WITHIN))
+    assert find_planted(world, name, FOUND_WITHIN)
 
 
 def test_a_shrunk_plan_breaks_the_same_property() -> None:

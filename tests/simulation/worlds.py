@@ -29,6 +29,7 @@ from simulation.planted_data_sets import PLANTED_IN_DATA_SETS
 from simulation.planted_database import PLANTED_IN_DATABASE
 from simulation.planted_history import PLANTED_IN_HISTORY
 from simulation.planted_index import PLANTED_IN_INDEX
+from simulation.planted_json_rows import JSON_IN_DATABASE, JSON_IN_RESP
 from simulation.planted_node_disk import PLANTED_IN_NODE_DISK
 from simulation.planted_passwords import PLANTED_IN_PASSWORDS
 from simulation.planted_patches import PLANTED_IN_PATCHES
@@ -36,7 +37,7 @@ from simulation.planted_places import PLANTED_IN_PLACES, PLANTED_IN_RESP_PLACES
 from simulation.planted_quotas import PLANTED_IN_QUOTAS, PLANTED_IN_RESP_QUOTAS
 from simulation.planted_resp import PLANTED_IN_RESP
 from simulation.planted_resp_users import PLANTED_IN_RESP_USERS
-from simulation.planted_rows import PLANTED_IN_ROWS
+from simulation.planted_rows import PLANTED_IN_ROWS, ROWS_IN_DATABASE
 from simulation.planted_syncs import PLANTED_SYNCS
 from simulation.planted_table_quotas import PLANTED_IN_RESP_TABLE_QUOTAS, PLANTED_IN_TABLE_QUOTAS
 from simulation.planted_trims import PLANTED_IN_TRIMS
@@ -92,8 +93,8 @@ clients of the Python API; one with clients of the Redis protocol."""
 
 BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     "log": PLANTED | PLANTED_IN_DAMAGE | PLANTED_SYNCS | VIEWS_IN_LOG | CLOCKS_IN_LOG,
-    "database": PLANTED_IN_DATABASE | VIEWS_IN_DATABASE | CLOCKS_IN_DATABASE,
-    "resp": PLANTED_IN_RESP | VIEWS_IN_RESP,
+    "database": PLANTED_IN_DATABASE | VIEWS_IN_DATABASE | CLOCKS_IN_DATABASE | JSON_IN_DATABASE | ROWS_IN_DATABASE,
+    "resp": PLANTED_IN_RESP | VIEWS_IN_RESP | JSON_IN_RESP,
     "cluster": PLANTED_IN_CLUSTER
     | PLANTED_IN_VERSIONS
     | PLANTED_IN_TRIMS
