@@ -97,6 +97,8 @@ class Waiters:
     def placed(self, result: WriteResult, *, repeated: bool) -> bool:
         """The table notes the keys before any caller is answered: every later read at this endpoint shows them."""
         self._land(result)
+        if result.pending:
+            self._judge_all()
         plain, self.plain = self.plain, []
         for waiter in plain:
             waiter.settle(None, NOTHING)
@@ -105,7 +107,16 @@ class Waiters:
             waiter.settle(None, Offset(result.base_offset + first))
         return bool(self.judging)
 
+    def _judge_all(self) -> None:
+        """The batch holds what does not fit its table, as somebody has seen who knows its definition: nobody is
+        answered before the fold has judged it. A group has one verdict, which its first record has.
+        """
+        self.judging += [(first, 1, waiter) for first, waiter in self.placing]
+        self.placing = []
+
     def judged(self, result: WriteResult) -> None:
+        if result.outcomes:
+            self._judge_all()
         self.placed(result, repeated=False)
         rejected: dict[int, Rejected] = {}
         places: dict[int, Offset] = {}

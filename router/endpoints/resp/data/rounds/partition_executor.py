@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from log_tier.concurrency.backoff import Backoff
@@ -16,6 +16,8 @@ from log_tier.model.errors import (
     DeadlineExceeded,
     DuramenError,
     LimitExceeded,
+    Rejected,
+    RowRejected,
     ShuttingDown,
     WriteUnknown,
 )
@@ -23,7 +25,16 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition
 from router.data.freshness import Freshness
 from router.endpoints.resp.data.key_views import TooLongForATurn
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.queued_commands import Group, Owner, QueuedCommand, Ran, Work, execute
+from router.endpoints.resp.data.rounds.queued_commands import (
+    Group,
+    Owner,
+    QueuedCommand,
+    Ran,
+    Work,
+    asked_keys,
+    execute,
+    fail_all,
+)
 from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, REQUEST_TIMEOUT_S
@@ -130,9 +141,9 @@ class PartitionExecutor:
         """This server stops, or there is a bug of ours: nobody may wait for what will not come."""
         name = f"{self._table.ref.name}/{self._partition}"
         unknown = WriteUnknown(f"this server stopped before the commands on {name} were judged: read the keys")
-        _fail([part for work in self._running for part in work.parts()], unknown)
+        fail_all([part for work in self._running for part in work.parts()], unknown)
         for queue in self.queues.values():
-            _fail(queue, ShuttingDown(f"this server stopped before a command on {self._table.ref.name} ran"))
+            fail_all(queue, ShuttingDown(f"this server stopped before a command on {self._table.ref.name} ran"))
         self.queues.clear()
         self._unjudged.clear()
         self._running, self._back, self._found = [], [], None
@@ -221,7 +232,7 @@ class PartitionExecutor:
 
     def _claim(self, jobs: Sequence[Work]) -> Mapping[bytes, LiveEntry | None] | None:
         """What the keys hold, read in one transaction; None if it has to be waited for, or is too much for a turn."""
-        keys = _asked(jobs)
+        keys = asked_keys(jobs)
         table, partition = self._table, self._partition
         if keys:
             table.claims[partition] = frozenset(keys)
@@ -251,14 +262,14 @@ class PartitionExecutor:
 
     async def _read(self, jobs: list[Work]) -> dict[bytes, LiveEntry | None] | None:
         """What the keys hold, after waiting for it; None if the commands got an error, or were put back."""
-        keys = _asked(jobs)
+        keys = asked_keys(jobs)
         try:
             await self._writer.settled(self._table, self._partition, keys)
             return await self._reads.entries(self._table, keys, Freshness()) if keys else {}
         except LimitExceeded as error:
             self._too_large(jobs, error)
         except DuramenError as error:
-            _fail(jobs, error)
+            fail_all(jobs, error)
         return None
 
     def _write(self, ran: Sequence[Ran]) -> None:
@@ -302,8 +313,8 @@ class PartitionExecutor:
         self._unjudged.remove(verdict)
         group, known = verdict.group, verdict.known
         try:
-            if isinstance(known, ConditionFailed):
-                self._tries = max(self._tries, self._once_more(group.alone()))
+            if isinstance(known, ConditionFailed | RowRejected):
+                self._tries = max(self._tries, self._once_more(group.alone(), known))
             elif isinstance(known, DuramenError):
                 self._failed(group, known)
             else:
@@ -348,16 +359,21 @@ class PartitionExecutor:
     def _failed(self, group: Group, error: DuramenError) -> None:
         """The group was not written, or nobody knows: its writers get `error`, and the other commands run again."""
         jobs = group.alone()
-        _fail([job for job in jobs if job.wrote], error)
+        fail_all([job for job in jobs if job.wrote], error)
         self._back += [job for job in jobs if not job.wrote]
 
-    def _once_more(self, jobs: list[QueuedCommand]) -> int:
-        """A rejected group runs again, but for those who have tried for too long; how often it was rejected."""
+    def _once_more(self, jobs: Sequence[QueuedCommand], why: Rejected) -> int:
+        """A rejected group runs again, but for those who have tried for too long, and for a command that was alone with
+        what does not fit the table; how often it was rejected.
+        """
+        if isinstance(why, RowRejected) and len(jobs) == 1:
+            jobs[0].fail(why)
+            return 0
         now = self._loop.time()
         for job in jobs:
             job.tries += 1
             job.deadline = job.deadline or now + REQUEST_TIMEOUT_S
-        _fail(
+        fail_all(
             [job for job in jobs if job.deadline <= now],
             DeadlineExceeded(
                 f"others wrote the same keys of {self._table.ref.name} between every read and write for "
@@ -372,27 +388,7 @@ def _weight(jobs: Sequence[Work]) -> int:
     return sum([job.weight for job in jobs])
 
 
-def _asked(jobs: Sequence[Work]) -> list[bytes]:
-    """The keys whose stored state the commands look at, each once."""
-    if len(jobs) == 1:
-        return list(dict.fromkeys(jobs[0].asked))
-    written: set[bytes] = set()
-    keys: dict[bytes, None] = {}
-    for job in jobs:
-        if written:
-            keys.update((key, None) for key in job.asked if key not in written)
-        else:
-            keys.update(dict.fromkeys(job.asked))
-        written.update(job.blind)
-    return list(keys)
-
-
 def _answer(jobs: Sequence[Work], first: int) -> None:
     """Give each command its reply. `first`: the offset of the group's first write."""
     for job in jobs:
         job.answer(first)
-
-
-def _fail(jobs: Iterable[Work], error: DuramenError) -> None:
-    for job in jobs:
-        job.fail(error)

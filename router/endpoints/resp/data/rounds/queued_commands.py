@@ -36,7 +36,9 @@ __all__ = [
     "Ran",
     "Receiver",
     "Work",
+    "asked_keys",
     "execute",
+    "fail_all",
     "groups_of",
     "with_versions",
 ]
@@ -362,3 +364,24 @@ def _is_final(reply: list[Any]) -> bool:
         kinds.remove(list)
         kinds.update(map(type, chain.from_iterable([each for each in reply if type(each) is list])))
     return kinds.isdisjoint(_NOT_FINAL)
+
+
+def asked_keys(jobs: Sequence[Work]) -> list[bytes]:
+    """The keys whose stored state the commands look at, each once."""
+    if len(jobs) == 1:
+        return list(dict.fromkeys(jobs[0].asked))
+    written: set[bytes] = set()
+    keys: dict[bytes, None] = {}
+    for job in jobs:
+        if written:
+            keys.update((key, None) for key in job.asked if key not in written)
+        else:
+            keys.update(dict.fromkeys(job.asked))
+        written.update(job.blind)
+    return list(keys)
+
+
+def fail_all(jobs: Iterable[Work], error: DuramenError) -> None:
+    """Give each command the error."""
+    for job in jobs:
+        job.fail(error)

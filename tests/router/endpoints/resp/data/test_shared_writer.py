@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kit.cluster.one_machine import all_replicas, held, one_machine
 from kit.deadlines import until, within
+from kit.flight_rows import UNNUMBERED_FLIGHTS, flight, flight_key
 
 from log_tier.model.errors import (
     ConditionFailed,
@@ -20,11 +21,12 @@ from log_tier.model.errors import (
     DuramenError,
     LimitExceeded,
     Overloaded,
+    RowRejected,
     ShuttingDown,
     WriteUnknown,
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
-from log_tier.model.record import Condition, Operation, attribute_of
+from log_tier.model.record import GROUPED, Condition, Operation, attribute_of
 from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import ReadPart, WritePart
@@ -289,3 +291,33 @@ async def test_closing_tells_everybody(data_plane: LocalData) -> None:
     await writer.close()
     assert isinstance((await flying.outcome())[0], WriteUnknown)
     assert isinstance((await waiting.outcome())[0], ShuttingDown)
+
+
+async def test_what_does_not_fit_its_table_is_not_acknowledged(data_plane: LocalData) -> None:
+    """The endpoint has checked its rows, by a definition that may be older than the table's: the fold decides."""
+    ref = await data_plane.create_table(TableSpec("rows", partitions=1, definition=UNNUMBERED_FLIGHTS), timeout=10)
+    definition = await data_plane.definition(ref.id, timeout=10)
+    assert definition is not None
+    schema = definition.schemas[0].number
+    table, writer = ServedTable(ref, data_plane.node, CacheBudget(0)), SharedWriter(data_plane)
+
+    def put(number: int, of_row: int) -> DraftRecord:
+        return DraftRecord(flight_key("UA", number), flight("UA", of_row, schema=schema), attribute_of(Operation.PUT))
+
+    async with asyncio.timeout(20):
+        fits, misfit, group = Waiter(), Waiter(), Waiter()
+        writer.submit(table, ZERO, [put(1, 1)], fits, judged=False)
+        writer.submit(table, ZERO, [put(2, 3)], misfit, judged=False)
+        grouped = [put(4, 4), with_the_one_before(put(5, 6))]
+        writer.submit(table, ZERO, grouped, group, judged=False)
+        assert await fits.outcome() == (None, 0)
+        assert isinstance((await misfit.outcome())[0], RowRejected)
+        assert isinstance((await group.outcome())[0], RowRejected)
+    held_there = [await value_of(data_plane, table, flight_key("UA", number)) for number in (1, 2, 4, 5)]
+    assert held_there == [flight("UA", 1, schema=schema), None, None, None]
+    await writer.close()
+
+
+def with_the_one_before(record: DraftRecord) -> DraftRecord:
+    """It takes effect with the record before it, or not at all."""
+    return record._replace(attribute=record.attribute | GROUPED)
