@@ -20,7 +20,7 @@ from simulation.trust_turns import TARGETS
 
 __all__ = ["check_json_rows", "put_by_commands", "write_json_rows"]
 
-_PAUSE_S: Final = 0.4
+_PAUSE_S: Final = 1.0
 _CALLS: Final = 10
 """So many before a client connects anew, perhaps to another server."""
 
