@@ -189,7 +189,8 @@ async def test_quick_commands_and_waits_leave_nothing(tmp_path: Path) -> None:
             assert await client.get(f"k{number}") == b"v"
         await client.execute_command("WAIT", 5, 60)
         assert [call for call in server.access.slow.ring.newest() if call.what == "wait"] == []
-        assert await client.slowlog_len() == len(server.access.slow.ring)
+        before = len(server.access.slow.ring)
+        assert before <= await client.slowlog_len() <= len(server.access.slow.ring)
 
 
 async def test_two_users(tmp_path: Path) -> None:
@@ -207,7 +208,9 @@ async def test_two_users(tmp_path: Path) -> None:
             async with connected(server, username=name, password=token) as client:
                 entries = await client.slowlog_get(100)
                 seen[name] = [
-                    (each["command"], bool(each["client_address"])) for each in entries if b"set" in each["command"]
+                    (each["command"], bool(each["client_address"]))
+                    for each in entries
+                    if each["command"].startswith(b"set ")
                 ]
                 if name != "root":
                     with pytest.raises(redis.asyncio.ResponseError, match="no permissions"):
@@ -220,7 +223,8 @@ async def test_two_users(tmp_path: Path) -> None:
         }
         async with connected(server, username="root", password=users.tokens["root"]) as client:
             await client.slowlog_reset()
-            assert await client.slowlog_len() == 0
+            # A busy machine makes the command itself slow.
+            assert not [each for each in await client.slowlog_get(100) if each["command"].startswith(b"set ")]
 
 
 def test_slow_reads_of_reader_processes_are_in_the_slow_log(tmp_path: Path) -> None:
