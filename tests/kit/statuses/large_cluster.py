@@ -22,6 +22,7 @@ from kit.statuses.recording import SaidStatus, read_recording
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import CreateTable, RegisterNode
 from log_tier.model.identifiers import PartitionId, partition_id, table_id_to_bytes
+from log_tier.rpc.channel import SERVER_OPTIONS
 from serving_tier.proto import node_pb2, node_pb2_grpc
 
 __all__ = ["RepeatingNode", "large_cluster"]
@@ -108,7 +109,10 @@ class RepeatingNode(node_pb2_grpc.NodeServicer):
         yield self._repeated(whole, int(rounds))
         while True:
             for at_s, _, message in self._said[over:]:
-                await asyncio.sleep(self._began_s + rounds * lasts_s + at_s - loop.time())
+                # Where the machine is late, all that follows is late as well: nobody catches up at the cost of others.
+                late_s = loop.time() - (self._began_s + rounds * lasts_s + at_s)
+                self._began_s += max(0.0, late_s)
+                await asyncio.sleep(max(0.0, -late_s))
                 if message is None:
                     self.deaths += 1
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "its process was killed")
@@ -143,7 +147,7 @@ async def large_cluster(
             of_recording = recorded[number % len(recorded)]
             name = f"n{number + 1}"
             node = RepeatingNode(name, of_recording, begins_s=number // len(recorded))  # not all die at once
-            server = grpc.aio.server()
+            server = grpc.aio.server(options=SERVER_OPTIONS)
             node_pb2_grpc.add_NodeServicer_to_server(node, server)  # type: ignore[no-untyped-call]
             port = server.add_insecure_port("127.0.0.1:0")
             await server.start()
