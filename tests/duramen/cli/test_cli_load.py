@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kit.client.command_line import run_here
-from kit.client.server_process import ServerProcess, run_duramen
+from kit.client.server_process import ServerProcess
 from kit.deadlines import patience_s, wait_until
 
 from duramen.blocking import Database
@@ -31,10 +31,10 @@ def records(database: Database, table: str) -> int:
 
 
 def test_load_and_load_again(server: ServerProcess, table_name: str, rows_csv: Path) -> None:
-    first = run_duramen("load", table_name, str(rows_csv), "-k", "id", "--create", "-p", "3", at=server.target)
+    first = run_here("load", table_name, str(rows_csv), "-k", "id", "--create", "-p", "3", at=server.target)
     assert first.returncode == 0, first.stderr
     assert first.stdout.startswith(f"wrote {ROWS:,} rows to {table_name} in ")
-    again = run_duramen("load", table_name, str(rows_csv), "-k", "id", "--json", at=server.target)
+    again = run_here("load", table_name, str(rows_csv), "-k", "id", "--json", at=server.target)
     summary = json.loads(again.stdout)
     assert (summary["written"], summary["skipped"], summary["rejected"]) == (0, ROWS, 0)
     got = run_here("get", table_name, "key000007", "--after", summary["token"], at=server.target)
@@ -55,7 +55,7 @@ def test_a_killed_load_goes_on_and_writes_each_row_once(
         process.kill()
         process.wait(patience_s(30))
     before = records(database, table_name)
-    done = run_duramen("load", table_name, str(rows_csv), "-k", "id", "--json", at=server.target)
+    done = run_here("load", table_name, str(rows_csv), "-k", "id", "--json", at=server.target)
     summary = json.loads(done.stdout)
     assert summary["written"] + summary["skipped"] == ROWS
     assert summary["skipped"] >= before > 0

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kit.client.server_process import run_duramen
+from kit.client.command_line import run_here
 from kit.deadlines import patience_s
 
 pytestmark = pytest.mark.embedded_log_only
@@ -53,7 +53,7 @@ def test_commands_of_spark_without_the_extra(command: list[str]) -> None:
 
 
 def test_an_option_before_its_command() -> None:
-    done = run_duramen("--at", "localhost:7070", "get", "flights", "UA1545")
+    done = run_here("--at", "localhost:7070", "get", "flights", "UA1545")
     assert done.returncode == 2
     assert done.stderr == "error: No such option: --at: options stand behind the command (see `duramen --help`)\n"
 
@@ -61,7 +61,7 @@ def test_an_option_before_its_command() -> None:
 @pytest.mark.parametrize("nodes", [[], ["--nodes", "3"]], ids=["one process", "a cluster"])
 def test_a_folder_that_cannot_be_made(nodes: list[str], tmp_path: Path) -> None:
     """/proc/self takes no folder from anybody, root included."""
-    done = run_duramen("up", *nodes, "--data", "/proc/self/nothing", "--port", "0")
+    done = run_here("up", *nodes, "--data", "/proc/self/nothing", "--port", "0")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")

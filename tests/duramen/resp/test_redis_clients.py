@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-from kit.client.server_process import ServerProcess, run_duramen
+from kit.client.command_line import run_here
+from kit.client.server_process import ServerProcess
 from kit.deadlines import patience_s
 
 import duramen
@@ -231,9 +232,9 @@ def test_redis_benchmark(port: int) -> None:
 
 def test_without_the_option_there_is_no_resp_endpoint(resp_server: ServerProcess) -> None:
     assert "resp_port" in resp_server.announcement
-    help_text = run_duramen("up", "--help").stdout
+    help_text = run_here("up", "--help").stdout
     assert "--resp-port" in help_text
-    refused = run_duramen("up", "--resp-port", "70000")
+    refused = run_here("up", "--resp-port", "70000")
     assert refused.returncode != 0
     assert "a port is 0 to 65535" in refused.stderr + refused.stdout
 

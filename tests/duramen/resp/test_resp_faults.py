@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import redis
-from kit.client.server_process import ServerProcess, run_duramen
+from kit.client.command_line import run_here
+from kit.client.server_process import ServerProcess
 from kit.deadlines import wait_until
 from kit.resp.reader_counts import NONE_AND_TWO
 from redis.backoff import NoBackoff
@@ -115,7 +116,7 @@ def test_a_clean_stop_and_start(server: ServerProcess) -> None:
 
 def test_a_port_in_use(server: ServerProcess, tmp_path: Path) -> None:
     taken = server.announcement["resp_port"]
-    done = run_duramen("up", "--data", str(tmp_path / "other"), "--port", "0", "--resp-port", str(taken))
+    done = run_here("up", "--data", str(tmp_path / "other"), "--port", "0", "--resp-port", str(taken))
     assert done.returncode != 0
     assert "cannot be listened on by the Redis protocol" in done.stderr
     assert not (tmp_path / "other").exists(), "nothing was made"

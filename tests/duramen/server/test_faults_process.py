@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kit.client.server_process import ServerProcess, run_duramen
+from kit.client.command_line import run_here
+from kit.client.server_process import ServerProcess
 from kit.deadlines import wait_until
 
 import duramen
@@ -23,7 +24,7 @@ NewServer = Callable[[Path], ServerProcess]
 
 def run_up(data: Path, *, port: int = 0) -> subprocess.CompletedProcess[str]:
     """A server that is expected to refuse to start."""
-    return run_duramen("up", "--data", str(data), "--port", str(port))
+    return run_here("up", "--data", str(data), "--port", str(port))
 
 
 class TestStartAndStop:
@@ -171,7 +172,7 @@ class TestDisks:
             ballast.write_bytes(bytes(free.f_bavail * free.f_frsize - 6 * 1024 * 1024))
             with pytest.raises(DiskFull, match="free space"):
                 fill(table, value, acknowledged)
-            refused = run_duramen("put", "t", "k", "v" * 50_000, "--timeout", "3", at=server.target)
+            refused = run_here("put", "t", "k", "v" * 50_000, "--timeout", "3", at=server.target)
             assert refused.returncode == 5, refused.stderr
 
             done = dict(acknowledged)

@@ -19,6 +19,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from kit.certs_at_hand import CertsAtHand
+from kit.client.command_line import run_here
 from kit.client.server_process import ServerProcess, run_duramen
 from kit.deadlines import patience_s, within
 
@@ -288,7 +289,7 @@ class TestUp:
 
     def test_a_peer_port_needs_certificates(self, tmp_path: Path) -> None:
         for command in (["up"], ["serve", "node"]):
-            done = run_duramen(*command, "--data", str(tmp_path / "data"), "--port", "0", "--peer-port", "7171")
+            done = run_here(*command, "--data", str(tmp_path / "data"), "--port", "0", "--peer-port", "7171")
             assert (done.returncode, "goes with --certs" in done.stderr) == (2, True), done.stderr
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from kit.certs_at_hand import CertsAtHand
-from kit.client.server_process import run_duramen
+from kit.client.command_line import run_here
 from kit.cluster.up_cluster import UpCluster
 from kit.deadlines import patience_s, wait_until
 
@@ -90,7 +90,7 @@ class Rotated:
     def run(self, *words: str) -> None:
         """A command of `duramen cert`; return when all servers, and this client, use what it made."""
         renewals, before = len(self._renewals()), self.certs.client("alice").stamp()
-        done = run_duramen("cert", *words, "--dir", str(self.certs.path))
+        done = run_here("cert", *words, "--dir", str(self.certs.path))
         assert done.returncode == 0, done.stderr
         if self.certs.client("alice").stamp() != before:
             wait_until(lambda: len(self._renewals()) > renewals, "the client calls with the new files")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from kit.certs_at_hand import CertsAtHand, certificate_in, openssl
-from kit.client.server_process import ServerProcess, run_duramen
+from kit.client.command_line import run_here
+from kit.client.server_process import ServerProcess
 from kit.cluster.up_cluster import UpCluster
 from kit.deadlines import patience_s, wait_until
 
@@ -117,9 +118,9 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(certs: CertsAtHand) -
 def test_commands_take_the_ca(served: ServerProcess, certs: CertsAtHand) -> None:
     at = f"duramens://localhost:{port_of(served)}"
     for command in (["health"], ["table", "list"], ["admin", "nodes"]):
-        done = run_duramen(*command, "--ca", str(certs.ca), at=at)
+        done = run_here(*command, "--ca", str(certs.ca), at=at)
         assert done.returncode == 0, (command, done.stderr)
-    refused = run_duramen("health", "--ca", str(certs.other_ca), at=at)
+    refused = run_here("health", "--ca", str(certs.other_ca), at=at)
     assert (refused.returncode, "not of the CA" in refused.stderr) == (5, True), refused.stderr
 
 
@@ -168,7 +169,7 @@ def test_redis_clients_get_a_new_certificate_without_a_restart(tmp_path: Path) -
 
 def test_a_folder_without_a_server_is_refused_with_the_command(tmp_path: Path) -> None:
     CertificateFolder(tmp_path / "certs").make_authority()
-    done = run_duramen("up", "--data", str(tmp_path / "data"), "--port", "0", "--certs", str(tmp_path / "certs"))
+    done = run_here("up", "--data", str(tmp_path / "data"), "--port", "0", "--certs", str(tmp_path / "certs"))
     assert done.returncode == 1
     assert "duramen cert issue server --server" in done.stderr
 

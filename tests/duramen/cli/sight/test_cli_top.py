@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from kit.client.command_line import run_here
-from kit.client.server_process import ServerProcess, run_duramen
+from kit.client.server_process import ServerProcess
 from kit.deadlines import patience_s
 
 from duramen.blocking import Database
@@ -138,4 +138,4 @@ def test_a_reader_that_has_seen_enough(server: ServerProcess) -> None:
 
 
 def test_help_names_the_keys() -> None:
-    assert "`q` or Ctrl-C" in run_duramen("top", "--help").stdout
+    assert "`q` or Ctrl-C" in run_here("top", "--help").stdout

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.client.server_process import START_SECONDS_MAX, ServerProcess, read_line, run_duramen
+from kit.client.command_line import run_here
+from kit.client.server_process import START_SECONDS_MAX, ServerProcess, read_line
 from kit.deadlines import patience_s
 
 from duramen.server.log_lines.json_lines import JsonLines
@@ -68,7 +69,7 @@ def test_the_processes_of_a_cluster_log_json(tmp_path: Path) -> None:
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
     for role in (("up",), ("serve", "log")):
-        done = run_duramen(*role, "--data", str(tmp_path / "data"), "--port", "0", "--log-format", "xml")
+        done = run_here(*role, "--data", str(tmp_path / "data"), "--port", "0", "--log-format", "xml")
         assert done.returncode == 2, role
         assert "log" in done.stderr
         assert "json" in done.stderr

@@ -49,7 +49,7 @@ def answer(decode: Callable[[bytes], Any], value: bytes) -> str:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_both_read_the_same(random: Random) -> None:
     """Of changed bytes too: of those that a replica would serve, which are not all."""
     kinds = [random.choice(list(FITTING)) for _ in range(random.randrange(1, 7))]
