@@ -16,7 +16,7 @@ from uuid import UUID
 from log_tier.rows.avro.logical_types import logical_of
 from log_tier.rows.avro.plain_readers import MICROS
 
-__all__ = ["Unfit", "leaf_from_json", "leaf_to_json"]
+__all__ = ["Unfit", "decimal_text", "leaf_from_json", "leaf_to_json"]
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1)
@@ -68,8 +68,13 @@ def _shortest(value: float) -> float:
     return value
 
 
+def decimal_text(whole: int, scale: int) -> str:
+    """The text of a decimal with all of its digits. (`scaleb` would round to the 28 of Python's context.)"""
+    return format(Decimal((int(whole < 0), tuple(map(int, str(abs(whole)))), -scale)), "f")
+
+
 def _decimal_text(value: bytes, type_: Any) -> str:
-    return format(Decimal(int.from_bytes(value, signed=True)).scaleb(-type_.get("scale", 0)), "f")
+    return decimal_text(int.from_bytes(value, signed=True), type_.get("scale", 0))
 
 
 def _clock_text(micros: int) -> str:

@@ -58,6 +58,7 @@ FORMS: list[tuple[Any, str, str]] = [
     (ENUM, '"GONE"', "02"),
     (DECIMAL, '"-1.50"', "04ff6a"),
     (DECIMAL, '"999.99"', "0601869f"),
+    (logical("bytes", "decimal", precision=40, scale=2), f'"1{"0" * 28}1.01"', "1a7e37be2022c0914b2680000065"),
     ({**FIXED, "logicalType": "decimal", "precision": 4, "scale": 1}, '"-0.1"', "ffff"),
     (logical("string", "uuid"), f'"{ID}"', "48" + ID.encode().hex()),
     ({"type": "fixed", "name": "Id", "size": 16, "logicalType": "uuid"}, f'"{ID}"', ID.replace("-", "")),
