@@ -13,12 +13,13 @@ Two fast paths stay in the caller's thread, because crossing to the loop and bac
 
 A call with an argument that these paths do not know goes through the loop.
 
-Reading order: `wrapped.py` (a blocking method of an asynchronous one), `table.py`, `observed_table.py`,
+Reading order: `wrapped.py` (a blocking method of an asynchronous one), `table.py`, `observed_table.py`, `row_streams.py`,
 `row_table.py`, `typed_table.py` (rows are encoded and decoded in the caller's thread), `database.py`.
 """
 
 from duramen.blocking.database import Database, start
-from duramen.blocking.row_table import AtomicRows, RowTable, RowWriter
+from duramen.blocking.row_streams import AtomicRows, RowWriter
+from duramen.blocking.row_table import RowTable
 from duramen.blocking.table import AtomicBatch, Table, TableWriter
 from duramen.blocking.typed_table import TypedTable
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
-from types import TracebackType
 from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
 
+from duramen.blocking.row_streams import AtomicRows, RowWriter
 from duramen.blocking.table import Table
-from duramen.blocking.wrapped import chained, wrapped
+from duramen.blocking.wrapped import wrapped
 from duramen.client import row_table
 from duramen.client.model.results import Done, ManyDone
-from duramen.client.row_streams import atomic_rows, row_writer
+from duramen.client.rows.arrow.batch_scans import batch_scan, batches_of, reader_of, table_of
+from duramen.client.rows.arrow.given_frames import ArrowArray, ArrowStream
 from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.encoded_rows import encoded_rows
 from duramen.client.rows.row_codec import RowCodec
@@ -22,7 +23,6 @@ from duramen.client.rows.row_patches import PatchedFields
 from duramen.client.rows.row_results import TypedChange, TypedEntry, keys_of
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.table import Level
-from duramen.client.transport.loop_thread import LoopThread
 from log_tier.model.errors import FieldAbsent, NumberOverflow, UnknownFormat
 from log_tier.model.tokens import Token
 from log_tier.rows.definition import TableDefinition
@@ -31,7 +31,7 @@ from log_tier.rows.finding.conditions import FieldCondition
 from log_tier.rows.finding.find_plan import FindPlan
 from log_tier.rows.finding.row_filter import row_filter
 
-__all__ = ["AtomicRows", "RowTable", "RowWriter", "stored_rows"]
+__all__ = ["RowTable", "stored_rows"]
 
 R = TypeVar("R")
 N = TypeVar("N")
@@ -39,76 +39,6 @@ T = TypeVar("T")
 
 _NONE: Final = object()
 """In place of a row that does not meet the conditions: a row of any type may be false, or None."""
-
-
-class AtomicRows(Generic[R]):
-    """Collects rows of one partition; `commit()` writes them: all take effect, or none."""
-
-    def __init__(self, inner: atomic_rows.AtomicRows[R], loop: LoopThread) -> None:
-        self._inner = inner
-        self._loop = loop
-
-    def put(
-        self,
-        row: R,
-        *,
-        ttl: float | None = None,
-        if_absent: bool = False,
-        if_present: bool = False,
-        if_version: int | None = None,
-    ) -> AtomicRows[R]:
-        self._inner.put(row, ttl=ttl, if_absent=if_absent, if_present=if_present, if_version=if_version)
-        return self
-
-    def delete(self, *key: Any, if_present: bool = False, if_version: int | None = None) -> AtomicRows[R]:
-        self._inner.delete(*key, if_present=if_present, if_version=if_version)
-        return self
-
-    update = chained(atomic_rows.AtomicRows.update)
-
-    put.__doc__, delete.__doc__ = atomic_rows.AtomicRows.put.__doc__, atomic_rows.AtomicRows.delete.__doc__
-
-    def __len__(self) -> int:
-        return len(self._inner)
-
-    commit = wrapped(atomic_rows.AtomicRows.commit)
-
-
-class RowWriter(Generic[R]):
-    """A stream of rows that resumes after an interruption: each row is written exactly once."""
-
-    def __init__(self, inner: row_writer.RowWriter[R], loop: LoopThread) -> None:
-        self._inner = inner
-        self._loop = loop
-
-    def __enter__(self) -> RowWriter[R]:
-        self._loop.run(self._inner.__aenter__)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.run(partial(self._inner.__aexit__, kind, error, trace))
-
-    @property
-    def written(self) -> int:
-        """Rows that this run wrote."""
-        return self._inner.stored.written
-
-    @property
-    def skipped(self) -> int:
-        """Rows that an earlier run had written."""
-        return self._inner.stored.skipped
-
-    def put(self, row: R) -> None:
-        """Add one row; a row that does not fit raises `InvalidRow`."""
-        self._loop.run(partial(self._inner.put, row))
-
-    def put_rows(self, rows: Iterable[R]) -> None:
-        """Add many rows. A row that does not fit raises `InvalidRow` with its place; rows before it are added."""
-        self._loop.run(partial(self._inner.put_rows, rows))
-
-    flush = wrapped(row_writer.RowWriter.flush)
 
 
 class RowTable(Generic[R]):
@@ -205,7 +135,11 @@ class RowTable(Generic[R]):
             timeout=timeout,
         )
 
-    def put_many(self, rows: Iterable[R], *, ttl: float | None = None, timeout: float | None = None) -> ManyDone:
+    def put_many(
+        self, rows: Iterable[R] | ArrowStream | ArrowArray, *, ttl: float | None = None, timeout: float | None = None
+    ) -> ManyDone:
+        if isinstance(rows, (ArrowStream, ArrowArray)):
+            return self._loop.run(partial(self._inner.put_many, rows, ttl=ttl, timeout=timeout))
         codec, timeout = self._opened(timeout)
         return self.stored.put_many(encoded_rows(codec, rows), ttl=ttl, timeout=timeout)
 
@@ -313,6 +247,40 @@ class RowTable(Generic[R]):
         rows = self._scanned(pairs, codec, timeout, plan.rest)
         return rows if limit is None else _first(rows, limit)
 
+    def arrow_batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: Mapping[str, Any] | Any | None = None,
+        limit: int | None = None,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> Any:
+        codec, timeout = self._opened(timeout)
+        scan = batch_scan(codec, columns, where, limit)
+        pages = self._loop.iterate(self._inner.value_pages(scan, after=after, level=level, timeout=timeout))
+        return reader_of(scan, pages)
+
+    def to_arrow(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: Mapping[str, Any] | Any | None = None,
+        limit: int | None = None,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> Any:
+        codec, timeout = self._opened(timeout)
+        scan = batch_scan(codec, columns, where, limit)
+        pages = self._loop.iterate(self._inner.value_pages(scan, after=after, level=level, timeout=timeout))
+        return table_of(batches_of(scan, pages), scan.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows by Arrow's stream protocol: `polars.from_arrow(flights)`, `pyarrow.table(flights)`."""
+        return self.arrow_batches().__arrow_c_stream__(requested_schema)
+
     def watch(
         self,
         *,
@@ -322,7 +290,20 @@ class RowTable(Generic[R]):
     ) -> Generator[TypedChange[R], None, None]:
         return self._loop.iterate_begun(self._inner.watch_runs(after=after, start=start, timeout=timeout))
 
-    for _method in (get, get_entry, get_many, put, put_many, delete, update, scan, find, watch):
+    for _method in (
+        get,
+        get_entry,
+        get_many,
+        put,
+        put_many,
+        delete,
+        update,
+        scan,
+        find,
+        arrow_batches,
+        to_arrow,
+        watch,
+    ):
         _method.__doc__ = getattr(row_table.RowTable, _method.__name__).__doc__
     del _method
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeVar, overload
 
-from duramen.client.model.results import Change, Done, ManyDone
+from duramen.client.model.results import Done, ManyDone
 from duramen.client.row_streams.atomic_rows import AtomicRows
 from duramen.client.row_streams.row_writer import RowWriter
+from duramen.client.rows.arrow.given_frames import ArrowArray, ArrowStream, put_frames
+from duramen.client.rows.arrow.row_frames import RowFrames
 from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.encoded_rows import encoded_rows
 from duramen.client.rows.opened import OpenedCodec
 from duramen.client.rows.row_codec import RowCodec
 from duramen.client.rows.row_finds import RowFinds
 from duramen.client.rows.row_patches import PatchedFields
-from duramen.client.rows.row_results import TypedChange, TypedEntry, change_of, keys_of
+from duramen.client.rows.row_results import TypedChange, TypedEntry, changes_of, keys_of, rows_of
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.rows.shapes.shape import shape_of
 from duramen.client.table import Level, Table
@@ -32,7 +34,7 @@ N = TypeVar("N")
 T = TypeVar("T")
 
 
-class RowTable(RowFinds[R]):
+class RowTable(RowFinds[R], RowFrames[R]):
     """A table whose values are rows, and whose keys are fields of them: `create_table(…, row=Flight, key=(…))`.
 
     Calls, levels, tokens, timeouts and errors are those of `Table`; `stored` is the same table in bytes. Besides, each
@@ -190,7 +192,7 @@ class RowTable(RowFinds[R]):
         )
         try:
             async for page in pages:
-                codec, rows = await self._decoded(codec, partial(_rows_of, page), timeout)
+                codec, rows = await self._decoded(codec, partial(rows_of, page), timeout)
                 yield rows
         finally:
             await pages.aclose()
@@ -220,7 +222,7 @@ class RowTable(RowFinds[R]):
         runs = self.stored.watch_runs(after=after, start=start, timeout=timeout)
         try:
             async for run in runs:
-                codec, changes = await self._decoded(codec, partial(_changes_of, run), timeout)
+                codec, changes = await self._decoded(codec, partial(changes_of, run), timeout)
                 yield changes
         finally:
             await runs.aclose()
@@ -256,14 +258,21 @@ class RowTable(RowFinds[R]):
             timeout=timeout,
         )
 
-    async def put_many(self, rows: Iterable[R], *, ttl: float | None = None, timeout: float | None = None) -> ManyDone:
+    async def put_many(
+        self, rows: Iterable[R] | ArrowStream | ArrowArray, *, ttl: float | None = None, timeout: float | None = None
+    ) -> ManyDone:
         """Write many rows; return when all are on stable storage. It is not atomic; `batch()` is.
 
-        Takes any iterable, as `Table.put_many`. A row that does not fit raises `InvalidRow` with its place; rows
-        before it may be written.
+        Takes any iterable, as `Table.put_many`, or what streams Arrow: a `pyarrow.Table`, a frame of pandas (from 2.2
+        on) or Polars, another table of rows. Its columns have the names of the fields; a field with a default may be
+        left out. Columns of another type are cast where nothing is lost by it. A row that does not fit raises
+        `InvalidRow` with its place; rows before it may be written. Raises also `InvalidSchema`, which names the column,
+        before the first row.
         """
         codec, timeout = await self._opened(timeout)
-        return await self.stored.put_many(encoded_rows(codec, rows), ttl=ttl, timeout=timeout)
+        if not isinstance(rows, (ArrowStream, ArrowArray)):
+            return await self.stored.put_many(encoded_rows(codec, rows), ttl=ttl, timeout=timeout)
+        return await put_frames(self.stored.put_many, codec.definition, rows, ttl=ttl, timeout=timeout)
 
     async def delete(
         self,
@@ -386,15 +395,7 @@ async def altered(
 ) -> RowTable[Any]:
     """Give the rows of a table another schema; see `RowTable.alter`."""
     asked = AskedDefinition("row", (), shape_of(row))
-    deadline = stored.lookup.context.deadline(timeout)
+    deadline, table = stored.lookup.context.deadline(timeout), RowTable[Any](stored, asked)
     await stored.lookup.alter(asked, check_mode(compatibility), if_definition, deadline)
-    await (table := RowTable[Any](stored, asked)).codec.find(deadline)
+    await table.codec.find(deadline)
     return table
-
-
-def _rows_of(page: Sequence[tuple[bytes, bytes]], codec: RowCodec[R]) -> list[R]:
-    return [codec.decode(value) for _, value in page]
-
-
-def _changes_of(run: Sequence[Change], codec: RowCodec[R]) -> list[TypedChange[R]]:
-    return [change_of(change, codec.key.fields_of, codec.decode) for change in run]

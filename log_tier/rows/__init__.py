@@ -25,5 +25,6 @@ a caller (`duramen`).
 Reading order: `elements.py`, `tuple_key.py`; `avro/`, `schema.py`; `key_fields.py`, `key_readers.py`, `framing.py`,
 `quick_reader.py`; `table_index.py`, `index_entries.py`; `judge.py`; `definition.py`, `numbering.py` (the cluster's
 numbers of schemas), `table_spec.py` (a table that is to be made); `json_rows/` (what endpoints without types speak);
-`finding/`; `evolution.py`, `alter_table.py` (a change of a schema); `patches/` (changes of fields).
+`finding/`; `columns/` (Arrow, both ways); `evolution.py`, `alter_table.py` (a change of a schema); `patches/` (changes
+of fields).
 """

@@ -50,7 +50,7 @@ async def put_by_commands(world: ClusterWorld, table: str, stop: asyncio.Event) 
         await asyncio.sleep(chance.random() * 2 * _PAUSE_S)
         with suppress(DuramenError):
             async with await aio.connect(f"{chance.choice(TARGETS)}:7070", timeout=1.0, direct=False) as database:
-                words = record_text(await database.definition(table))
+                words = record_text(await database.definition(table), lambda _: None)
                 await CommandRowCaller(world, database.table(table), words, chance).write()
 
 
@@ -67,5 +67,5 @@ async def check_json_rows(world: ClusterWorld, server: str, table: str, chance: 
     finally:
         client.close()
     async with await aio.connect(f"{server}:7070", timeout=ASK_S, direct=False) as database:
-        words = record_text(await database.definition(table))
+        words = record_text(await database.definition(table), lambda _: None)
         await CommandRowCaller(world, database.table(table), words, chance).write(sure=True)

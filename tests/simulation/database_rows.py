@@ -94,7 +94,7 @@ async def _put_by_commands(world: DatabaseWorld, stop: asyncio.Event) -> None:
     while not stop.is_set():
         with suppress(DuramenError):
             async with _database(world) as database:
-                words = record_text(await database.definition(_TABLE))
+                words = record_text(await database.definition(_TABLE), lambda _: None)
                 await CommandRowCaller(world, database.table(_TABLE), words, chance).write()
         await asyncio.sleep(chance.random() * 2 * _PAUSE_S)
 
@@ -126,7 +126,7 @@ async def _check(world: DatabaseWorld) -> None:
                     raise Broken("ends", f"{_TABLE} is not read {_UP_S:g} s after the last fault: {error!r}") from error
             await asyncio.sleep(_PAUSE_S)
         await RowCaller(world, table, chance).write_each()
-        words = record_text(await database.definition(_TABLE))
+        words = record_text(await database.definition(_TABLE), lambda _: None)
         await CommandRowCaller(world, table, words, chance).write(sure=True)
         if world.endpoints:
             await _check_endpoint(world, chance)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -25,11 +24,11 @@ def _another_key_is_taken() -> Patches:
 def _a_transaction_goes_on_without_its_misfit() -> Patches:
     inner = row_words.stored_commands
 
-    async def stored(form: JsonTable, commands: Sequence[Any], converting: asyncio.Lock) -> list[Any]:
+    async def stored(tables: Any, table: Any, commands: Sequence[Any]) -> list[Any]:
         found: list[Any] = []
         for each in commands:
             try:
-                found += await inner(form, [each], converting)
+                found += await inner(tables, table, [each])
             except InvalidRow:
                 if not found:
                     raise

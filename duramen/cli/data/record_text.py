@@ -81,10 +81,14 @@ class RecordText(Protocol):
 
 def text_of(database: Database, table: str) -> RecordText:
     """How the keys and values of a table are written. One request, or two. Raises `TableNotFound`."""
-    definition = database.definition(table)
-    if definition is None:
-        return _Plain()
-    return _Defined(definition, lambda schema: database.definition(table, schema=schema))
+    return record_text(database.definition(table), lambda schema: database.definition(table, schema=schema))
+
+
+def record_text(definition: TableDefinition | None, learn: Callable[[int], TableDefinition | None]) -> RecordText:
+    """How the keys and values of a table of this definition are written. `learn`: asks for the definition with the
+    schema of a number, which came later.
+    """
+    return _Plain() if definition is None else _Defined(definition, learn)
 
 
 class _Plain:

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from duramen.client.model.call_records import iterator_of
 from duramen.client.model.results import ManyDone
+from duramen.client.rows.arrow.given_frames import ArrowArray, ArrowStream, frame_windows
 from duramen.client.rows.encoded_rows import numbered_rows
 from duramen.client.rows.row_codec import RowCodec
 from duramen.client.table_writer import TableWriter
@@ -46,9 +47,16 @@ class RowWriter(Generic[R]):
         """Add one row. As `TableWriter.put`; raises also `InvalidRow`."""
         await self.put_rows((row,))
 
-    async def put_rows(self, rows: Iterable[R]) -> None:
-        """Add many rows. As `TableWriter.put_rows`; raises also `InvalidRow`, and rows before that one are added."""
+    async def put_rows(self, rows: Iterable[R] | ArrowStream | ArrowArray) -> None:
+        """Add many rows, or a frame as `RowTable.put_many` takes it. As `TableWriter.put_rows`; raises also
+        `InvalidRow`, and rows before that one are added.
+        """
         codec, _ = await self._opened(None)
+        if isinstance(rows, (ArrowStream, ArrowArray)):
+            async for window in frame_windows(codec.definition, rows, "the writer", self._rows):
+                self._rows += len(window)
+                await self.stored.put_rows(window)
+            return
         await self.stored.put_rows(numbered_rows(codec, self._counted(rows), "the writer", self._rows))
 
     def _counted(self, rows: Iterable[R]) -> Iterator[R]:

@@ -30,6 +30,7 @@ The tables themselves are next to the table of bytes: `RowTable` and `TypedTable
 
 Reading order: `shapes/` (what is given as `row=`), `plans/` (does a value fit, and what becomes of it),
 `avro_schemas.py`, `row_key.py`, `schema_difference.py`, `row_codec.py`, `value_codecs.py` (str, bytes, JSON, tuples),
-`encoded_rows.py` (many, by their places), `asked_definition.py` (from a call's arguments to a definition), `opened.py`
-(a table's codec, by its id), `row_results.py`, `row_patches.py` (updates of fields), `row_finds.py`.
+`encoded_rows.py` (many, by their places), `arrow/` (frames, both ways), `asked_definition.py` (from a call's arguments
+to a definition), `opened.py` (a table's codec, by its id), `row_results.py`, `row_patches.py` (updates of fields),
+`row_source.py` (what the halves of a table ask of it), `row_finds.py`.
 """

@@ -47,6 +47,7 @@ class RowCodec(Generic[R]):
         chosen, plan = _chosen(definition, shape)
         self.definition = definition
         self.schema = chosen.schema
+        self._dicts: RowCodec[dict[str, Any]] | None = None
         self.key = RowKey(definition)
         self._name = shape.name
         self._chosen = chosen
@@ -87,6 +88,13 @@ class RowCodec(Generic[R]):
         """The record of an update of fields. Raises `InvalidKey`, `InvalidRow`, `InvalidRequest`."""
         stored, value = self.key.of_fields(key), self.patches.encoded(operations)
         return record_of(Operation.PATCH, stored, value, ttl=ttl, if_present=if_present, if_version=if_version)
+
+    def as_dicts(self) -> RowCodec[dict[str, Any]]:
+        """The codec of the same rows as dicts, by the table's newest schema."""
+        if self._dicts is None:
+            newest = self.definition.schemas[-1].schema
+            self._dicts = RowCodec(self.definition, RowShape(newest.name, newest))
+        return self._dicts
 
     def _encoder(self, prepare: Prepare, head: bytes) -> Callable[[R], tuple[bytes, bytes]]:
         """A function of what it needs: an attribute costs as much as a field."""

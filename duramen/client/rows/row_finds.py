@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from duramen.client.model.consistency import Level
 from duramen.client.rows.row_codec import RowCodec
+from duramen.client.rows.row_source import FindsPages, RowSource
 from log_tier.model.errors import InvalidRequest, UnknownFormat
 from log_tier.model.tokens import Token
 from log_tier.rows.definition import TableDefinition
@@ -17,7 +18,7 @@ from log_tier.rows.finding.conditions import conditions_of
 from log_tier.rows.finding.find_plan import FindPlan, find_plan
 from log_tier.rows.finding.row_filter import row_filter
 
-__all__ = ["FindExplanation", "FindsPages", "RowFinds", "explain_plan", "found_values", "plan_of"]
+__all__ = ["FindExplanation", "RowFinds", "explain_plan", "found_values", "plan_of"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -46,38 +47,8 @@ class FindExplanation:
         return f"{source}: {self.partitions} partitions asked, {self.entries} entries read{looked}, {self.rows} rows"
 
 
-class CountsPartitions(Protocol):
-    """The client's `TableLookup`."""
-
-    async def partitions_asked(self, start: bytes, end: bytes | None, index: str) -> int: ...
-
-
-class FindsPages(Protocol):
-    """The stored form of a table: what `RowFinds` asks of it."""
-
-    @property
-    def lookup(self) -> CountsPartitions: ...
-
-    def find_pages(
-        self, plan: FindPlan, *, limit: int | None, after: str | Token | None, level: Level, timeout: float | None
-    ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]: ...
-
-
-class RowFinds(Generic[R]):
+class RowFinds(RowSource[R]):
     """The finding half of a table of rows."""
-
-    _found_in: FindsPages
-
-    async def _opened(self, timeout: float | None) -> tuple[RowCodec[R], float | None]:
-        raise NotImplementedError
-
-    async def _decoded(
-        self, codec: RowCodec[R], work: Callable[[RowCodec[R]], T], timeout: float | None
-    ) -> tuple[RowCodec[R], T]:
-        raise NotImplementedError
-
-    async def newer_codec(self, unknown: UnknownFormat, timeout: float | None) -> RowCodec[R]:
-        raise NotImplementedError
 
     async def find(
         self,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from duramen.client.model.call_records import iterator_of
 from duramen.client.model.results import Change
+from duramen.client.rows.row_codec import RowCodec
 from log_tier.model.errors import InvalidKey
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.record import Operation
 from log_tier.model.tokens import Token
 
-__all__ = ["TypedChange", "TypedEntry", "change_of", "keys_of"]
+__all__ = ["TypedChange", "TypedEntry", "change_of", "changes_of", "keys_of", "rows_of"]
 
 V = TypeVar("V")
 
@@ -74,3 +75,13 @@ def change_of(change: Change, key_of: Callable[[bytes], Any], value_of: Callable
         value_of(change.value) if is_put and change.value is not None else None,
         change.before,
     )
+
+
+def rows_of(page: Sequence[tuple[bytes, bytes]], codec: RowCodec[V]) -> list[V]:
+    """The rows of a page of a scan."""
+    return [codec.decode(value) for _, value in page]
+
+
+def changes_of(run: Sequence[Change], codec: RowCodec[V]) -> list[TypedChange[V]]:
+    """The changes that arrived together."""
+    return [change_of(change, codec.key.fields_of, codec.decode) for change in run]

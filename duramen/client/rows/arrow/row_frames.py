@@ -1,0 +1,92 @@
+"""The rows of a table as frames of Arrow: the reading half."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from duramen.client.model.consistency import Level
+from duramen.client.rows.arrow.batch_scans import BatchScan, batch_scan, table_of
+from duramen.client.rows.row_source import RowSource
+from log_tier.model.tokens import Token
+
+__all__ = ["RowFrames"]
+
+R = TypeVar("R")
+
+
+class RowFrames(RowSource[R]):
+    """A table of rows, as far as it gives frames."""
+
+    async def arrow_batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: Mapping[str, Any] | Any | None = None,
+        limit: int | None = None,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> AsyncGenerator[Any, None]:
+        """The rows as `pyarrow.RecordBatch`es, in the order of the key, one for each page of the scan.
+
+        `columns` are those wanted, in their order; None: all, as the table's newest schema has them. `where` is a
+        dict, `{"carrier": "UA", "flight": (1500, 1600), "delay": None}`: a value, None for null, (start, end) with None
+        for an open end, or a list of values. What it says of the first fields of the key decides which keys are read,
+        as in `scan`. It may be a `pyarrow.compute` expression, too, for which all rows are read. `limit` is of the rows
+        that fit. The rest is as for `Table.scan`.
+
+        The blocking table returns a `pyarrow.RecordBatchReader`, and has Arrow's stream protocol itself: pandas,
+        Polars and DuckDB take it as it is. Needs `duramen[parquet]`. Raises what `scan` does, and `InvalidRequest` for
+        a column that is none.
+        """
+        codec, timeout = await self._opened(timeout)
+        scan = batch_scan(codec, columns, where, limit)
+        pages = self.value_pages(scan, after=after, level=level, timeout=timeout)
+        try:
+            async for (page,) in pages:
+                yield await asyncio.to_thread(scan.batch, page)
+                if scan.is_done:
+                    return
+        finally:
+            await pages.aclose()
+
+    async def value_pages(
+        self,
+        scan: BatchScan,
+        *,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> AsyncGenerator[list[list[tuple[bytes, bytes]]], None]:
+        """For the blocking API: the pages of a scan, each in a list of its own."""
+        pages = self._found_in.scan_pages(
+            start=scan.bounds.start,
+            end=scan.bounds.end,
+            limit=scan.limit,
+            after=after,
+            level=level,
+            timeout=timeout,
+        )
+        try:
+            async for page in pages:
+                yield [page]
+        finally:
+            await pages.aclose()
+
+    async def to_arrow(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: Mapping[str, Any] | Any | None = None,
+        limit: int | None = None,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> Any:
+        """The rows as a `pyarrow.Table`. Arguments, cost and errors: as `arrow_batches`, all of it in memory."""
+        codec, timeout = await self._opened(timeout)
+        schema = batch_scan(codec, columns, where, limit).schema
+        found = self.arrow_batches(columns, where=where, limit=limit, after=after, level=level, timeout=timeout)
+        return table_of([each async for each in found], schema)

@@ -1,0 +1,65 @@
+"""What the halves of a table of rows ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Generic, Protocol, TypeVar
+
+from duramen.client.model.consistency import Level
+from duramen.client.rows.row_codec import RowCodec
+from log_tier.model.errors import UnknownFormat
+from log_tier.model.tokens import Token
+from log_tier.rows.finding.find_plan import FindPlan
+
+__all__ = ["CountsPartitions", "FindsPages", "RowSource"]
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class CountsPartitions(Protocol):
+    """The client's `TableLookup`."""
+
+    async def partitions_asked(self, start: bytes, end: bytes | None, index: str) -> int: ...
+
+
+class FindsPages(Protocol):
+    """The stored form of a table: its pages."""
+
+    @property
+    def lookup(self) -> CountsPartitions: ...
+
+    def find_pages(
+        self, plan: FindPlan, *, limit: int | None, after: str | Token | None, level: Level, timeout: float | None
+    ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]: ...
+
+    def scan_pages(
+        self,
+        *,
+        start: bytes | None,
+        end: bytes | None,
+        limit: int | None,
+        after: str | Token | None,
+        level: Level,
+        timeout: float | None,
+    ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]: ...
+
+
+class RowSource(Generic[R]):
+    """A table of rows, by what its halves need; `RowTable` is all of them."""
+
+    _found_in: FindsPages
+
+    async def _opened(self, timeout: float | None) -> tuple[RowCodec[R], float | None]:
+        """The codec, and how many seconds of the call are left."""
+        raise NotImplementedError
+
+    async def _decoded(
+        self, codec: RowCodec[R], work: Callable[[RowCodec[R]], T], timeout: float | None
+    ) -> tuple[RowCodec[R], T]:
+        """What `work` makes of stored rows, by a codec that knows their schemas, and that codec."""
+        raise NotImplementedError
+
+    async def newer_codec(self, unknown: UnknownFormat, timeout: float | None) -> RowCodec[R]:
+        """A codec that knows the schema which another one did not."""
+        raise NotImplementedError
