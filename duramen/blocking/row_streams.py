@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from duramen.blocking.wrapped import chained, wrapped
-from duramen.client.row_streams import atomic_rows, row_writer
+from duramen.client import atomic, table_writer
 from duramen.client.rows.arrow.given_frames import ArrowArray, ArrowStream
 from duramen.client.transport.loop_thread import LoopThread
 
@@ -20,7 +20,7 @@ R = TypeVar("R")
 class AtomicRows(Generic[R]):
     """Collects rows of one partition; `commit()` writes them: all take effect, or none."""
 
-    def __init__(self, inner: atomic_rows.AtomicRows[R], loop: LoopThread) -> None:
+    def __init__(self, inner: atomic.AtomicRows[R], loop: LoopThread) -> None:
         self._inner = inner
         self._loop = loop
 
@@ -40,20 +40,20 @@ class AtomicRows(Generic[R]):
         self._inner.delete(*key, if_present=if_present, if_version=if_version)
         return self
 
-    update = chained(atomic_rows.AtomicRows.update)
+    update = chained(atomic.AtomicRows.update)
 
-    put.__doc__, delete.__doc__ = atomic_rows.AtomicRows.put.__doc__, atomic_rows.AtomicRows.delete.__doc__
+    put.__doc__, delete.__doc__ = atomic.AtomicRows.put.__doc__, atomic.AtomicRows.delete.__doc__
 
     def __len__(self) -> int:
         return len(self._inner)
 
-    commit = wrapped(atomic_rows.AtomicRows.commit)
+    commit = wrapped(atomic.AtomicRows.commit)
 
 
 class RowWriter(Generic[R]):
     """A stream of rows that resumes after an interruption: each row is written exactly once."""
 
-    def __init__(self, inner: row_writer.RowWriter[R], loop: LoopThread) -> None:
+    def __init__(self, inner: table_writer.RowWriter[R], loop: LoopThread) -> None:
         self._inner = inner
         self._loop = loop
 
@@ -86,4 +86,4 @@ class RowWriter(Generic[R]):
         """
         self._loop.run(partial(self._inner.put_rows, rows))
 
-    flush = wrapped(row_writer.RowWriter.flush)
+    flush = wrapped(table_writer.RowWriter.flush)

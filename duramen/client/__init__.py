@@ -14,8 +14,7 @@ Below them:
   names say.
 - `transport/connect.py` finds the shortest way from an address to the data: one server, or the nodes and the log
   themselves.
-- `rows/` makes keys and values of Python's types, for `row_table.py` and `typed_table.py`, which say what theirs are;
-  `row_streams/` writes many rows.
+- `rows/` makes keys and values of Python's types, for `row_table.py` and `typed_table.py`, which say what theirs are.
 - `observer.py` is the seam at which a test sees every call.
 - `observed_table.py` is a table whose calls are operations of OpenTelemetry (`traces=True`); without, nothing has it.
   `observed_writer.py` is its writer.
@@ -34,6 +33,6 @@ What is not here: choosing among replicas (`router.routing` does that, also in t
 
 Reading order, which is also the layers from below: `model/`, `retry.py`, `observer.py`, `transport/`, `context.py`,
 `lookup.py`, then `atomic.py`, `many_keys.py`, `scan.py`, `watch.py`, `table_writer.py`, and `table.py`,
-`observed_writer.py`, `observed_table.py`, `row_streams/`, `row_table.py`, `typed_table.py`, `database.py`. `rows/`
+`observed_writer.py`, `observed_table.py`, `row_table.py`, `typed_table.py`, `database.py`. `rows/`
 comes after `model/`.
 """

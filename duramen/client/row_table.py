@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeVar, overload
 
+from duramen.client.atomic import AtomicRows
 from duramen.client.model.results import Done, ManyDone
-from duramen.client.row_streams.atomic_rows import AtomicRows
-from duramen.client.row_streams.row_writer import RowWriter
 from duramen.client.rows.arrow.given_frames import ArrowArray, ArrowStream, put_frames
 from duramen.client.rows.arrow.row_frames import RowFrames
 from duramen.client.rows.asked_definition import AskedDefinition
@@ -21,6 +20,7 @@ from duramen.client.rows.row_results import TypedChange, TypedEntry, changes_of,
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.rows.shapes.shape import shape_of
 from duramen.client.table import Level, Table
+from duramen.client.table_writer import RowWriter
 from duramen.client.watch import Watch
 from log_tier.model.errors import FieldAbsent, NumberOverflow, UnknownFormat
 from log_tier.model.tokens import Token
@@ -43,8 +43,7 @@ class RowTable(RowFinds[R], RowFrames[R]):
     """
 
     def __init__(self, stored: Table, asked: AskedDefinition) -> None:
-        assert asked.shape is not None, "a table of rows has a type of rows"
-        shape = asked.shape
+        assert (shape := asked.shape) is not None, "a table of rows has a type of rows"
         self.stored = self._found_in = stored
         """The same table, in bytes."""
         self.name = stored.name
