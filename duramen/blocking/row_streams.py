@@ -7,9 +7,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from duramen.blocking.wrapped import chained, wrapped
+from duramen.blocking.wrapped import wrapped
 from duramen.client import atomic, table_writer
 from duramen.client.rows.arrow.given_frames import ArrowArray, ArrowStream
+from duramen.client.rows.row_patches import PatchedFields
 from duramen.client.transport.loop_thread import LoopThread
 
 __all__ = ["AtomicRows", "RowWriter"]
@@ -40,9 +41,25 @@ class AtomicRows(Generic[R]):
         self._inner.delete(*key, if_present=if_present, if_version=if_version)
         return self
 
-    update = chained(atomic.AtomicRows.update)
+    def update(
+        self,
+        *key: Any,
+        set: PatchedFields = None,  # noqa: A002 - the operation's name
+        add: PatchedFields = None,
+        multiply: PatchedFields = None,
+        min: PatchedFields = None,  # noqa: A002 - the operation's name
+        max: PatchedFields = None,  # noqa: A002 - the operation's name
+        append: PatchedFields = None,
+        if_version: int | None = None,
+    ) -> AtomicRows[R]:
+        self._inner.update(
+            *key, set=set, add=add, multiply=multiply, min=min, max=max, append=append, if_version=if_version
+        )
+        return self
 
-    put.__doc__, delete.__doc__ = atomic.AtomicRows.put.__doc__, atomic.AtomicRows.delete.__doc__
+    for _method in (put, delete, update):
+        _method.__doc__ = getattr(atomic.AtomicRows, _method.__name__).__doc__
+    del _method
 
     def __len__(self) -> int:
         return len(self._inner)

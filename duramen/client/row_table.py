@@ -43,12 +43,11 @@ class RowTable(RowFinds[R], RowFrames[R]):
     """
 
     def __init__(self, stored: Table, asked: AskedDefinition) -> None:
-        assert (shape := asked.shape) is not None, "a table of rows has a type of rows"
+        shape = asked.shape
+        assert shape is not None, "a table of rows has a type of rows"
         self.stored = self._found_in = stored
         """The same table, in bytes."""
-        self.name = stored.name
-        self.asked = asked
-        """What it was opened as."""
+        self.name, self.asked = stored.name, asked
         self.codec: OpenedCodec[RowCodec[R]] = OpenedCodec(stored.lookup, asked, lambda found: RowCodec(found, shape))
         """For the blocking API."""
 

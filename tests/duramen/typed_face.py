@@ -10,6 +10,7 @@ from typing import Any, assert_type
 
 from duramen import aio
 from duramen.blocking import Database, RowTable, RowWriter, Table, TypedTable
+from duramen.client.model.results import Done
 from duramen.client.row_table import RowTable as AsyncRowTable
 from duramen.client.rows.row_results import TypedChange, TypedEntry
 
@@ -43,6 +44,8 @@ def blocking(db: Database) -> None:
     crossings.batch().put(Crossing("UA", 7)).delete("UA", 8)
     assert_type(crossings.alter(row=GatedCrossing), RowTable[GatedCrossing])
     assert_type(db.alter_table("crossings", row={"type": "record"}, compatibility="full"), RowTable[dict[str, Any]])
+    crossings.batch().update("UA", 7, set={"number": 8}).put(Crossing("UA", 9))
+    assert_type(crossings.update("UA", 7, set={"number": 8}, if_version=1), Done)
 
 
 def refused(db: Database) -> None:
@@ -50,6 +53,7 @@ def refused(db: Database) -> None:
     crossings.put("UA")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     crossings.put_many([1])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
     crossings.batch().put(b"row")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    crossings.update("UA", 7, set="number")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     crossings.writer("once").put(None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     _ = crossings.get("UA", 7).carrier  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
     crossings.alter(row=GatedCrossing, compatibility="any")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]

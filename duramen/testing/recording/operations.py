@@ -42,7 +42,10 @@ def unjudged(records: Columns) -> str:
     """What the checker's model has not, in words; empty: nothing."""
     for place, attribute in enumerate(records.attributes or ()):
         key, value = records.keys[place], records.values[place]
-        if Operation(attribute & OPERATION_MASK) in _NUMERIC and not _is_whole(value):
+        operation = Operation(attribute & OPERATION_MASK)
+        if operation is Operation.PATCH:
+            return f"fields of {key!r} were updated"
+        if operation in _NUMERIC and not _is_whole(value):
             return f"{key!r} was updated by the fraction {text_of(value)}"
     return ""
 

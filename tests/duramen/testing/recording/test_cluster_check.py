@@ -188,13 +188,22 @@ async def test_nothing_was_asked() -> None:
         assert await cluster.check() == testing.Judged(tables=0, calls=0, records=0)
 
 
-@pytest.mark.parametrize("what", ["the fraction 0.5", "rejected with number_overflow"])
+@pytest.mark.parametrize("what", ["the fraction 0.5", "rejected with number_overflow", "fields of"])
 @testing.simulated
 async def test_what_the_model_does_not_have_is_refused(what: str) -> None:
     async with testing.Cluster(nodes=1) as cluster:
         table = await (await cluster.connect()).create_table("orders", partitions=1)
         if what == "the fraction 0.5":
             await table.update(b"key", add=0.5)
+        elif what == "fields of":
+            schema = {
+                "type": "record",
+                "name": "Cart",
+                "fields": [{"name": name, "type": "int"} for name in ("id", "n")],
+            }
+            carts = await (await cluster.connect()).create_table("carts", row=schema, key="id", partitions=1)
+            await carts.put({"id": 1, "n": 1})
+            await carts.update(1, add={"n": 1})
         else:
             await table.put(b"key", b"%d" % (2**63 - 1))
             with pytest.raises(duramen.NumberOverflow):
