@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from log_tier.access.demands import AllDemands, BatchDemand, KeyDemand
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import BatchRefused, DuramenError
-from log_tier.model.record import PLAIN_PUT, UPDATES, Condition, Expiry, Operation, attribute_of
+from log_tier.model.record import PLAIN_PUT, READ_CHANGES, Condition, Expiry, Operation, attribute_of
 from log_tier.trust.grants import Grant, Right
 from log_tier.trust.rights import Rights
 
@@ -47,7 +47,7 @@ def test_what_tells_nothing_needs_no_read(attribute: int) -> None:
 
 
 TELLING = [
-    *(attribute_of(operation) for operation in sorted(UPDATES)),
+    *(attribute_of(operation) for operation in sorted(READ_CHANGES)),
     *(attribute_of(Operation.PUT, condition=condition) for condition in Condition if condition),
     attribute_of(Operation.DELETE, condition=Condition.PRESENT),
 ]

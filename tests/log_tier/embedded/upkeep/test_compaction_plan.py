@@ -43,6 +43,7 @@ READS = [
     delete(b"k", condition=Condition.PRESENT),
     add(b"k", b"2"),
     Said(Operation.APPEND, b"k", b"2"),
+    Said(Operation.PATCH, b"k", b"2"),
 ]
 
 
