@@ -12,7 +12,7 @@ from log_tier.rows.avro.avro_types import AvroType, NamedTypes, branch_name
 from log_tier.rows.avro.logical_types import logical_of
 from log_tier.rows.schema import RowField, RowSchema
 
-__all__ = ["Found", "arrow_schema", "arrow_type", "chosen_fields", "found_type", "optional_branch"]
+__all__ = ["FoundType", "arrow_schema", "arrow_type", "chosen_fields", "found_type", "optional_branch"]
 
 _PLAIN: Final = {
     "null": pa.null(),
@@ -40,7 +40,7 @@ _SHORT_DIGITS_MAX: Final = 38
 """Of those of 128 bits, which every tool has."""
 
 
-class Found(NamedTuple):
+class FoundType(NamedTuple):
     """A type with its name resolved."""
 
     type: Any
@@ -50,10 +50,10 @@ class Found(NamedTuple):
     logical: str | None
 
 
-def found_type(type_: AvroType, named: NamedTypes) -> Found:
+def found_type(type_: AvroType, named: NamedTypes) -> FoundType:
     """What a type, which is no union, is."""
     found: Any = named.get(type_, type_) if isinstance(type_, str) else type_
-    return Found(found, found if isinstance(found, str) else found["type"], logical_of(found))
+    return FoundType(found, found if isinstance(found, str) else found["type"], logical_of(found))
 
 
 def optional_branch(union: Sequence[AvroType]) -> int | None:

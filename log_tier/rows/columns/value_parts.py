@@ -14,7 +14,7 @@ import pyarrow.types as kinds
 
 from log_tier.rows.avro.avro_types import AvroType, NamedTypes, branch_name
 from log_tier.rows.avro.writing import default_bytes, long_bytes, sized_bytes
-from log_tier.rows.columns.arrow_types import Found, arrow_type, found_type, optional_branch
+from log_tier.rows.columns.arrow_types import FoundType, arrow_type, found_type, optional_branch
 from log_tier.rows.columns.cast_columns import UnfitColumn, cast_column, first_unfit, plain_column, shown
 
 __all__ = ["ValueParts"]
@@ -178,7 +178,7 @@ def _name_of(type_: AvroType) -> str:
 # --- values that contain no others
 
 
-def _leaves(array: pa.Array, found: Found, target: pa.DataType) -> list[bytes]:
+def _leaves(array: pa.Array, found: FoundType, target: pa.DataType) -> list[bytes]:
     name = found.logical or found.kind
     if name == "uuid":
         return _uuids(array, found)
@@ -210,7 +210,7 @@ def _symbols(column: pa.Array, symbols: Sequence[str]) -> list[bytes]:
     return [known[each] for each in values]
 
 
-def _uuids(array: pa.Array, found: Found) -> list[bytes]:
+def _uuids(array: pa.Array, found: FoundType) -> list[bytes]:
     binary = found.kind == "fixed"
     is_text = kinds.is_string(array.type) or kinds.is_large_string(array.type)
     column = cast_column(array, "uuid", pa.string() if is_text else pa.binary())
@@ -223,7 +223,7 @@ def _uuids(array: pa.Array, found: Found) -> list[bytes]:
     return [each.bytes if binary else sized_bytes(str(each).encode()) for each in made]
 
 
-def _decimals(column: pa.Array, found: Found, target: pa.DataType) -> list[bytes]:
+def _decimals(column: pa.Array, found: FoundType, target: pa.DataType) -> list[bytes]:
     if kinds.is_string(target):
         numbers = [_unscaled(column, place, found) for place in range(len(column))]
     else:
@@ -238,7 +238,7 @@ def _decimals(column: pa.Array, found: Found, target: pa.DataType) -> list[bytes
     return [sized_bytes(each.to_bytes((each.bit_length() + 8) // 8, signed=True)) for each in numbers]
 
 
-def _unscaled(column: pa.Array, place: int, found: Found) -> int:
+def _unscaled(column: pa.Array, place: int, found: FoundType) -> int:
     precision, scale = found.type["precision"], found.type.get("scale", 0)
     try:
         sign, digits, exponent = Decimal(column[place].as_py()).as_tuple()

@@ -9,12 +9,12 @@ from duramen.client.rows.arrow.arrow_extra import need_arrow
 from duramen.client.rows.row_codec import RowCodec
 from log_tier.rows.tuple_key import ScanBounds
 
-__all__ = ["BatchScan", "batch_scan", "batches_of", "reader_of", "table_of"]
+__all__ = ["BatchPages", "batch_scan", "batches_of", "reader_of", "table_of"]
 
 Page = Sequence[tuple[bytes, bytes]]
 
 
-class BatchScan(Protocol):
+class BatchPages(Protocol):
     """What `batch_scan.BatchScan` is."""
 
     @property
@@ -44,7 +44,7 @@ class BatchScan(Protocol):
 
 def batch_scan(
     codec: RowCodec[Any], columns: Sequence[str] | None, where: Mapping[str, Any] | Any | None, limit: int | None
-) -> BatchScan:
+) -> BatchPages:
     """A scan in record batches. Raises `InvalidRequest`, `InvalidKey`, `InvalidSchema`."""
     need_arrow("a table as Arrow")
     from duramen.client.rows.arrow.batch_scan import BatchScan as Scan
@@ -52,7 +52,7 @@ def batch_scan(
     return Scan(codec, columns, where, limit)
 
 
-def batches_of(scan: BatchScan, pages: Generator[Page, None, None]) -> Generator[Any, None, None]:
+def batches_of(scan: BatchPages, pages: Generator[Page, None, None]) -> Generator[Any, None, None]:
     """The batches of pages. Closes the pages."""
     try:
         for page in pages:
@@ -63,7 +63,7 @@ def batches_of(scan: BatchScan, pages: Generator[Page, None, None]) -> Generator
         pages.close()
 
 
-def reader_of(scan: BatchScan, pages: Generator[Page, None, None]) -> Any:
+def reader_of(scan: BatchPages, pages: Generator[Page, None, None]) -> Any:
     """The batches as a `pyarrow.RecordBatchReader`, which reads a page when its batch is wanted."""
     import pyarrow as pa
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from duramen.client.model.consistency import Level
-from duramen.client.rows.arrow.batch_scans import BatchScan, batch_scan, table_of
+from duramen.client.rows.arrow.batch_scans import BatchPages, batch_scan, table_of
 from duramen.client.rows.row_source import RowSource
 from log_tier.model.tokens import Token
 
@@ -54,7 +54,7 @@ class RowFrames(RowSource[R]):
 
     async def value_pages(
         self,
-        scan: BatchScan,
+        scan: BatchPages,
         *,
         after: str | Token | None = None,
         level: Level = "session",
