@@ -17,13 +17,14 @@ from duramen.client.rows.arrow.batch_scans import batch_scan, batches_of, reader
 from duramen.client.rows.arrow.given_frames import ArrowArray, ArrowStream
 from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.encoded_rows import encoded_rows
+from duramen.client.rows.html_table import HTML_ROWS, html_error, html_table
 from duramen.client.rows.row_codec import RowCodec
 from duramen.client.rows.row_finds import found_values, plan_of
 from duramen.client.rows.row_patches import PatchedFields
 from duramen.client.rows.row_results import TypedChange, TypedEntry, keys_of
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.table import Level
-from log_tier.model.errors import FieldAbsent, NumberOverflow, UnknownFormat
+from log_tier.model.errors import DuramenError, FieldAbsent, NumberOverflow, UnknownFormat
 from log_tier.model.tokens import Token
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import EvolutionMode
@@ -39,6 +40,9 @@ T = TypeVar("T")
 
 _NONE: Final = object()
 """In place of a row that does not meet the conditions: a row of any type may be false, or None."""
+
+_SHOW_TIMEOUT_S: Final = 2.0
+"""A notebook shows a table whose server is away at once, and does not hang."""
 
 
 class RowTable(Generic[R]):
@@ -56,6 +60,15 @@ class RowTable(Generic[R]):
 
     def __repr__(self) -> str:
         return repr(self._inner)
+
+    def _repr_html_(self) -> str:
+        """The first rows with their types, for notebooks. It waits for two seconds at most for each request."""
+        try:
+            codec, _ = self._opened(_SHOW_TIMEOUT_S)
+            pairs = self.stored.scan(limit=HTML_ROWS + 1, timeout=_SHOW_TIMEOUT_S)
+            return html_table(self.name, codec.definition, [value for _, value in pairs])
+        except DuramenError as error:
+            return html_error(repr(self), error)
 
     def _opened(self, timeout: float | None) -> tuple[RowCodec[R], float | None]:
         codec = self._inner.codec.now()
