@@ -23,9 +23,9 @@ Keys of several fields that sort as the fields do: `duramen.pack_key("UA", 1545)
 The layers below are `log_tier` (the log), `serving_tier` (the indexes) and `router` (the data plane); each is
 described in its `__init__`. In this package `client/` is the library; `aio.py` is its interface for event loops,
 `blocking/` for threads. `server/` is what `duramen up` runs, `cli/` the command line, `loading/` loads files,
-`verification/` is `duramen check`, `certificates/` makes and reads certificates, `tracing/` is OpenTelemetry for who
-asks for it, and `testing/` is for tests that choose what fails (`pytest_plugin.py` has its fixtures). Importing
-`duramen` imports neither gRPC nor LMDB: that waits until something is opened.
+`exporting/` writes them, `verification/` is `duramen check`, `certificates/` makes and reads certificates, `tracing/`
+is OpenTelemetry for who asks for it, and `testing/` is for tests that choose what fails (`pytest_plugin.py` has its
+fixtures). Importing `duramen` imports neither gRPC nor LMDB: that waits until something is opened.
 """
 
 from __future__ import annotations

@@ -13,12 +13,15 @@ What it promises:
 
 How a row passes through:
 
-    file ──▶ csv_rows / json_rows / parquet_rows ──▶ chunks of (key, value) ──▶ TableWriter ──▶ batches, one sync each
+    file ──▶ csv_rows / json_rows / frame_rows ──▶ chunks of (key, value) ──▶ TableWriter ──▶ batches, one sync each
                      │
                      └──▶ rejects: row, line, column, why, and the text as it was
 
 A row's key is the text of its key columns, joined by a separator; its value is the whole row as compact JSON in the
-order of the columns, or one column. Two rows with one key are two writes: the later row stays.
+order of the columns, or one column. Two rows with one key are two writes: the later row stays. In a table that has a
+schema both follow from it: a row is what `duramen put` takes, and what does not fit is rejected by line, field, value
+and the type that the field has. Nothing is converted in silence, and what `duramen export` wrote is loaded to the same
+bytes.
 
 Invariants:
 
@@ -30,13 +33,14 @@ What it deliberately does not do: guess a delimiter, an encoding or a schema; re
 again; delete keys that the file no longer has; undo what an interrupted load has written.
 
 Reading order: `options.py` (the options of a load), `errors.py`, `rows.py` (what a chunk and a reject are, how keys are
-made), `reading.py` (which reader a file needs), the readers `csv_rows.py`, `json_rows.py` and `parquet_rows.py`, then
+made), `reading.py` (which reader a file needs), the readers `csv_rows.py`, `json_rows.py`, `frames.py` and
+`parquet_rows.py`; for tables of rows `typed_json.py`, `csv_cells.py`, `typed_csv.py`, `typed_frames.py`; then
 `rejects.py`, `content_identity.py` and `run.py`. Nothing here knows the command line.
 """
 
 from duramen.loading.content_identity import ContentIdentity, identify, producer_name
 from duramen.loading.errors import ExtraMissing, FileChanged, FileRefused, LoadRefused, RowRefused
-from duramen.loading.options import FORMATS, FileFormat, LoadOptions, format_of
+from duramen.loading.options import FORMATS, FileFormat, LoadOptions, RowOptions, format_of
 from duramen.loading.reading import read_rows
 from duramen.loading.rejects import RejectsFile
 from duramen.loading.rows import Reject, RowChunk
@@ -56,6 +60,7 @@ __all__ = [
     "Reject",
     "RejectsFile",
     "RowChunk",
+    "RowOptions",
     "RowRefused",
     "format_of",
     "identify",

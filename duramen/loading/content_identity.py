@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duramen.loading.errors import FileChanged
-from duramen.loading.options import FileFormat, LoadOptions
+from duramen.loading.options import FileFormat, LoadOptions, RowOptions
 from duramen.loading.reading import open_file
 from log_tier.model.identifiers import TableId
 
@@ -42,6 +42,8 @@ def identify(path: Path) -> ContentIdentity:
     return ContentIdentity(digest.hexdigest(), before.st_size, before.st_mtime_ns)
 
 
-def producer_name(identity: ContentIdentity, file_format: FileFormat, options: LoadOptions, table_id: TableId) -> str:
+def producer_name(
+    identity: ContentIdentity, file_format: FileFormat, options: LoadOptions | RowOptions, table_id: TableId
+) -> str:
     """The name under which this load writes."""
     return f"load {identity.content} {identity.size} {file_format} {options.digest()} {table_id}"

@@ -28,7 +28,7 @@ from duramen.loading.rows import (
 )
 from log_tier.model.record import KEY_BYTES_MAX, VALUE_BYTES_MAX
 
-__all__ = ["csv_rows"]
+__all__ = ["PairMaker", "RowColumns", "csv_pairs", "csv_rows"]
 
 # Distinct fields whose JSON is remembered. Most columns of most tables repeat themselves, and a look-up costs a tenth
 # of an encoding.
@@ -52,27 +52,66 @@ class _EncodedFields(dict[str, str]):
         return encoded
 
 
+PairMaker = Callable[[list[str], Sequence[str]], tuple[bytes, bytes]]
+"""From a row's fields, and the lines that it was read from, to its key and value. Raises `BadField`."""
+
+RowColumns = Callable[[list[str]], PairMaker]
+"""From the names in the header to what makes pairs. Raises `FileRefused`."""
+
+
 def csv_rows(path: Path, file: IO[bytes], position: Callable[[], int], options: LoadOptions) -> Generator[RowChunk]:
     """Yield the rows of an open CSV file in chunks. `position`: how far the file on the disk was read.
 
     Raises `FileRefused` for a header that cannot be used; whatever is wrong with a row is a reject. About 7 µs a row
     of twenty short fields.
     """
+
+    def columns_of(columns: list[str]) -> PairMaker:
+        key_of, value_place = key_maker(path, columns, options)
+        value_of = _value_maker(columns, value_place, options)
+
+        def pair_of(row: list[str], lines: Sequence[str]) -> tuple[bytes, bytes]:
+            key, value = key_of(row).encode(), value_of(row)
+            if len(key) > KEY_BYTES_MAX or len(value) > VALUE_BYTES_MAX:
+                check_pair(key, value, options)
+            return key, value
+
+        return pair_of
+
+    yield from csv_pairs(path, file, position, options.delimiter, columns_of)
+
+
+def csv_pairs(
+    path: Path,
+    file: IO[bytes],
+    position: Callable[[], int],
+    delimiter: str,
+    columns_of: RowColumns,
+    *,
+    blank_rows: bool = False,
+) -> Generator[RowChunk]:
+    """The same, where `columns_of` says what becomes of a row. `blank_rows`: an empty line is a row of one field."""
     # The parser's own limit is 128 KiB and process-wide. A field as large as a value may be is no error here.
     csv.field_size_limit(max(csv.field_size_limit(), VALUE_BYTES_MAX))
     text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
     try:
-        yield from _rows(path, text, position, options)
+        yield from _rows(path, text, position, delimiter, columns_of, blank_rows)
     finally:
         text.detach()  # the file is the caller's to close
 
 
-def _rows(path: Path, text: Iterable[str], position: Callable[[], int], options: LoadOptions) -> Iterator[RowChunk]:
+def _rows(
+    path: Path,
+    text: Iterable[str],
+    position: Callable[[], int],
+    delimiter: str,
+    columns_of: RowColumns,
+    blank_rows: bool,
+) -> Iterator[RowChunk]:
     lines: list[str] = []
-    reader = csv.reader(_remember(text, lines), strict=True, delimiter=options.delimiter)
+    reader = csv.reader(_remember(text, lines), strict=True, delimiter=delimiter)
     columns = _header(path, reader)
-    key_of, value_place = key_maker(path, columns, options)
-    value_of = _value_maker(columns, value_place, options)
+    pair_of = columns_of(columns)
     width = len(columns)
     pairs: list[tuple[bytes, bytes]] = []
     rejects: list[Reject] = []
@@ -87,17 +126,17 @@ def _rows(path: Path, text: Iterable[str], position: Callable[[], int], options:
             break
         except csv.Error as error:
             row_number += 1
-            rejects.append(_reject(row_number, line, lines, _column_at(lines, columns, options), str(error)))
+            rejects.append(_reject(row_number, line, lines, _column_at(lines, columns, delimiter), str(error)))
             continue
         if not row:
-            continue  # an empty line is no row
+            if not blank_rows:
+                continue
+            row = [""]
         row_number += 1
         try:
             if len(row) != width:
                 raise BadField(*_ragged(row, columns))
-            key, value = key_of(row).encode(), value_of(row)
-            if len(key) > KEY_BYTES_MAX or len(value) > VALUE_BYTES_MAX:
-                check_pair(key, value, options)
+            key, value = pair_of(row, lines)
         except BadField as bad:
             rejects.append(_reject(row_number, line, lines, bad.column, bad.reason))
             continue
@@ -170,7 +209,7 @@ def _not_utf8(row: Sequence[str], columns: Sequence[str]) -> tuple[str, str]:
     raise AssertionError("a row that cannot be encoded has a field that cannot")
 
 
-def _column_at(lines: Sequence[str], columns: Sequence[str], options: LoadOptions) -> str:
+def _column_at(lines: Sequence[str], columns: Sequence[str], delimiter: str) -> str:
     """The column in which the parser stopped: the one whose quotes are wrong."""
     place, quoted, at_start = 0, False, True
     text = "".join(lines)
@@ -183,11 +222,11 @@ def _column_at(lines: Sequence[str], columns: Sequence[str], options: LoadOption
                     at += 1
                 else:
                     quoted = False
-                    if text[at + 1 : at + 2] not in (options.delimiter, "\r", "\n", ""):
+                    if text[at + 1 : at + 2] not in (delimiter, "\r", "\n", ""):
                         break
         elif sign == '"' and at_start:
             quoted = True
-        at_start = not quoted and sign == options.delimiter
+        at_start = not quoted and sign == delimiter
         place += at_start
         at += 1
     return columns[min(place, len(columns) - 1)]

@@ -21,7 +21,7 @@ from duramen.loading.rows import (
 )
 from log_tier.model.record import VALUE_BYTES_MAX
 
-__all__ = ["compact_json", "json_rows", "object_rows"]
+__all__ = ["compact_json", "json_pairs", "json_rows", "object_rows"]
 
 # A line longer than any value can be is not read to its end.
 _LINE_BYTES_MAX = 2 * VALUE_BYTES_MAX
@@ -34,6 +34,13 @@ compact_json: Callable[[Any], str] = json.JSONEncoder(
 def json_rows(path: Path, file: IO[bytes], position: Callable[[], int], options: LoadOptions) -> Generator[RowChunk]:
     """Yield the rows of an open file of JSON lines in chunks; whatever is wrong with a row is a reject."""
     pair_of = object_rows(path, options)
+    yield from json_pairs(path, file, position, lambda line: pair_of(_object(line)))
+
+
+def json_pairs(
+    path: Path, file: IO[bytes], position: Callable[[], int], pair_of: Callable[[bytes], tuple[bytes, bytes]]
+) -> Generator[RowChunk]:
+    """The same, where `pair_of` makes the key and the value of a line; it raises `BadField`."""
     pairs: list[tuple[bytes, bytes]] = []
     rejects: list[Reject] = []
     first_row = 1
@@ -51,7 +58,7 @@ def json_rows(path: Path, file: IO[bytes], position: Callable[[], int], options:
             continue
         row_number += 1
         try:
-            pair = pair_of(_object(line))
+            pair = pair_of(line)
         except BadField as bad:
             rejects.append(Reject(row_number, line_number, bad.column, bad.reason, _shown(line)))
         else:

@@ -11,10 +11,11 @@ from typing import Final, Literal, get_args
 
 from duramen.loading.errors import FileRefused
 from log_tier.model.errors import InvalidRequest
+from log_tier.rows.definition import TableDefinition
 
-__all__ = ["FORMATS", "KEY_SEPARATOR", "FileFormat", "LoadOptions", "format_of"]
+__all__ = ["FORMATS", "KEY_SEPARATOR", "FileFormat", "LoadOptions", "RowOptions", "format_of"]
 
-FileFormat = Literal["csv", "jsonl", "parquet"]
+FileFormat = Literal["csv", "jsonl", "parquet", "arrow"]
 
 FORMATS: Final[tuple[FileFormat, ...]] = get_args(FileFormat)
 
@@ -25,6 +26,9 @@ _SUFFIXES: Final[dict[str, FileFormat]] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
 }
 
 
@@ -56,6 +60,25 @@ class LoadOptions:
     def digest(self) -> str:
         """A short name for exactly these options."""
         text = json.dumps({**asdict(self), "key_columns": list(self.key_columns)}, sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RowOptions:
+    """Of a load into a table of rows, whose keys and values follow from its schema."""
+
+    definition: TableDefinition
+    """Rows are written by its newest schema."""
+    delimiter: str = ","
+    """CSV only: one character."""
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
+            raise InvalidRequest(f"a delimiter is one character, and no quote or line end, not {self.delimiter!r}")
+
+    def digest(self) -> str:
+        """A short name for exactly these options. Another schema makes another load of the same file."""
+        text = f"rows {self.definition.schemas[-1].number} {self.delimiter}"
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Parquet, through pyarrow (the extra `duramen[parquet]`).
+"""Parquet and Arrow files into a table of bytes: rows as JSON.
 
 What JSON lacks becomes text: dates and times in ISO 8601, decimals and durations as they are written, bytes in base64.
 NaN, which writers of Parquet use for "missing", becomes null.
@@ -14,41 +14,27 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 
-from duramen.loading.errors import ExtraMissing, FileRefused
+from duramen.loading.frames import Frames
 from duramen.loading.json_rows import object_rows
-from duramen.loading.options import LoadOptions
-from duramen.loading.rows import CHUNK_ROWS, BadField, Reject, RowChunk, check_columns
+from duramen.loading.options import FileFormat, LoadOptions
+from duramen.loading.rows import BadField, Reject, RowChunk, check_columns
 
-__all__ = ["parquet_rows"]
+__all__ = ["frame_rows"]
 
 
-def parquet_rows(path: Path, file: IO[bytes], position: Callable[[], int], options: LoadOptions) -> Generator[RowChunk]:
-    """Yield the rows of an open Parquet file in chunks. Raises `ExtraMissing` where pyarrow is not installed."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ExtraMissing(
-            "reading Parquet needs pyarrow: install duramen[parquet] (pip install 'duramen[parquet]')", extra="parquet"
-        ) from error
-    try:
-        source = pyarrow.parquet.ParquetFile(file)
-    except (pyarrow.ArrowException, OSError) as error:  # damaged metadata are an OSError of pyarrow's
-        raise FileRefused(f"{path} is no Parquet file, or is damaged: {error}", file=str(path)) from error
-    check_columns(path, source.schema_arrow.names, options)
+def frame_rows(
+    path: Path, file: IO[bytes], position: Callable[[], int], options: LoadOptions, file_format: FileFormat
+) -> Generator[RowChunk]:
+    """Yield the rows of an open Parquet or Arrow file in chunks. Raises as `Frames`."""
+    frames = Frames(path, file, file_format)
+    check_columns(path, frames.schema.names, options)
     pair_of = object_rows(path, options)
     row_number = 0
-    batches = source.iter_batches(batch_size=CHUNK_ROWS)
-    while True:
-        try:
-            batch = next(batches, None)
-        except (pyarrow.ArrowException, OSError) as error:
-            reason = f"the file cannot be read on: {error}"
-            yield RowChunk(row_number + 1, [], [Reject(row_number + 1, row_number + 1, "", reason, "")], position())
-            return
-        if batch is None:
-            return
+    for batch in frames.batches():
         first_row = row_number + 1
+        if isinstance(batch, str):
+            yield RowChunk(first_row, [], [Reject(first_row, first_row, "", batch, "")], position())
+            return
         pairs: list[tuple[bytes, bytes]] = []
         rejects: list[Reject] = []
         for row in _rows_of(batch):

@@ -8,21 +8,40 @@ import os
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, Final, TypeVar, cast
 
 from duramen.loading.csv_rows import csv_rows
 from duramen.loading.errors import FileRefused, RowRefused
 from duramen.loading.json_rows import json_rows
-from duramen.loading.options import FileFormat, LoadOptions
-from duramen.loading.parquet_rows import parquet_rows
+from duramen.loading.options import FileFormat, LoadOptions, RowOptions
+from duramen.loading.parquet_rows import frame_rows
 from duramen.loading.rows import RowChunk
+from duramen.loading.typed_csv import typed_csv
+from duramen.loading.typed_frames import typed_frames
+from duramen.loading.typed_json import typed_json
 
-__all__ = ["open_file", "read_rows"]
+__all__ = ["open_file", "read_rows", "read_typed_rows"]
 
-_Reader = Callable[[Path, IO[bytes], Callable[[], int], LoadOptions], Generator[RowChunk]]
+_O = TypeVar("_O")
 
-_READERS: Final[dict[FileFormat, _Reader]] = {"csv": csv_rows, "jsonl": json_rows, "parquet": parquet_rows}
+_Reader = Callable[[Path, IO[bytes], Callable[[], int], _O], Generator[RowChunk]]
+"""Reads an open file; the third argument says how much of it was read."""
+
+_READERS: Final[dict[FileFormat, _Reader[LoadOptions]]] = {
+    "csv": csv_rows,
+    "jsonl": json_rows,
+    "parquet": partial(frame_rows, file_format="parquet"),
+    "arrow": partial(frame_rows, file_format="arrow"),
+}
+_TYPED_READERS: Final[dict[FileFormat, _Reader[RowOptions]]] = {
+    "csv": typed_csv,
+    "jsonl": typed_json,
+    "parquet": partial(typed_frames, file_format="parquet"),
+    "arrow": partial(typed_frames, file_format="arrow"),
+}
+_WITHOUT_GZIP: Final = ("parquet", "arrow")
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
@@ -33,12 +52,21 @@ def read_rows(path: Path, file_format: FileFormat, options: LoadOptions) -> Gene
     Raises `FileRefused`, `ExtraMissing`, and `RowRefused` where nothing behind that row can be read. Rows that are
     bad by themselves are rejects in their chunk.
     """
+    return _chunks(path, file_format, options, _READERS[file_format])
+
+
+def read_typed_rows(path: Path, file_format: FileFormat, options: RowOptions) -> Generator[RowChunk]:
+    """The same, for a table of rows."""
+    return _chunks(path, file_format, options, _TYPED_READERS[file_format])
+
+
+def _chunks(path: Path, file_format: FileFormat, options: _O, reader: _Reader[_O]) -> Generator[RowChunk]:
     with open_file(path) as raw:
-        compressed = raw.peek(2)[:2] == _GZIP_MAGIC and file_format != "parquet"
+        compressed = raw.peek(2)[:2] == _GZIP_MAGIC and file_format not in _WITHOUT_GZIP
         file = cast("IO[bytes]", gzip.GzipFile(fileobj=raw) if compressed else raw)
         rows = 0
         try:
-            with closing(_READERS[file_format](path, file, raw.tell, options)) as chunks:
+            with closing(reader(path, file, raw.tell, options)) as chunks:
                 for chunk in chunks:
                     yield chunk
                     rows += len(chunk.pairs) + len(chunk.rejects)

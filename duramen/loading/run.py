@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from duramen.blocking import Table, TableWriter
 from duramen.loading.content_identity import identify, producer_name
 from duramen.loading.errors import FileRefused, LoadRefused
-from duramen.loading.options import FileFormat, LoadOptions
-from duramen.loading.reading import read_rows
+from duramen.loading.options import FileFormat, LoadOptions, RowOptions
+from duramen.loading.reading import read_rows, read_typed_rows
 from duramen.loading.rejects import RejectsFile
 from duramen.loading.rows import RowChunk
 from log_tier.model.errors import DuramenError
@@ -58,22 +58,28 @@ def load_file(
     table: Table,
     path: Path,
     file_format: FileFormat,
-    options: LoadOptions,
+    options: LoadOptions | RowOptions,
     *,
     rejects: RejectsFile | None = None,
     progress: Callable[[LoadProgress], None] | None = None,
 ) -> LoadSummary:
-    """Load a file; run it again after any interruption, and it goes on where it ended.
+    """Load a file; run it again after any interruption, and it goes on where it ended. `RowOptions` are for a table of
+    rows.
 
     Without `rejects` a bad row ends the load: `RowRefused` says which, after every row before it was written. That and
     every other error carry `written` and `skipped`. Raises what reading and writing raise.
     """
     identity = identify(path)
-    with closing(read_rows(path, file_format, options)) as chunks:
+    if isinstance(options, RowOptions):
+        reading = read_typed_rows(path, file_format, options)
+    else:
+        reading = read_rows(path, file_format, options)
+    with closing(reading) as chunks:
         # The first chunk is read before the table is touched: a file that cannot be loaded at all leaves no trace.
         first = next(chunks, _NO_ROWS)
         described = table.describe().table
-        _check_keys(described, path)
+        if isinstance(options, LoadOptions):
+            _check_keys(described, path)
         producer = producer_name(identity, file_format, options, described.id)
         refused: LoadRefused | None = None
         writer = table.writer(producer)
@@ -101,7 +107,7 @@ def _check_keys(table: TableRef, path: Path) -> None:
     if table.defined and table.partitioner.startswith("fields:"):
         raise FileRefused(
             f"{path} cannot be loaded into {table.name}: a load writes keys that are text, and the keys of that table "
-            "have fields. Write its rows with put_many",
+            "have fields. Load it with RowOptions",
             file=str(path),
             written=0,
             skipped=0,

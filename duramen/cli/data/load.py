@@ -7,13 +7,14 @@ import time
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
 from duramen.cli.terminal.output import say, say_json
 from duramen.cli.terminal.text import counted
+from log_tier.model.errors import InvalidRequest
 
 __all__ = ["load"]
 
@@ -22,12 +23,16 @@ class _Format(StrEnum):
     CSV = "csv"
     JSONL = "jsonl"
     PARQUET = "parquet"
+    ARROW = "arrow"
 
 
 def load(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="The table's name.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, JSON lines (both also as .gz) or Parquet.")],
-    key: Annotated[list[str], typer.Option("--key", "-k", metavar="COLUMN", help="A key column; may be repeated.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, JSON lines (both also as .gz), Parquet or Arrow.")],
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", "-k", metavar="COLUMN", help="A key column; may be repeated. Of a table of bytes."),
+    ] = None,
     key_separator: Annotated[str, typer.Option("--key-separator", help="Between several key columns.")] = "/",
     value: Annotated[
         str | None, typer.Option("--value", metavar="COLUMN", help="The value is this column, not the row as JSON.")
@@ -63,7 +68,11 @@ def load(
     the command is killed and run again. A row that cannot be read ends the load, with everything before it written:
     the error names row and column. With --skip-bad such rows are listed in a file and the others loaded.
 
+    Into a table of rows (`duramen table create --schema`) the file's columns are the fields, by their types, and --key
+    is not given: what does not fit is named by row, field, value and the type that the field has.
+
     \b
+      duramen load departures departures.csv.gz
       duramen load flights flights.csv --key carrier --key flight --key time_hour --create --numbers
       duramen load users users.jsonl.gz --key id --value email
       duramen load prices prices.csv -k sku --delimiter ';' --skip-bad
@@ -72,15 +81,24 @@ def load(
     from duramen.cli.terminal.connection import connected
     from duramen.loading import LoadOptions, RejectsFile, format_of, load_file
 
-    options = LoadOptions(
-        key_columns=tuple(key), key_separator=key_separator, value_column=value, numbers=numbers, delimiter=delimiter
-    )
+    options: Any = None
+    if key:
+        options = LoadOptions(
+            key_columns=tuple(key),
+            key_separator=key_separator,
+            value_column=value,
+            numbers=numbers,
+            delimiter=delimiter,
+        )
+    elif create or value is not None or numbers:
+        raise InvalidRequest("--create, --value and --numbers are for tables of bytes: name a key column, --key COLUMN")
     file_format = format_.value if format_ is not None else format_of(file)
     began = time.monotonic()
     with ExitStack() as stack:
         database = stack.enter_context(connected(at, timeout))
         if create:
             database.create_table(table, partitions=partitions, if_missing=True)
+        options = options or _row_options(database, table, delimiter)
         listed = stack.enter_context(RejectsFile(rejects or Path(f"{file}.rejects.jsonl"))) if skip_bad else None
         # The bar is for somebody who looks on; a file of errors wants none.
         progress = None
@@ -110,3 +128,13 @@ def load(
         say(f"skipped {counted(summary.skipped, 'row')} that an earlier run of this load had written")
     if listed is not None and listed.count:
         say(f"rejected {counted(listed.count, 'row')}: see {listed.path}")
+
+
+def _row_options(database: Any, table: str, delimiter: str) -> Any:
+    """What a load without key columns is. Raises `InvalidRequest` where the table has no rows."""
+    from duramen.loading import RowOptions
+
+    definition = database.definition(table)
+    if definition is None or definition.value != "row":
+        raise InvalidRequest(f"table {table} has no schema, so say which columns are the key: --key COLUMN")
+    return RowOptions(definition, delimiter)

@@ -12,6 +12,7 @@ import typer
 
 from duramen.cli.admin.figures import size
 from duramen.cli.spark.bulk import Master, absolute, check_there, go_on, shows_progress
+from duramen.cli.spark.export_file import RowFileFormat, export_file, format_by_name
 from duramen.cli.spark.spark_access import spark_access
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
 from duramen.cli.terminal.output import say, say_json
@@ -90,7 +91,16 @@ def repush(
 
 def export(
     table: _Table,
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where the Parquet files go: a folder, s3://…")],
+    url: Annotated[
+        str,
+        typer.Argument(metavar="URL", help="Where the Parquet files go: a folder, s3://…; of a table of rows, a file."),
+    ],
+    format_: Annotated[
+        RowFileFormat | None,
+        typer.Option("--format", help="Of rows: csv, jsonl, parquet or arrow, if the file's name does not tell."),
+    ] = None,
+    delimiter: Annotated[str, typer.Option("--delimiter", help="CSV: the character between two fields.")] = ",",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Of rows: replace a file that is there.")] = False,
     changes: Annotated[
         bool, typer.Option("--changes", help="The change feed, from where the last export at URL ended.")
     ] = False,
@@ -104,12 +114,20 @@ def export(
     timeout: _Patience = 600.0,
     json: Json = False,
 ) -> None:
-    """Write a table, or its changes, as Parquet files with a manifest.
+    """Write a table, or its changes, as Parquet files with a manifest; a table of rows as one file.
+
+    The rows of a table that has a schema go into a CSV, JSON lines (both also as .gz), Parquet or an Arrow file, by its
+    name, with their types. `duramen load` takes each of them back. Everything else is done by Spark.
 
     \b
+      duramen export departures departures.parquet
+      duramen export departures departures.csv.gz --overwrite
       duramen export flights /exports/flights
       duramen export flights /exports/flights --changes       # what came since, again and again
     """
+    file_format = format_ or (None if changes or "://" in url else format_by_name(Path(url)))
+    if file_format is not None and export_file(table, url, file_format, delimiter, overwrite, token, at, json):
+        return
     from spark_bulk.runtime.requirements import check_packages
 
     check_packages()
