@@ -111,7 +111,7 @@ def arrow_type(type_: AvroType, named: NamedTypes, path: str = "", inside: froze
         raise InvalidSchema(f"the field {path}: {why}", field=path, reason=why)
     deeper = inside | {found["name"]}
     fields = [_field(each["name"], each["type"], named, f"{path}.{each['name']}", deeper) for each in found["fields"]]
-    return pa.struct(fields)
+    return pa.struct([each.with_nullable(True) for each in fields])  # as they are null where the record is
 
 
 def _field(name: str, type_: AvroType, named: NamedTypes, path: str, inside: frozenset[str] = frozenset()) -> pa.Field:

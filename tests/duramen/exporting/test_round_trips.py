@@ -64,6 +64,8 @@ def test_rows_of_any_schema(file_format: FileFormat, folder: Path, seed: int, co
     random = Random(seed)
     text = json.dumps(random_schema(random)).replace('"items": "Row"', '"items": "int"')
     schema = json.loads(re.sub(r'"next", "type": \["null", "R[0-9]+"\]', '"next", "type": ["int", "null"]', text))
+    if file_format in ("arrow", "parquet"):  # pyarrow writes no map of nulls, which is refused with its reason
+        schema = json.loads(json.dumps(schema).replace('"values": "null"', '"values": "int"'))
     schema["fields"].insert(0, {"name": "k", "type": "long"})
     definition = definition_of(schema, KeyField("k", "int"))
     values = [frame(6, avro_encode(schema, random_row(random, schema))) for _ in range(count)]

@@ -54,7 +54,7 @@ def test_it_shows_what_a_token_says(table: RowTable[Flight]) -> None:
     assert table.to_arrow(["flight"], where={"carrier": "ZZ"}, after=done.token).num_rows == 1
 
 
-def test_whoever_knows_the_stream_protocol_reads_a_table(table: RowTable[Flight]) -> None:
+def test_a_table_is_read_by_the_stream_protocol(table: RowTable[Flight]) -> None:
     assert pa.table(table).equals(table.to_arrow())
     reader = table.arrow_batches(["flight"])
     first = next(reader)
