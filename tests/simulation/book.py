@@ -56,6 +56,7 @@ PROPERTIES = {
     "kept": "what a server has seen is in the table of histories, unchanged, and known when it is started again; "
     "nobody else writes there",
     "fitting": "a table of rows takes what fits its definition, and nothing else, at every server alike",
+    "indexed": "an entry of an ordered index is there if and only if its row is, at every read",
     "patched": "an update of fields takes effect once, on the row that is there in the order of the log",
     "level": "everything is alive, and every replica has applied the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",

@@ -4,9 +4,10 @@ Two operators make two tables of the same rows at two servers at once, while a t
 schema has one number, whoever needs it first. Later another one comes, while faults are met. Callers at several
 servers, some with one client, so that their records leave in one batch, write rows and misfits of every kind; groups
 and batches with one misfit, too. Others write rows as JSON to the first of them, by the Redis protocol at any server
-and as commands do. `row_ledger.py` knows what may be seen. Meanwhile jobs move, restore and copy the
-tables. In the end every server knows the same definitions and refuses the same, and each replica holds, and counts as
-void, what a fold of its log from the beginning does. Then one of the tables is cleared, and is one of rows as before.
+and as commands do. `row_ledger.py` knows what may be seen. The rows have ordered indexes, by which some of the reads go
+(`row_finds.py`). Meanwhile jobs move, restore and copy the tables. In the end every server knows the same definitions
+and refuses the same, and each replica holds, and counts as void, what a fold of its log from the beginning does. Then
+one of the tables is cleared, and is one of rows as before.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from __future__ import annotations
 import asyncio
 import random
 from typing import Final
-
-from kit.flight_rows import UNNUMBERED_FLIGHTS
 
 from duramen import aio
 from duramen.client.database import Database
@@ -34,6 +33,7 @@ from simulation.cluster_turns import ASK_S, begin, take_turn
 from simulation.cluster_world import NODES, ClusterWorld
 from simulation.row_calls import RowCaller, follow_rows, read_row
 from simulation.row_checks import check_scan, compare_rows, folded_rows
+from simulation.row_finds import INDEXED_FLIGHTS, check_entries, check_finds, find_row
 from simulation.row_ledger import has_rows
 from simulation.trust_turns import TARGETS
 
@@ -54,8 +54,10 @@ _RATES: Final = TableDefinition(
         ),
     ),
 )
-_DEFINITIONS: Final = {**dict.fromkeys((*_ROWS, _LATER), UNNUMBERED_FLIGHTS), _OTHERS: _RATES}
+_DEFINITIONS: Final = {**dict.fromkeys((*_ROWS, _LATER), INDEXED_FLIGHTS), _OTHERS: _RATES}
 _LEVEL_S: Final = 15.0
+_FINDS: Final = 0.4
+"""How many of the reads go through an index."""
 
 
 def _has_rows(world: ClusterWorld) -> bool:
@@ -137,7 +139,16 @@ async def _share(world: ClusterWorld, database: Database, chance: random.Random,
         rows = await chance.choice(callers).write_some()
         if rows:
             key, row, table = chance.choice(rows)
-            await read_row(world, chance, table, key, row)
+            definition = _definition_of(world, table)
+            if definition is not None and chance.random() < _FINDS:
+                await find_row(world, chance, definition, table, key, row)
+            else:
+                await read_row(world, chance, table, key, row)
+
+
+def _definition_of(world: ClusterWorld, name: str) -> TableDefinition | None:
+    table = newest_map(world).named(name)
+    return None if table is None else table.definition
 
 
 async def _work(world: ClusterWorld, stop: asyncio.Event) -> None:
@@ -208,6 +219,9 @@ async def _write_and_scan(world: ClusterWorld, table: Table, chance: random.Rand
     await RowCaller(world, table, chance).write_each()
     await check_json_rows(world, server, table.name, chance)
     await check_scan(world, table, server)
+    definition = _definition_of(world, table.name)
+    assert definition is not None, f"{table.name} has rows"
+    await check_finds(definition, table, server)
 
 
 async def check_row_replicas(world: ClusterWorld) -> None:
@@ -218,7 +232,7 @@ async def check_row_replicas(world: ClusterWorld) -> None:
         return
     for name in (*_ROWS, _LATER):
         table = newest_map(world).named(name)
-        if table is None or name == world.rows.cleared:
+        if table is None or table.definition is None or name == world.rows.cleared:
             continue
         for place in table.partition_ids():
             assert world.log is not None, "all is level"
@@ -226,16 +240,19 @@ async def check_row_replicas(world: ClusterWorld) -> None:
             stored = world.kept.stored(place)
             folded = folded_rows(world, place, table, stored)
             for node in list(world.nodes):
-                await _compare(world, node, place, folded)
+                await _compare(world, node, place, folded, table.definition)
 
 
-async def _compare(world: ClusterWorld, node: str, place: PartitionId, folded: MemoryIndex) -> None:
+async def _compare(
+    world: ClusterWorld, node: str, place: PartitionId, folded: MemoryIndex, definition: TableDefinition
+) -> None:
     """A node's replica, if it has one, is what was folded."""
     ends_s = world.loop.time() + _LEVEL_S
     while node in world.nodes and (replica := world.nodes[node][1].node.hosted().get(place)) is not None:
         index = replica.index
         if index.applied >= folded.applied:
             compare_rows(world, node, place, index, folded)
+            check_entries(world, node, place, index, definition)
             return
         if world.loop.time() > ends_s:
             raise Broken("fitting", f"{node} has applied {index.applied} of {place}, its log ends at {folded.applied}")

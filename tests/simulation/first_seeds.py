@@ -22,6 +22,7 @@ from simulation.planted import plant
 from simulation.planted_audit import PLANTED_IN_AUDIT, PLANTED_IN_RESP_AUDIT
 from simulation.planted_damage import PLANTED_IN_DAMAGE
 from simulation.planted_history import PLANTED_IN_HISTORY
+from simulation.planted_indexes import PLANTED_IN_INDEXES
 from simulation.planted_json_rows import JSON_IN_DATABASE, JSON_IN_RESP
 from simulation.planted_passwords import PLANTED_IN_PASSWORDS
 from simulation.planted_patches import PLANTED_IN_PATCHES
@@ -68,6 +69,7 @@ SHOWN_WHERE: Final[Mapping[WorldName, Mapping[str, Callable[[Plan], bool]]]] = {
         **dict.fromkeys(PLANTED_IN_HISTORY, has_history),
         **dict.fromkeys(PLANTED_IN_ROWS, has_rows),
         **dict.fromkeys(PLANTED_IN_PATCHES, has_rows),
+        **dict.fromkeys(PLANTED_IN_INDEXES, has_rows),
         **dict.fromkeys(PLANTED_IN_PASSWORDS, lambda plan: plan.has_passwords()),
         **dict.fromkeys(PLANTED_IN_PLACES, lambda plan: plan.has_places()),
         **dict.fromkeys(PLANTED_IN_TABLE_QUOTAS, lambda plan: plan.has_table_quotas()),

@@ -27,6 +27,7 @@ PROMISED: Final[Mapping[str, tuple[str, ...]]] = {
     "audited": _CLUSTERS,
     "kept": ("cluster",),
     "fitting": ("database", "resp", "cluster"),
+    "indexed": ("cluster",),
     "patched": ("cluster",),
     "restored": _CLUSTERS,
     "tally": _CLUSTERS,
