@@ -26,7 +26,9 @@ def run(name: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", ["arithmetic.py", "fresh_cache.py", "page_views.py", "tested_orders.py"])
+@pytest.mark.parametrize(
+    "name", ["arithmetic.py", "departures.py", "fresh_cache.py", "page_views.py", "tested_orders.py"]
+)
 def test_an_example_keeps_its_claims(name: str) -> None:
     done = run(name)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -70,7 +72,15 @@ def test_the_demo_says_what_it_needs(tmp_path: Path, archive: bytes | None) -> N
 
 def test_every_example_is_run_here() -> None:
     named = {
-        *("arithmetic.py", "fresh_cache.py", "page_views.py", "flights.py", "three_nodes.py", "reprocess.py"),
+        *(
+            "arithmetic.py",
+            "departures.py",
+            "fresh_cache.py",
+            "page_views.py",
+            "flights.py",
+            "three_nodes.py",
+            "reprocess.py",
+        ),
         "tested_orders.py",
     }
     assert {path.name for path in EXAMPLES.glob("*.py")} == named
