@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from duramen.client.model.consistency import Level
+from duramen.client.rows.opened_rows import FindsPages, OpenedRows
 from duramen.client.rows.row_codec import RowCodec
-from duramen.client.rows.row_source import FindsPages, RowSource
 from log_tier.model.errors import InvalidRequest, UnknownFormat
 from log_tier.model.tokens import Token
 from log_tier.rows.definition import TableDefinition
@@ -47,7 +47,7 @@ class FindExplanation:
         return f"{source}: {self.partitions} partitions asked, {self.entries} entries read{looked}, {self.rows} rows"
 
 
-class RowFinds(RowSource[R]):
+class RowFinds(OpenedRows[R]):
     """The finding half of a table of rows."""
 
     async def find(

@@ -14,6 +14,6 @@ What holds:
 
 pyarrow and numpy are the extra `duramen[parquet]`, imported by the first call.
 
-Reading order: `arrow_extra.py`, `row_filter.py`, `batch_scan.py`, `batch_scans.py` (reading), `given_frames.py`
-(writing).
+Reading order: `arrow_extra.py`, `row_filter.py`, `batch_scan.py`, `batch_scans.py`, `row_frames.py` (reading),
+`given_frames.py` (writing).
 """

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from duramen.client.model.consistency import Level
 from duramen.client.rows.arrow.batch_scans import BatchPages, batch_scan, table_of
-from duramen.client.rows.row_source import RowSource
+from duramen.client.rows.opened_rows import OpenedRows
 from log_tier.model.tokens import Token
 
 __all__ = ["RowFrames"]
@@ -16,7 +16,7 @@ __all__ = ["RowFrames"]
 R = TypeVar("R")
 
 
-class RowFrames(RowSource[R]):
+class RowFrames(OpenedRows[R]):
     """A table of rows, as far as it gives frames."""
 
     async def arrow_batches(

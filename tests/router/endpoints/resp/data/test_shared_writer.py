@@ -304,7 +304,7 @@ async def test_what_does_not_fit_its_table_is_not_acknowledged(data_plane: Local
     def put(number: int, of_row: int) -> DraftRecord:
         return DraftRecord(flight_key("UA", number), flight("UA", of_row, schema=schema), attribute_of(Operation.PUT))
 
-    async with asyncio.timeout(20):
+    async with within(20):
         fits, misfit, group = Waiter(), Waiter(), Waiter()
         writer.submit(table, ZERO, [put(1, 1)], fits, judged=False)
         writer.submit(table, ZERO, [put(2, 3)], misfit, judged=False)

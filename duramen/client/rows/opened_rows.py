@@ -11,7 +11,7 @@ from log_tier.model.errors import UnknownFormat
 from log_tier.model.tokens import Token
 from log_tier.rows.finding.find_plan import FindPlan
 
-__all__ = ["CountsPartitions", "FindsPages", "RowSource"]
+__all__ = ["CountsPartitions", "FindsPages", "OpenedRows"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class FindsPages(Protocol):
     ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]: ...
 
 
-class RowSource(Generic[R]):
+class OpenedRows(Generic[R]):
     """A table of rows, by what its halves need; `RowTable` is all of them."""
 
     _found_in: FindsPages
