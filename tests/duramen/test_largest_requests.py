@@ -17,6 +17,7 @@ from log_tier.model.record import GROUP_RECORDS_MAX
 from log_tier.proto import cluster_pb2, log_pb2
 from log_tier.rows.definition import SCHEMAS_MAX
 from log_tier.rows.key_fields import KEY_FIELDS_MAX
+from log_tier.rows.table_index import INDEX_FIELDS_MAX, INDEXES_MAX
 from log_tier.rpc.checked import FIELDS_MAX
 from log_tier.rpc.messages.message_fields import count_fields
 from router.admin.audits.audit_acknowledged import RUNS_MAX
@@ -47,6 +48,8 @@ MOST: Final = {
     "KVGetManyRequest.keys": GET_MANY_KEYS_MAX,
     "KVWriteRequest.writes": GROUP_RECORDS_MAX,
     "DigestRequest.list_buckets": BUCKETS_MAX,
+    "TableDefinition.indexes": INDEXES_MAX,
+    "TableIndexDefinition.fields": INDEX_FIELDS_MAX,
     "ScanRequest.after": PARTITIONS_MAX,
     "ScanRequest.partitions": PARTITIONS_MAX,
     "ScanRequest.table_versions": PARTITIONS_MAX,

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
-from duramen.blocking import Database
 from duramen.cli.terminal.text import bytes_of, json_text, shown_key, shown_value
 from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidRow, InvalidValue, UnknownFormat
 from log_tier.rows.definition import NEWEST_SCHEMA, TableDefinition
@@ -79,7 +78,15 @@ class RecordText(Protocol):
         ...
 
 
-def text_of(database: Database, table: str) -> RecordText:
+class FindsDefinitions(Protocol):
+    """A database: what its tables are."""
+
+    def definition(self, table: str, /, *, schema: int = 0) -> TableDefinition | None:
+        """What a table's keys and values are; None: bytes."""
+        ...
+
+
+def text_of(database: FindsDefinitions, table: str) -> RecordText:
     """How the keys and values of a table are written. One request, or two. Raises `TableNotFound`."""
     return record_text(database.definition(table), lambda schema: database.definition(table, schema=schema))
 

@@ -94,7 +94,7 @@ def test_a_bad_row(server: ServerProcess, table_name: str, tmp_path: Path) -> No
     [
         ("id\na\n", ["--key", "nope"], 1, "no column 'nope'"),
         ("", ["--key", "id"], 1, "is empty"),
-        ("id\na\n", [], 2, "Missing option"),
+        ("id\na\n", [], 2, "say which columns are the key: --key COLUMN"),
         ("id\na\n", ["--key", "id", "--format", "xml"], 2, "xml"),
         ("id\na\n", ["--key", "id", "--delimiter", ""], 2, "delimiter"),
         ("id\na\n", ["--key", "id", "--format", "parquet"], 1, "no Parquet file"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kit.certs_at_hand import CertsAtHand
-from kit.client.command_line import run_here
+from kit.client.server_process import run_duramen
 from kit.cluster.up_cluster import UpCluster
 from kit.deadlines import patience_s
 
@@ -48,7 +48,9 @@ class PassedCluster:
         return self.folder / f"{user}.token"
 
     def admin(self, *words: str) -> None:
-        done = run_here("--token-file", str(self.file_of("admin")), *words, "--at", self.at, "--ca", str(self.certs.ca))
+        done = run_duramen(
+            "--token-file", str(self.file_of("admin")), *words, "--at", self.at, "--ca", str(self.certs.ca)
+        )
         assert done.returncode == 0, f"{words}: {done.stderr}"
 
     def add_user(self, name: str, *grant: str) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.client.command_line import run_here
 from kit.client.server_process import run_duramen
 from kit.deadlines import patience_s, wait_until
 
@@ -62,12 +61,12 @@ async def test_no_secret_is_in_what_a_cluster_shows(tmp_path: Path) -> None:
         cluster = ("up", "--nodes", "1", "--data", str(data), "--log", url, "--resp-port", "0", "--log-level", "debug")
         with running(printed, *cluster) as up:
             at = f"127.0.0.1:{up['port']}"
-            shown = [run_here("table", "create", "t", "--partitions", "1", at=at)]
+            shown = [run_duramen("table", "create", "t", "--partitions", "1", at=at)]
             for question in ("nodes", "partitions", "lag", "snapshots", "versions", "jobs"):
                 table = [] if question in ("nodes", "jobs") else ["t"]
-                shown.append(run_here("admin", question, *table, "--json", at=at))
+                shown.append(run_duramen("admin", question, *table, "--json", at=at))
             bad = f"s3://b/p?endpoint_url=http://me:{SECRET}@127.0.0.1:9"
-            refused = run_here("admin", "stage", "t", bad, at=at)
+            refused = run_duramen("admin", "stage", "t", bad, at=at)
             view = await fetch_view(at, timeout=patience_s(30))
             children = [event["pid"] for event in map(json.loads, event_lines(printed)) if event["event"] == "child"]
             arguments = [Path(f"/proc/{pid}/cmdline").read_bytes().decode() for pid in children]

@@ -318,7 +318,7 @@ class IndexContract:
         index.apply(good)
         assert index.count() == 1
 
-    @pytest.mark.parametrize("attribute", [10, 0x2001, 0xFF])
+    @pytest.mark.parametrize("attribute", [11, 0x2001, 0xFF])
     def test_what_a_newer_version_wrote_stops_the_fold(self, index: Index, log: StoredLog, attribute: int) -> None:
         good = log.append(put(b"a", b"1"))
         columns = columns_of([put(b"b", b"2")])

@@ -110,6 +110,8 @@ class NaiveModel:
             return
         if record.operation in (Operation.VOID, Operation.BARRIER):  # none that is one
             raise Refused("UNREADABLE", -1)
+        if record.operation is Operation.PATCH:  # the values of this model are no rows
+            raise Refused("MISFIT", -1)
         if record.operation is Operation.DELETE:
             if there is not None:
                 del self.held[record.key]

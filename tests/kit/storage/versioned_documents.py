@@ -226,7 +226,7 @@ def of_binary_formats() -> dict[str, Document]:
             lambda data, _: read_record_header(data) or "nothing",
             "log_tier/kafka/records/header.py",
             unknown=record[:1] + b"\x40" + record[2:],
-            newer=b"\2" + record[1:],
+            newer=b"\3" + record[1:],
             damaged=record[:-1],
         ),
     }

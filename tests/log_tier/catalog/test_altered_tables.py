@@ -86,7 +86,7 @@ def test_one_of_two_wins_and_the_other_hears_to_what(folded: AlteredMap) -> None
     folded.alter()
     assert "goes over to definition 2, with schema 2, by job" in folded.alter(THIRD)
     folded.says(TaskDone(folded.job, 0, "n1"))
-    assert "has definition 2 by now, with schema 2, and this change was made for definition 1" in folded.alter(THIRD)
+    assert "has definition 2 by now, with schema 2 of job" in folded.alter(THIRD)
     assert 3 not in folded.map.schemas, "what was refused has no number"
     assert folded.alter(THIRD, after=2) == ""
 

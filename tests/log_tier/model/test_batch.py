@@ -167,7 +167,7 @@ def forged(*, flags: int, records: int = 2, span: int | None = None, column: byt
         (forged(flags=0, span=1), "2 records in 1 offsets"),
         (forged(flags=0, records=0, span=0), "0 offsets"),
         (forged(flags=0, span=BATCH_RECORDS_MAX + 1), "offsets"),
-        (forged(flags=ATTRIBUTES, column=struct.pack("<2H", 1, 10)), "attribute"),
+        (forged(flags=ATTRIBUTES, column=struct.pack("<2H", 1, 11)), "attribute"),
         (forged(flags=ATTRIBUTES, column=struct.pack("<2H", 1 | GROUPED, 1)), "continue"),
         (
             forged(flags=ATTRIBUTES, column=struct.pack("<2H", attribute_of(Operation.PUT, expiry=Expiry.TTL), 1)),

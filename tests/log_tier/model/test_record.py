@@ -37,7 +37,7 @@ def test_a_plain_put_is_one() -> None:
     assert attribute_of(Operation.PUT) == PLAIN_PUT == 1
 
 
-@pytest.mark.parametrize("attribute", [10, 255, 1 << 13, 1 << 15 | PLAIN_PUT])
+@pytest.mark.parametrize("attribute", [11, 255, 1 << 13, 1 << 15 | PLAIN_PUT])
 def test_the_unknown_is_named(attribute: int) -> None:
     assert unknown_attribute([PLAIN_PUT, attribute, PLAIN_PUT]) == attribute
 
@@ -54,6 +54,7 @@ def test_the_numbers_of_the_format_never_move() -> None:
         ("APPEND", 7),
         ("VOID", 8),
         ("BARRIER", 9),
+        ("PATCH", 10),
     ]
     assert [condition.value for condition in Condition] == [0, 1, 2, 3]
     assert [(expiry.name, expiry.value) for expiry in Expiry] == [("NONE", 0), ("TTL", 1), ("AT", 2), ("KEEP", 3)]

@@ -47,7 +47,7 @@ def test_the_end_covers_offsets_that_hold_nothing() -> None:
 
 
 def test_a_record_of_a_later_version_ends_reading() -> None:
-    later = bytes([2]) + pack_header(1, 0, 0, 0, 0)[1:]
+    later = bytes([3]) + pack_header(1, 0, 0, 0, 0)[1:]
     records = placed([foreign(b"a", b"1"), Sent(b"b", b"2", later), foreign(b"c", b"3")])
     intake = new_intake()
     assert [record[1] for record in records_of(intake.take([Message(sent) for sent in records]))] == [b"a"]

@@ -13,7 +13,6 @@ from log_tier.concurrency.clocks import Clock
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import (
     ConditionFailed,
-    DeadlineExceeded,
     DuramenError,
     LimitExceeded,
     Rejected,
@@ -31,13 +30,13 @@ from router.endpoints.resp.data.rounds.queued_commands import (
     QueuedCommand,
     Ran,
     Work,
-    asked_keys,
     execute,
     fail_all,
+    give_up_late,
 )
 from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.data.shared_writer import SharedWriter
-from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, REQUEST_TIMEOUT_S
+from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
 from serving_tier.fold.entry import LiveEntry
 
 __all__ = ["PartitionExecutor", "execute"]
@@ -232,7 +231,7 @@ class PartitionExecutor:
 
     def _claim(self, jobs: Sequence[Work]) -> Mapping[bytes, LiveEntry | None] | None:
         """What the keys hold, read in one transaction; None if it has to be waited for, or is too much for a turn."""
-        keys = asked_keys(jobs)
+        keys = _asked(jobs)
         table, partition = self._table, self._partition
         if keys:
             table.claims[partition] = frozenset(keys)
@@ -262,7 +261,7 @@ class PartitionExecutor:
 
     async def _read(self, jobs: list[Work]) -> dict[bytes, LiveEntry | None] | None:
         """What the keys hold, after waiting for it; None if the commands got an error, or were put back."""
-        keys = asked_keys(jobs)
+        keys = _asked(jobs)
         try:
             await self._writer.settled(self._table, self._partition, keys)
             return await self._reads.entries(self._table, keys, Freshness()) if keys else {}
@@ -369,19 +368,23 @@ class PartitionExecutor:
         if isinstance(why, RowRejected) and len(jobs) == 1:
             jobs[0].fail(why)
             return 0
-        now = self._loop.time()
-        for job in jobs:
-            job.tries += 1
-            job.deadline = job.deadline or now + REQUEST_TIMEOUT_S
-        fail_all(
-            [job for job in jobs if job.deadline <= now],
-            DeadlineExceeded(
-                f"others wrote the same keys of {self._table.ref.name} between every read and write for "
-                f"{REQUEST_TIMEOUT_S:g} s; nothing was done"
-            ),
-        )
-        self._back += [job for job in jobs if job.deadline > now]
+        self._back += give_up_late(jobs, self._loop.time(), self._table.ref.name)
         return max(job.tries for job in jobs)
+
+
+def _asked(jobs: Sequence[Work]) -> list[bytes]:
+    """The keys whose stored state the commands look at, each once."""
+    if len(jobs) == 1:
+        return list(dict.fromkeys(jobs[0].asked))
+    written: set[bytes] = set()
+    keys: dict[bytes, None] = {}
+    for job in jobs:
+        if written:
+            keys.update((key, None) for key in job.asked if key not in written)
+        else:
+            keys.update(dict.fromkeys(job.asked))
+        written.update(job.blind)
+    return list(keys)
 
 
 def _weight(jobs: Sequence[Work]) -> int:

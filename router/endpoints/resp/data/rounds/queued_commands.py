@@ -21,10 +21,11 @@ from operator import or_
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from log_tier.model.batch import Columns
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import CONDITION_SHIFT, EXPIRY_SHIFT, GROUPED, PLAIN_PUT, Condition, Expiry, Operation
 from router.endpoints.resp.data.key_views import APPENDED, DataCommand, Overlay, PendingVersion
+from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem, size_of
 from serving_tier.fold.entry import NEVER, LiveEntry
 
@@ -36,9 +37,9 @@ __all__ = [
     "Ran",
     "Receiver",
     "Work",
-    "asked_keys",
     "execute",
     "fail_all",
+    "give_up_late",
     "groups_of",
     "with_versions",
 ]
@@ -366,19 +367,19 @@ def _is_final(reply: list[Any]) -> bool:
     return kinds.isdisjoint(_NOT_FINAL)
 
 
-def asked_keys(jobs: Sequence[Work]) -> list[bytes]:
-    """The keys whose stored state the commands look at, each once."""
-    if len(jobs) == 1:
-        return list(dict.fromkeys(jobs[0].asked))
-    written: set[bytes] = set()
-    keys: dict[bytes, None] = {}
+def give_up_late(jobs: Sequence[QueuedCommand], now: float, table: str) -> list[QueuedCommand]:
+    """Count one more try of each; those that have tried for too long get an error, the others are returned."""
     for job in jobs:
-        if written:
-            keys.update((key, None) for key in job.asked if key not in written)
-        else:
-            keys.update(dict.fromkeys(job.asked))
-        written.update(job.blind)
-    return list(keys)
+        job.tries += 1
+        job.deadline = job.deadline or now + REQUEST_TIMEOUT_S
+    fail_all(
+        [job for job in jobs if job.deadline <= now],
+        DeadlineExceeded(
+            f"others wrote the same keys of {table} between every read and write for {REQUEST_TIMEOUT_S:g} s; nothing "
+            "was done"
+        ),
+    )
+    return [job for job in jobs if job.deadline > now]
 
 
 def fail_all(jobs: Iterable[Work], error: DuramenError) -> None:
