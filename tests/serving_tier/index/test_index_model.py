@@ -253,6 +253,7 @@ def test_a_long_random_log(seed: int, tmp_path: Path) -> None:
     assert model.applied > 4000
     assert {verdict for verdict, _, _ in model.rejected.values()} == {
         "CONDITION_FAILED",
+        "MISFIT",
         "NOT_A_NUMBER",
         "NUMBER_OVERFLOW",
         "UNREADABLE",
