@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from typing import Generic, Protocol, TypeVar
 
@@ -45,21 +46,24 @@ class FindsPages(Protocol):
     ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]: ...
 
 
-class OpenedRows(Generic[R]):
+class OpenedRows(ABC, Generic[R]):
     """A table of rows, by what its halves need; `RowTable` is all of them."""
 
     _found_in: FindsPages
 
+    @abstractmethod
     async def _opened(self, timeout: float | None) -> tuple[RowCodec[R], float | None]:
         """The codec, and how many seconds of the call are left."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     async def _decoded(
         self, codec: RowCodec[R], work: Callable[[RowCodec[R]], T], timeout: float | None
     ) -> tuple[RowCodec[R], T]:
         """What `work` makes of stored rows, by a codec that knows their schemas, and that codec."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     async def newer_codec(self, unknown: UnknownFormat, timeout: float | None) -> RowCodec[R]:
         """A codec that knows the schema which another one did not."""
-        raise NotImplementedError
+        ...
