@@ -82,10 +82,9 @@ def _names(option: Any) -> str:
 def _value_of(option: Any) -> str:
     if option.metavar:
         return str(option.metavar)
-    kind = option.type_descriptor.annotation
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return "\\|".join(str(member.value) for member in kind)
-    return {int: "N", float: "NUMBER"}.get(kind, "TEXT")
+    if choices := getattr(option.type, "choices", ()):
+        return "\\|".join(str(getattr(each, "value", each)) for each in choices)
+    return {"int": "N", "float": "NUMBER"}.get(option.type.name.removesuffix(" range"), "TEXT")
 
 
 def _default(option: Any) -> str:

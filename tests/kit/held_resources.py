@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,9 +25,9 @@ class HeldResources(NamedTuple):
     """Files of LMDB that are mapped: open environments."""
     threads: int
     tasks: tuple[str, ...]
-    """Of any loop, that have not ended."""
+    """That have not ended, of any loop but those that run in other threads."""
     coroutines: int
-    """That have begun and not ended."""
+    """That have begun and not ended, but for those of such loops."""
 
 
 def held_resources(*, collect: bool = True) -> HeldResources:
@@ -34,11 +35,31 @@ def held_resources(*, collect: bool = True) -> HeldResources:
     if collect:
         gc.collect()
     maps = {line.split(maxsplit=5)[-1] for line in (_SELF / "maps").read_text().splitlines() if ".mdb" in line}
-    tasks = [each for each in gc.get_objects() if isinstance(each, asyncio.Task | types.CoroutineType)]
+    found = [each for each in gc.get_objects() if isinstance(each, asyncio.Task | types.CoroutineType)]
+    tasks = [each for each in found if isinstance(each, asyncio.Task) and not each.done()]
+    elsewhere = set(_of_other_threads(tasks))
     return HeldResources(
         descriptors=len(os.listdir(_SELF / "fd")),
         maps=tuple(sorted(maps)),
         threads=threading.active_count(),
-        tasks=tuple(sorted(repr(each) for each in tasks if isinstance(each, asyncio.Task) and not each.done())),
-        coroutines=sum(1 for each in tasks if isinstance(each, types.CoroutineType) and each.cr_await is not None),
+        tasks=tuple(sorted(repr(each) for each in tasks if id(each) not in elsewhere)),
+        coroutines=sum(
+            1
+            for each in found
+            if isinstance(each, types.CoroutineType) and each.cr_await is not None and id(each) not in elsewhere
+        ),
     )
+
+
+def _of_other_threads(tasks: list[asyncio.Task[object]]) -> Iterator[int]:
+    """The ids of tasks that a loop in another thread runs, and of the coroutines that they wait in: a server that
+    other tests share goes on meanwhile.
+    """
+    for task in tasks:
+        loop = task.get_loop()
+        if loop.is_running() and loop is not asyncio._get_running_loop():
+            yield id(task)
+            waits: object = task.get_coro()
+            while isinstance(waits, types.CoroutineType):
+                yield id(waits)
+                waits = waits.cr_await

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,4 +107,32 @@ def test_what_is_held_is_seen(tmp_path: Path) -> None:
     assert seen[0].coroutines > before.coroutines
     with (tmp_path / "open").open("wb"):
         assert held_resources().descriptors > before.descriptors
+    assert held_resources() == before
+
+
+def test_a_server_that_other_tests_share_is_not_ours() -> None:
+    """Its tasks come and go while a run is looked at."""
+    started, end = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async def wait() -> None:
+            await asyncio.sleep(3600)
+
+        waiting = [asyncio.create_task(wait()) for _ in range(3)]
+        started.set()
+        await asyncio.to_thread(end.wait)
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    before = held_resources()
+    server = threading.Thread(target=asyncio.run, args=(serve(),))
+    server.start()
+    try:
+        assert started.wait(60)
+        seen = held_resources()
+        assert (seen.tasks, seen.coroutines) == (before.tasks, before.coroutines)
+    finally:
+        end.set()
+        server.join()
     assert held_resources() == before

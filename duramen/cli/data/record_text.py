@@ -78,7 +78,7 @@ class RecordText(Protocol):
         ...
 
 
-class FindsDefinitions(Protocol):
+class HasDefinitions(Protocol):
     """A database: what its tables are."""
 
     def definition(self, table: str, /, *, schema: int = 0) -> TableDefinition | None:
@@ -86,7 +86,7 @@ class FindsDefinitions(Protocol):
         ...
 
 
-def text_of(database: FindsDefinitions, table: str) -> RecordText:
+def text_of(database: HasDefinitions, table: str) -> RecordText:
     """How the keys and values of a table are written. One request, or two. Raises `TableNotFound`."""
     return record_text(database.definition(table), lambda schema: database.definition(table, schema=schema))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,3 +58,16 @@ def test_a_mistake_within_a_group_is_compared_with_all_of_it() -> None:
     assert done.returncode == 2
     assert "Did you mean" in done.stderr
     assert "'nodes'" in done.stderr
+
+
+def test_a_command_is_not_late_for_what_it_does_not_need() -> None:
+    """Each of these takes a tenth of a second or more before the first line of a command runs."""
+    code = (
+        "import sys\nfrom duramen.cli import main\n"
+        "sys.argv = ['duramen', 'get', '--at', '127.0.0.1:1', '--timeout', '0.01', 'flights', 'k']\n"
+        "try:\n    main()\nfinally:\n    print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    loaded = set(done.stdout.split())
+    assert "duramen.client.database" in loaded, done.stderr
+    assert not loaded & {"pydantic", "pyarrow", "cryptography", "rich", "fsspec", "fastavro", "email"}

@@ -31,6 +31,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
         with running.connect() as db:
             db.create_table("flights", partitions=3, replicas=2).put(b"k", b"v")
             db.create_table("orders", partitions=1, replicas=1)
+        # A plan is made of the replicas that are ready: one that is shown stays as it is.
+        running.wait_ready("flights")
+        running.wait_ready("orders")
         yield running
     finally:
         running.close()
