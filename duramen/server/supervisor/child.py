@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from duramen.server.supervisor.parent import PARENT_VARIABLE
+from duramen.server.supervisor.forked import ForkedProcess, ForkServer
 from duramen.server.supervisor.stopping import stop_process
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.errors import DuramenError, error_from_code
@@ -37,7 +34,9 @@ _STOP_S: Final = 20.0
 class Child:
     """A role in a process. `start()` returns when it answers, `run()` keeps it running, `stop()` ends it."""
 
-    def __init__(self, role: str, name: str, arguments: Sequence[str], *, output: Path, tell: Event) -> None:
+    def __init__(
+        self, role: str, name: str, arguments: Sequence[str], *, forks: ForkServer, output: Path, tell: Event
+    ) -> None:
         """`arguments`: those of `duramen serve ROLE`, without the port. `output`: the file of its standard error."""
         self.role = role
         self.name = name
@@ -58,9 +57,10 @@ class Child:
         self.environment: dict[str, str] = {}
         """Environment variables of the child: secrets, which a command line would show to other users."""
         self._arguments = list(arguments)
+        self._forks = forks
         self._output = output
         self._tell = tell
-        self._process: Process | None = None
+        self._process: ForkedProcess | None = None
         self._started_s = 0.0
         self._stopping = False
 
@@ -72,28 +72,19 @@ class Child:
 
     async def start(self, *, port: int = 0) -> None:
         """Start it and wait until it takes requests. Raises its own error where it ends before."""
-        command = [sys.executable, "-m", "duramen", "serve", self.role, "--json", "--port", str(self.port or port)]
+        command = ["serve", self.role, "--json", "--port", str(self.port or port)]
         if self.http_port is not None:
             command += ["--http-port", str(self.http_port)]
         if self.resp_port is not None:
             command += ["--resp-port", str(self.resp_port)]
         if self.peer_port is not None:
             command += ["--peer-port", str(self.peer_port)]
-        environment = {**os.environ, **self.environment, PARENT_VARIABLE: str(os.getpid())}
         self._started_s = asyncio.get_running_loop().time()
         with open(self._output, "ab", opener=private_opener) as errors:  # noqa: ASYNC230 - some µs
             began = errors.tell()
-            self._process = await asyncio.create_subprocess_exec(
-                *command,
-                *self._arguments,
-                stdin=DEVNULL,
-                stdout=PIPE,
-                stderr=errors,
-                env=environment,
-                # Ctrl-C in a terminal goes to the supervisor, which then stops its children in their order.
-                start_new_session=True,
+            self._process = await self._forks.fork(
+                [*command, *self._arguments], environment=self.environment, errors=errors.fileno()
             )
-        assert self._process.stdout is not None, "it was started with a pipe"
         line = await self._process.stdout.readline()
         if not line:
             code = await self._process.wait()
@@ -137,9 +128,8 @@ class Child:
                 self._tell({"event": "failed", "role": self.role, "name": self.name, "error": error.message})
 
     @staticmethod
-    async def _drained(process: Process) -> None:
+    async def _drained(process: ForkedProcess) -> None:
         """Discard what a child prints while it ends, so that its pipe does not fill."""
-        assert process.stdout is not None, "it was started with a pipe"
         while await process.stdout.readline():
             pass
 

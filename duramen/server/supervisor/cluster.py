@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from duramen.server.supervisor.child import Child, Event
+from duramen.server.supervisor.forked import ForkServer
 from duramen.server.wiring.first_user import FIRST_USER_VARIABLE, FirstUser, kept_token
 from duramen.server.wiring.foreign_names import DATA_NAMES, refuse_foreign
 from log_tier.embedded.storage.refusal import refusal_of
@@ -94,9 +95,10 @@ async def supervise(data: Path, options: ClusterOptions, tell: Event) -> None:
     first, is_new = await asyncio.to_thread(_first_user, options)
     children: list[Child] = []
     runs: list[asyncio.Task[None]] = []
+    forks = ForkServer(data / OUTPUT_FOLDER / "forks.err")
     with _signals() as stop:
         try:
-            await _start_all(data, options, tell, children, stop, first)
+            await _start_all(data, options, tell, forks, children, stop, first)
             if is_new and options.first_user is not None and _made(children) == "there":
                 await asyncio.to_thread(_forget_token, options.first_user)
             runs = [asyncio.create_task(child.run(), name=f"run {child.name}") for child in children]
@@ -114,6 +116,7 @@ async def supervise(data: Path, options: ClusterOptions, tell: Event) -> None:
             for run in runs:
                 with suppress(asyncio.CancelledError):
                     await run
+            await forks.close()
     tell({"event": "stopped"})
 
 
@@ -184,6 +187,7 @@ async def _start_all(
     data: Path,
     options: ClusterOptions,
     tell: Event,
+    forks: ForkServer,
     children: list[Child],
     stop: asyncio.Future[str],
     first: dict[str, str],
@@ -195,13 +199,13 @@ async def _start_all(
     output = data / OUTPUT_FOLDER
     url = options.log_url
     if url is None:
-        log = Child("log", "log", [*common, "--data", str(data)], output=output / "log.err", tell=tell)
+        log = Child("log", "log", [*common, "--data", str(data)], forks=forks, output=output / "log.err", tell=tell)
         log.http_port = _http_port_of_child(options)
         log.environment = _slow("LOG", options)
         children.append(log)
         await log.start()
         url = f"grpc://{_reachable(options.host)}:{log.port}"
-    nodes = [_node(f"n{number}", data, options, url, tell) for number in range(1, options.nodes + 1)]
+    nodes = [_node(f"n{number}", data, options, url, forks, tell) for number in range(1, options.nodes + 1)]
     for node in nodes:
         node.environment |= first
     children.extend(nodes)
@@ -209,7 +213,7 @@ async def _start_all(
     if stop.done():
         return
     arguments = [*common, *_allowing(data, options)]
-    router = Child("router", "router", arguments, output=output / "router.err", tell=tell)
+    router = Child("router", "router", arguments, forks=forks, output=output / "router.err", tell=tell)
     # The log's URL may hold a secret, which an argument would show to other users.
     router.environment = {
         "DURAMEN_ROUTER_LOG": url,
@@ -233,7 +237,7 @@ def _http_port_of_child(options: ClusterOptions) -> int:
     return 0 if named else -1
 
 
-def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Event) -> Child:
+def _node(name: str, data: Path, options: ClusterOptions, log_url: str, forks: ForkServer, tell: Event) -> Child:
     """One serving node, not started yet."""
     store = _store(data)
     # A log's folder that is ours alone has no other node of that name: one of the time when everything was one process
@@ -246,7 +250,7 @@ def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Ev
         *(["--take-over"] if take_over else []),
         *_allowing(data, options),
     ]
-    child = Child("node", name, arguments, output=data / OUTPUT_FOLDER / f"{name}.err", tell=tell)
+    child = Child("node", name, arguments, forks=forks, output=data / OUTPUT_FOLDER / f"{name}.err", tell=tell)
     child.environment = {"DURAMEN_NODE_LOG": log_url, **_audit("NODE", options), **_streams("NODE", options)}
     child.peer_port = None if options.certs is None else 0
     child.http_port = _http_port_of_child(options)

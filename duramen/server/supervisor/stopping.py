@@ -13,17 +13,21 @@ import signal
 from asyncio.subprocess import Process
 from contextlib import suppress
 
+from duramen.server.supervisor.forked import ForkedProcess
+
 __all__ = ["send_signal", "stop_process"]
 
 
-def send_signal(process: Process, number: signal.Signals) -> None:
+def send_signal(process: Process | ForkedProcess, number: signal.Signals) -> None:
     """Signal a process, if it has not ended."""
-    if process.returncode is None:
+    if isinstance(process, ForkedProcess):
+        process.send_signal(number)
+    elif process.returncode is None:
         with suppress(ProcessLookupError):
             os.kill(process.pid, number)
 
 
-async def stop_process(process: Process, *, timeout_s: float) -> None:
+async def stop_process(process: Process | ForkedProcess, *, timeout_s: float) -> None:
     """SIGTERM, then SIGKILL where that is not enough within `timeout_s`. Returns when the process has ended."""
     send_signal(process, signal.SIGTERM)
     # A process that was paused (SIGSTOP) could not hear it.

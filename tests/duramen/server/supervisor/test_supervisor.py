@@ -120,6 +120,33 @@ def test_no_child_outlives_a_killed_supervisor(supervisor: Supervisor) -> None:
     assert [child["pid"] for child in supervisor.children.values()] == [*pids.values()], "and none was started again"
 
 
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_all_come_back_when_the_process_that_forks_them_is_gone(supervisor: Supervisor) -> None:
+    before = supervisor.children
+    (forks,) = {parent_of(child["pid"]) for child in before.values()}
+    assert forks != supervisor.process.pid
+    with duramen.connect(supervisor.target, timeout=30) as db:
+        done = db.create_table("flights", partitions=2).put(b"k", b"v")
+        os.kill(forks, signal.SIGKILL)
+        wait_until(
+            lambda: all(supervisor.children[name]["pid"] != before[name]["pid"] for name in before), "all are back"
+        )
+        assert db.table("flights").get(b"k", after=done.token) == b"v"
+    assert not any(alive(child["pid"]) for child in before.values()), "two servers on one folder"
+    assert {name: child["port"] for name, child in supervisor.children.items()} == {
+        name: child["port"] for name, child in before.items()
+    }
+
+
+def test_ps_shows_each_by_its_command_line(supervisor: Supervisor) -> None:
+    for name, child in supervisor.children.items():
+        shown = Path(f"/proc/{child['pid']}/cmdline").read_bytes().decode()
+        assert shown.startswith(f"duramen serve {child['role']} "), name
+
+
 def test_what_cannot_start_is_said_and_leaves_nobody(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         made = Supervisor(tmp_path / "data", port=taken.getsockname()[1])
