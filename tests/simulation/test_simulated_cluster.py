@@ -16,8 +16,8 @@ from simulation.worlds import BUGS
 
 FULL = os.environ.get("DURAMEN_CAMPAIGN") == "1"
 GROUPS = 8
-SEEDS = 100 if FULL else 6
-"""In each group; a run takes about a second of a processor."""
+SEEDS = 100 if FULL else 3
+"""In each group; a run takes two seconds of a quiet processor, more or less."""
 FOUND_WITHIN = 60
 """Runs after which each planted bug is found."""
 

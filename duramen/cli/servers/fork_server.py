@@ -8,7 +8,7 @@ Invariants:
 - This process has one thread, no event loop and nothing open but its socket: a fork of it is a fresh start.
 - A server is in every other way what a start by `duramen serve` gives: a session of its own, its own standard output
   and error, signals as Python sets them, the environment that it was given, a name of its own in `ps`.
-- No server outlives this process, and it does not outlive the supervisor: the kernel sends SIGTERM (`parent.py`).
+- No server outlives this process, and it does not outlive the supervisor: the kernel sends SIGTERM (`end_with_parent`).
 - A server's exit code is known here alone. Its pidfd goes to the supervisor before anybody could wait for it, so a
   signal never reaches a process that has got the same number since.
 """

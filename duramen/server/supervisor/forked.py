@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from duramen.server.supervisor.fork_wire import receive_message, send_message, socket_pair
 from duramen.server.supervisor.parent import PARENT_VARIABLE
+from log_tier.concurrency.tasks import every_step
 from log_tier.model.errors import DuramenError
 from log_tier.privacy.private_files import private_opener
 
@@ -116,9 +117,10 @@ class ForkServer:
         """End it, and whatever it has forked that still runs. Idempotent."""
         if self._socket is not None:
             self._lost(self._socket)
-        if self._process is not None:
-            await self._process.wait()
-        await asyncio.gather(*self._orphans)
+        orphans = [*self._orphans]
+        await every_step(
+            lambda: None if self._process is None else self._process.wait(), lambda: asyncio.gather(*orphans)
+        )
 
     async def _start(self) -> socket.socket:
         ours, theirs = socket_pair()

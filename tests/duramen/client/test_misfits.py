@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kit.client.four_ways import four_ways
 from kit.cluster.one_machine import DEADLINE_S
+from kit.deadlines import until_true
 from kit.flight_rows import FLIGHTS, UNNUMBERED_FLIGHTS, flight, flight_key
 
 import duramen
