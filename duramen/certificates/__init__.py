@@ -28,8 +28,8 @@ What it deliberately does not do: revoke (a user is removed from the catalog; a 
 files to other machines, keep keys in hardware, or speak ACME. A company that has those uses its own CA, and gives
 servers the URI. It neither opens a connection nor decides who may do what.
 
-`cryptography` is imported by the modules that need it; `names.py` and `lifetimes.py`, which a command line needs at its
-start, do not.
+`cryptography` is imported by the modules that need it. `names.py` and `lifetimes.py`, which a command line needs at its
+start, do not, and `channel_files.py` does with a certificate of the client's own.
 
 Reading order: `names.py` and `lifetimes.py` (what is allowed), `pem.py`, `identity.py`, `pair.py` (two files as one),
 `signing.py` (no files), `facts.py`, `folder_lock.py`, `folder.py` (the changes), `inspection.py` (what is wrong),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from duramen.certificates.pair import read_pair
 from log_tier.access.client.pem_files import check_authorities, file_stamp, read_pem
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.security import ChannelPems
@@ -31,6 +30,8 @@ class ChannelFiles(NamedTuple):
         check_authorities(authorities, self.ca)
         if self.certificate is None or self.key is None:
             return ChannelPems(authorities, None, None)
+        from duramen.certificates.pair import read_pair  # with `cryptography`, which a client of a CA alone needs not
+
         return ChannelPems(authorities, *read_pair(self.certificate, self.key))
 
     def stamp(self) -> object:

@@ -11,32 +11,21 @@ of that CA are users', so a certificate that was issued for another purpose neve
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from duramen.certificates.names import is_name
+from duramen.certificates.names import CertificateIdentity, IdentityKind, is_name
 from duramen.certificates.pem import UNREADABLE, parse_certificate
 from log_tier.model.errors import CertificateInvalid
 
-__all__ = ["CertificateIdentity", "IdentityKind", "identity_in", "identity_of", "uri_of"]
-
-IdentityKind = Literal["server", "user"]
+__all__ = ["CertificateIdentity", "identity_in", "identity_of", "uri_of"]
 
 _SCHEME: Final = "duramen"
 _KINDS: Final[tuple[IdentityKind, ...]] = ("server", "user")
 FOREIGN_CHARACTERS_MAX: Final = 255
 """The longest name of a company's certificate: that of a DNS name or an e-mail address."""
-
-
-class CertificateIdentity(NamedTuple):
-    """A server or a user, as a certificate names it."""
-
-    kind: IdentityKind
-    """`server` only where the certificate says so in a URI."""
-    name: str
-    """As `duramen cert issue` took it; of a company's certificate its CN, or its first DNS name or e-mail address."""
 
 
 def identity_of(certificate_pem: bytes) -> CertificateIdentity:

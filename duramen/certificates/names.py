@@ -15,7 +15,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from log_tier.model.errors import InvalidName, InvalidRequest
 
@@ -23,6 +23,8 @@ __all__ = [
     "AUTHORITY",
     "HOSTS_MAX",
     "NAME_CHARACTERS_MAX",
+    "CertificateIdentity",
+    "IdentityKind",
     "PairFiles",
     "check_authority_name",
     "check_name",
@@ -35,6 +37,8 @@ __all__ = [
     "parse_hosts",
     "part_of",
 ]
+
+IdentityKind = Literal["server", "user"]
 
 AUTHORITY: Final = "ca"
 """The name of the CA's files; no other certificate has it."""
@@ -51,6 +55,15 @@ _CERTIFICATE: Final = ".crt"
 _KEY: Final = ".key"
 _PART: Final = ".part"
 _LOCK: Final = ".lock"
+
+
+class CertificateIdentity(NamedTuple):
+    """A server or a user, as a certificate names it."""
+
+    kind: IdentityKind
+    """`server` only where the certificate says so in a URI."""
+    name: str
+    """As `duramen cert issue` took it; of a company's certificate its CN, or its first DNS name or e-mail address."""
 
 
 class PairFiles(NamedTuple):

@@ -9,7 +9,6 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Final
 
-from log_tier.catalog.catalog import MapFeed
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.map_json import map_from_json
 from log_tier.concurrency.background import run_forever
@@ -66,6 +65,9 @@ class RemoteMaps:
     """
 
     def __init__(self, targets: list[str], first: ClusterMap) -> None:
+        # With all commands of the catalog, which a client that fetches one view has no use for.
+        from log_tier.catalog.catalog import MapFeed
+
         self._targets = targets
         self._feed = MapFeed()
         self._feed.advance(first)

@@ -6,7 +6,6 @@ import asyncio
 import socket
 
 from serving_tier.locations.allowed import AllowedLocations, is_open_address, refused
-from serving_tier.locations.confined_files import ConfinedFiles, resolved_below
 from serving_tier.locations.endpoint import Endpoint
 from serving_tier.locations.location import Folder
 from serving_tier.snapshots.snapshot_store import SnapshotStore
@@ -24,9 +23,11 @@ async def open_version(url: str, allowed: AllowedLocations) -> VersionStore:
     if isinstance(location, Folder):
         if allowed.local_callers:
             return VersionStore.open(location.url)
+        from serving_tier.locations.confined_files import ConfinedFiles, resolved_below  # with fsspec
+
         roots = allowed.folders()
         real = await asyncio.to_thread(resolved_below, location.path, roots)
-        return VersionStore(SnapshotStore(StorePlace(ConfinedFiles(roots), real, url, True, (OSError,))))
+        return VersionStore(SnapshotStore(StorePlace(lambda: (ConfinedFiles(roots), real), url, True, (OSError,))))
     if location.endpoint is not None and not location.endpoint.is_address and not allowed.names(location):
         await _check_name(location.endpoint, url)
     return VersionStore.open(location.url)

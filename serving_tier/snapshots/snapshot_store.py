@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -69,7 +70,19 @@ class SnapshotStore:
 
     def __init__(self, place: StorePlace) -> None:
         self._place = place
-        self._fs, self._root, self._local = place.fs, place.root, place.local
+        self._local = place.local
+
+    @cached_property
+    def _reached(self) -> tuple[Any, str]:
+        return self._place.reach()
+
+    @property
+    def _fs(self) -> Any:
+        return self._reached[0]
+
+    @property
+    def _root(self) -> str:
+        return self._reached[1]
 
     @property
     def url(self) -> str:

@@ -1,14 +1,16 @@
-"""How a snapshot store is named: from a URL to fsspec's file system, and which errors that one raises."""
+"""How a snapshot store is named: from a URL to fsspec's file system, and which errors that one raises.
+
+Every node has a store, and most of them are folders that nothing is stored in for hours. So fsspec is imported when a
+folder is first read or written; for what else a URL may name, at once, because only fsspec knows whether it can.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
-
-import fsspec
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.privacy.masked_url import mask_url
@@ -20,15 +22,25 @@ _S3_CONFIG: Final = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_
 
 
 class StorePlace(NamedTuple):
-    """The place of a store, and the file system object that reaches it."""
+    """The place of a store, and what reaches it."""
 
-    fs: Any
-    root: str
+    reach: Callable[[], tuple[Any, str]]
+    """fsspec's file system, and the store's path in it. Asks nobody anything."""
     url: str
     local: bool
     """A folder of this machine, or one that behaves so: it can be synced."""
     troubles: tuple[type[Exception], ...]
     """What its library raises where the store does not answer or refuses."""
+
+    @property
+    def fs(self) -> Any:
+        """The file system."""
+        return self.reach()[0]
+
+    @property
+    def root(self) -> str:
+        """The store's path in the file system."""
+        return self.reach()[1]
 
 
 def open_place(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> StorePlace:
@@ -43,13 +55,24 @@ def open_place(url: str | os.PathLike[str], storage_options: Mapping[str, Any] |
         raise InvalidRequest(f"{mask_url(url)}: only s3:// takes settings after a '?'")
     elif "://" not in place:
         place = f"file://{Path(place).absolute()}"
+    local = place.startswith("file://")
+    options |= storage_options or {}
+    if local and not options and "::" not in place:
+        return StorePlace(lambda: _file_system(place, {}), url, local, troubles)
     try:
-        fs, root = fsspec.core.url_to_fs(place, **{**options, **(storage_options or {})})
+        found = _file_system(place, options)
     except (ValueError, ImportError) as error:
         raise InvalidRequest(
             f"{mask_url(url)} is no snapshot store: {error}; use a folder, file:///folder or s3://bucket/prefix"
         ) from error
-    return StorePlace(fs, root.rstrip("/"), url, place.startswith("file://"), troubles)
+    return StorePlace(lambda: found, url, local, troubles)
+
+
+def _file_system(place: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    import fsspec
+
+    fs, root = fsspec.core.url_to_fs(place, **options)
+    return fs, root.rstrip("/")
 
 
 def _s3_options(query: str, url: str) -> dict[str, Any]:

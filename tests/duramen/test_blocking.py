@@ -263,15 +263,36 @@ HEAVY = (
 )
 
 
+SERVED = """
+import asyncio, pathlib, tempfile
+from duramen.server.roles.all_in_one import SingleServer
+async def serve():
+    await (await SingleServer.open(pathlib.Path(tempfile.mkdtemp()), port=0)).close()
+asyncio.run(serve())"""
+RESP = (
+    "router.endpoints.resp.server.resp_server",
+    "router.endpoints.resp.readers",
+    "router.endpoints.resp.commands",
+)
+ROUTED = ("log_tier.catalog.commands", "log_tier.remote", "router.membership", "router.routing.routed_connection")
+"""What a client of one server has no use for."""
+UNSERVED = ("cryptography", "fsspec", "email", "pyarrow", "pydantic", "fastavro", "confluent_kafka", *RESP)
+"""What a server on one machine has no use for without certificates, a snapshot and a RESP endpoint."""
+
+
 @pytest.mark.parametrize(
     ("program", "heavy"),
     [
+        (SERVED, UNSERVED),
+        ("import duramen.server.roles.node_role", UNSERVED),
+        ("import duramen.server.roles.router_role", UNSERVED),
+        ("import duramen.server.roles.log_role", UNSERVED),
         ("import duramen", HEAVY),
         ("import duramen; duramen.TableNotFound, duramen.Token", HEAVY),
         ("import duramen, tempfile; duramen.open(tempfile.mkdtemp()).close()", ("grpc", *HEAVY[2:6])),
         ("import duramen.aio", HEAVY),
         ("import duramen.server.registry.schema_registry", ("confluent_kafka", "pandas", "pyspark")),
-        ("import duramen.client.transport.connect", (*HEAVY[1:7], "fsspec", "serving_tier.node")),
+        ("import duramen.client.transport.connect", (*HEAVY[1:7], "fsspec", "serving_tier.node", *ROUTED)),
     ],
 )
 def test_imports_stay_light(program: str, heavy: tuple[str, ...]) -> None:

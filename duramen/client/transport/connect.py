@@ -4,18 +4,17 @@ a server that is the whole cluster      one gRPC connection to it
 a router or a node of a larger one      the routed connection (`router.routing`) in this process: the map from that
                                         server, straight to the nodes and to the log; and that server again for
                                         whatever cannot be reached from here
+
+What routes is imported for a larger cluster only: it takes as long as all else that a client of one server imports.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from typing import Final
 
-from log_tier.catalog.map_follower import MapFollower
-from log_tier.catalog.remote import ClusterView, RemoteMaps, fetch_view
+from log_tier.catalog.remote import ClusterView, fetch_view
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
@@ -23,23 +22,14 @@ from log_tier.model.errors import (
     Unavailable,
     UnknownFormat,
 )
-from log_tier.model.log import Log
-from log_tier.remote.remote_log import RemoteLog
 from router.data.seam import Connection
-from router.membership.live_membership import LiveMembership
 from router.remote.grpc_connection import GrpcConnection
 from router.routing.failover import FailoverConnection
-from router.routing.routed_connection import RoutedConnection
 
 __all__ = ["connect_to"]
 
-logger = logging.getLogger(__name__)
-
 # Of several servers one may be away without a sign of it; then the next one gets the question soon.
 _SEVERAL_S: Final = 2.0
-
-# The log answers in a millisecond where it can be reached at all.
-_LOG_S: Final = 1.0
 
 
 async def connect_to(targets: Sequence[str], *, timeout: float, direct: bool) -> Connection:
@@ -55,17 +45,9 @@ async def connect_to(targets: Sequence[str], *, timeout: float, direct: bool) ->
     server: Connection = servers[0] if len(servers) == 1 else FailoverConnection(servers)
     if view is None or view.role == "single" or not direct:
         return server
-    async with AsyncExitStack() as opened:
-        opened.push_async_callback(server.close)
-        maps = await RemoteMaps.open(ordered[0], view, *ordered[1:])
-        opened.push_async_callback(maps.close)
-        membership = await LiveMembership.open(MapFollower(maps))
-        opened.push_async_callback(membership.close)
-        log = await _reached(view.log_url)
-        connection = RoutedConnection.for_client(maps, membership, log, server)
-        opened.pop_all()  # the connection's from now on
-        return connection
-    raise AssertionError("not reached")
+    from duramen.client.transport.routing import route_from
+
+    return await route_from(ordered, view, server)
 
 
 async def _first_view(targets: Sequence[str], timeout: float) -> tuple[str, ClusterView | None]:
@@ -86,22 +68,3 @@ async def _first_view(targets: Sequence[str], timeout: float) -> tuple[str, Clus
         except TimeoutError:
             failure = DeadlineExceeded(f"the server at {target} did not answer in time; is it running?")
     raise failure
-
-
-async def _reached(url: str) -> Log | None:
-    """The log, where it can be reached from here."""
-    scheme, _, netloc = url.partition("://")
-    if scheme != "grpc" or not netloc:
-        return None
-    log = await RemoteLog.open(netloc)
-    try:
-        async with asyncio.timeout(_LOG_S):
-            await log.topics()
-    except (DuramenError, TimeoutError) as error:
-        logger.info("the log at %s is not reached from here, writes go through the server: %s", url, error)
-        await log.close()
-        return None
-    except BaseException:
-        await log.close()
-        raise
-    return log

@@ -1,22 +1,22 @@
-"""The RESP endpoint of a role: opened over the role's `Connection`; its address is reported over gRPC."""
+"""The RESP endpoint of a role: opened over the role's `Connection`; its address is reported over gRPC.
+
+Most servers have none, and its modules are a tenth of all that a server can import: they are imported where one is
+opened.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import Access
-from duramen.server.roles.readers import Readers
 from duramen.server.sight.server_sight import ServerSight
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.measures.work_counts import RespCounts
 from router.admin.admin import OpenAdmin
 from router.data.seam import Connection
-from router.endpoints.resp.server.peers import MembershipPeers, RespEndpointService
-from router.endpoints.resp.server.resp_counts import resp_counts
-from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.live_membership import LiveMembership
 from router.proto import resp_endpoint_pb2, resp_endpoint_pb2_grpc
@@ -52,6 +52,11 @@ async def open_resp_endpoint(
     """
     if not settings.wanted:
         return ()
+    from duramen.server.roles.readers import Readers
+    from router.endpoints.resp.server.peers import MembershipPeers
+    from router.endpoints.resp.server.resp_counts import resp_counts
+    from router.endpoints.resp.server.resp_server import RespServer
+
     resp_server = await RespServer.open(
         connection,
         follower,
@@ -74,17 +79,24 @@ async def open_resp_endpoint(
     if settings.readers:
         readers = await Readers.start(resp_server, settings, sockets)
         opened.push_async_callback(readers.close)
-    sight.resp = partial(_counts, resp_server, readers)
-    service = RespEndpointService(
-        port=sockets.port,
-        tls=settings.tls_certificate is not None,
-        password=lambda: bool(settings.password) or resp_server.is_guarded,
-    )
-    resp_endpoint_pb2_grpc.add_RespEndpointServicer_to_server(service, shell.registry)  # type: ignore[no-untyped-call]
+
+    def counts() -> RespCounts:
+        if readers is None:
+            return resp_counts(resp_server)
+        return resp_counts(resp_server, readers_running=readers.running, reader_ends=readers.ended)
+
+    sight.resp = counts
+    _report(shell, settings, sockets.port, is_guarded=lambda: resp_server.is_guarded)
     return RESP_SERVICES
 
 
-def _counts(resp_server: RespServer, readers: Readers | None) -> RespCounts:
-    if readers is None:
-        return resp_counts(resp_server)
-    return resp_counts(resp_server, readers_running=readers.running, reader_ends=readers.ended)
+def _report(shell: GrpcServer, settings: RespSettings, port: int, *, is_guarded: Callable[[], bool]) -> None:
+    """Answer over gRPC where the endpoint is, and what a client of it needs."""
+    from router.endpoints.resp.server.peers import RespEndpointService
+
+    service = RespEndpointService(
+        port=port,
+        tls=settings.tls_certificate is not None,
+        password=lambda: bool(settings.password) or is_guarded(),
+    )
+    resp_endpoint_pb2_grpc.add_RespEndpointServicer_to_server(service, shell.registry)  # type: ignore[no-untyped-call]

@@ -13,7 +13,7 @@ import grpc
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
-from duramen.certificates.identity import CertificateIdentity, identity_of
+from duramen.certificates.names import CertificateIdentity
 from log_tier.model.errors import CertificateInvalid, PermissionDenied
 from log_tier.rpc.checked import Admit
 from log_tier.rpc.messages.early_refusals import EarlyRefusal, Metadata
@@ -23,9 +23,6 @@ __all__ = ["ServersOnly", "check_server", "identity_shown"]
 
 _UNGUARDED: Final = frozenset({health.SERVICE_NAME, reflection.SERVICE_NAME})
 """They say whether a server is well, and what its protos are."""
-
-# A cluster has tens of servers; reading a certificate takes some 40 us, and each call shows one.
-_identity_of: Final = lru_cache(maxsize=1024)(identity_of)
 
 
 class ServersOnly:
@@ -59,10 +56,14 @@ def check_server(certificate: bytes | None, what: str) -> None:
     )
 
 
+# A cluster has tens of servers; reading a certificate takes some 40 us, and each call shows one.
+@lru_cache(maxsize=1024)
 def identity_shown(certificate: bytes) -> CertificateIdentity | None:
     """Whom a certificate (PEM) names; None for one that names nobody."""
+    from duramen.certificates.identity import identity_of
+
     try:
-        return _identity_of(certificate)
+        return identity_of(certificate)
     except CertificateInvalid:
         return None
 

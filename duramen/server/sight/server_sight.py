@@ -9,12 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from duramen.certificates.facts import facts_of
-from duramen.certificates.pem import parse_certificates
 from duramen.server.sight.measures import Measures
 from duramen.server.sight.observed import (
     AuditSeen,
@@ -233,6 +230,8 @@ class ServerSight:
 @cache
 def _release() -> str:
     """The release of Duramen that is installed."""
+    from importlib.metadata import version  # with a parser of e-mail
+
     return version("duramen")
 
 
@@ -340,6 +339,9 @@ def _of_files(sources: SightSources) -> tuple[DiskSpace | None, int | None, tupl
 def _expiries(certificates: ServerCertificates | None) -> Iterator[CertificateExpiry]:
     if certificates is None:
         return
+    from duramen.certificates.facts import facts_of
+    from duramen.certificates.pem import parse_certificates
+
     for file in (certificates.ca, certificates.files.certificate):
         with suppress(OSError, CertificateInvalid):  # the server goes on with what it has read, and logs why
             for each in parse_certificates(file.read_bytes(), file)[:1]:

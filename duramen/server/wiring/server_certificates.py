@@ -5,6 +5,9 @@
 
 A file that cannot be read keeps a server from starting. Later it does not: the server goes on with what it has read
 before, and reports that once for each change.
+
+Every role imports this module. What brings `cryptography` is imported where a folder is read: a server without TLS has
+no use for it.
 """
 
 from __future__ import annotations
@@ -18,9 +21,7 @@ from typing import Any, Final
 import grpc
 
 from duramen.certificates.channel_files import ChannelFiles
-from duramen.certificates.identity import identity_of
 from duramen.certificates.names import AUTHORITY, PairFiles, files_of, leaf_names
-from duramen.certificates.pair import PemPair, read_pair
 from log_tier.access.client.pem_files import check_authorities, file_stamp, read_pem
 from log_tier.model.errors import CertificateInvalid
 from log_tier.rpc.security import SECURITY
@@ -99,9 +100,15 @@ class ServerCertificates:
         logger.warning("new certificates are used from now on: %s", self.files.certificate)
 
     def _read(self) -> Any:
+        from duramen.certificates.pair import read_pair
+
         authorities = read_pem(self.ca)
         check_authorities(authorities, self.ca)
-        pair = _checked(read_pair(*self.files), self.files)
+        pair = read_pair(*self.files)
+        if not _is_of_server(pair.certificate):
+            raise CertificateInvalid(
+                f"{self.files.certificate} is no server's: issue one with --server", file=str(self.files.certificate)
+            )
         return grpc.ssl_server_certificate_configuration([(pair.key, pair.certificate)], authorities)
 
     def _stamp_now(self) -> tuple[tuple[int, int, int] | None, ...]:
@@ -120,7 +127,7 @@ def _server_pair(folder: Path) -> PairFiles:
             f"cert issue {_NAME} --server HOST,… --dir {where}` the certificate",
             file=str(folder),
         ) from error
-    servers = [name for name in names if _is_server(files_of(folder, name))]
+    servers = [name for name in names if _is_of_server(read_pem(files_of(folder, name).certificate))]
     if len(servers) == 1:
         return files_of(folder, servers[0])
     if _NAME in servers:
@@ -138,13 +145,7 @@ def _server_pair(folder: Path) -> PairFiles:
     )
 
 
-def _is_server(files: PairFiles) -> bool:
-    return identity_of(read_pem(files.certificate)).kind == "server"
+def _is_of_server(certificate: bytes) -> bool:
+    from duramen.certificates.identity import identity_of
 
-
-def _checked(pair: PemPair, files: PairFiles) -> PemPair:
-    if identity_of(pair.certificate).kind != "server":
-        raise CertificateInvalid(
-            f"{files.certificate} is no server's: issue one with --server", file=str(files.certificate)
-        )
-    return pair
+    return identity_of(certificate).kind == "server"

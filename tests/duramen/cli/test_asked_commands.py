@@ -60,6 +60,19 @@ def test_a_mistake_within_a_group_is_compared_with_all_of_it() -> None:
     assert "'nodes'" in done.stderr
 
 
+def test_the_end_of_a_command_looks_for_no_garbage() -> None:
+    """The interpreter would look through all that was imported, which takes longer than `--version` does."""
+    code = (
+        "import atexit, gc, sys\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 10_000, len(gc.get_objects())))\n"
+        "from duramen.cli import main\nsys.argv = ['duramen', '--version']\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    frozen, others = done.stdout.splitlines()[-1].split()
+    assert frozen == "True", done.stdout
+    assert int(others) < 1_000
+
+
 def test_a_command_is_not_late_for_what_it_does_not_need() -> None:
     """Each of these takes a tenth of a second or more before the first line of a command runs."""
     code = (

@@ -262,6 +262,7 @@ async def test_a_folder_that_may_not_be_used_says_so(live: LiveIndex, store: Sna
     manifest = await taken(live, store, tmp_path)
     script = f"""
 import asyncio, os
+import fsspec.implementations.local  # while this process is one that may read where Python is installed
 from serving_tier.snapshots import SnapshotStore
 from log_tier.model.errors import SnapshotStoreUnavailable
 if os.getuid() == 0:
