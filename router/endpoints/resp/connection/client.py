@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable
 from functools import partial
 from typing import Any, cast
 
@@ -36,7 +35,7 @@ from router.endpoints.resp.connection.guarded_session import GuardedSession
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.pipeline import Pipeline
 from router.endpoints.resp.connection.read_runs import ReadRuns
-from router.endpoints.resp.connection.slow_path import completed, encoded, perform
+from router.endpoints.resp.connection.slow_path import CommandWork, completed, encoded, work_of
 from router.endpoints.resp.connection.socket_input import SocketInput
 from router.endpoints.resp.connection.turns import SHORT_TURN, TURN, TURN_SHARE_OF_BYTES, TURN_SHARE_OF_RUNS
 from router.endpoints.resp.data.key_views import ReadOnlyView
@@ -208,7 +207,7 @@ class Client(GuardedSession, asyncio.Protocol):
     # --- the loop
 
     def _run(self) -> None:
-        """Work off what is queued, as far as nothing has to wait."""
+        """CommandWork off what is queued, as far as nothing has to wait."""
         if self.task is None and not self.closing and not self._turn_scheduled:
             self._work_off()
             if self.admission is not None and self.admission.notes is not None:
@@ -245,7 +244,7 @@ class Client(GuardedSession, asyncio.Protocol):
                 reply_queue.flush()
 
     def _take_fast_path(self, command: RespCommand) -> bool:
-        """Work off a GET or a SET, and those like it behind it; False where the slow path has to."""
+        """CommandWork off a GET or a SET, and those like it behind it; False where the slow path has to."""
         name = command[0]
         if name in GET_WORDS:
             reply_queue = self.reply_queue
@@ -307,17 +306,17 @@ class Client(GuardedSession, asyncio.Protocol):
         try:
             if spec.kind == "sync" and not spec.is_async(command):
                 reply = spec.run(self, command[1:])
-                return self._begin(completed(reply)) if is_large(reply) else self._answer(reply)
+                return self._begin(partial(completed, reply)) if is_large(reply) else self._answer(reply)
             done = self._at_once(spec, command)
             if done is not None:
                 return done
         except Problem as problem:
             return self._answer(problem)
         if spec.kind == "read" and len(self.queue) > 1 and (run := self._read_runs.gather()):
-            return self._begin(self._read_runs.perform(run), len(run))
-        return self._begin(perform(self, spec, command) if spec.kind in DATA_KINDS else spec.run(self, command[1:]))
+            return self._begin(partial(self._read_runs.perform, run), len(run))
+        return self._begin(work_of(self, spec, command))
 
-    def _begin(self, work: Awaitable[Any], count: int = 1) -> bool:
+    def _begin(self, work: CommandWork, count: int = 1) -> bool:
         """Run the first commands of the queue in a task of their own; those behind them wait: False."""
         command = self.queue[0]
         drop(self.queue, count)
@@ -374,11 +373,11 @@ class Client(GuardedSession, asyncio.Protocol):
             self.aborted = True
         return self._answer(problem)
 
-    async def _perform(self, work: Awaitable[Any], command: RespCommand) -> None:
+    async def _perform(self, work: CommandWork, command: RespCommand) -> None:
         """Run a command by itself, and go on with the next."""
         slow, began_s = self.reply_queue.slow, self._now_s()
         try:
-            reply = await work
+            reply = await work()
         except (Problem, DuramenError) as error:
             reply = error if isinstance(error, Problem) else self.report(error)
         except Exception:

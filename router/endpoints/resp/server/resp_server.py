@@ -372,7 +372,7 @@ class RespServer:
         parts = (self.memory, self.notifications, self.changes, self.writer, self.batches)
         leave = () if self._leave is None else (self._leave,)
         tasks = partial(self._tasks.close, patience_s=_CLOSE_PATIENCE_S)
-        await every_step(*leave, *(each.close for each in parts), tasks, self._let_go)
+        await every_step(*leave, *(each.close for each in parts), tasks, self._let_go, self._tasks.close)
 
     def _let_go(self) -> None:
         """Nothing is under way any more: end the connections, and free what they shared."""

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from kit.cluster.one_machine import one_machine
-from kit.deadlines import within
+from kit.deadlines import until, within
+from kit.resp.raw_client import packed
 from kit.resp.server_thread import open_resp
 
+from log_tier.concurrency.tasks import end_tasks
+from router.endpoints.resp.connection.client import Client
+from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings
 
 
@@ -33,3 +39,58 @@ async def test_a_cancelled_close_ends_its_connections(tmp_path: Path, turns: int
         writer.close()
         assert not server.clients
         await server.close()
+
+
+ALONE = {
+    "a transaction without keys": packed("MULTI") + packed("PING") + packed("EXEC"),
+    "a command that waits": packed("WAIT", 5, 0),
+    "reads in a row": packed("READFRESH", "strong") + packed("GET", "a") + packed("GET", "b"),
+}
+"""Each has a task of its own."""
+
+
+async def only_client(server: RespServer) -> Client:
+    await until(lambda: server.clients)
+    (found,) = server.clients.values()
+    assert isinstance(found, Client)
+    return found
+
+
+@pytest.mark.parametrize("words", ALONE.values(), ids=ALONE)
+async def test_a_command_that_ends_before_its_first_step_leaves_nothing(tmp_path: Path, words: bytes) -> None:
+    """As every command does that arrives while the server's tasks are cancelled."""
+    async with one_machine(tmp_path) as data_plane:
+        server = await open_resp(data_plane, RespSettings(port=0))
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        client = await only_client(server)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            client.data_received(words)
+            assert client.task is not None, "it has one, which has not begun"
+            await end_tasks(client.task)
+            client.task = None
+            gc.collect()
+        left = [text for each in warned if "never awaited" in (text := str(each.message))]
+        assert left == []
+        client.drop("it would wait for its reply")
+        writer.close()
+        await server.close()
+
+
+async def test_what_arrives_while_tasks_are_ended_is_ended_too(tmp_path: Path) -> None:
+    async with one_machine(tmp_path) as data_plane:
+        server = await open_resp(data_plane, RespSettings(port=0))
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        client = await only_client(server)
+
+        async def sends_when_it_ends() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                client.data_received(packed("WAIT", 5, 0))
+
+        server.start(sends_when_it_ends())
+        await server.close()
+        assert client.task is not None, "it was taken"
+        assert client.task.done()
+        writer.close()
