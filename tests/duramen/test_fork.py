@@ -112,12 +112,12 @@ os.kill(os.getpid(), 9)
 
 
 def test_pickled_they_are_their_address(server: ServerProcess, table_name: str) -> None:
-    with server.connect(timeout=7.0) as db:
+    with server.connect(timeout=70.0) as db:
         table = db.create_table(table_name)
         table.put(b"k", b"v")
         other_db, other = pickle.loads(pickle.dumps((db, table)))
         assert other._owner is other_db
-        assert other_db._inner.context._timeout == 7.0
+        assert other_db._inner.context._timeout == 70.0
         assert other_db.token() == db.token()
         assert other.name == table_name
         assert other.get(b"k") == b"v"

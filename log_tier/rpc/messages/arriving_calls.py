@@ -6,7 +6,8 @@ is parsed. Those that are still there after a while are slow, or hostile:
 
     A1  A message has `MESSAGE_S` to come whole.
     A2  While messages take `ARRIVING_BYTES_MAX`, those that have been coming for `_SLOW_LOOKS` looks end. What they
-        take is measured: by how much the memory of this process has grown since none of them was slow.
+        take is measured: by how much the memory of this process has grown since none of them was slow. Memory that
+        malloc had kept of others, and lays them in, is no growth: the process is then no larger than it was.
 
 A call that ends so has the status CANCELLED: gRPC has no way to say more before the message is there. A line in the log
 says why.

@@ -134,7 +134,7 @@ class TestBlocking:
     def test_subscriptions(self, client: Any, port: int, key: str) -> None:
         listener = client.pubsub()
         listener.psubscribe(f"__keyspace@0__:{key}*")
-        assert listener.get_message(timeout=10)["type"] == "psubscribe"
+        assert listener.get_message(timeout=patience_s(10))["type"] == "psubscribe"
         heard: list[Any] = []
         for number in range(1000):  # the watch begins shortly after the reply
             client.set(f"{key}-{number}", "v")

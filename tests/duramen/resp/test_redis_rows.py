@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 from kit.client.server_process import ServerProcess
+from kit.deadlines import patience_s
 from kit.hostile_json import hostile_rows
 
 from router.endpoints.resp.command_spec import DATA_KINDS
@@ -160,9 +161,9 @@ def test_walks_and_patterns_are_over_the_text_of_keys(client: Any) -> None:
 def test_notifications_name_keys_by_their_text(client: Any) -> None:
     with client.pubsub() as listening:
         listening.subscribe(f"__keyspace@0__:{KEY}")
-        assert listening.get_message(timeout=10)["type"] == "subscribe"
+        assert listening.get_message(timeout=patience_s(10))["type"] == "subscribe"
         client.set(KEY, row())
-        ends_s = time.monotonic() + 20
+        ends_s = time.monotonic() + patience_s(20)
         message = None
         while message is None and time.monotonic() < ends_s:
             message = listening.get_message(timeout=1)

@@ -240,13 +240,13 @@ def test_a_confirmed_subscription_misses_nothing(cluster: UpCluster, key: str, l
         subscription = listener.pubsub()
         pattern = f"__keyspace@0__:{key}:*"
         subscription.psubscribe(pattern)
-        confirmed = subscription.get_message(timeout=30)
+        confirmed = subscription.get_message(timeout=patience_s(30))
         assert confirmed is not None
         assert confirmed["type"] == "psubscribe"
         for number in range(60):
             assert writer.set(f"{key}:{number}", number)
         while expected:
-            message = subscription.get_message(timeout=30)
+            message = subscription.get_message(timeout=patience_s(30))
             assert message is not None, f"{len(expected)} of 60 were not notified"
             expected.remove(message["channel"])
         subscription.close()

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from kit.deadlines import until
+from kit.deadlines import patience_s, until
 
 from log_tier.catalog.catalog import MapFeed
 from log_tier.catalog.cluster_map import ClusterMap
@@ -132,7 +132,7 @@ async def test_one_that_fails_does_not_stop_the_others(
     leave_failing = await follower.follow(fails_later if waits else fails, name="hosting n1", failed=failing(ended))
     leave = await follower.follow(seen, name="seen")
     feed.change()
-    error = await asyncio.wait_for(ended, 20)
+    error = await asyncio.wait_for(ended, patience_s(20))
     assert error.message.startswith("hosting n1 ended (RuntimeError('a bug')): restart this process")
     assert "Traceback" in caplog.text
     last = feed.change()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from kit.deadlines import patience_s
 
 from log_tier.concurrency.background import failing, only_logged, run_forever
 from log_tier.model.errors import DuramenError, OffsetTrimmed, ShuttingDown
@@ -29,7 +30,7 @@ async def test_the_owner_hears_why(error: Exception | None, said: str, caplog: p
     ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
     failed = failing(ended)
     task = run_forever(raising(error), name="the loop", failed=failed)
-    reason = await asyncio.wait_for(ended, 10)
+    reason = await asyncio.wait_for(ended, patience_s(10))
     assert reason.message.startswith(said)
     assert "the loop ended" in caplog.text
     assert ("Traceback" in caplog.text) == (error is not None)

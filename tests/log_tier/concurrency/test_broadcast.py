@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from kit.deadlines import patience_s
+
 from log_tier.concurrency.broadcast import Broadcast
 
 
@@ -20,11 +22,11 @@ async def test_everybody_who_waits_is_woken_once() -> None:
     assert woken == 0
     changed.notify_all()
     late = asyncio.create_task(wait())
-    await asyncio.wait_for(asyncio.gather(*early), 10)
+    await asyncio.wait_for(asyncio.gather(*early), patience_s(10))
     await asyncio.sleep(0)
     assert (woken, late.done()) == (3, False)
     changed.notify_all()
-    await asyncio.wait_for(late, 10)
+    await asyncio.wait_for(late, patience_s(10))
 
 
 async def test_no_change_is_missed_between_a_look_and_the_wait() -> None:
@@ -41,5 +43,5 @@ async def test_no_change_is_missed_between_a_look_and_the_wait() -> None:
         value += 1
         changed.notify_all()
         await asyncio.sleep(0)
-    await asyncio.wait_for(follower, 10)
+    await asyncio.wait_for(follower, patience_s(10))
     assert seen[-1] == 100

@@ -7,6 +7,7 @@ import gc
 from collections.abc import Awaitable
 
 import pytest
+from kit.deadlines import patience_s
 
 from log_tier.concurrency.tasks import TaskSet, end_tasks, every_step, going_on, to_the_end
 from log_tier.model.errors import DuramenError, ShuttingDown
@@ -60,7 +61,7 @@ async def test_a_failure_is_logged_at_once_and_handed_on(caplog: pytest.LogCaptu
         raise RuntimeError("a bug")
 
     tasks.start(work(), name="the work")
-    error = await asyncio.wait_for(heard, 10)
+    error = await asyncio.wait_for(heard, patience_s(10))
     assert "the work ended (RuntimeError('a bug'))" in error.message
     assert "Traceback" in caplog.text
 

@@ -108,7 +108,7 @@ async def test_what_was_queued_behind_a_failed_sync_is_not_written() -> None:
         behind = [asyncio.ensure_future(log.append(topic.partition(ZERO), plain_batch("c"))) for _ in range(3)]
         await asyncio.sleep(0)
         queued.set()
-        outcomes = await asyncio.wait_for(asyncio.gather(first, *behind, return_exceptions=True), 20)
+        outcomes = await asyncio.wait_for(asyncio.gather(first, *behind, return_exceptions=True), patience_s(20))
         assert type(outcomes[0]) is WriteUnknown, "its bytes were written"
         assert {type(outcome) for outcome in outcomes[1:]} == {LogStopped}, "these never reached the disk"
         assert steps == ["write", "sync"]
@@ -128,7 +128,7 @@ async def test_a_waiting_follower_survives_a_stopped_log() -> None:
         assert not waiting.done(), "what was not synced is not shown"
         await log.close()
         with pytest.raises(ShuttingDown):
-            await asyncio.wait_for(waiting, 20)
+            await asyncio.wait_for(waiting, patience_s(20))
 
 
 @pytest.mark.parametrize(

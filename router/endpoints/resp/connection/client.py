@@ -207,7 +207,7 @@ class Client(GuardedSession, asyncio.Protocol):
     # --- the loop
 
     def _run(self) -> None:
-        """CommandWork off what is queued, as far as nothing has to wait."""
+        """Work off what is queued, as far as nothing has to wait."""
         if self.task is None and not self.closing and not self._turn_scheduled:
             self._work_off()
             if self.admission is not None and self.admission.notes is not None:
@@ -244,7 +244,7 @@ class Client(GuardedSession, asyncio.Protocol):
                 reply_queue.flush()
 
     def _take_fast_path(self, command: RespCommand) -> bool:
-        """CommandWork off a GET or a SET, and those like it behind it; False where the slow path has to."""
+        """Work off a GET or a SET, and those like it behind it; False where the slow path has to."""
         name = command[0]
         if name in GET_WORDS:
             reply_queue = self.reply_queue

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from kit.cluster.cluster_process import ClusterProcess
-from kit.deadlines import until_true, wait_until, within
+from kit.deadlines import patience_s, until_true, wait_until, within
 from kit.event_stream import event_stream
 from kit.http import http_get
 from kit.storage.lost_end import lose_the_end
@@ -93,7 +93,7 @@ async def test_a_log_answers_for_itself(tmp_path: Path) -> None:
     assert (found["role"], found["ready"], found["partitions"], found["catalog_version"]) == ("log", True, [], None)
     before = found["log"]["appends"]
     await router.catalog.submit(RegisterNode("n9", "127.0.0.1:9", "of-n9"))
-    async with StatusClient.connected(f"127.0.0.1:{log.port}", timeout=10) as client:
+    async with StatusClient.connected(f"127.0.0.1:{log.port}", timeout=patience_s(10)) as client:
         assert (await client.ask())["log"]["appends"] > before
     metrics = (await http_get(log.http_port, "/metrics"))[2].decode()
     assert "duramen_log_writable 1.0" in metrics
@@ -146,7 +146,7 @@ async def test_a_log_whose_catalog_is_damaged_serves_without_http(
     assert log.http_port == 0
     assert "the log has no HTTP port" in caplog.text
     assert (await log.log.bounds(topic.partition(Partition(0)))).latest == NOTHING
-    async with StatusClient.connected(f"127.0.0.1:{log.port}", timeout=10) as client:
+    async with StatusClient.connected(f"127.0.0.1:{log.port}", timeout=patience_s(10)) as client:
         assert (await client.ask())["log"]["damages"] == 1
     await log.close()
 

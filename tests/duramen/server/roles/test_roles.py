@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from kit.deadlines import within
+from kit.deadlines import patience_s, within
 
 import duramen
 from duramen import aio
@@ -183,7 +183,7 @@ async def test_a_second_node_of_the_same_id(log: LogRole, tmp_path: Path) -> Non
 
 async def test_one_machines_folder_goes_on_as_a_cluster_and_not_back(tmp_path: Path) -> None:
     data_plane = await open_local_data(tmp_path)
-    await data_plane.create_table(TableSpec("flights", partitions=2), timeout=10)
+    await data_plane.create_table(TableSpec("flights", partitions=2), timeout=patience_s(10))
     await data_plane.close()
     log = await LogRole.open(tmp_path, host="127.0.0.1", port=0)
     first = await node(log, tmp_path / "nodes" / "n1", "n1", take_over=True)

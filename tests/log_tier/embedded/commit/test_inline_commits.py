@@ -101,7 +101,7 @@ async def test_followers_hear_of_it() -> None:
         waiting = asyncio.ensure_future(anext(chunks))
         await asyncio.sleep(0)
         await gathered(log, topic, "here")
-        chunk = await asyncio.wait_for(waiting, 20)
+        chunk = await asyncio.wait_for(waiting, patience_s(20))
         assert b"here" in chunk.data
 
 
@@ -127,7 +127,7 @@ async def test_nobody_is_overtaken() -> None:
         await asyncio.sleep(0)
         assert not third.done()
         may_go.set()
-        places = await asyncio.wait_for(asyncio.gather(first, second, third), 20)
+        places = await asyncio.wait_for(asyncio.gather(first, second, third), patience_s(20))
         assert [place.base_offset for place in places] == [WARM_UP, WARM_UP + 1, WARM_UP + 2]
 
 
@@ -207,7 +207,7 @@ async def test_a_bug_of_ours_stops_the_log_and_lets_nobody_wait() -> None:
             await gathered(log, topic, "lost")
         disk.on_step = lambda step, path: None
         with pytest.raises(LogStopped, match="report this as a bug"):
-            await asyncio.wait_for(gathered(log, topic, "later"), 20)
+            await asyncio.wait_for(gathered(log, topic, "later"), patience_s(20))
 
 
 async def test_a_closed_log_takes_nothing() -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 from kit.cluster.one_machine import NO_TABLE, held, puts, write
-from kit.deadlines import until, wait_until
+from kit.deadlines import patience_s, until, wait_until
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
@@ -132,7 +132,7 @@ def test_a_table_of_the_same_name_begins_anew(server: ServerThread, key: str) ->
             assert mine.call("SET", key, f"before {number}") == OK
         before = table_of(server, "db9")
         assert other.call("GET", key) == b"before 49"
-        server.run(lambda: server.data_plane.drop_table("db9", timeout=10))
+        server.run(lambda: server.data_plane.drop_table("db9", timeout=patience_s(10)))
         while isinstance(mine.call("SET", key, "old"), RawError):
             pass
         after = table_of(server, "db9")
@@ -161,7 +161,7 @@ def test_a_token_holds_for_partitions_that_were_not_read_yet(wide: ServerThread,
         assert mine.call("GET", one) == b"old"
         wide.run(
             lambda: wide.data_plane.node.replica(PartitionId(table.ref.id, behind_it)).wait_applied(
-                table.seen[behind_it], timeout=9
+                table.seen[behind_it], timeout=patience_s(9)
             )
         )
         with behind(wide, table, behind_it):

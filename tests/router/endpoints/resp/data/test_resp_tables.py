@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kit.deadlines import patience_s
 from kit.resp.raw_client import Raw, RawError, Status
 from kit.resp.server_thread import ServerThread
 
@@ -11,7 +12,7 @@ OK = Status("OK")
 
 
 def test_tables_by_name_and_number(server: ServerThread, raw: Raw, key: str) -> None:
-    server.run(lambda: server.data_plane.create_table(TableSpec(f"named-{key}", 2), timeout=10))
+    server.run(lambda: server.data_plane.create_table(TableSpec(f"named-{key}", 2), timeout=patience_s(10)))
     assert raw.call("SET", key, "default") == OK
     assert raw.call("SELECT", f"named-{key}") == OK
     assert raw.call("GET", key) is None
@@ -33,7 +34,7 @@ def test_tables_by_name_and_number(server: ServerThread, raw: Raw, key: str) -> 
 def test_a_table_that_was_dropped_is_made_again(server: ServerThread, raw: Raw, key: str) -> None:
     raw.call("SELECT", "7")
     assert raw.call("SET", key, "1") == OK
-    server.run(lambda: server.data_plane.drop_table("db7", timeout=10))
+    server.run(lambda: server.data_plane.drop_table("db7", timeout=patience_s(10)))
     answers = [raw.call("GET", key) for _ in range(3)]
     assert answers[-1] is None
     assert raw.call("SET", key, "2") == OK

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kit.cluster.one_machine import one_machine
-from kit.deadlines import within
+from kit.deadlines import patience_s, within
 from kit.set_clock import SetClock
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
@@ -57,7 +57,7 @@ class Endpoint:
 @pytest.fixture
 async def endpoint(tmp_path: Path) -> AsyncIterator[Endpoint]:
     async with one_machine(tmp_path) as data_plane:
-        ref = await data_plane.create_table(TableSpec("t", partitions=2), timeout=10)
+        ref = await data_plane.create_table(TableSpec("t", partitions=2), timeout=patience_s(10))
         opened = Endpoint(data_plane, ServedTable(ref, data_plane.node, CacheBudget(0)))
         yield opened
         await opened.changes.close()

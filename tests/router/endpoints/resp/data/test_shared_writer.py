@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kit.cluster.one_machine import all_replicas, held, one_machine
-from kit.deadlines import until, within
+from kit.deadlines import patience_s, until, within
 from kit.flight_rows import UNNUMBERED_FLIGHTS, flight, flight_key
 
 from log_tier.model.errors import (
@@ -95,13 +95,13 @@ async def data_plane(tmp_path: Path) -> AsyncIterator[LocalData]:
 
 
 async def served(data_plane: LocalData, partitions: int = 1) -> ServedTable:
-    ref = await data_plane.create_table(TableSpec("t", partitions=partitions), timeout=10)
+    ref = await data_plane.create_table(TableSpec("t", partitions=partitions), timeout=patience_s(10))
     return ServedTable(ref, data_plane.node, CacheBudget(0))
 
 
 async def value_of(data_plane: LocalData, table: ServedTable, key: bytes) -> bytes | None:
     (result,) = await data_plane.read(
-        [ReadPart(PartitionId(table.ref.id, table.partition_of(key)), [key], strong=True)], timeout=10
+        [ReadPart(PartitionId(table.ref.id, table.partition_of(key)), [key], strong=True)], timeout=patience_s(10)
     )
     assert not isinstance(result, DuramenError)
     return result.values[0]
@@ -214,7 +214,9 @@ async def test_what_comes_meanwhile_leaves_together(data_plane: LocalData) -> No
     assert [(await report.outcome())[0] for report in waiters] == [None] * 101
     assert connection.requests == [[1], [100]]
     keys = [b"k%d" % number for number in range(101)]
-    (found,) = await data_plane.read([ReadPart(PartitionId(table.ref.id, ZERO), keys, strong=True)], timeout=10)
+    (found,) = await data_plane.read(
+        [ReadPart(PartitionId(table.ref.id, ZERO), keys, strong=True)], timeout=patience_s(10)
+    )
     assert not isinstance(found, DuramenError)
     assert list(found.versions) == list(range(101)), "in their order"
     await writer.close()
@@ -259,7 +261,7 @@ async def test_fresh_keys_are_forgotten_when_they_are_applied(data_plane: LocalD
         await report.outcome()
     replica = table.replicas[0]
     assert replica is not None
-    await replica.wait_applied(Offset(49), timeout=10)
+    await replica.wait_applied(Offset(49), timeout=patience_s(10))
     table.floors.wrote(ZERO, [b"last"], Offset(49), replica.index.applied)
     assert table.fresh[0] == {}
     assert table.needed(ZERO, [b"k1"]) == table.floor[0]
@@ -295,8 +297,10 @@ async def test_closing_tells_everybody(data_plane: LocalData) -> None:
 
 async def test_what_does_not_fit_its_table_is_not_acknowledged(data_plane: LocalData) -> None:
     """The endpoint has checked its rows, by a definition that may be older than the table's: the fold decides."""
-    ref = await data_plane.create_table(TableSpec("rows", partitions=1, definition=UNNUMBERED_FLIGHTS), timeout=10)
-    definition = await data_plane.definition(ref.id, timeout=10)
+    ref = await data_plane.create_table(
+        TableSpec("rows", partitions=1, definition=UNNUMBERED_FLIGHTS), timeout=patience_s(10)
+    )
+    definition = await data_plane.definition(ref.id, timeout=patience_s(10))
     assert definition is not None
     schema = definition.schemas[0].number
     table, writer = ServedTable(ref, data_plane.node, CacheBudget(0)), SharedWriter(data_plane)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kit.cluster.one_machine import DEADLINE_S, ZERO, one_machine, put_all, puts, write
-from kit.deadlines import within
+from kit.deadlines import patience_s, within
 
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.batch import Batch
@@ -33,7 +33,7 @@ async def data_plane(tmp_path: Path) -> AsyncIterator[LocalData]:
 
 
 async def served(data_plane: LocalData, *, room: int = MANY, partitions: int = 1) -> tuple[ServedTable, Reads]:
-    ref = await data_plane.create_table(TableSpec("t", partitions=partitions), timeout=10)
+    ref = await data_plane.create_table(TableSpec("t", partitions=partitions), timeout=patience_s(10))
     return ServedTable(ref, data_plane.node, CacheBudget(room)), Reads(data_plane, lambda: 0)
 
 
