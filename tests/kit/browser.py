@@ -61,9 +61,9 @@ class Browser:
             seen, logged = self.script("return document.body.innerText"), self.logged()
             raise AssertionError(f"{error}; the page says {seen[:2000]!r}; the browser logged {logged}") from None
 
-    def press(self, key: str) -> None:
-        """Press and release a key."""
-        strokes = [{"type": kind, "value": key} for kind in ("keyDown", "keyUp")]
+    def press(self, *keys: str) -> None:
+        """Press and release keys, one after the other, as quickly as the browser takes them."""
+        strokes = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         self._command("actions", {"actions": [{"type": "key", "id": "keyboard", "actions": strokes}]})
 
     def write(self, selector: str, text: str) -> None:

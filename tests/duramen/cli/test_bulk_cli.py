@@ -94,7 +94,7 @@ def test_from_a_file_into_service_and_out_again(server: ServerProcess, tmp_path:
     run(server, "bulk", "stage", "wide", f"file://{tmp_path}/wide")
     run(server, "bulk", "swap", "wide")
     with duramen.connect(server.target) as database:
-        assert dict(database.table("wide").scan()) == dict(database.table("flights").scan())
+        assert dict(database.table("wide").scan(level="strong")) == dict(database.table("flights").scan(level="strong"))
     run(server, "bulk", "rollback", "flights")
     with duramen.connect(server.target) as database:
         assert dict(database.table("flights").scan(level="strong")) == {

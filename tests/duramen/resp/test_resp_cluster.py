@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import redis
-from kit.client.command_line import run_here
+from kit.client.command_line import lines, run_here
 from kit.cluster.up_cluster import NODES, UpCluster
 from kit.deadlines import patience_s, wait_until
 from redis.backoff import NoBackoff
@@ -31,7 +31,7 @@ NODE_CLIENTS = Path(__file__).parent / "node_clients"
 
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["", "a reader each"])
-def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[UpCluster]:
+def running(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[UpCluster]:
     running = UpCluster(tmp_path_factory.mktemp("cluster"), readers=request.param)
     # Two replicas of three: every node lacks some partition.
     done = run_here(
@@ -40,6 +40,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
     assert done.returncode == 0, done.stderr
     yield running
     running.close()
+
+
+@pytest.fixture
+def cluster(running: UpCluster) -> UpCluster:
+    """Whatever test comes before, every replica is ready, and every server knows where the others are.
+
+    That is some time after they have started.
+    """
+    wait_until(partial(_is_ready, running), what="every replica is ready")
+    nodes = {port for name, port in running.endpoints.items() if name != "router"}
+    for name, resp_server in running.endpoints.items():
+        wait_until(partial(_knows, resp_server, nodes), what=f"{name} knows every node")
+    return running
+
+
+def _is_ready(cluster: UpCluster) -> bool:
+    partitions = lines(run_here("admin", "partitions", "default", "--json", at=f"127.0.0.1:{cluster.port}"))
+    replicas = [replica["state"] for partition in partitions for replica in partition["replicas"]]
+    return len(replicas) == 6 * 2 and set(replicas) == {"ready"}
 
 
 def slots_of(resp_server: int) -> list[Any]:
@@ -54,13 +73,6 @@ def slots_of(resp_server: int) -> list[Any]:
 
 def ports_of(ranges: list[Any]) -> set[int]:
     return {node[1] for each in ranges for node in each[2:]}
-
-
-def wait_for_map(cluster: UpCluster) -> None:
-    """Until every server knows where the others are, which is some time after they have started."""
-    nodes = {port for name, port in cluster.endpoints.items() if name != "router"}
-    for name, resp_server in cluster.endpoints.items():
-        wait_until(partial(_knows, resp_server, nodes), what=f"{name} knows every node")
 
 
 def _knows(client: Any, nodes: set[int]) -> bool:
@@ -90,7 +102,6 @@ def test_counters_over_all_endpoints(cluster: UpCluster, key: str) -> None:
 
 
 def test_the_map_of_slots(cluster: UpCluster) -> None:
-    wait_for_map(cluster)
     for resp_server in cluster.endpoints.values():
         ranges = slots_of(resp_server)
         assert ranges[0][0] == 0
@@ -147,7 +158,6 @@ def test_commands_that_mean_the_whole_cluster(cluster: UpCluster, key: str) -> N
     """redis-py 8 has its own table instead of tips: one node for DBSIZE and KEYS, of a Redis Cluster too. With
     `target_nodes` set to all primaries, it puts the answers together.
     """
-    wait_for_map(cluster)
     primaries = redis.RedisCluster.PRIMARIES
     with duramen.connect(f"127.0.0.1:{cluster.port}") as database:
         expected = {name for name, _ in database.table("default").scan()}
@@ -194,7 +204,7 @@ def test_wait_counts_the_other_replicas(cluster: UpCluster, key: str) -> None:
     with redis.Redis(port=cluster.endpoints["n1"]) as client:
         for number in range(20):
             client.set(f"{key}{number}", "v")
-        assert client.wait(1, 10_000) >= 1
+        assert client.wait(1, int(patience_s(10) * 1000)) >= 1
 
 
 def test_resp_and_grpc(cluster: UpCluster, key: str) -> None:
@@ -254,7 +264,6 @@ def test_a_confirmed_subscription_misses_nothing(cluster: UpCluster, key: str, l
 
 def test_clients_of_node(cluster: UpCluster, key: str, tmp_path: Path) -> None:
     """node-redis and ioredis; what they expect is in `node_clients/main.mjs`."""
-    wait_for_map(cluster)
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
         pytest.skip("node and npm are not installed")
@@ -273,7 +282,6 @@ def test_clients_of_node(cluster: UpCluster, key: str, tmp_path: Path) -> None:
 
 def test_go_redis_on_a_cluster(cluster: UpCluster, key: str, tmp_path: Path) -> None:
     """The cluster client of `go_client/main.go`."""
-    wait_for_map(cluster)
     go = shutil.which("go")
     if go is None:
         pytest.skip("go is not installed")

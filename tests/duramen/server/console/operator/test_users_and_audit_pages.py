@@ -228,8 +228,7 @@ async def test_a_cluster_without_users(browser: Browser, server: SingleServer) -
     def looked() -> None:
         browser.open(f"http://127.0.0.1:{server.http_port}/#/users")
         browser.wait("document.querySelector('#page .note-line')?.innerText.startsWith('The cluster has no users')")
-        browser.press("g")
-        browser.press("a")
+        browser.press("g", "a")
         browser.wait("document.querySelector('#page .note-line')?.innerText.startsWith('There is no audit yet')")
         assert browser.script("return document.querySelector('.audit-rows tbody').rows.length") == 0
 

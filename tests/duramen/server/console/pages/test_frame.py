@@ -23,8 +23,7 @@ async def test_pages_by_address_and_by_keys(browser: Browser, server: SingleServ
         browser.open(f"http://127.0.0.1:{server.http_port}/")
         browser.wait(f"{PAGE} === 'night' && {LINKS}.includes('tables')")
         for letter, page in (("t", "tables"), ("l", "log"), ("q", "query"), ("k", "key"), ("n", "night")):
-            browser.press("g")
-            browser.press(letter)
+            browser.press("g", letter)
             browser.wait(f"{PAGE} === arguments[0]", page)
             assert browser.text("#pages a[aria-current]") == page
             assert browser.script("return document.querySelector('#night').hidden") is (page != "night")
@@ -55,8 +54,7 @@ async def test_a_log_server_has_no_pages_of_data(browser: Browser, tmp_path: Pat
         browser.open(f"http://127.0.0.1:{log.http_port}/#/tables")
         browser.wait(f"document.body.dataset.link === 'live' && {PAGE} === 'night'")
         assert browser.script("return document.querySelector('#pages').hidden")
-        browser.press("g")
-        browser.press("t")
+        browser.press("g", "t")
         browser.wait("document.documentElement.dataset.theme === 'dark'", None)
         browser.script("localStorage.clear()")
 
