@@ -7,7 +7,8 @@ program that were current when its records were put. It is below the one that wa
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from duramen.client.context import ClientContext
@@ -48,14 +49,18 @@ class ObservedWriter(TableWriter):
         self, context: ClientContext, ref: TableRef, groups: Mapping[Partition, Flight]
     ) -> Coroutine[Any, Any, None]:
         origins, self._origins = self._origins, []
-        sending = super()._send(context, ref, groups)
+        send = super()._send
         if self._operations.skips() or (operation := self._operations.begin("writer", self._name)) is None:
-            return sending
+            return send(context, ref, groups)
         operation.came_of(origins)
-        return _as_operation(operation, sending, sum(len(group.columns.keys) for group in groups.values()))
+        return _as_operation(
+            operation, partial(send, context, ref, groups), sum(len(group.columns.keys) for group in groups.values())
+        )
 
 
-async def _as_operation(operation: ClientOperation, sending: Coroutine[Any, Any, None], records: int) -> None:
+async def _as_operation(
+    operation: ClientOperation, send: Callable[[], Coroutine[Any, Any, None]], records: int
+) -> None:
     with operation:
         operation.counted(records)
-        await sending
+        await send()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 __all__ = ["ClientOperation", "Operations", "observed", "observed_blocking", "observed_pages"]
@@ -64,9 +64,10 @@ def observed(
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """The same method of an object with `operations` and a `name`, as an operation. `note`: what its result says."""
 
-    async def as_operation(operation: ClientOperation, call: Coroutine[Any, Any, T]) -> T:
+    # Called in the operation: a task that is cancelled before its first step would leave a coroutine.
+    async def as_operation(operation: ClientOperation, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         with operation:
-            result = await call
+            result = await call()
             note(operation, result)
             return result
 
@@ -75,8 +76,9 @@ def observed(
         operation: ClientOperation | None = None
         if not self.operations.skips():
             operation = self.operations.begin(name, self.name)
-        call = method(self, *args, **kwargs)
-        return call if operation is None else as_operation(operation, call)
+        if operation is None:
+            return method(self, *args, **kwargs)
+        return as_operation(operation, partial(method, self, *args, **kwargs))
 
     return operation_of
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -119,6 +121,23 @@ async def test_a_cancelled_call_ends_its_span(server: ServerProcess, collector: 
             await put
     (span,) = collector.named("put cancelled")
     assert (span.failed, span.attributes["error.type"]) == (True, "CancelledError")
+
+
+async def test_a_call_that_is_cancelled_before_its_first_step_leaves_nothing(
+    server: ServerProcess, collector: Collector
+) -> None:
+    async with await aio.connect(server.target, traces=True) as db:
+        table = await db.create_table("unbegun", partitions=1)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            put = asyncio.create_task(table.put(b"k", b"v"))
+            put.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await put
+            del put
+            gc.collect()
+    assert [text for each in warned if "never awaited" in (text := str(each.message))] == []
+    assert collector.named("put unbegun") == [], "it did not begin"
 
 
 def test_only_sampled_calls_leave_the_fast_path(
