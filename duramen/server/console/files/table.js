@@ -79,10 +79,9 @@ class TablePage {
       asked.snapshots = call("Admin/Snapshots", { table }, { signal });
       asked.minutes = replies("Admin/AuditData", { table, since_ms: since }, { signal, messages: MINUTES_MAX, timeout_s: 10 });
     }
-    const found = {};
-    for (const [name, answer] of Object.entries(asked)) {
-      found[name] = await answer.then((value) => ({ value }), (error) => ({ error }));
-    }
+    // All are heard at once: one that fails while another is waited for would be an error of the page.
+    const heard = Object.entries(asked).map(async ([name, answer]) => [name, await answer.then((value) => ({ value }), (error) => ({ error }))]);
+    const found = Object.fromEntries(await Promise.all(heard));
     if (found.described.error) throw found.described.error;
     return found;
   }

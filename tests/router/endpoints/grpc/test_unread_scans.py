@@ -19,6 +19,7 @@ from router.proto import tables_pb2
 COUNT: Final = 2_000
 VALUE: Final = b"x" * 4_000
 UNREAD: Final = 100
+KEYS: Final = [b"%06d" % number for number in range(COUNT)]
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcStubs]:
         for number in range(COUNT):
             put = kv.KVPutRequest(table="cities", key=b"%06d" % number, value=VALUE)
             made.kv.Put(put, timeout=patience_s(20))
+        wait_until(lambda: keys_of(scan(made)) == KEYS, "the replicas have applied them")
         yield made
 
 
@@ -45,15 +47,14 @@ def scan(stubs: GrpcStubs, **how: Any) -> Any:
 
 
 def test_a_scan_goes_on_where_many_others_are_not_read(stubs: GrpcStubs) -> None:
-    keys = [b"%06d" % number for number in range(COUNT)]
     unread = [scan(stubs) for _ in range(UNREAD)]
     try:
         for call in unread:
             next(call)  # each has begun
         wait_until(lambda: held_bytes(stubs) > 0)
-        assert keys_of(scan(stubs)) == keys
-        assert keys_of(scan(stubs, reverse=True)) == keys[::-1]
-        assert keys_of(scan(stubs, limit=777)) == keys[:777]
+        assert keys_of(scan(stubs)) == KEYS
+        assert keys_of(scan(stubs, reverse=True)) == KEYS[::-1]
+        assert keys_of(scan(stubs, limit=777)) == KEYS[:777]
         assert held_bytes(stubs) <= SOFT_BYTES + FLOOR_BYTES * UNREAD
     finally:
         for call in unread:
@@ -65,13 +66,13 @@ def test_a_scan_that_stalls_goes_on_with_nothing_twice(stubs: GrpcStubs) -> None
     """While others write: what was there from the beginning is shown once."""
     stalled = scan(stubs)
     first = next(stalled)
-    stop = threading.Event()
+    stop, written = threading.Event(), list[bytes]()
 
     def write() -> None:
-        number = 0
         while not stop.is_set():
-            number += 1
-            stubs.kv.Put(kv.KVPutRequest(table="cities", key=b"%06d.%d" % (number % COUNT, number), value=b"new"))
+            number = len(written) + 1
+            written.append(b"%06d.%d" % (number % COUNT, number))
+            stubs.kv.Put(kv.KVPutRequest(table="cities", key=written[-1], value=b"new"))
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -81,8 +82,11 @@ def test_a_scan_that_stalls_goes_on_with_nothing_twice(stubs: GrpcStubs) -> None
     finally:
         stop.set()
         writer.join()
+        for key in written:  # other tests have the table as it was
+            stubs.kv.Delete(kv.KVDeleteRequest(table="cities", key=key), timeout=patience_s(20))
+        wait_until(lambda: keys_of(scan(stubs)) == KEYS, "the replicas have applied that")
     assert shown == sorted(set(shown))
-    assert {key for key in shown if len(key) == 6} == {b"%06d" % number for number in range(COUNT)}
+    assert [key for key in shown if len(key) == 6] == KEYS
 
 
 def test_streams_beyond_the_limit_are_refused_by_name(stubs: GrpcStubs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,30 @@ async def test_one_table(browser: Browser, server: SingleServer) -> None:
     await asyncio.to_thread(looked)
 
 
+async def test_answers_that_come_in_another_order(browser: Browser, server: SingleServer) -> None:
+    """What fails while the first answer is waited for is shown, and is no error of the page."""
+    source = (
+        "const ask = window.fetch; const others = Promise.withResolvers(); window.unheard = 0;"
+        "addEventListener('unhandledrejection', () => { window.unheard += 1; });"
+        "window.fetch = async (url, how) => {"
+        " if (how?.body?.includes?.('Tables/Describe')) await others.promise;"
+        " const answer = await ask(url, how);"
+        " if (how?.body?.includes?.('Admin/Snapshots')) setTimeout(others.resolve, 200);"
+        " return answer; };"
+    )
+
+    def looked() -> None:
+        made = browser.protocol("Page.addScriptToEvaluateOnNewDocument", source=source)
+        try:
+            shows(browser, server, "#/table/nowhere")
+            check_has(browser, "there is no table 'nowhere'")
+            assert browser.script("return window.unheard") == 0
+        finally:
+            browser.protocol("Page.removeScriptToEvaluateOnNewDocument", identifier=made["identifier"])
+
+    await asyncio.to_thread(looked)
+
+
 async def test_what_later_servers_say_is_shown_by_its_names(browser: Browser, server: SingleServer) -> None:
     """Fields, kinds and tiers that no page knows: they have a column or a line, as text."""
     minute = {
