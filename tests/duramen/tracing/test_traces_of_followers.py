@@ -109,7 +109,8 @@ async def test_what_nobody_traces_leaves_nothing(client: KVClient, collector: Co
     await put(client, b"d", parent(0x42))
     await asyncio.to_thread(wait_until, lambda: in_trace(collector, 0x42, "watch delivery"), "the last delivery")
     watch.cancel()
-    assert {span.trace for span in collector.received} <= {(0x41).to_bytes(16), (0x42).to_bytes(16)}
+    # A trace that nobody began has a number of sixteen random bytes. Spans of other tests here may come late.
+    assert [span for span in collector.received if int.from_bytes(span.trace) > 0xFF] == []
 
 
 async def test_a_crowd_of_watches_makes_no_crowd_of_spans(client: KVClient, collector: Collector) -> None:
