@@ -35,7 +35,7 @@ from router.endpoints.resp.connection.guarded_session import GuardedSession
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.pipeline import Pipeline
 from router.endpoints.resp.connection.read_runs import ReadRuns
-from router.endpoints.resp.connection.slow_path import CommandWork, completed, encoded, work_of
+from router.endpoints.resp.connection.slow_path import CommandWork, completed, encoded, perform
 from router.endpoints.resp.connection.socket_input import SocketInput
 from router.endpoints.resp.connection.turns import SHORT_TURN, TURN, TURN_SHARE_OF_BYTES, TURN_SHARE_OF_RUNS
 from router.endpoints.resp.data.key_views import ReadOnlyView
@@ -314,7 +314,8 @@ class Client(GuardedSession, asyncio.Protocol):
             return self._answer(problem)
         if spec.kind == "read" and len(self.queue) > 1 and (run := self._read_runs.gather()):
             return self._begin(partial(self._read_runs.perform, run), len(run))
-        return self._begin(work_of(self, spec, command))
+        by_keys = spec.kind in DATA_KINDS
+        return self._begin(partial(perform, self, spec, command) if by_keys else partial(spec.run, self, command[1:]))
 
     def _begin(self, work: CommandWork, count: int = 1) -> bool:
         """Run the first commands of the queue in a task of their own; those behind them wait: False."""

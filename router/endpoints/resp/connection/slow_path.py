@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any, Final
 
 from log_tier.concurrency.sized_work import gather_all
@@ -12,7 +11,7 @@ from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.record import EXPIRY_SHIFT, GROUPED, KEY_BYTES_MAX, PLAIN_PUT, Expiry
-from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
+from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.connection.admission import is_judged_later
 from router.endpoints.resp.connection.connection_context import ConnectionContext
 from router.endpoints.resp.data.key_views import DataCommand, DraftRecord, ReadOnlyView
@@ -35,7 +34,6 @@ __all__ = [
     "perform",
     "shares_of",
     "sum_of",
-    "work_of",
     "write_blind",
     "write_plain",
 ]
@@ -49,13 +47,6 @@ _KEEP: Final = int(Expiry.KEEP)
 
 CommandWork = Callable[[], Awaitable[Any]]
 """What runs a command. The command's task calls it: one that is cancelled before its first step leaves no coroutine."""
-
-
-def work_of(client: ConnectionContext, spec: CommandSpec, command: RespCommand) -> CommandWork:
-    """What runs a command by itself, of keys or of something else."""
-    if spec.kind in DATA_KINDS:
-        return partial(perform, client, spec, command)
-    return partial(spec.run, client, command[1:])
 
 
 async def perform(client: ConnectionContext, spec: CommandSpec, command: RespCommand) -> Any:
