@@ -6,8 +6,9 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
-from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
+from typing import Any, Final, Literal, TypeVar, cast, overload
 
+from duramen.blocking.row_indexes import RowIndexes
 from duramen.blocking.row_streams import AtomicRows, RowWriter
 from duramen.blocking.table import Table
 from duramen.blocking.wrapped import wrapped
@@ -19,7 +20,7 @@ from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.encoded_rows import encoded_rows
 from duramen.client.rows.html_table import HTML_ROWS, html_error, html_table
 from duramen.client.rows.row_codec import RowCodec
-from duramen.client.rows.row_finds import found_values, plan_of
+from duramen.client.rows.row_finds import found_values
 from duramen.client.rows.row_patches import PatchedFields
 from duramen.client.rows.row_results import TypedChange, TypedEntry, keys_of
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
@@ -45,7 +46,7 @@ _SHOW_TIMEOUT_S: Final = 2.0
 """A notebook shows a table whose server is away at once, and does not hang."""
 
 
-class RowTable(Generic[R]):
+class RowTable(RowIndexes[R]):
     """A table whose values are rows. Calls return when they are done; `timeout` is in seconds."""
 
     def __init__(self, stored: Table, inner: row_table.RowTable[R]) -> None:
@@ -251,7 +252,7 @@ class RowTable(Generic[R]):
         **conditions: Any,
     ) -> Generator[R, None, None]:
         codec, timeout = self._opened(timeout)
-        plan = plan_of(codec.definition, {**(fields or {}), **conditions}, order, limit)
+        codec, plan = self._planned(codec, {**(fields or {}), **conditions}, order, limit, timeout)
         pairs = self._loop.iterate(
             self.stored.asynchronous.find_pages(
                 plan, limit=None if plan.rest else limit, after=after, level=level, timeout=timeout

@@ -15,7 +15,7 @@ from log_tier.model.errors import InvalidToken, PermissionDenied, TableNotFound
 from log_tier.model.identifiers import check_name
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.alter_table import IndexChange, SchemaChange, TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import EvolutionMode
 from router.data.requests import ScanRequest, TableDescription
@@ -77,16 +77,24 @@ class TableLookup:
     async def alter(self, asked: AskedDefinition, mode: EvolutionMode, if_definition: int, deadline: float) -> None:
         """Give the rows of the table another schema; see `RowTable.alter`."""
         assert asked.shape is not None, "rows have a shape"
-        schema, connection = asked.shape.schema, self.context.connection
+        schema = asked.shape.schema
         if asked.shape.hint is not None:
             # The name of a class is its program's. Readers of earlier schemas find the record by the name that it has.
             _, present = await self.definition(deadline)
             if present is not None and present.schemas:
                 schema = with_record_name(schema, present.schemas[-1].schema.name)
-        change = SchemaChange(schema, mode, if_definition)
+        await self.change(SchemaChange(schema, mode, if_definition), deadline)
+
+    async def change(self, change: TableChange, deadline: float) -> None:
+        """Give the table another definition. Asked again, it goes on where it stood."""
+        connection = self.context.connection
         await self.noticing_drops(
             ask_until(deadline, lambda remaining: connection.alter_table(self.name, change, timeout=remaining))
         )
+
+    async def change_indexes(self, change: IndexChange, timeout: float | None) -> None:
+        """Give the table an index, or take one away; see `RowTable.create_index`."""
+        await self.change(change, self.context.deadline(timeout))
 
     async def partitions_asked(self, start: bytes, end: bytes | None, index: str) -> int:
         """How many partitions a scan of a range reads; `index`: of entries of that index."""

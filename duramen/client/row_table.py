@@ -15,6 +15,7 @@ from duramen.client.rows.encoded_rows import encoded_rows
 from duramen.client.rows.opened import OpenedCodec
 from duramen.client.rows.row_codec import RowCodec
 from duramen.client.rows.row_finds import RowFinds
+from duramen.client.rows.row_indexes import RowIndexes
 from duramen.client.rows.row_patches import PatchedFields
 from duramen.client.rows.row_results import TypedChange, TypedEntry, changes_of, keys_of, rows_of
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
@@ -34,7 +35,7 @@ N = TypeVar("N")
 T = TypeVar("T")
 
 
-class RowTable(RowFinds[R], RowFrames[R]):
+class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R]):
     """A table whose values are rows, and whose keys are fields of them: `create_table(…, row=Flight, key=(…))`.
 
     Calls, levels, tokens, timeouts and errors are those of `Table`; `stored` is the same table in bytes. Besides, each
@@ -82,7 +83,8 @@ class RowTable(RowFinds[R], RowFrames[R]):
         """For the blocking API: a codec that knows the schema which another one did not. Raises `unknown`."""
         return await self.codec.knowing(unknown, self.stored.lookup.context.deadline(timeout))
 
-    # --- reading
+    async def renewed_codec(self, timeout: float | None) -> RowCodec[R]:
+        return await self.codec.renew(self.stored.lookup.context.deadline(timeout))
 
     async def get(
         self,
@@ -339,8 +341,6 @@ class RowTable(RowFinds[R], RowFrames[R]):
     async def end_token(self, *, timeout: float | None = None) -> str:
         """A token of everything that is in the table's log now, in every partition. Raises `TableNotFound`."""
         return await self.stored.end_token(timeout=timeout)
-
-    # --- its schema
 
     @overload
     async def alter(

@@ -28,6 +28,7 @@ class ScanRange(NamedTuple):
     limit: int | None
     index_name: str = ""
     """The name of an ordered index, whose entries `start` and `end` are; empty: the table's keys."""
+    index_number: int = 0
 
     @classmethod
     def of(
@@ -74,7 +75,7 @@ async def scan_table(
     Where a page is lost, the scan asks for it again: for the first one until `deadline`, which is on the event loop's
     clock, for each other one for `timeout` seconds.
     """
-    start, end, reverse, limit, index_name = asked_range
+    start, end, reverse, limit, index_name, index_number = asked_range
     loop = asyncio.get_running_loop()
     first = ScanRequest(
         ref.id,
@@ -86,6 +87,7 @@ async def scan_table(
         strong=asked.strong,
         lag_max_ms=asked.lag_max_ms,
         index=index_name,
+        index_number=index_number,
     )
     walk = ScanWalk(first, limit)
     while (request := walk.request()) is not None:

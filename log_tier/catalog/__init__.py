@@ -39,6 +39,6 @@ What is not here: whether a node is alive, how far its replicas have come, how b
 millisecond, and the nodes report it themselves (`serving_tier.service`). The map says what *should* be.
 
 Reading order: `decisions.py`, `jobs.py`, `cluster_map.py`, `actions.py`, `commands.py`,
-`placement.py`, `version_fold.py`, `clear_fold.py`, `job_fold.py`, `catalog_fold.py`, `map_json.py`, `catalog.py`,
+`placement.py`, `version_fold.py`, `definition_fold.py`, `job_fold.py`, `catalog_fold.py`, `map_json.py`, `catalog.py`,
 `map_follower.py`, `service.py`, `remote.py`.
 """

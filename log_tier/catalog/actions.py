@@ -7,7 +7,7 @@
     snapshot, rebuild,
     copy, stage                     yes
     trim, compact                               yes
-    swap, alter
+    swap, alter, index
 
 The values are the names on the disk and on the wire; they never change. A task of the catalog may carry a name that is
 not here: a newer version wrote it. The fold refuses to begin one, and an older node fails it by name.
@@ -35,6 +35,7 @@ class Action(StrEnum):
     STAGE = "stage"
     SWAP = "swap"
     ALTER = "alter"
+    INDEX = "index"
 
 
 class JobKind(StrEnum):
@@ -50,6 +51,8 @@ class JobKind(StrEnum):
     DISCARD = "discard"
     CLEAR = "clear"
     ALTER = "alter"
+    CREATE_INDEX = "create-index"
+    DROP_INDEX = "drop-index"
     HEAL = "heal"
     RELIEVE = "relieve"
     AUTOMATE = "automate"

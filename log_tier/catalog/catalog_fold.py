@@ -33,7 +33,7 @@ from log_tier.model.identifiers import (
     check_name,
 )
 from log_tier.model.retention import Retention, check_retention
-from log_tier.rows.alter_table import AlterTable
+from log_tier.rows.alter_table import AlterIndexes, AlterTable
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.numbering import number_schemas
 from log_tier.tally.audit_note import with_note
@@ -303,6 +303,7 @@ _FOLDS: Final[Mapping[type, Callable[[ClusterMap, Offset, int, Any], ClusterMap]
     c.StartJob: _start_job,
     c.ClearTable: clear_table,
     AlterTable: alter_table,
+    AlterIndexes: alter_table,
     c.TaskReady: lambda cluster, _offset, _time_ms, command: task_ready(cluster, command),
     c.TaskDone: lambda cluster, _offset, _time_ms, command: task_done(cluster, command),
     c.TaskFailed: lambda cluster, _offset, _time_ms, command: task_failed(cluster, command),

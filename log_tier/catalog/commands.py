@@ -18,7 +18,7 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded, UnknownFormat
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId, partition_id
 from log_tier.model.partitioner import Partitioner, is_partitioner
-from log_tier.rows.alter_table import AlterTable
+from log_tier.rows.alter_table import ALTER_COMMANDS, AlterCommand
 from log_tier.rows.definition import TableDefinition
 from log_tier.tally.audit_note import AuditedPart, AuditNote, NoteAudit, note_from, note_row
 from log_tier.trust.trust_commands import TRUST_COMMANDS, AddRole, AddUser, TrustCommand
@@ -134,7 +134,7 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True)
 class ClearTable:
-    """Begin the job that lets a table have no keys; see `clear_fold`. Rejected where its versions are being changed."""
+    """Begin the job that lets a table have no keys. Rejected where its versions are being changed."""
 
     table: TableId
     offsets: tuple[Offset, ...]
@@ -213,7 +213,7 @@ Command = (
     RegisterNode
     | CreateTable
     | DropTable
-    | AlterTable
+    | AlterCommand
     | SetRetention
     | NoteAudit
     | StartJob
@@ -232,7 +232,7 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
     "register-node": RegisterNode,
     "create-table": CreateTable,
     "drop-table": DropTable,
-    "alter-table": AlterTable,
+    **ALTER_COMMANDS,
     "set-retention": SetRetention,
     "note-audit": NoteAudit,
     "start-job": StartJob,

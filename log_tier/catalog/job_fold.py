@@ -9,9 +9,11 @@
     copy       a member of the source partition; writes into the table that the task names
     trim, compact   a member
     stage      a replica: it fetches a version of its table, and keeps it level with the log as a standby
-    swap       one node: it puts the barriers into the log; see `version_fold`
+    swap, alter   one node: it puts the barriers into the log; see `version_fold`, `definition_fold`
+    index      a replica: it puts the rows of before into an index that is being built
 
-A clearing's job begins without its swap task; `clear_fold` adds it when all that was staged is there.
+A clearing's job begins without its swap task, that of an index without those behind the first one: the folds of both
+add them when what comes before is done.
 
 A task that is undone (its job was aborted, it goes to another node) takes back what it began: a target that joined is
 removed, a source that was leaving is a member again. A target that was ready stays when its job is aborted: there is
@@ -25,7 +27,6 @@ from dataclasses import replace
 from typing import Final
 
 from log_tier.catalog.actions import CHANGES_HOLDERS, GAINS_REPLICA, SHORTENS_LOG, Action, JobKind
-from log_tier.catalog.clear_fold import begin_clear, go_on_clearing, is_swapping
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, TableEntry
 from log_tier.catalog.commands import (
     AbortJob,
@@ -38,20 +39,31 @@ from log_tier.catalog.commands import (
     TaskReady,
 )
 from log_tier.catalog.decisions import CommandRefused
+from log_tier.catalog.definition_fold import (
+    begin_change,
+    check_given_up,
+    end_alter,
+    given_up,
+    go_on_changing,
+    without_lost,
+)
 from log_tier.catalog.jobs import FINISHED, SEEN, Job, JobState, JobTasks, Task, TaskState
-from log_tier.catalog.placement import with_assigned, with_role, without_replica
+from log_tier.catalog.placement import with_assigned, with_draining, with_replicas, with_role, without_replica
 from log_tier.catalog.version_fold import (
+    DEFINITION_KINDS,
     SWAP_KINDS,
     VERSION_KINDS,
-    begin_alter,
+    begin_clear,
     begin_version_job,
     check_not_needed,
     end_version_job,
+    go_on_clearing,
+    is_swapping,
     with_holder,
     without_unstaged,
 )
 from log_tier.model.identifiers import Offset, Partition, TableId
-from log_tier.rows.alter_table import AlterTable
+from log_tier.rows.alter_table import AlterCommand
 
 __all__ = [
     "FINISHED_JOBS_MAX",
@@ -66,6 +78,7 @@ __all__ = [
     "undo_tasks_of",
 ]
 _ACTIONS: Final = frozenset(Action)
+_OF_ONE_TABLE: Final = frozenset({JobKind.CLEAR, JobKind.CREATE_INDEX})
 
 # Enough for an operator to see what happened this week; every process holds the map.
 FINISHED_JOBS_MAX: Final = 100
@@ -84,9 +97,9 @@ def start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: StartJ
         tasks.append(task)
     if command.kind in (JobKind.DRAIN, JobKind.UNDRAIN, JobKind.RETIRE):
         node = str(command.arguments.get("node", ""))
-        cluster = _with_draining(cluster, node, draining=command.kind != JobKind.UNDRAIN)
+        cluster = with_draining(cluster, node, draining=command.kind != JobKind.UNDRAIN)
     if command.kind == JobKind.SET_REPLICAS:
-        cluster = _with_replicas(cluster, command.arguments)
+        cluster = with_replicas(cluster, command.arguments)
     job = Job(offset, command.kind, command.subject, "running", JobTasks(tasks), time_ms, arguments)
     return _settled(cluster, job)
 
@@ -97,9 +110,9 @@ def clear_table(cluster: ClusterMap, offset: Offset, time_ms: int, command: Clea
     return _settled(cluster, job)
 
 
-def alter_table(cluster: ClusterMap, offset: Offset, time_ms: int, command: AlterTable) -> ClusterMap:
+def alter_table(cluster: ClusterMap, offset: Offset, time_ms: int, command: AlterCommand) -> ClusterMap:
     """Begin the job that brings a table its next definition; its id is `offset`."""
-    cluster, job = begin_alter(cluster, offset, time_ms, command)
+    cluster, job = begin_change(cluster, offset, time_ms, command)
     return _settled(cluster, job)
 
 
@@ -128,11 +141,13 @@ def task_done(cluster: ClusterMap, command: TaskDone) -> ClusterMap:
         cluster = with_role(cluster, task, task.node, "member")
     elif task.action == Action.STAGE:
         cluster = with_holder(cluster, job, task)
+    elif task.action == Action.ALTER:
+        cluster = end_alter(cluster, job, command.task)
     done = replace(task, state="done", note=command.note)
     job = job.with_task(command.task, done)
     if job.kind == JobKind.CLEAR:
         cluster, job = go_on_clearing(cluster, job, done)
-    return _settled(cluster, job)
+    return _settled(cluster, go_on_changing(cluster, job, done))
 
 
 def task_failed(cluster: ClusterMap, command: TaskFailed) -> ClusterMap:
@@ -146,11 +161,9 @@ def abort_job(cluster: ClusterMap, command: AbortJob) -> ClusterMap:
     job = _job_of(cluster, command.job)
     if job.state in ("done", "aborted"):
         raise CommandRefused(f"job {job.id} is {job.state} already")
-    if job.kind == JobKind.ALTER:
-        raise CommandRefused(
-            f"job {job.id} may have put barriers with the next definition into the log already: resume it, perhaps "
-            "with another node"
-        )
+    if job.kind in DEFINITION_KINDS:
+        check_given_up(job)
+        return _with_job(cluster, given_up(job))
     if job.kind in SWAP_KINDS or is_swapping(job):
         raise CommandRefused(
             f"job {job.id} may have put barriers into the log already: resume it, perhaps with another node, and roll "
@@ -163,7 +176,7 @@ def abort_job(cluster: ClusterMap, command: AbortJob) -> ClusterMap:
             task = replace(task, state="aborted")
         tasks.append(task)
     if job.kind in (JobKind.DRAIN, JobKind.RETIRE):
-        cluster = _with_draining(cluster, str(job.arguments.get("node", "")), draining=False)
+        cluster = with_draining(cluster, str(job.arguments.get("node", "")), draining=False)
     if job.kind in (JobKind.STAGE, JobKind.CLEAR):
         cluster = without_unstaged(cluster, job)
     return _with_job(cluster, replace(job, state="aborted", tasks=JobTasks(tasks)))
@@ -174,6 +187,7 @@ def resume_job(cluster: ClusterMap, command: ResumeJob) -> ClusterMap:
     job = _job_of(cluster, command.job)
     if job.state not in ("running", "failed"):
         raise CommandRefused(f"job {job.id} is {job.state}: there is nothing to resume")
+    job = without_lost(cluster, job)
     tasks = list(job.tasks)
     for number, task in enumerate(tasks):
         node = command.nodes.get(str(number), task.node)
@@ -200,7 +214,7 @@ def undo_tasks_of(cluster: ClusterMap, table: TableEntry) -> ClusterMap:
                 for task in job.tasks
             )
             # A drop removes the table's log first: a clearing may have failed by that before.
-            state: JobState = "running" if job.kind == JobKind.CLEAR else job.state
+            state: JobState = "running" if job.kind in _OF_ONE_TABLE else job.state
             cluster = _settled(cluster, replace(job, state=state, tasks=tasks))
     return cluster
 
@@ -355,9 +369,9 @@ def _outcome(job: Job) -> JobState:
     states = {task.state for task in job.tasks}
     if "failed" in states:
         return "failed"
-    # The tasks of a clearing are of one table: that was dropped, and with it what was still to be done.
-    given_up = "aborted" in states if job.kind == JobKind.CLEAR else states == {"aborted"}
-    return "aborted" if given_up else "done"
+    # The table of such a job was dropped, and with it what was still to be done; or an index is not wanted any more.
+    is_aborted = "aborted" in states if job.kind in _OF_ONE_TABLE else states == {"aborted"}
+    return "aborted" if is_aborted else "done"
 
 
 def _with_job(cluster: ClusterMap, job: Job) -> ClusterMap:
@@ -374,22 +388,3 @@ def _retired(cluster: ClusterMap, node: str) -> ClusterMap:
     if next(cluster.held_by(node), None) is not None:
         return cluster
     return replace(cluster, nodes={key: entry for key, entry in cluster.nodes.items() if key != node})
-
-
-def _with_draining(cluster: ClusterMap, node: str, *, draining: bool) -> ClusterMap:
-    entry = cluster.nodes.get(node)
-    if entry is None:
-        if draining:
-            raise CommandRefused(
-                f"there is no node {node!r}; registered are {', '.join(sorted(cluster.nodes)) or 'none'}"
-            )
-        return cluster
-    return replace(cluster, nodes={**cluster.nodes, node: replace(entry, draining=draining)})
-
-
-def _with_replicas(cluster: ClusterMap, arguments: Mapping[str, int | str]) -> ClusterMap:
-    table = cluster.tables.get(TableId(str(arguments.get("table"))))
-    wanted = arguments.get("replicas")
-    if table is None or not isinstance(wanted, int) or wanted < 1:
-        raise CommandRefused(f"set-replicas names table {arguments.get('table')!r} and {wanted!r} replicas")
-    return cluster.with_table(replace(table, replicas=wanted))

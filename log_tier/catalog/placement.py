@@ -4,13 +4,24 @@ place it alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, ReplicaRole
+from log_tier.catalog.decisions import CommandRefused
 from log_tier.catalog.jobs import Task
+from log_tier.model.identifiers import TableId
 
-__all__ = ["candidates", "loads", "place_replicas", "with_assigned", "with_role", "without_replica"]
+__all__ = [
+    "candidates",
+    "loads",
+    "place_replicas",
+    "with_assigned",
+    "with_draining",
+    "with_replicas",
+    "with_role",
+    "without_replica",
+]
 
 
 def loads(cluster: ClusterMap) -> dict[str, int]:
@@ -66,3 +77,24 @@ def without_replica(cluster: ClusterMap, task: Task, node: str) -> ClusterMap:
     table = cluster.tables[task.table]
     assigned = tuple(replica for replica in table.assignments[task.partition] if replica.node != node)
     return with_assigned(cluster, task, assigned)
+
+
+def with_draining(cluster: ClusterMap, node: str, *, draining: bool) -> ClusterMap:
+    """The map in which a node gets no new replicas, or may have them again. Raises `CommandRefused`."""
+    entry = cluster.nodes.get(node)
+    if entry is None:
+        if draining:
+            raise CommandRefused(
+                f"there is no node {node!r}; registered are {', '.join(sorted(cluster.nodes)) or 'none'}"
+            )
+        return cluster
+    return replace(cluster, nodes={**cluster.nodes, node: replace(entry, draining=draining)})
+
+
+def with_replicas(cluster: ClusterMap, arguments: Mapping[str, int | str]) -> ClusterMap:
+    """The map in which a table wants another number of replicas. Raises `CommandRefused`."""
+    table = cluster.tables.get(TableId(str(arguments.get("table"))))
+    wanted = arguments.get("replicas")
+    if table is None or not isinstance(wanted, int) or wanted < 1:
+        raise CommandRefused(f"set-replicas names table {arguments.get('table')!r} and {wanted!r} replicas")
+    return cluster.with_table(replace(table, replicas=wanted))

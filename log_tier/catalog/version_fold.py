@@ -5,11 +5,23 @@
     swap        the version is `staged`, or `kept`           `live`; the one before it is `kept`, older ones are gone
     rollback    the version is `kept`                        the same
     discard     –                                            gone; nodes remove what is not in the map
-    clear       an empty version `staging`; see `clear_fold` as of a swap
-    alter       the next definition has its numbers          the table has it
+    clear       an empty version `staging`                   as of a swap
 
-One job of these at a time for each table. A stage that is aborted takes its version away; a swap cannot be aborted,
-because its barriers may be in the log; a resumed swap appends the same ones, and those take effect once.
+A clearing is one job, from the empty version to the barriers:
+
+    begins               an empty version, `staging`; a stage task for every replica that can be read
+    a replica is level   it is one of the version's holders
+    all are level        replicas that came meanwhile get a stage task too; where there is none, the version is
+                         `staged`, and the node that was level last gets the swap task
+    the swap is done     the version is `live`, as after any swap
+
+So one command begins it, and nodes alone carry it to its end. The node that is level last has just been there, which is
+why it gets the swap; `resume` can give that to another one. Until the swap task is there, the job can be aborted: the
+version goes, and nothing was cleared. From then on barriers may be in the log, and it can only be carried through.
+
+One job of these at a time for each table, and none while its definition changes (`definition_fold`). A stage that is
+aborted takes its version away; a swap cannot be aborted, because its barriers may be in the log; a resumed swap appends
+the same ones, and those take effect once.
 
 A stage of `empty:` makes a version that is empty but for what was written since the request. One that was overtaken,
 by a clearing or by a new build, is not swapped in any more: its keys may have been cleared since.
@@ -19,44 +31,38 @@ hold its barrier covers nothing any more.
 
 A version is swapped in only where every replica that can be read said that it is level with it (`holders`): one that
 joined since has to be staged too, by the same command again.
-
-An alter puts barriers with the table's next definition into the logs. Until all of them are there, the table has the
-definition of before, so nobody writes by the next one; what that will be is in the job (`next_definition`). It
-cannot be aborted, as a swap cannot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from log_tier.catalog.actions import Action, JobKind
-from log_tier.catalog.cluster_map import ClusterMap, TableEntry, VersionEntry
-from log_tier.catalog.commands import StartJob
+from log_tier.catalog.cluster_map import EMPTY, ClusterMap, TableEntry, VersionEntry
+from log_tier.catalog.commands import ClearTable, StartJob
 from log_tier.catalog.decisions import CommandRefused
 from log_tier.catalog.jobs import ArgumentValue, Job, JobTasks, Task
-from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.privacy.masked_url import mask_url
-from log_tier.rows.alter_table import DEFINITION_BYTES_MAX, AlterTable
-from log_tier.rows.definition import TableDefinition
-from log_tier.rows.numbering import number_schemas
-from log_tier.rows.schema import NumberedSchema, RowSchema
 
 __all__ = [
+    "DEFINITION_KINDS",
     "SWAP_KINDS",
     "VERSION_KINDS",
     "add_version",
-    "begin_alter",
+    "begin_clear",
     "begin_version_job",
     "check_alone",
     "check_not_needed",
+    "empty_url",
     "end_version_job",
     "ended_by_swap",
+    "go_on_clearing",
+    "is_swapping",
     "keep_of",
     "lacking",
-    "next_definition",
     "versions_job",
     "with_holder",
     "with_version",
@@ -66,7 +72,10 @@ __all__ = [
 SWAP_KINDS: Final = frozenset({JobKind.SWAP, JobKind.ROLLBACK})
 """Jobs that put barriers into a log."""
 
-VERSION_KINDS: Final = frozenset({JobKind.STAGE, JobKind.DISCARD, JobKind.CLEAR, JobKind.ALTER}) | SWAP_KINDS
+DEFINITION_KINDS: Final = frozenset({JobKind.ALTER, JobKind.CREATE_INDEX, JobKind.DROP_INDEX})
+"""Jobs that bring a table its next definition: see `definition_fold`."""
+
+VERSION_KINDS: Final = frozenset({JobKind.STAGE, JobKind.DISCARD, JobKind.CLEAR}) | SWAP_KINDS | DEFINITION_KINDS
 """Jobs about the versions of a table, or about its definition: one at a time."""
 
 _KEEP_DEFAULT: Final = 1
@@ -83,8 +92,10 @@ def begin_version_job(
         raise CommandRefused(
             "a clearing begins with a `clear-table`, which says behind which offsets the table is empty"
         )
-    if command.kind == JobKind.ALTER:
-        raise CommandRefused("a change of a schema begins with an `alter-table`, which has the schema")
+    if command.kind in DEFINITION_KINDS:
+        raise CommandRefused(
+            "a change of a table's definition begins with an `alter-table` or an `alter-indexes`, which has the change"
+        )
     if command.kind == JobKind.STAGE:
         return _begin_stage(cluster, table, command, time_ms)
     number = command.arguments.get("version")
@@ -109,66 +120,59 @@ def begin_version_job(
     return cluster, dict(command.arguments)
 
 
-def begin_alter(cluster: ClusterMap, offset: Offset, time_ms: int, command: AlterTable) -> tuple[ClusterMap, Job]:
-    """Give the schema its number; the map, and the job, whose id is `offset`."""
-    table = _table(cluster, {"table": command.table})
-    present = table.definition
-    if present is None or present.value != "row":
-        raise CommandRefused(f"table {table.name} has no rows, and so no schema that could change")
-    running = versions_job(cluster, table.id)
-    if running is not None and running.kind == JobKind.ALTER:
+def empty_url(offsets: Sequence[int], map_version: int) -> str:
+    """The place of the empty version from which writes behind `offsets`, one for each partition, go on.
+
+    `map_version`: the catalog's offset, which makes the place of each clearing unique.
+    """
+    return f"{EMPTY}{','.join(map(str, offsets))}/{map_version}"
+
+
+def begin_clear(cluster: ClusterMap, offset: Offset, time_ms: int, command: ClearTable) -> tuple[ClusterMap, Job]:
+    """Check a clearing against the map, and take its first step; the map, and the job, whose id is `offset`."""
+    table = cluster.tables.get(command.table)
+    if table is None:
+        raise CommandRefused(f"no table has the id {command.table}: it was dropped, or never was")
+    if len(command.offsets) != table.partitions:
         raise CommandRefused(
-            f"table {table.name} goes over to definition {running.arguments['definition']}, with schema "
-            f"{running.arguments['schema']}, by job {running.id} ({running.state}), and this change was made for "
-            f"definition {command.after}: look at what the table has then, and ask again"
-        )
-    if command.after != present.number:
-        raise CommandRefused(
-            f"table {table.name} has definition {present.number} by now, with schema {present.schemas[-1].number}"
-            f"{_altered_by(cluster, table)}, and this change was made for definition {command.after}: look at what it "
-            "has, and ask again"
+            f"table {table.name} has {table.partitions} partitions, and {len(command.offsets)} were named"
         )
     check_alone(cluster, table)
-    if command.node not in cluster.nodes:
-        raise CommandRefused(f"there is no node {command.node!r} that would put the barriers into the logs")
-    try:
-        schema = NumberedSchema(0, RowSchema.parse(command.schema))
-        later, added = number_schemas(present.with_schema(schema), cluster.schemas)
-    except DuramenError as error:
-        raise CommandRefused(error.message) from error
-    if len(later.text) > DEFINITION_BYTES_MAX:
-        raise CommandRefused(
-            f"the definition of {table.name} would have {len(later.text)} bytes with this schema, and a barrier takes "
-            f"{DEFINITION_BYTES_MAX}: make a new table"
-        )
-    schemas = cluster.schemas
-    for number, text in added.items():
-        schemas = schemas.with_entry(number, text)
-    arguments: dict[str, ArgumentValue] = {
-        "table": table.id,
-        "definition": later.number,
-        "schema": later.schemas[-1].number,
-    }
-    tasks = JobTasks((Task(Action.ALTER.value, table.id, Partition(0), command.node),))
-    job = Job(offset, JobKind.ALTER.value, table.name, "running", tasks, time_ms, arguments)
-    return replace(cluster, schemas=schemas), job
+    url = empty_url(command.offsets, offset)
+    cluster, number = add_version(cluster, table, url, time_ms)
+    table = cluster.tables[table.id]
+    version = table.version(number)
+    assert version is not None, f"version {number} of {table.name} was added"
+    arguments: dict[str, ArgumentValue] = {"table": table.id, "url": url, "version": number, "keep": command.keep}
+    tasks = JobTasks(_stages(table, version))
+    return cluster, Job(offset, JobKind.CLEAR.value, table.name, "running", tasks, time_ms, arguments)
 
 
-def _altered_by(cluster: ClusterMap, table: TableEntry) -> str:
-    """The job that gave the table its definition, as far as the map remembers it, for a message."""
-    jobs = [
-        job.id for job in cluster.jobs.values() if job.kind == JobKind.ALTER and job.arguments.get("table") == table.id
-    ]
-    return f" of job {max(jobs)}" if jobs else ""
+def go_on_clearing(cluster: ClusterMap, job: Job, done: Task) -> tuple[ClusterMap, Job]:
+    """Give a clearing its next tasks when it has none left. `done`: the task that has just ended."""
+    if not job.tasks.all_finished or is_swapping(job) or any(task.state != "done" for task in job.tasks):
+        return cluster, job
+    table = cluster.tables[done.table]
+    version = table.version(int(job.arguments["version"]))
+    assert version is not None, f"the version that job {job.id} stages is gone"
+    more = _stages(table, version)
+    if not more:
+        cluster = with_version(cluster, table, replace(version, state="staged"))
+        more = (Task(Action.SWAP.value, done.table, done.partition, done.node),)
+    return cluster, replace(job, tasks=JobTasks((*job.tasks, *more)))
 
 
-def next_definition(cluster: ClusterMap, job: Job) -> TableDefinition:
-    """What the job of an alter, which is not done, brings its table."""
-    table, number = cluster.table(TableId(str(job.arguments["table"]))), int(job.arguments["schema"])
-    assert table.definition is not None, f"job {job.id} alters table {table.name}, which has no definition"
-    later = table.definition.with_schema(NumberedSchema(number, RowSchema.parse(cluster.schemas[number])))
-    assert later.number == job.arguments["definition"], f"job {job.id} is not the next one of table {table.name}"
-    return later
+def is_swapping(job: Job) -> bool:
+    """Is `job` a clearing whose barriers may be in the log?"""
+    return job.kind == JobKind.CLEAR and job.puts_barriers
+
+
+def _stages(table: TableEntry, version: VersionEntry) -> tuple[Task, ...]:
+    return tuple(
+        Task(Action.STAGE.value, table.id, partition, node)
+        for partition, nodes in lacking(table, version)
+        for node in nodes
+    )
 
 
 def _begin_stage(
@@ -221,8 +225,6 @@ def without_unstaged(cluster: ClusterMap, job: Job) -> ClusterMap:
 def end_version_job(cluster: ClusterMap, job: Job) -> ClusterMap:
     """Take the last step of a job whose tasks are all done."""
     table = cluster.tables.get(str(job.arguments.get("table")))  # type: ignore[call-overload]
-    if job.kind == JobKind.ALTER and table is not None:
-        return cluster.with_table(replace(table, definition=next_definition(cluster, job)))
     number = job.arguments.get("version")
     version = table.version(number) if table is not None and isinstance(number, int) else None
     if table is None or version is None:

@@ -1,17 +1,28 @@
-"""A change of a table's schema: what is asked for, and the catalog's command that begins it."""
+"""A change of a table's schema or indexes: what is asked for, and the catalog's command that begins it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from log_tier.model.errors import InvalidRequest, LimitExceeded
+from log_tier.model.errors import InvalidRequest, InvalidSchema, LimitExceeded
 from log_tier.model.identifiers import TableId
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import EvolutionMode, check_evolution
 from log_tier.rows.schema import NumberedSchema, RowSchema
+from log_tier.rows.table_index import TableIndex
 
-__all__ = ["DEFINITION_BYTES_MAX", "AlterTable", "SchemaChange"]
+__all__ = [
+    "ALTER_COMMANDS",
+    "DEFINITION_BYTES_MAX",
+    "AlterCommand",
+    "AlterIndexes",
+    "AlterTable",
+    "IndexChange",
+    "SchemaChange",
+    "TableChange",
+]
 
 DEFINITION_BYTES_MAX: Final = 512 * 1024
 """Of a definition in a barrier, which is one record of each partition's log: Kafka takes 1 MB."""
@@ -28,6 +39,29 @@ class AlterTable:
     """The next schema, by its canonical form."""
     node: str
     """Which node puts the barriers into the logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterIndexes:
+    """Begin the job that gives a table one index more, or one less. Rejected where it has another definition than
+    `after` by now.
+    """
+
+    table: TableId
+    after: int
+    """The number of the definition that the change was checked against."""
+    name: str
+    """Of the index."""
+    fields: str
+    """Of a new index, with commas between them; none: the index of that name goes."""
+    node: str
+    """Which node puts the barriers into the logs."""
+
+
+AlterCommand = AlterTable | AlterIndexes
+
+ALTER_COMMANDS: Final[Mapping[str, type[AlterCommand]]] = {"alter-table": AlterTable, "alter-indexes": AlterIndexes}
+"""By their name on the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +88,52 @@ class SchemaChange:
         fields = definition.key if isinstance(definition.key, tuple) else ()
         for each in definition.schemas:
             check_evolution(each.schema, self.schema, self.compatibility, fields)
-        size = len(definition.with_schema(NumberedSchema(0, self.schema)).text)
-        if size > DEFINITION_BYTES_MAX:
-            raise LimitExceeded(
-                f"the definition of {table} would have {size} bytes with this schema, and a barrier takes "
-                f"{DEFINITION_BYTES_MAX}: make a new table",
-                limit=DEFINITION_BYTES_MAX,
-                size=size,
-            )
+        _check_size(definition.with_schema(NumberedSchema(0, self.schema)), f"{table} with this schema")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChange:
+    """What a caller asks for: an index more, or one less."""
+
+    name: str
+    fields: tuple[str, ...] = ()
+    """Of a new index; none: the index of that name goes."""
+
+    def found_in(self, definition: TableDefinition) -> TableIndex | None:
+        """The index of that name. Raises `InvalidSchema` where it has other fields than a new one should have."""
+        found = next((each for each in definition.indexes if each.name == self.name), None)
+        if found is not None and self.fields and found.fields != self.fields:
+            why = f"the table has one of that name already, by {', '.join(found.fields)}: drop it, or choose another"
+            raise InvalidSchema(f"the index {self.name}: {why}", field=self.name, reason=why)
+        return found
+
+    def next_of(self, definition: TableDefinition | None, table: str) -> TableDefinition:
+        """The next definition of a table of this definition.
+
+        Raises `InvalidSchema`, with the index and the reason, for an index that its rows cannot have; `InvalidRequest`
+        for a table without rows, and where there is no index to drop; `LimitExceeded` where the definition would be too
+        large for a barrier. O(schemas).
+        """
+        if definition is None or definition.value != "row":
+            what = "bytes" if definition is None else definition.value
+            raise InvalidRequest(f"the values of table {table} are {what}: tables of rows alone have indexes")
+        if not self.fields:
+            return definition.without_index(definition.index_named(self.name).number)
+        self.found_in(definition)
+        later = definition.with_index(self.name, self.fields)
+        _check_size(later, f"{table} with this index")
+        return later
+
+
+TableChange = SchemaChange | IndexChange
+
+
+def _check_size(definition: TableDefinition, what: str) -> None:
+    size = len(definition.text)
+    if size > DEFINITION_BYTES_MAX:
+        raise LimitExceeded(
+            f"the definition of {what} would have {size} bytes, and a barrier takes {DEFINITION_BYTES_MAX}: make a new "
+            "table",
+            limit=DEFINITION_BYTES_MAX,
+            size=size,
+        )

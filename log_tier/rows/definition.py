@@ -9,14 +9,14 @@ from functools import cached_property, lru_cache
 from itertools import starmap
 from typing import Any, Final, Literal, NoReturn, get_args
 
-from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidSchema, UnknownFormat
+from log_tier.model.errors import IndexBuilding, InvalidKey, InvalidRequest, InvalidSchema, UnknownFormat
 from log_tier.model.record import check_key
 from log_tier.rows.avro.avro_types import AvroType
 from log_tier.rows.avro.logical_types import logical_of
 from log_tier.rows.judge import RowJudge
 from log_tier.rows.key_fields import KEY_FIELDS_MAX, KeyField, key_type_of, keyed_value, without_null
 from log_tier.rows.schema import NumberedSchema, RowSchema
-from log_tier.rows.table_index import INDEXES_MAX, TableIndex
+from log_tier.rows.table_index import INDEXES_MAX, IndexHistory, TableIndex
 from log_tier.rows.tuple_key import pack_key
 
 __all__ = ["NEWEST_SCHEMA", "SCHEMAS_MAX", "SCHEMA_NUMBER_MAX", "TableDefinition", "ValueKind", "check_index"]
@@ -37,9 +37,15 @@ _JUDGES_MAX: Final = 256
 _FORMAT_VERSION: Final = 1
 """Of a definition without indexes: processes that know none read it."""
 _FORMAT_OF_INDEXES: Final = 2
+_FORMAT_OF_HISTORY: Final = 3
+"""Of one whose indexes are not those with which the table began."""
 _NUMBER_MAX: Final = (1 << 63) - 1
 _FIELDS: Final = frozenset({"v", "number", "key", "value", "schemas", "partition_by"})
-_FIELDS_OF: Final = {_FORMAT_VERSION: _FIELDS, _FORMAT_OF_INDEXES: _FIELDS | {"indexes"}}
+_FIELDS_OF: Final = {
+    _FORMAT_VERSION: _FIELDS,
+    _FORMAT_OF_INDEXES: _FIELDS | {"indexes"},
+    _FORMAT_OF_HISTORY: _FIELDS | {"indexes", "index_history"},
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,9 @@ class TableDefinition:
     partition_by: int = 0
     """How many of the key's fields, from the first on, decide the partition. 0: all of them."""
     indexes: tuple[TableIndex, ...] = ()
-    """Of rows, in the order of their numbers."""
+    """Of rows, in the order of their numbers. Those that are being built are among them."""
+    history: IndexHistory = IndexHistory()  # noqa: RUF009  (immutable)
+    """How the indexes became what they are."""
 
     def __post_init__(self) -> None:
         if type(self.number) is not int or not 1 <= self.number <= _NUMBER_MAX:
@@ -126,6 +134,8 @@ class TableDefinition:
             _refuse("indexes", f"each has a number of its own, in their order: {numbers}")
         for each in self.indexes:
             each.check([numbered.schema for numbered in self.schemas])
+        if why := self.history.refusal(self.number, self.indexes):
+            _refuse("indexes", why)
 
     def index_named(self, name: str) -> TableIndex:
         """The index of that name. Raises `InvalidRequest`, which names those that there are."""
@@ -167,22 +177,56 @@ class TableDefinition:
             _refuse("schemas", f"the table has this one, as schema {known}: give it another `doc` to have it once more")
         return replace(self, number=self.number + 1, schemas=(*self.schemas, schema))
 
+    def with_index(self, name: str, fields: Sequence[str]) -> TableDefinition:
+        """The next definition of the table, with one index more, which is being built. Raises `InvalidSchema`."""
+        before = self.history if self.history.changes else IndexHistory(0, self.indexes, self._last_index)
+        index = TableIndex(before.last + 1, name, tuple(fields))
+        building = (*before.building, index.number)
+        return self._with_indexes((*self.indexes, index), replace(before, last=index.number, building=building))
+
+    def with_index_served(self, number: int) -> TableDefinition:
+        """The next definition of the table, in which an index that was being built is in service."""
+        assert number in self.history.building, f"the index {number} is not being built"
+        building = tuple(each for each in self.history.building if each != number)
+        return self._with_indexes(self.indexes, replace(self.history, building=building))
+
+    def without_index(self, number: int) -> TableDefinition:
+        """The next definition of the table, without one of its indexes."""
+        before = self.history if self.history.changes else IndexHistory(0, self.indexes, self._last_index)
+        building = tuple(each for each in before.building if each != number)
+        left = tuple(each for each in self.indexes if each.number != number)
+        assert len(left) < len(self.indexes), f"the table has no index {number}"
+        return self._with_indexes(left, replace(before, building=building))
+
+    def _with_indexes(self, indexes: tuple[TableIndex, ...], history: IndexHistory) -> TableDefinition:
+        counted = replace(history, changes=history.changes + 1)
+        return replace(self, number=self.number + 1, indexes=indexes, history=counted)
+
+    @property
+    def _last_index(self) -> int:
+        return max((each.number for each in self.indexes), default=0)
+
     @property
     def first(self) -> TableDefinition:
-        """The one with which the table began: each later one has one schema more."""
+        """The one with which the table began: each later one has one schema more, or other indexes."""
         if self.number == 1:
             return self
-        return replace(self, number=1, schemas=self.schemas[: max(1, len(self.schemas) - self.number + 1)])
+        more = self.number - 1 - self.history.changes
+        indexes = self.history.first if self.history.changes else self.indexes
+        schemas = self.schemas[: max(1, len(self.schemas) - more)]
+        return replace(self, number=1, schemas=schemas, indexes=indexes, history=IndexHistory())
 
     def continues(self, earlier: TableDefinition) -> bool:
         """Whether it is `earlier`, or a later definition of the same table. O(schemas)."""
-        more = self.number - earlier.number
+        more, changes = self.number - earlier.number, self.history.changes - earlier.history.changes
+        if more < 0 or changes < 0:
+            return False
         return (
-            more >= 0
-            and (self.key, self.value, self.partition_by, self.indexes)
-            == (earlier.key, earlier.value, earlier.partition_by, earlier.indexes)
-            and len(self.schemas) == len(earlier.schemas) + more
+            (self.key, self.value, self.partition_by) == (earlier.key, earlier.value, earlier.partition_by)
+            and len(self.schemas) == len(earlier.schemas) + more - changes
             and self.schemas[: len(earlier.schemas)] == earlier.schemas
+            and self.first.indexes == earlier.first.indexes
+            and (changes > 0 or (self.indexes, self.history) == (earlier.indexes, earlier.history))
         )
 
     @property
@@ -227,7 +271,11 @@ class TableDefinition:
     def to_document(self) -> dict[str, Any]:
         """This definition as values of JSON."""
         document: dict[str, Any] = {
-            "v": _FORMAT_OF_INDEXES if self.indexes else _FORMAT_VERSION,
+            "v": _FORMAT_OF_HISTORY
+            if self.history.changes
+            else _FORMAT_OF_INDEXES
+            if self.indexes
+            else _FORMAT_VERSION,
             "number": self.number,
             "key": self.key
             if isinstance(self.key, str)
@@ -236,8 +284,11 @@ class TableDefinition:
             "schemas": [[each.number, each.schema.text] for each in self.schemas],
             "partition_by": self.partition_by,
         }
-        if self.indexes:
-            document["indexes"] = [[each.number, each.name, list(each.fields)] for each in self.indexes]
+        if self.indexes or self.history.changes:
+            document["indexes"] = _listed(self.indexes)
+        if self.history.changes:
+            past = self.history
+            document["index_history"] = [past.changes, _listed(past.first), past.last, list(past.building)]
         return document
 
     @classmethod
@@ -251,7 +302,7 @@ class TableDefinition:
             if version not in _FIELDS_OF or unknown:
                 raise UnknownFormat(
                     f"the table's definition has format {version}{' with ' if unknown else ''}{', '.join(unknown)}, "
-                    f"this process reads {_FORMAT_VERSION} and {_FORMAT_OF_INDEXES}: update it"
+                    f"this process reads {_FORMAT_VERSION} to {_FORMAT_OF_HISTORY}: update it"
                 )
             key: Any = document["key"]
             return cls(
@@ -260,19 +311,39 @@ class TableDefinition:
                 value=document["value"],
                 schemas=tuple(NumberedSchema(number, RowSchema.parse(text)) for number, text in document["schemas"]),
                 partition_by=document["partition_by"],
-                indexes=tuple(
-                    TableIndex(number, name, tuple(fields)) for number, name, fields in document.get("indexes", ())
-                ),
+                indexes=_unlisted(document.get("indexes", ())),
+                history=_history_of(*document.get("index_history", ())),
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UnknownFormat(f"the table's definition cannot be read ({error!r}): update this process") from error
 
 
+def _listed(indexes: Sequence[TableIndex]) -> list[list[Any]]:
+    return [[each.number, each.name, list(each.fields)] for each in indexes]
+
+
+def _unlisted(listed: Sequence[Sequence[Any]]) -> tuple[TableIndex, ...]:
+    return tuple(TableIndex(number, name, tuple(fields)) for number, name, fields in listed)
+
+
+def _history_of(
+    changes: int = 0, first: Sequence[Sequence[Any]] = (), last: int = 0, building: Sequence[int] = ()
+) -> IndexHistory:
+    return IndexHistory(changes, _unlisted(first), last, tuple(building))
+
+
 def check_index(index: TableIndex, definition: TableDefinition | None) -> None:
-    """Raise `InvalidRequest` where a table of this definition has not just this index."""
+    """Raise `InvalidRequest` where a table of this definition has not just this index, `IndexBuilding` where that is
+    not in service.
+    """
     if definition is None or index not in definition.indexes:
         (definition or TableDefinition()).index_named(index.name)
         raise InvalidRequest(f"the table's index {index.name} is another one by now: open the table again")
+    if index.number in definition.history.building:
+        raise IndexBuilding(
+            f"the index {index.name} is being built: ask again when it is in service, or scan the table",
+            index=index.name,
+        )
 
 
 @lru_cache(maxsize=_JUDGES_MAX)

@@ -21,6 +21,7 @@ __all__ = [
     "INDEX_NUMBER_BYTES",
     "INDEX_NUMBER_MAX",
     "FieldPath",
+    "IndexHistory",
     "TableIndex",
 ]
 
@@ -85,6 +86,35 @@ class TableIndex:
     def type_of(self, path: str, schema: RowSchema) -> AvroType:
         """Avro's type of one of the fields in a schema that `check` accepts, null aside."""
         return without_null(_type_at(self, path, schema)[0])[0]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHistory:
+    """How the indexes of a table became what they are. The default: they came with the table."""
+
+    changes: int = 0
+    """How many of its definitions changed the indexes; each other one has one schema more than that before it."""
+    first: tuple[TableIndex, ...] = ()
+    """With which it began; where `changes` is 0 that is not said here."""
+    last: int = 0
+    """The highest number that one of them had: no later one gets it."""
+    building: tuple[int, ...] = ()
+    """The numbers of those that are not in service: the rows of before them are still going in."""
+
+    def refusal(self, number: int, indexes: Sequence[TableIndex]) -> str:
+        """Why it is none of a table's definition `number` with these indexes; empty: it is one."""
+        if type(self.changes) is not int or not 0 <= self.changes < number:
+            return f"definition {number} cannot have changed them {ascii(self.changes)[:40]} times"
+        if not self.changes:
+            return "" if self == IndexHistory() else "they were not changed, and have a history"
+        there = [each.number for each in indexes]
+        if not all(isinstance(each, TableIndex) for each in self.first):
+            return "those of the first definition are none"
+        if type(self.last) is not int or self.last < max([*there, *(each.number for each in self.first)], default=0):
+            return f"their highest number is not {ascii(self.last)[:40]}"
+        if not set(self.building) <= set(there) or len(set(self.building)) < len(self.building):
+            return f"not all of {list(self.building)} are there"
+        return ""
 
 
 def type_at(path: FieldPath, schema: RowSchema) -> tuple[AvroType, str] | str:

@@ -14,12 +14,11 @@ from functools import partial
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.clear_fold import empty_url
 from log_tier.catalog.cluster_map import EMPTY
 from log_tier.catalog.commands import CreateTable
 from log_tier.catalog.jobs import Job
 from log_tier.catalog.placement import candidates
-from log_tier.catalog.version_fold import versions_job
+from log_tier.catalog.version_fold import empty_url, versions_job
 from log_tier.concurrency.sized_work import Turn
 from log_tier.model.errors import (
     CommandRejected,

@@ -45,7 +45,7 @@ from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, SERVERS_
 from log_tier.model.log import Log, Topic
 from log_tier.model.retention import Retention, check_retention
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.alter_table import TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.in_time import in_time
@@ -230,8 +230,8 @@ class CatalogTables:
             )
         return topic
 
-    async def alter(self, name: str, change: SchemaChange, choose: ChooseNode) -> TableDefinition:
-        """Give the rows of a table another schema; see `serving_tier.jobs.altering`. The job goes on by itself."""
+    async def alter(self, name: str, change: TableChange, choose: ChooseNode) -> TableDefinition:
+        """Give a table another definition; see `serving_tier.jobs.altering`. The job goes on by itself."""
         table = await alter_table(self._catalog, (await self.find(name)).id, change, choose)
         assert table.definition is not None, f"table {name} was altered, and has no definition"
         return table.definition

@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from copy import copy
+from functools import partial
 from operator import attrgetter
 from typing import Final
 
@@ -36,7 +37,7 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, 
 from log_tier.model.log import Appended, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.alter_table import TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from log_tier.tracing.indexes import trace_read
@@ -63,10 +64,11 @@ from router.data.requests import (
     too_many_keys,
     too_many_parts,
 )
-from router.data.scan import check_scan, scan_replicas
+from router.data.scan import check_scan, found_pages
 from router.data.watch import watch_replicas
 from serving_tier.index.lmdb.index_file import OPENING_ITEMS
 from serving_tier.node.hosting import Hosting
+from serving_tier.replica.replica import Replica
 
 __all__ = ["LocalData"]
 
@@ -310,14 +312,17 @@ class LocalData:
         left_s = time_left(timeout)
         async with in_time(timeout, "the table was not looked up"):
             table = await self.tables.known(request.table_id)
-        after, strong, lag_max_ms = request.after, request.strong, request.lag_max_ms
-        replicas = await gather_some(
-            [table.partition(each) for each in request.partitions_asked(table.partitions, table.partitioner)],
-            lambda each: self._fresh.fresh(each, after.get(each.partition, NOTHING), strong, lag_max_ms, left_s=left_s),
-        )
+        after, lag_max_ms = request.after, request.lag_max_ms
+        places = [table.partition(each) for each in request.partitions_asked(table.partitions, table.partitioner)]
+
+        async def fresh(strong: bool = True) -> list[Replica]:
+            how = partial(self._fresh.fresh, strong=strong, lag_max_ms=lag_max_ms, left_s=left_s)
+            return await gather_some(places, lambda each: how(each, after.get(each.partition, NOTHING)))
+
+        replicas = await fresh(request.strong)
         waits_s = time() - began_s
         try:
-            return await scan_replicas(replicas, request)
+            return await found_pages(replicas, request, fresh)
         except VersionMissing as error:
             known = self.catalog.map.tables.get(table.id)
             if known is not None and known.has_ended(int(error.fields["version"])):
@@ -373,7 +378,7 @@ class LocalData:
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         return await self._machine.describe_table(name, timeout=timeout)
 
-    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+    async def alter_table(self, name: str, change: TableChange, *, timeout: float) -> TableDefinition:
         return await self._machine.alter_table(name, change, timeout=timeout)
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:

@@ -13,7 +13,7 @@ from log_tier.model.identifiers import NOTHING, PartitionId, TableId
 from log_tier.model.log import Bounds, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.alter_table import TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.catalog_tables import CatalogTables
@@ -62,7 +62,7 @@ class MachineTables:
             bounds = await self._log.all_bounds(table.id)
         return await describe_table(self._hosting.node, table, bounds)
 
-    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+    async def alter_table(self, name: str, change: TableChange, *, timeout: float) -> TableDefinition:
         """Its own node puts the barriers into the logs."""
         async with in_time(timeout, f"table {name!r} is not altered yet"):
             return await self._tables.alter(name, change, lambda _table, _preferred: self._hosting.node_id)

@@ -158,6 +158,8 @@ class ScanRequest:
     index: str = ""
     """The name of an ordered index: `start` and `end` are bounds of its entries, and the page has entries in place of
     keys, in their order. Empty: the table's keys."""
+    index_number: int = 0
+    """The index's number: one of that name that came later sorts by other fields. 0: whichever has the name."""
 
     def partitions_asked(self, partitions: int, partitioner: Partitioner) -> Sequence[Partition]:
         """The partitions of a table that can hold keys of the range: those that are named, or one where all of its keys

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from log_tier.model.errors import LimitExceeded
+from log_tier.model.errors import IndexBuilding, InvalidRequest, LimitExceeded
 from log_tier.model.identifiers import Offset, Partition
-from log_tier.rows.definition import TableDefinition
 from router.data.merge import PageMerge, PartitionPage, merged_result, page_share
 from router.data.requests import ScanRequest, ScanResult
 from serving_tier.index.index import ScanPage
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.replica import Replica
 
-__all__ = ["SCAN_LIMIT_MAX", "check_scan", "scan_replicas"]
+__all__ = ["SCAN_LIMIT_MAX", "check_scan", "found_pages", "scan_replicas"]
 
 # A page of a scan; the next one begins where it ended, so larger pages gain nothing.
 SCAN_LIMIT_MAX: Final = 10_000
@@ -34,6 +33,20 @@ def check_scan(request: ScanRequest) -> None:
 async def scan_replicas(replicas: Sequence[Replica], request: ScanRequest) -> ScanResult:
     """Read a page of all partitions of a table in a thread, about 2 µs an entry."""
     return await asyncio.to_thread(_merged, replicas, request)
+
+
+async def found_pages(
+    replicas: Sequence[Replica], request: ScanRequest, newest: Callable[[], Awaitable[Sequence[Replica]]]
+) -> ScanResult:
+    """`scan_replicas`; where a replica does not have the index in service, once more with what `newest` returns:
+    replicas that have come to the barriers that the catalog knows of.
+    """
+    try:
+        return await scan_replicas(replicas, request)
+    except (IndexBuilding, InvalidRequest):
+        if not request.index:
+            raise
+    return await scan_replicas(await newest(), request)
 
 
 def _merged(replicas: Sequence[Replica], request: ScanRequest) -> ScanResult:
@@ -59,8 +72,12 @@ def _merged(replicas: Sequence[Replica], request: ScanRequest) -> ScanResult:
 
 
 def _read(index: LmdbIndex, request: ScanRequest, start: bytes, end: bytes | None, limit: int) -> ScanPage:
-    """A page of one partition: of its keys, or of an ordered index. Raises `InvalidRequest` where it has no such."""
+    """A page of one partition: of its keys, or of an ordered index. Raises `InvalidRequest` where it has no such, and
+    `IndexBuilding`.
+    """
     if not request.index:
         return index.scan(start, end, reverse=request.reverse, limit=limit, bytes_max=request.bytes_max)
-    named = (index.definition or TableDefinition()).index_named(request.index)
+    named = index.definition_now().index_named(request.index)
+    if request.index_number not in (0, named.number):
+        raise InvalidRequest(f"the table's index {request.index} is another one by now: open the table again")
     return index.find(named, start, end, reverse=request.reverse, limit=limit, bytes_max=request.bytes_max)

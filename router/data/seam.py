@@ -25,7 +25,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.alter_table import TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.requests import (
@@ -117,9 +117,9 @@ class TableAdmin(Protocol):
         """A table and the state of its partitions."""
         ...
 
-    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
-        """Give the rows of a table another schema; returns its definition when every partition has it. Its job goes on
-        when the caller's time is over, and the same call again waits for it.
+    async def alter_table(self, name: str, change: TableChange, *, timeout: float) -> TableDefinition:
+        """Give a table another schema, or an index more or less; returns its definition when every partition has it.
+        Its job goes on when the caller's time is over, and the same call again waits for it.
 
         Raises `TableNotFound`, `InvalidSchema` with the field and the reason where the schema may not follow those
         that the table has, `InvalidRequest` for a table without rows, `CommandRejected` where another change came

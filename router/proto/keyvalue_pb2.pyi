@@ -346,6 +346,7 @@ class ScanRequest(_message.Message):
     PASS_ON_FIELD_NUMBER: _builtins.int
     BYTES_MAX_FIELD_NUMBER: _builtins.int
     INDEX_FIELD_NUMBER: _builtins.int
+    INDEX_NUMBER_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     start: _builtins.bytes
     """Inclusive."""
@@ -364,6 +365,8 @@ class ScanRequest(_message.Message):
     """The name of an ordered index of a table of rows: start and end are bounds of its entries (the elements of its
     fields, then the row's key), and keys of the reply are such entries, in their order. Empty: the table's keys.
     """
+    index_number: _builtins.int
+    """Its number, where the caller has planned by a definition that it knows: another index of that name is refused. 0: any."""
     @_builtins.property
     def after(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]: ...
     @_builtins.property
@@ -392,10 +395,11 @@ class ScanRequest(_message.Message):
         pass_on: _builtins.bool = ...,
         bytes_max: _builtins.int = ...,
         index: _builtins.str = ...,
+        index_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "bytes_max", b"bytes_max", "end", b"end", "index", b"index", "lag_max_ms", b"lag_max_ms", "limit", b"limit", "partitions", b"partitions", "pass_on", b"pass_on", "reverse", b"reverse", "start", b"start", "strong", b"strong", "table_id", b"table_id", "table_versions", b"table_versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "bytes_max", b"bytes_max", "end", b"end", "index", b"index", "index_number", b"index_number", "lag_max_ms", b"lag_max_ms", "limit", b"limit", "partitions", b"partitions", "pass_on", b"pass_on", "reverse", b"reverse", "start", b"start", "strong", b"strong", "table_id", b"table_id", "table_versions", b"table_versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

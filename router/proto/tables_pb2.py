@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x64uramen/v1/tables.proto\x12\nduramen.v1\"i\n\x05Table\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\npartitions\x18\x03 \x01(\r\x12\x13\n\x0bpartitioner\x18\x04 \x01(\t\x12\x0c\n\x04over\x18\x05 \x01(\t\x12\x0f\n\x07\x64\x65\x66ined\x18\x06 \x01(\x08\"\xe4\x01\n\x0fTableDefinition\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x32\n\nkey_fields\x18\x03 \x03(\x0b\x32\x1e.duramen.v1.KeyFieldDefinition\x12\r\n\x05value\x18\x04 \x01(\t\x12(\n\x07schemas\x18\x05 \x03(\x0b\x32\x17.duramen.v1.TableSchema\x12\x14\n\x0cpartition_by\x18\x06 \x01(\r\x12\x31\n\x07indexes\x18\x07 \x03(\x0b\x32 .duramen.v1.TableIndexDefinition\"D\n\x14TableIndexDefinition\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06\x66ields\x18\x03 \x03(\t\"B\n\x12KeyFieldDefinition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x10\n\x08optional\x18\x03 \x01(\x08\"+\n\x0bTableSchema\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0c\n\x04\x61vro\x18\x02 \x01(\t\"5\n\x11\x44\x65\x66initionRequest\x12\x10\n\x08table_id\x18\x01 \x01(\x0c\x12\x0e\n\x06schema\x18\x02 \x01(\r\"]\n\x11\x41lterTableRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x61vro\x18\x02 \x01(\t\x12\x15\n\rcompatibility\x18\x03 \x01(\t\x12\x15\n\rif_definition\x18\x04 \x01(\x04\"\xcb\x01\n\x12\x43reateTableRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\r\x12\x10\n\x08replicas\x18\x03 \x01(\r\x12\x13\n\x0bpartitioner\x18\x04 \x01(\t\x12\x0c\n\x04over\x18\x05 \x01(\t\x12\x14\n\x0cretention_ms\x18\x06 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x07 \x01(\x04\x12/\n\ndefinition\x18\x08 \x01(\x0b\x32\x1b.duramen.v1.TableDefinition\"\x81\x01\n\x13SetRetentionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x19\n\x0cretention_ms\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x03 \x01(\x04H\x01\x88\x01\x01\x42\x0f\n\r_retention_msB\x12\n\x10_retention_bytes\"B\n\x11SetRetentionReply\x12\x14\n\x0cretention_ms\x18\x01 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x02 \x01(\x04\" \n\x10\x46indTableRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x13\n\x11ListTablesRequest\"4\n\x0fListTablesReply\x12!\n\x06tables\x18\x01 \x03(\x0b\x32\x11.duramen.v1.Table\"\x10\n\x0e\x44ropTableReply\"\x99\x01\n\x10TableDescription\x12 \n\x05table\x18\x01 \x01(\x0b\x32\x11.duramen.v1.Table\x12\x34\n\npartitions\x18\x02 \x03(\x0b\x32 .duramen.v1.PartitionDescription\x12\x14\n\x0cretention_ms\x18\x03 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x04 \x01(\x04\"\xad\x01\n\x14PartitionDescription\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x10\n\x08\x65\x61rliest\x18\x02 \x01(\x12\x12\x0e\n\x06latest\x18\x03 \x01(\x12\x12\x0f\n\x07\x61pplied\x18\x04 \x01(\x12\x12\x0c\n\x04keys\x18\x05 \x01(\x04\x12\x13\n\x0bindex_bytes\x18\x06 \x01(\x04\x12\r\n\x05state\x18\x07 \x01(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\r\n\x05nodes\x18\t \x03(\t2\xab\x04\n\x06Tables\x12;\n\x06\x43reate\x12\x1e.duramen.v1.CreateTableRequest\x1a\x11.duramen.v1.Table\x12\x37\n\x04\x46ind\x12\x1c.duramen.v1.FindTableRequest\x1a\x11.duramen.v1.Table\x12\x42\n\x04List\x12\x1d.duramen.v1.ListTablesRequest\x1a\x1b.duramen.v1.ListTablesReply\x12H\n\nDefinition\x12\x1d.duramen.v1.DefinitionRequest\x1a\x1b.duramen.v1.TableDefinition\x12\x46\n\x08\x44\x65scribe\x12\x1c.duramen.v1.FindTableRequest\x1a\x1c.duramen.v1.TableDescription\x12\x43\n\x05\x41lter\x12\x1d.duramen.v1.AlterTableRequest\x1a\x1b.duramen.v1.TableDefinition\x12N\n\x0cSetRetention\x12\x1f.duramen.v1.SetRetentionRequest\x1a\x1d.duramen.v1.SetRetentionReply\x12@\n\x04\x44rop\x12\x1c.duramen.v1.FindTableRequest\x1a\x1a.duramen.v1.DropTableReplyB$\n\nduramen.v1P\x01Z\x14\x64uramen/v1;duramenv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x64uramen/v1/tables.proto\x12\nduramen.v1\"i\n\x05Table\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\npartitions\x18\x03 \x01(\r\x12\x13\n\x0bpartitioner\x18\x04 \x01(\t\x12\x0c\n\x04over\x18\x05 \x01(\t\x12\x0f\n\x07\x64\x65\x66ined\x18\x06 \x01(\x08\"\xda\x02\n\x0fTableDefinition\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x32\n\nkey_fields\x18\x03 \x03(\x0b\x32\x1e.duramen.v1.KeyFieldDefinition\x12\r\n\x05value\x18\x04 \x01(\t\x12(\n\x07schemas\x18\x05 \x03(\x0b\x32\x17.duramen.v1.TableSchema\x12\x14\n\x0cpartition_by\x18\x06 \x01(\r\x12\x31\n\x07indexes\x18\x07 \x03(\x0b\x32 .duramen.v1.TableIndexDefinition\x12\x15\n\rindex_changes\x18\x08 \x01(\r\x12\x37\n\rfirst_indexes\x18\t \x03(\x0b\x32 .duramen.v1.TableIndexDefinition\x12\x12\n\nlast_index\x18\n \x01(\r\x12\x10\n\x08\x62uilding\x18\x0b \x03(\r\"D\n\x14TableIndexDefinition\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06\x66ields\x18\x03 \x03(\t\"B\n\x12KeyFieldDefinition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x10\n\x08optional\x18\x03 \x01(\x08\"+\n\x0bTableSchema\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0c\n\x04\x61vro\x18\x02 \x01(\t\"5\n\x11\x44\x65\x66initionRequest\x12\x10\n\x08table_id\x18\x01 \x01(\x0c\x12\x0e\n\x06schema\x18\x02 \x01(\r\"\x85\x01\n\x11\x41lterTableRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x61vro\x18\x02 \x01(\t\x12\x15\n\rcompatibility\x18\x03 \x01(\t\x12\x15\n\rif_definition\x18\x04 \x01(\x04\x12&\n\x05index\x18\x05 \x01(\x0b\x32\x17.duramen.v1.IndexChange\"+\n\x0bIndexChange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x66ields\x18\x02 \x03(\t\"\xcb\x01\n\x12\x43reateTableRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\r\x12\x10\n\x08replicas\x18\x03 \x01(\r\x12\x13\n\x0bpartitioner\x18\x04 \x01(\t\x12\x0c\n\x04over\x18\x05 \x01(\t\x12\x14\n\x0cretention_ms\x18\x06 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x07 \x01(\x04\x12/\n\ndefinition\x18\x08 \x01(\x0b\x32\x1b.duramen.v1.TableDefinition\"\x81\x01\n\x13SetRetentionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x19\n\x0cretention_ms\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x03 \x01(\x04H\x01\x88\x01\x01\x42\x0f\n\r_retention_msB\x12\n\x10_retention_bytes\"B\n\x11SetRetentionReply\x12\x14\n\x0cretention_ms\x18\x01 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x02 \x01(\x04\" \n\x10\x46indTableRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x13\n\x11ListTablesRequest\"4\n\x0fListTablesReply\x12!\n\x06tables\x18\x01 \x03(\x0b\x32\x11.duramen.v1.Table\"\x10\n\x0e\x44ropTableReply\"\x99\x01\n\x10TableDescription\x12 \n\x05table\x18\x01 \x01(\x0b\x32\x11.duramen.v1.Table\x12\x34\n\npartitions\x18\x02 \x03(\x0b\x32 .duramen.v1.PartitionDescription\x12\x14\n\x0cretention_ms\x18\x03 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x04 \x01(\x04\"\xad\x01\n\x14PartitionDescription\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x10\n\x08\x65\x61rliest\x18\x02 \x01(\x12\x12\x0e\n\x06latest\x18\x03 \x01(\x12\x12\x0f\n\x07\x61pplied\x18\x04 \x01(\x12\x12\x0c\n\x04keys\x18\x05 \x01(\x04\x12\x13\n\x0bindex_bytes\x18\x06 \x01(\x04\x12\r\n\x05state\x18\x07 \x01(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\r\n\x05nodes\x18\t \x03(\t2\xab\x04\n\x06Tables\x12;\n\x06\x43reate\x12\x1e.duramen.v1.CreateTableRequest\x1a\x11.duramen.v1.Table\x12\x37\n\x04\x46ind\x12\x1c.duramen.v1.FindTableRequest\x1a\x11.duramen.v1.Table\x12\x42\n\x04List\x12\x1d.duramen.v1.ListTablesRequest\x1a\x1b.duramen.v1.ListTablesReply\x12H\n\nDefinition\x12\x1d.duramen.v1.DefinitionRequest\x1a\x1b.duramen.v1.TableDefinition\x12\x46\n\x08\x44\x65scribe\x12\x1c.duramen.v1.FindTableRequest\x1a\x1c.duramen.v1.TableDescription\x12\x43\n\x05\x41lter\x12\x1d.duramen.v1.AlterTableRequest\x1a\x1b.duramen.v1.TableDefinition\x12N\n\x0cSetRetention\x12\x1f.duramen.v1.SetRetentionRequest\x1a\x1d.duramen.v1.SetRetentionReply\x12@\n\x04\x44rop\x12\x1c.duramen.v1.FindTableRequest\x1a\x1a.duramen.v1.DropTableReplyB$\n\nduramen.v1P\x01Z\x14\x64uramen/v1;duramenv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,35 +35,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TABLE']._serialized_start=39
   _globals['_TABLE']._serialized_end=144
   _globals['_TABLEDEFINITION']._serialized_start=147
-  _globals['_TABLEDEFINITION']._serialized_end=375
-  _globals['_TABLEINDEXDEFINITION']._serialized_start=377
-  _globals['_TABLEINDEXDEFINITION']._serialized_end=445
-  _globals['_KEYFIELDDEFINITION']._serialized_start=447
-  _globals['_KEYFIELDDEFINITION']._serialized_end=513
-  _globals['_TABLESCHEMA']._serialized_start=515
-  _globals['_TABLESCHEMA']._serialized_end=558
-  _globals['_DEFINITIONREQUEST']._serialized_start=560
-  _globals['_DEFINITIONREQUEST']._serialized_end=613
-  _globals['_ALTERTABLEREQUEST']._serialized_start=615
-  _globals['_ALTERTABLEREQUEST']._serialized_end=708
-  _globals['_CREATETABLEREQUEST']._serialized_start=711
-  _globals['_CREATETABLEREQUEST']._serialized_end=914
-  _globals['_SETRETENTIONREQUEST']._serialized_start=917
-  _globals['_SETRETENTIONREQUEST']._serialized_end=1046
-  _globals['_SETRETENTIONREPLY']._serialized_start=1048
-  _globals['_SETRETENTIONREPLY']._serialized_end=1114
-  _globals['_FINDTABLEREQUEST']._serialized_start=1116
-  _globals['_FINDTABLEREQUEST']._serialized_end=1148
-  _globals['_LISTTABLESREQUEST']._serialized_start=1150
-  _globals['_LISTTABLESREQUEST']._serialized_end=1169
-  _globals['_LISTTABLESREPLY']._serialized_start=1171
-  _globals['_LISTTABLESREPLY']._serialized_end=1223
-  _globals['_DROPTABLEREPLY']._serialized_start=1225
-  _globals['_DROPTABLEREPLY']._serialized_end=1241
-  _globals['_TABLEDESCRIPTION']._serialized_start=1244
-  _globals['_TABLEDESCRIPTION']._serialized_end=1397
-  _globals['_PARTITIONDESCRIPTION']._serialized_start=1400
-  _globals['_PARTITIONDESCRIPTION']._serialized_end=1573
-  _globals['_TABLES']._serialized_start=1576
-  _globals['_TABLES']._serialized_end=2131
+  _globals['_TABLEDEFINITION']._serialized_end=493
+  _globals['_TABLEINDEXDEFINITION']._serialized_start=495
+  _globals['_TABLEINDEXDEFINITION']._serialized_end=563
+  _globals['_KEYFIELDDEFINITION']._serialized_start=565
+  _globals['_KEYFIELDDEFINITION']._serialized_end=631
+  _globals['_TABLESCHEMA']._serialized_start=633
+  _globals['_TABLESCHEMA']._serialized_end=676
+  _globals['_DEFINITIONREQUEST']._serialized_start=678
+  _globals['_DEFINITIONREQUEST']._serialized_end=731
+  _globals['_ALTERTABLEREQUEST']._serialized_start=734
+  _globals['_ALTERTABLEREQUEST']._serialized_end=867
+  _globals['_INDEXCHANGE']._serialized_start=869
+  _globals['_INDEXCHANGE']._serialized_end=912
+  _globals['_CREATETABLEREQUEST']._serialized_start=915
+  _globals['_CREATETABLEREQUEST']._serialized_end=1118
+  _globals['_SETRETENTIONREQUEST']._serialized_start=1121
+  _globals['_SETRETENTIONREQUEST']._serialized_end=1250
+  _globals['_SETRETENTIONREPLY']._serialized_start=1252
+  _globals['_SETRETENTIONREPLY']._serialized_end=1318
+  _globals['_FINDTABLEREQUEST']._serialized_start=1320
+  _globals['_FINDTABLEREQUEST']._serialized_end=1352
+  _globals['_LISTTABLESREQUEST']._serialized_start=1354
+  _globals['_LISTTABLESREQUEST']._serialized_end=1373
+  _globals['_LISTTABLESREPLY']._serialized_start=1375
+  _globals['_LISTTABLESREPLY']._serialized_end=1427
+  _globals['_DROPTABLEREPLY']._serialized_start=1429
+  _globals['_DROPTABLEREPLY']._serialized_end=1445
+  _globals['_TABLEDESCRIPTION']._serialized_start=1448
+  _globals['_TABLEDESCRIPTION']._serialized_end=1601
+  _globals['_PARTITIONDESCRIPTION']._serialized_start=1604
+  _globals['_PARTITIONDESCRIPTION']._serialized_end=1777
+  _globals['_TABLES']._serialized_start=1780
+  _globals['_TABLES']._serialized_end=2335
 # @@protoc_insertion_point(module_scope)

@@ -69,6 +69,10 @@ class TableDefinition(_message.Message):
     SCHEMAS_FIELD_NUMBER: _builtins.int
     PARTITION_BY_FIELD_NUMBER: _builtins.int
     INDEXES_FIELD_NUMBER: _builtins.int
+    INDEX_CHANGES_FIELD_NUMBER: _builtins.int
+    FIRST_INDEXES_FIELD_NUMBER: _builtins.int
+    LAST_INDEX_FIELD_NUMBER: _builtins.int
+    BUILDING_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Of this definition, from 1 on."""
     key: _builtins.str
@@ -77,6 +81,10 @@ class TableDefinition(_message.Message):
     """"bytes", "str", "json" or "row"."""
     partition_by: _builtins.int
     """How many of the key's fields decide its partition; 0: all."""
+    index_changes: _builtins.int
+    """How many definitions of the table changed its indexes; 0: it has those with which it was made, and no more is said."""
+    last_index: _builtins.int
+    """The highest number that an index of it had."""
     @_builtins.property
     def key_fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyFieldDefinition]:
         """With "fields": what they are, in their order."""
@@ -89,6 +97,14 @@ class TableDefinition(_message.Message):
     def indexes(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableIndexDefinition]:
         """With "row": its ordered indexes, in the order of their numbers."""
 
+    @_builtins.property
+    def first_indexes(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableIndexDefinition]:
+        """With which it was made."""
+
+    @_builtins.property
+    def building(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The numbers of those that are being built: no find reads them yet."""
+
     def __init__(
         self,
         *,
@@ -99,10 +115,14 @@ class TableDefinition(_message.Message):
         schemas: _abc.Iterable[Global___TableSchema] | None = ...,
         partition_by: _builtins.int = ...,
         indexes: _abc.Iterable[Global___TableIndexDefinition] | None = ...,
+        index_changes: _builtins.int = ...,
+        first_indexes: _abc.Iterable[Global___TableIndexDefinition] | None = ...,
+        last_index: _builtins.int = ...,
+        building: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["indexes", b"indexes", "key", b"key", "key_fields", b"key_fields", "number", b"number", "partition_by", b"partition_by", "schemas", b"schemas", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["building", b"building", "first_indexes", b"first_indexes", "index_changes", b"index_changes", "indexes", b"indexes", "key", b"key", "key_fields", b"key_fields", "last_index", b"last_index", "number", b"number", "partition_by", b"partition_by", "schemas", b"schemas", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -225,6 +245,7 @@ class AlterTableRequest(_message.Message):
     AVRO_FIELD_NUMBER: _builtins.int
     COMPATIBILITY_FIELD_NUMBER: _builtins.int
     IF_DEFINITION_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     avro: _builtins.str
     """The next schema, in Avro's JSON: at most 64 KiB without blanks."""
@@ -236,6 +257,10 @@ class AlterTableRequest(_message.Message):
     """The number of the definition that the caller knows: where the table has another one, the change is refused. 0:
     whichever it has.
     """
+    @_builtins.property
+    def index(self) -> Global___IndexChange:
+        """In place of a schema: an index that comes or goes."""
+
     def __init__(
         self,
         *,
@@ -243,14 +268,40 @@ class AlterTableRequest(_message.Message):
         avro: _builtins.str = ...,
         compatibility: _builtins.str = ...,
         if_definition: _builtins.int = ...,
+        index: Global___IndexChange | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["index", b"index"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["avro", b"avro", "compatibility", b"compatibility", "if_definition", b"if_definition", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["avro", b"avro", "compatibility", b"compatibility", "if_definition", b"if_definition", "index", b"index", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AlterTableRequest: _TypeAlias = AlterTableRequest  # noqa: Y015
+
+@_typing.final
+class IndexChange(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of an index that comes; none: the index of that name goes."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        fields: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IndexChange: _TypeAlias = IndexChange  # noqa: Y015
 
 @_typing.final
 class CreateTableRequest(_message.Message):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from log_tier.rows.alter_table import SchemaChange
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from log_tier.rows.alter_table import IndexChange, SchemaChange, TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import check_mode
 from log_tier.rows.schema import RowSchema
+from log_tier.rows.table_index import TableIndex
 from router.proto import tables_pb2 as tables
 
 __all__ = ["change_from", "change_message", "definition_from", "definition_message"]
@@ -25,10 +29,11 @@ def definition_message(definition: TableDefinition | None) -> tables.TableDefini
         value=definition.value,
         schemas=[tables.TableSchema(number=each.number, avro=each.schema.text) for each in definition.schemas],
         partition_by=definition.partition_by,
-        indexes=[
-            tables.TableIndexDefinition(number=each.number, name=each.name, fields=each.fields)
-            for each in definition.indexes
-        ],
+        indexes=_index_messages(definition.indexes),
+        index_changes=definition.history.changes,
+        first_indexes=_index_messages(definition.history.first),
+        last_index=definition.history.last,
+        building=definition.history.building,
     )
 
 
@@ -40,7 +45,7 @@ def definition_from(message: tables.TableDefinition) -> TableDefinition | None:
     if not message.value:
         return None
     fields = [[each.name, each.type, each.optional] for each in message.key_fields]
-    document = {
+    document: dict[str, Any] = {
         "v": 1,
         "number": message.number or 1,
         "key": fields if message.key == "fields" else message.key,
@@ -50,18 +55,40 @@ def definition_from(message: tables.TableDefinition) -> TableDefinition | None:
     }
     if message.indexes:
         document["v"] = 2
-        document["indexes"] = [[each.number, each.name, list(each.fields)] for each in message.indexes]
+        document["indexes"] = _listed(message.indexes)
+    if message.index_changes:
+        document["v"] = 3
+        document["indexes"] = _listed(message.indexes)
+        building = list(message.building)
+        document["index_history"] = [
+            message.index_changes,
+            _listed(message.first_indexes),
+            message.last_index,
+            building,
+        ]
     return TableDefinition.from_document(document)
 
 
-def change_message(name: str, change: SchemaChange) -> tables.AlterTableRequest:
-    """Encode a change of a table's schema."""
+def _index_messages(indexes: Sequence[TableIndex]) -> list[tables.TableIndexDefinition]:
+    return [tables.TableIndexDefinition(number=each.number, name=each.name, fields=each.fields) for each in indexes]
+
+
+def _listed(messages: Iterable[tables.TableIndexDefinition]) -> list[list[object]]:
+    return [[each.number, each.name, list(each.fields)] for each in messages]
+
+
+def change_message(name: str, change: TableChange) -> tables.AlterTableRequest:
+    """Encode a change of a table's schema or indexes."""
+    if isinstance(change, IndexChange):
+        return tables.AlterTableRequest(name=name, index=tables.IndexChange(name=change.name, fields=change.fields))
     return tables.AlterTableRequest(
         name=name, avro=change.schema.text, compatibility=change.compatibility, if_definition=change.after
     )
 
 
-def change_from(message: tables.AlterTableRequest) -> SchemaChange:
+def change_from(message: tables.AlterTableRequest) -> TableChange:
     """Decode it. O(its schema). Raises `InvalidSchema` for what is no schema, and for a mode that is none."""
+    if message.HasField("index"):
+        return IndexChange(message.index.name, tuple(message.index.fields))
     mode = check_mode(message.compatibility or "backward")
     return SchemaChange(RowSchema.parse(message.avro), mode, message.if_definition)

@@ -10,7 +10,7 @@ from log_tier.model.errors import Disconnected, DuramenError, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
 from log_tier.model.retention import Retention, check_retention
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.alter_table import TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from log_tier.rpc.wire import Wire
@@ -142,7 +142,7 @@ class GrpcConnection:
         request = tables.FindTableRequest(name=name)
         return messages.description_from(await self._wire.ask(self._tables.Describe, request, timeout=timeout))
 
-    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+    async def alter_table(self, name: str, change: TableChange, *, timeout: float) -> TableDefinition:
         found = definition_from(await self._wire.ask(self._tables.Alter, change_message(name, change), timeout=timeout))
         if found is None:
             raise UnknownFormat(f"the server at {self.target} altered table {name}, and names no definition: update it")

@@ -253,6 +253,7 @@ def scan_request(request: ScanRequest) -> kv.ScanRequest:
         table_versions=_partition_versions(request.table_versions),
         bytes_max=request.bytes_max,
         index=request.index,
+        index_number=request.index_number,
     )
 
 
@@ -276,6 +277,7 @@ def scan_from(message: kv.ScanRequest) -> ScanRequest:
         {Partition(entry.partition): entry.version for entry in message.table_versions},
         min(message.bytes_max or PAGE_BYTES_MAX, PAGE_BYTES_MAX),
         message.index,
+        message.index_number,
     )
 
 

@@ -13,7 +13,7 @@ from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, 
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.alter_table import TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.in_time import time_left
@@ -152,7 +152,7 @@ class FailoverConnection:
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         return await self._ask(lambda server, left_s: server.describe_table(name, timeout=left_s), timeout=timeout)
 
-    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+    async def alter_table(self, name: str, change: TableChange, *, timeout: float) -> TableDefinition:
         """It may be asked of another server: the same schema goes on where its job stands."""
         return await self._ask(lambda server, left_s: server.alter_table(name, change, timeout=left_s), timeout=timeout)
 

@@ -16,7 +16,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, ReplicaBehind
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.alter_table import TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
@@ -166,7 +166,7 @@ class LocalFirstConnection:
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         return await self._others.describe_table(name, timeout=timeout)
 
-    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+    async def alter_table(self, name: str, change: TableChange, *, timeout: float) -> TableDefinition:
         return await self._others.alter_table(name, change, timeout=timeout)
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:

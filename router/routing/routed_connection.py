@@ -14,7 +14,7 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, 
 from log_tier.model.log import Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.alter_table import TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.catalog_tables import CatalogTables
@@ -161,7 +161,7 @@ class RoutedConnection:
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         return await self._tables.describe(name, timeout=timeout)
 
-    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+    async def alter_table(self, name: str, change: TableChange, *, timeout: float) -> TableDefinition:
         return await self._tables.alter(name, change, timeout=timeout)
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:

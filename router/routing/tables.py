@@ -17,7 +17,7 @@ from log_tier.model.identifiers import NOTHING, Partition, PartitionId, TableId
 from log_tier.model.log import Bounds, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.alter_table import TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.catalog_tables import CatalogTables
@@ -53,7 +53,7 @@ class TableChanges(Protocol):
         """Change how much of its log a table keeps."""
         ...
 
-    async def alter(self, name: str, change: SchemaChange, choose: ChooseNode, *, timeout: float) -> TableDefinition:
+    async def alter(self, name: str, change: TableChange, choose: ChooseNode, *, timeout: float) -> TableDefinition:
         """Give the rows of a table another schema. `choose`: which node does it, where that is decided here."""
         ...
 
@@ -96,8 +96,8 @@ class CatalogChanges:
         async with in_time(timeout, f"the retention of table {name!r} was not changed"):
             return (await self._tables.set_retention(name, ms=ms, size=size)).retention
 
-    async def alter(self, name: str, change: SchemaChange, choose: ChooseNode, *, timeout: float) -> TableDefinition:
-        """Give the rows of a table another schema. The job goes on. Raises as `TableAdmin.alter_table`."""
+    async def alter(self, name: str, change: TableChange, choose: ChooseNode, *, timeout: float) -> TableDefinition:
+        """Give a table another schema, or other indexes. The job goes on. Raises as `TableAdmin.alter_table`."""
         async with in_time(timeout, f"table {name!r} is not altered yet"):
             return await self._tables.alter(name, change, choose)
 
@@ -135,7 +135,7 @@ class RemoteChanges:
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
         return await self._server.set_retention(name, ms=ms, size=size, timeout=timeout)
 
-    async def alter(self, name: str, change: SchemaChange, choose: ChooseNode, *, timeout: float) -> TableDefinition:
+    async def alter(self, name: str, change: TableChange, choose: ChooseNode, *, timeout: float) -> TableDefinition:
         """The server chooses the node."""
         return await self._server.alter_table(name, change, timeout=timeout)
 
@@ -191,8 +191,8 @@ class RoutedTables:
             )
         return retention
 
-    async def alter(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
-        """Give the rows of a table another schema; return when this process's own map shows it."""
+    async def alter(self, name: str, change: TableChange, *, timeout: float) -> TableDefinition:
+        """Give a table another schema, or other indexes; return when this process's own map shows it."""
         left_s = time_left(timeout)
         ref = await self.find(name, timeout=timeout)
         if not self._has_heard():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from log_tier.model.errors import IndexDamaged
+from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.rows.avro.row_reader import READER_ERRORS
 from log_tier.rows.index_entries import IndexEntries
 from serving_tier.fold.entry import value_begin
@@ -44,9 +45,13 @@ def index_changes(
 
 
 def entries_of_stored(key: bytes, stored: bytes, rows: IndexEntries) -> Sequence[bytes]:
-    """The entries of a row that an index holds. Raises `IndexDamaged` where that is no row of the table."""
+    """The entries of a row that an index holds. Raises `IndexDamaged` where that is no row of the table.
+
+    A row that was there before an index may be too long for it: no entry is made then, and the index is not put into
+    service while the row is there.
+    """
     try:
-        return rows.of(key, stored, value_begin(stored))
+        return [each for each in rows.of(key, stored, value_begin(stored)) if len(each) <= KEY_BYTES_MAX]
     except (*READER_ERRORS, KeyError, struct.error) as error:
         raise IndexDamaged(
             f"what is stored under the key {key[:40]!r} is no row of the table ({error!r}): discard this replica's "

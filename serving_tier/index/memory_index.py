@@ -19,13 +19,13 @@ from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import InvalidKey, LimitExceeded, ShuttingDown, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.rows.definition import TableDefinition, check_index
-from log_tier.rows.table_index import TableIndex
+from log_tier.rows.table_index import INDEX_NUMBER_BYTES, TableIndex
 from log_tier.tally.keep import Kept
 from log_tier.tally.period import PartitionTally, Period
 from serving_tier.fold.effects import Effects
 from serving_tier.fold.entry import LiveEntry, columns_of_entries, entry_of, expiry_of, is_live, value_of
 from serving_tier.fold.fold import fold
-from serving_tier.fold.index_changes import entries_of_stored
+from serving_tier.fold.index_changes import KEY_LENGTH_BYTES, entries_of_stored
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Outcome, Verdict, outcomes_between
 from serving_tier.index.index import FOUND_BYTES_MAX, Applied, Found, IndexLimits, IndexStatistics, ScanPage
@@ -124,7 +124,7 @@ class MemoryIndex:
     def _carry_out(self, effects: Effects) -> None:
         self._void += effects.void
         self.live = effects.live or self.live
-        self.definition = effects.definition
+        before, self.definition = self.definition, effects.definition
         for key, stored in effects.entries.items():
             if stored is None:
                 self._entries.pop(key, None)
@@ -135,6 +135,8 @@ class MemoryIndex:
                 self._ordered.pop(entry, None)
             else:
                 self._ordered[entry] = length
+        if effects.defined:
+            self._reindex(before)
         for hint, noted in effects.hints.items():
             (self._hints.add if noted else self._hints.discard)(hint)
         for producer_id, state in effects.producers.items():
@@ -148,6 +150,21 @@ class MemoryIndex:
             self._kept = self._kept.with_closed(effects.counted, newest=effects.counting.minute)
             self._counting = effects.counting
         self._trim()
+
+    def _reindex(self, before: TableDefinition | None) -> None:
+        """Make the entries of the indexes that a definition brings, at once; those of the others go."""
+        if self.definition is None or before is None or before.indexes == self.definition.indexes:
+            return
+        kept = {each.number.to_bytes(INDEX_NUMBER_BYTES) for each in self.definition.indexes}
+        for entry in [each for each in self._ordered if each[:INDEX_NUMBER_BYTES] not in kept]:
+            del self._ordered[entry]
+        for key, stored in self._entries.items():
+            for entry in self._entries_of(key, stored):
+                self._ordered[entry] = len(key).to_bytes(KEY_LENGTH_BYTES)
+
+    def _entries_of(self, key: bytes, stored: bytes) -> Sequence[bytes]:
+        rows = None if self.definition is None else self.definition.judge.entries
+        return () if rows is None else entries_of_stored(key, stored, rows)
 
     def tally(self) -> PartitionTally:
         """What was counted of the batches that were folded."""
@@ -167,8 +184,7 @@ class MemoryIndex:
             stored = self._entries.get(key)
             if stored is not None and expiry_of(stored) == expires_at_ms:
                 del self._entries[key]
-                rows = None if self.definition is None else self.definition.judge.entries
-                for entry in () if rows is None else entries_of_stored(key, stored, rows):
+                for entry in self._entries_of(key, stored):
                     del self._ordered[entry]
 
     def get(self, key: bytes) -> LiveEntry | None:

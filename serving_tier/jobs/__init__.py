@@ -21,5 +21,5 @@ What is not here: which tasks a job needs. That is planned by the router (`route
 operator before it begins.
 
 Reading order: `wanted_tasks.py`, `worker.py`, `actions.py`, `bootstrapping.py`, `snapshotting.py`, `schedule.py`,
-`point_in_time.py`, `swapping.py`, `altering.py`, `trim_limit.py`, `log_trimmer.py`.
+`point_in_time.py`, `swapping.py`, `altering.py`, `indexing.py`, `trim_limit.py`, `log_trimmer.py`.
 """

@@ -10,6 +10,7 @@ from log_tier.model.errors import InvalidRequest, OffsetTrimmed, ReplicaBehind
 from log_tier.model.identifiers import Offset
 from log_tier.model.log import Log
 from serving_tier.jobs.altering import put_definition
+from serving_tier.jobs.indexing import build_index
 from serving_tier.jobs.point_in_time import copy_partition
 from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.swapping import put_barriers, stage_version
@@ -74,6 +75,7 @@ def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) ->
     return {
         Action.STAGE: stage,
         Action.ALTER: partial(put_definition, log=log),
+        Action.INDEX: partial(build_index, hosting=hosting),
         Action.SWAP: swap,
         Action.MOVE: move,
         Action.ADD: add,

@@ -4,6 +4,7 @@
                               stop "end"      nothing is left
                                    "pinned"   the piece ends with the first batch that reaches the lowest pinned offset
                                    "barrier"  what follows begins with `barrier`; the piece may be empty
+                                   "definition"  the piece ends with a barrier that brings the table's next definition
 
 A barrier that turned out void is folded like any record: its piece ends behind it ("void barrier").
 
@@ -29,7 +30,7 @@ from serving_tier.fold.effects import Effects
 
 __all__ = ["BarrierAhead", "Piece", "cut_at", "first_piece"]
 
-PieceEnd = Literal["end", "pinned", "barrier", "void barrier"]
+PieceEnd = Literal["end", "pinned", "barrier", "void barrier", "definition"]
 
 _BARRIER: Final = int(Operation.BARRIER)
 
@@ -71,6 +72,9 @@ def first_piece(
             if found is not None:
                 offset, named = found
                 first, last = batch.header.base_offset, batch.header.last_offset
+                if named.version == version:
+                    behind = batches[at if offset < last else at + 1 :]
+                    return Piece([*batches[:at], _head(batch, offset)], "definition", behind)
                 barrier = BarrierAhead(
                     offset, named, [_head(batch, offset)], batches[at if offset < last else at + 1 :]
                 )
@@ -92,7 +96,7 @@ def cut_at(batches: Sequence[Batch], last: Offset) -> Sequence[Batch]:
 
 
 def _find_barrier(batch: Batch, applied: Offset, version: int, live: LiveVersion) -> tuple[Offset, Barrier] | None:
-    """The first barrier to another version and its offset, if there is one."""
+    """The first barrier to another version, or with a definition, and its offset, if there is one."""
     columns = batch.columns
     attributes = columns.attributes
     assert attributes is not None, f"the batch at offset {batch.header.base_offset} has no attributes"
@@ -104,7 +108,9 @@ def _find_barrier(batch: Batch, applied: Offset, version: int, live: LiveVersion
         if index + 1 < len(attributes) and attributes[index + 1] & GROUPED:
             continue  # in an atomic group it is no barrier
         barrier = parse_barrier(columns.values[index])
-        if barrier is not None and barrier.version != version and live.after(barrier, Offset(offset)) is not None:
+        if barrier is None or live.after(barrier, Offset(offset)) is None:
+            continue
+        if barrier.version != version or barrier.definition:
             return Offset(offset), barrier
     return None
 

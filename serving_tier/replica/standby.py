@@ -28,6 +28,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing, suppress
 from copy import copy
+from functools import partial
 from typing import Any, Final
 
 from log_tier.concurrency.broadcast import Broadcast
@@ -137,6 +138,15 @@ class StandbyVersions:
                 except DuramenError as error:
                     failed[number] = error
         return failed
+
+    async def build_some(self, rows_max: int) -> bool:
+        """Put up to `rows_max` more rows into an ordered index that is being built, in the live index or in a level
+        one; False: all of them are whole. Raises what `LmdbIndex.build_some` does, and `ShuttingDown`.
+        """
+        async with self.lock:
+            self._check_open()
+            work = partial(_build_first, (self.live, *self.level.values()), rows_max)
+            return await to_the_end(self._applier.run(work))
 
     async def compare(self, index: LmdbIndex) -> None:
         """Raise `IndexDiverged` where an index is of another history than the log; see `check_history`."""
@@ -378,7 +388,12 @@ class StandbyVersions:
                 asked=first,
                 earliest=live.verdicts_from,
             )
+        index.define(live.definition)
         index.fold_in(batches, decided=decided)
+
+
+def _build_first(indexes: Sequence[LmdbIndex], rows_max: int) -> bool:
+    return any(index.build_some(rows_max) is not None for index in indexes)
 
 
 def _closing() -> ShuttingDown:

@@ -49,7 +49,11 @@ def definition_line(definition: TableDefinition) -> str:
         return f"values {definition.value}, key {key}{by}"
     newest = definition.schemas[-1]
     place = f"schema {len(definition.schemas)}, number {newest.number}"
-    indexes = ", ".join(f"{each.name} ({', '.join(each.fields)})" for each in definition.indexes)
+    building = definition.history.building
+    indexes = ", ".join(
+        f"{each.name} ({', '.join(each.fields)}){' being built' if each.number in building else ''}"
+        for each in definition.indexes
+    )
     return f"rows of {newest.schema.name} ({place}), key {key}{by}{f', indexes {indexes}' if indexes else ''}"
 
 
@@ -63,5 +67,12 @@ def definition_document(definition: TableDefinition) -> dict[str, Any]:
         "value": definition.value,
         "partition_by": [each.name for each in fields[: definition.partition_by or len(fields)]],
         "schemas": [{"number": each.number, "name": each.schema.name} for each in definition.schemas],
-        "indexes": [{"name": each.name, "fields": list(each.fields)} for each in definition.indexes],
+        "indexes": [
+            {
+                "name": each.name,
+                "fields": list(each.fields),
+                **({"in_service": False} if each.number in definition.history.building else {}),
+            }
+            for each in definition.indexes
+        ],
     }

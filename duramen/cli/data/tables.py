@@ -1,4 +1,4 @@
-"""`duramen table create | alter | set | list | describe | schema | drop`."""
+"""`duramen table create | alter | index | set | list | describe | schema | drop`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from duramen.cli.admin.figures import duration, offset
 from duramen.cli.admin.figures import size as format_size
+from duramen.cli.data import indexes
 from duramen.cli.data.alter import alter
 from duramen.cli.data.definition_text import definition_document, definition_line, indexes_of, names_of, schema_text
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
@@ -146,6 +147,7 @@ def create(
 
 
 app.command()(alter)
+app.add_typer(indexes.app, name="index")
 
 
 @app.command("set")

@@ -99,6 +99,10 @@ class OpenedCodec(Generic[C]):
             raise unknown
         return codec
 
+    async def renew(self, deadline: float) -> C:
+        """A codec of the definition that the table has now. One request. Raises as `find`."""
+        return self._made(*await self._lookup.definition(deadline, NEWEST_SCHEMA))
+
     def _made(self, ref: TableRef, found: TableDefinition | None) -> C:
         codec = self._make(self._asked.check(found, ref.name))
         self._codec, self._of = codec, ref.id

@@ -10,6 +10,7 @@ from duramen.client.model.consistency import Level
 from duramen.client.rows.row_codec import RowCodec
 from log_tier.model.errors import UnknownFormat
 from log_tier.model.tokens import Token
+from log_tier.rows.alter_table import IndexChange
 from log_tier.rows.finding.find_plan import FindPlan
 
 __all__ = ["CountsPartitions", "FindsPages", "OpenedRows"]
@@ -20,6 +21,8 @@ T = TypeVar("T")
 
 class CountsPartitions(Protocol):
     """The client's `TableLookup`."""
+
+    async def change_indexes(self, change: IndexChange, timeout: float | None) -> None: ...
 
     async def partitions_asked(self, start: bytes, end: bytes | None, index: str) -> int: ...
 
@@ -61,6 +64,11 @@ class OpenedRows(ABC, Generic[R]):
         self, codec: RowCodec[R], work: Callable[[RowCodec[R]], T], timeout: float | None
     ) -> tuple[RowCodec[R], T]:
         """What `work` makes of stored rows, by a codec that knows their schemas, and that codec."""
+        ...
+
+    @abstractmethod
+    async def renewed_codec(self, timeout: float | None) -> RowCodec[R]:
+        """A codec of the definition that the table has now."""
         ...
 
     @abstractmethod

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from duramen.client.model.consistency import Level
 from duramen.client.rows.opened_rows import FindsPages, OpenedRows
 from duramen.client.rows.row_codec import RowCodec
-from log_tier.model.errors import InvalidRequest, UnknownFormat
+from log_tier.model.errors import IndexBuilding, InvalidRequest, UnknownFormat
 from log_tier.model.tokens import Token
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.finding.conditions import conditions_of
@@ -74,11 +74,12 @@ class RowFinds(OpenedRows[R]):
         that it does not cover; `explain` says which one. The row's token is the index's: a find sees each row that a
         get at the same place would see. Consistency, `after`, `level` and `timeout` are those of `scan`. Cost: one
         request to each node for a page of up to 4,000 entries, some 2 µs an entry at a node. Raises what `scan` does,
-        and `InvalidRequest`, which says what index would serve, where none does.
+        and `InvalidRequest`, which says what index would serve, where none does; `IndexBuilding` where that is being
+        built.
         """
         asked = {**(fields or {}), **conditions}
         codec, timeout = await self._opened(timeout)
-        plan = plan_of(codec.definition, asked, order, limit)
+        codec, plan = await self.planned(codec, asked, order, limit, timeout)
         pages = self._found_in.find_pages(
             plan, limit=None if plan.rest else limit, after=after, level=level, timeout=timeout
         )
@@ -108,13 +109,32 @@ class RowFinds(OpenedRows[R]):
         """What `find` with the same arguments does: it is done, and its rows are counted. Cost and errors are its."""
         asked = {**(fields or {}), **conditions}
         codec, timeout = await self._opened(timeout)
-        plan = plan_of(codec.definition, asked, order, limit)
+        codec, plan = await self.planned(codec, asked, order, limit, timeout)
         how: dict[str, Any] = {"limit": limit, "after": after, "level": level, "timeout": timeout}
         while True:
             try:
                 return await explain_plan(self._found_in, codec.definition, plan, **how)
             except UnknownFormat as unknown:
                 codec = await self.newer_codec(unknown, timeout)
+
+    async def planned(
+        self,
+        codec: RowCodec[R],
+        asked: Mapping[str, Any],
+        order: str | Sequence[str] | None,
+        limit: int | None,
+        timeout: float | None,
+    ) -> tuple[RowCodec[R], FindPlan]:
+        """For the blocking API: the plan of a find. Where none serves, the table may have got an index since: one look
+        at its definition decides. Raises `InvalidRequest`, `IndexBuilding`.
+        """
+        try:
+            return codec, plan_of(codec.definition, asked, order, limit)
+        except (InvalidRequest, IndexBuilding):
+            renewed = await self.renewed_codec(timeout)
+            if renewed.definition.number == codec.definition.number:
+                raise
+            return renewed, plan_of(renewed.definition, asked, order, limit)
 
 
 def _met_rows(plan: FindPlan, page: Sequence[tuple[bytes, bytes]], codec: RowCodec[R]) -> list[R]:

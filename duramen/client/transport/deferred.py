@@ -11,7 +11,7 @@ from log_tier.model.errors import DatabaseClosed, DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.alter_table import SchemaChange
+from log_tier.rows.alter_table import TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_spec import TableSpec
 from router.data.requests import (
@@ -128,7 +128,7 @@ class DeferredConnection:
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         return await self._ask(timeout, lambda inner, left: inner.describe_table(name, timeout=left))
 
-    async def alter_table(self, name: str, change: SchemaChange, *, timeout: float) -> TableDefinition:
+    async def alter_table(self, name: str, change: TableChange, *, timeout: float) -> TableDefinition:
         return await self._ask(timeout, lambda inner, left: inner.alter_table(name, change, timeout=left))
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:

@@ -22,6 +22,7 @@
     ├── TableNotFound             no table of that name or id (any more)
     ├── TableExists               the name is taken
     ├── OffsetTrimmed             the log no longer holds that offset; says from where it does
+    ├── IndexBuilding             the ordered index that would serve is being built
     ├── OffsetPassed              a replica has applied more than the offset that was asked for; says how much
     ├── Rejected                  a verdict: the log decided against the write, on every replica alike
     │   ├── ConditionFailed       absent / present / version did not hold
@@ -99,6 +100,7 @@ from log_tier.model.errors.requests import (
     TokenAhead,
 )
 from log_tier.model.errors.tables import (
+    IndexBuilding,
     OffsetPassed,
     OffsetTrimmed,
     TableExists,
@@ -167,6 +169,7 @@ __all__ = [
     "FolderReadOnly",
     "ForeignFolder",
     "HandshakeFailed",
+    "IndexBuilding",
     "IndexDamaged",
     "IndexDiverged",
     "InvalidKey",

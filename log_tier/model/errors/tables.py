@@ -5,6 +5,7 @@ from __future__ import annotations
 from log_tier.model.errors.root import DuramenError
 
 __all__ = [
+    "IndexBuilding",
     "OffsetPassed",
     "OffsetTrimmed",
     "TableExists",
@@ -40,6 +41,16 @@ class OffsetTrimmed(DuramenError, LookupError):
 
     code = "offset_trimmed"
     fault = "caller"
+
+
+class IndexBuilding(DuramenError):
+    """The index that would serve is being built: the table's earlier rows are still going into it. Field: `index`.
+
+    Do: ask again when it is in service (`duramen table index list`), or scan the table.
+    """
+
+    code = "index_building"
+    fault = "transient"
 
 
 class OffsetPassed(DuramenError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn
 
-from log_tier.model.errors import InvalidRequest
+from log_tier.model.errors import IndexBuilding, InvalidRequest
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.finding.conditions import FieldCondition
 
@@ -23,11 +23,14 @@ class FindPlan(NamedTuple):
     end: bytes | None
     reverse: bool
     rest: tuple[FieldCondition, ...]
+    index_number: int = 0
+    """Of the index; 0: the table's key."""
 
 
 class _Candidate(NamedTuple):
     index_name: str
     fields: Sequence[str]
+    number: int = 0
 
 
 def order_of(order: str | Sequence[str] | None) -> tuple[tuple[str, ...], bool]:
@@ -51,7 +54,7 @@ def find_plan(
     a range. Of two that are alike the key comes first, then the index that was made earlier.
 
     Raises `InvalidRequest`, which says what index would serve, where none begins with a field that is asked for, and
-    where none has the order.
+    where none has the order; `IndexBuilding` where one that is being built would serve.
     """
     wanted, down = order_of(order)
     by_path = {each.path: each for each in conditions}
@@ -71,6 +74,8 @@ def find_plan(
         if best is None or score > best[0]:
             best = score, candidate, values
     if best is None:
+        if definition.history.building:
+            _refuse_building(definition, conditions, order)
         _refuse(definition, conditions, wanted)
     _, candidate, values = best
     used = set(candidate.fields[:values])
@@ -81,7 +86,7 @@ def find_plan(
         start, end = prefix + between.start, prefix + between.end
         used.add(between.path)
     rest = tuple(each for each in conditions if each.path not in used)
-    return FindPlan(candidate.index_name, start, None if end == _BEHIND else end, down, rest)
+    return FindPlan(candidate.index_name, start, None if end == _BEHIND else end, down, rest, candidate.number)
 
 
 def _candidates(definition: TableDefinition) -> Iterator[_Candidate]:
@@ -90,11 +95,29 @@ def _candidates(definition: TableDefinition) -> Iterator[_Candidate]:
     else:
         yield _Candidate("", [])
     for each in definition.indexes:
-        yield _Candidate(each.name, each.fields)
+        if each.number not in definition.history.building:
+            yield _Candidate(each.name, each.fields, each.number)
 
 
 def _is_value(condition: FieldCondition | None) -> bool:
     return condition is not None and condition.is_value
+
+
+def _refuse_building(
+    definition: TableDefinition, conditions: Sequence[FieldCondition], order: str | Sequence[str] | None
+) -> None:
+    """Raise `IndexBuilding` where an index will serve when it is in service."""
+    later = definition
+    for number in definition.history.building:
+        later = later.with_index_served(number)
+    try:
+        name = find_plan(later, conditions, order).index_name
+    except InvalidRequest:
+        return  # it says what would serve
+    raise IndexBuilding(
+        f"the index {name} would serve this, and is being built: ask again when it is in service, or scan the table",
+        index=name,
+    )
 
 
 def _refuse(definition: TableDefinition, conditions: Sequence[FieldCondition], order: Sequence[str]) -> NoReturn:

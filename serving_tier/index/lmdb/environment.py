@@ -32,6 +32,7 @@ __all__ = [
     "open_environment",
     "refusal_of_system",
     "say_version",
+    "with_ordered",
 ]
 
 # Address space, not disk or memory: what one index can grow to. A process has 128 TiB of addresses, and a table may
@@ -157,6 +158,15 @@ def _databases(env: Any, path: Path, has_indexes: bool) -> Databases:
                 file=str(path),
             )
         return databases
+
+
+def with_ordered(env: Any, txn: Any, databases: Databases) -> Databases:
+    """The databases with that of ordered indexes, which is made where the file has none. It is there when the write
+    transaction is committed.
+    """
+    if databases.ordered is not None:
+        return databases
+    return databases._replace(ordered=env.open_db(_ORDERED, txn=txn))
 
 
 class named_troubles:  # noqa: N801  (a context, read as a word)

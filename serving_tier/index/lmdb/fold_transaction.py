@@ -1,20 +1,27 @@
-"""The fold's two sides in LMDB: the view that it reads, and its effects carried out, in one write transaction."""
+"""The fold's two sides in LMDB: the view that it reads, and its effects carried out, in one write transaction. And the
+pieces in which ordered indexes are built and removed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
+from log_tier.model.errors import LimitExceeded
 from log_tier.model.identifiers import Offset
+from log_tier.rows.definition import TableDefinition
 from log_tier.rows.index_entries import IndexEntries
+from log_tier.rows.table_index import ENTRY_BYTES_MAX, INDEX_NUMBER_BYTES
 from log_tier.tally.keep import Kept
 from serving_tier.fold.effects import Effects
 from serving_tier.fold.entry import expiry_of
-from serving_tier.fold.index_changes import entries_of_stored
+from serving_tier.fold.index_builds import NO_BUILDS, IndexBuilds
+from serving_tier.fold.index_changes import KEY_LENGTH_BYTES, entries_of_stored
 from serving_tier.fold.producers import ProducerState
 from serving_tier.index.index import IndexLimits
 from serving_tier.index.lmdb.environment import Databases
 from serving_tier.index.lmdb.format import (
+    BUILDS,
     DEFINITION,
     LIVE,
     STATE,
@@ -34,11 +41,17 @@ from serving_tier.index.lmdb.format import (
     unpack_void,
 )
 
-__all__ = ["LmdbView", "carry_out"]
+__all__ = ["LmdbView", "build_entries", "carry_out", "put_builds", "tend_entries"]
 
 # Expired entries that one apply removes in addition to its own work: removing keeps up with any mix of records, because
 # at most one entry expires for each that was written, and an apply after a long idle time is not held up by a backlog.
 _SWEEP_MIN: Final = 256
+
+# Entries of a dropped index that one apply removes: some 200 µs.
+_DROPPED_AT_ONCE: Final = 200
+
+# Rows that go at once into an index that is put into service, where they were not in before.
+_OWED_AT_ONCE: Final = 10_000
 
 
 class LmdbView:
@@ -62,8 +75,18 @@ class LmdbView:
         return map(number_of, self._txn.cursor(self._databases.producer_order).iternext(keys=False, values=True))
 
 
-def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State, limits: IndexLimits) -> State:
-    """Write what a fold decided into a write transaction that the caller commits; return the state it ends with."""
+def carry_out(
+    effects: Effects,
+    txn: Any,
+    databases: Databases,
+    *,
+    before: State,
+    limits: IndexLimits,
+    builds: IndexBuilds = NO_BUILDS,
+) -> State:
+    """Write what a fold decided into a write transaction that the caller commits; return the state it ends with.
+    `builds`: what is to be done behind it to the entries of ordered indexes.
+    """
     entries = effects.entries
     if effects.removes:
         cursor = txn.cursor(databases.data)
@@ -99,6 +122,7 @@ def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State
         txn.put(LIVE, pack_live(effects.live), db=databases.meta)
     if effects.defined and effects.definition is not None:
         txn.put(DEFINITION, pack_definition(effects.definition), db=databases.meta)
+        put_builds(txn, databases, builds)
     if effects.counted or before.counting is None:
         _keep_counted(effects, txn, databases, before)
     after = new_state((effects.applied, effects.log_time_ms, verdicts_from, effects.last, effects.counting))
@@ -182,3 +206,76 @@ def _sweep(txn: Any, databases: Databases, log_time_ms: int, at_most: int, rows:
             for entry in () if rows is None else entries_of_stored(key, stored, rows):
                 txn.delete(entry, db=databases.ordered)
         cursor.delete()
+
+
+def build_entries(
+    txn: Any, databases: Databases, definition: TableDefinition, number: int, behind: bytes, rows_max: int
+) -> bytes | None:
+    """Put up to `rows_max` rows, the first ones behind the key `behind`, into an ordered index; return the last one's
+    key, None where there is no row behind it. Some 4 µs a row.
+
+    Raises `LimitExceeded`, with nothing to be committed, for a row that is too long for the index; `IndexDamaged`.
+    """
+    index = next(each for each in definition.indexes if each.number == number)
+    rows = IndexEntries((index,), definition.schemas)
+    cursor = txn.cursor(databases.data)
+    if not (cursor.set_range(behind) if behind else cursor.first()):
+        return None
+    if behind and cursor.key() == behind and not cursor.next():
+        return None
+    come: list[tuple[bytes, bytes]] = []
+    last: bytes | None = None
+    for key, stored in islice(cursor.iternext(), rows_max + 1):
+        if len(come) == rows_max:
+            break
+        entries = entries_of_stored(key, stored, rows)
+        if not entries:
+            raise LimitExceeded(
+                f"the row with the key {key[:60]!r} is too long for the index {index.name}: an entry and its key have "
+                f"at most {ENTRY_BYTES_MAX} bytes. Change the row, and ask again; or drop the index",
+                limit=ENTRY_BYTES_MAX,
+            )
+        come.append((entries[0], len(key).to_bytes(KEY_LENGTH_BYTES)))
+        last = key
+    else:
+        last = None
+    txn.cursor(databases.ordered).putmulti(sorted(come))
+    return last
+
+
+def tend_entries(
+    builds: IndexBuilds, txn: Any, databases: Databases, definition: TableDefinition | None
+) -> IndexBuilds:
+    """Complete the indexes that the definition has in service, and remove a piece of those that were dropped."""
+    known = builds
+    for number in builds.owed(definition):
+        behind: bytes | None = builds.building[number]
+        while behind is not None:
+            assert definition is not None, f"the index {number} is of a table without a definition"
+            behind = build_entries(txn, databases, definition, number, behind, _OWED_AT_ONCE)
+        builds = builds.at(number, None)
+    for number in builds.dropped[:1]:
+        if not _drop_entries(txn, databases, number):
+            builds = builds.without(number)
+    if builds is not known:
+        put_builds(txn, databases, builds)
+    return builds
+
+
+def put_builds(txn: Any, databases: Databases, builds: IndexBuilds) -> None:
+    """Write down what is to be done to the entries of ordered indexes."""
+    if builds:
+        txn.put(BUILDS, builds.pack(), db=databases.meta)
+    else:
+        txn.delete(BUILDS, db=databases.meta)
+
+
+def _drop_entries(txn: Any, databases: Databases, number: int) -> bool:
+    """Remove a piece of the entries of a dropped index; False: none is left."""
+    cursor = txn.cursor(databases.ordered)
+    prefix = number.to_bytes(INDEX_NUMBER_BYTES)
+    for _ in range(_DROPPED_AT_ONCE):
+        if not cursor.set_range(prefix) or not cursor.key().startswith(prefix):
+            return False
+        cursor.delete()
+    return True

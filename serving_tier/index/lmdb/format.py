@@ -17,6 +17,8 @@ theirs; numbers inside values are little-endian.
                      "void"                     →  records that no table can hold, counted u64; only where there are
                      "version"                  →  which version of the table this is u32; only where that is not 1
                      "definition"               →  what the table's keys and values are, JSON; only where not bytes
+                     "builds"                   →  indexes that are being built, each with the last key that is in, and
+                                                   those that were dropped, JSON; only while there are such
                      "live"                     →  live version u32, since offset i64, job i64; only after a swap
     producers        producer id u64            →  base sequence u64, base offset i64, span u32
     producer_order   base offset u64            →  producer id u64
@@ -51,6 +53,7 @@ from serving_tier.fold.verdicts import Judgement, Verdict
 
 __all__ = [
     "APPLIED_OF",
+    "BUILDS",
     "DEFINITION",
     "IDENTITY",
     "INDEX_FORMAT_VERSION",
@@ -103,6 +106,7 @@ VERSION: Final = b"version"
 LIVE: Final = b"live"
 TALLY: Final = b"tally"
 DEFINITION: Final = b"definition"
+BUILDS: Final = b"builds"
 
 _KEY: Final = struct.Struct(">Q")
 _IDENTITY_ROW: Final = struct.Struct("<II16s")

@@ -15,8 +15,10 @@ from log_tier.model.barrier import ORIGINAL, LiveVersion
 from log_tier.model.errors import IndexDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.rows.definition import TableDefinition
+from serving_tier.fold.index_builds import NO_BUILDS, IndexBuilds
 from serving_tier.index.lmdb.environment import Databases
 from serving_tier.index.lmdb.format import (
+    BUILDS,
     DEFINITION,
     IDENTITY,
     INDEX_FORMAT_VERSION,
@@ -50,6 +52,7 @@ class IndexIdentity(NamedTuple):
     live: LiveVersion = ORIGINAL
     """Which version is live, as far as was folded."""
     definition: TableDefinition | None = None
+    builds: IndexBuilds = NO_BUILDS
     """What the table's keys and values are, as far as was folded; None: bytes."""
 
 
@@ -82,6 +85,7 @@ def find_identity(
             unpack_version(txn.get(VERSION, db=meta)),
             unpack_live(txn.get(LIVE, db=meta)),
             found_definition,
+            IndexBuilds.unpack(txn.get(BUILDS, db=meta)),
         )
     except (struct.error, ValueError) as error:
         raise IndexDamaged(

@@ -27,6 +27,7 @@ from log_tier.model.batch_header import place_of
 from log_tier.model.errors import DuramenError, IndexDamaged, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.rows.definition import TableDefinition
+from serving_tier.fold.index_builds import NO_BUILDS
 from serving_tier.fold.verdicts import FoldVerdicts
 from serving_tier.index.index import IndexLimits
 from serving_tier.index.lmdb.counts import count_live, first_expiry_ms, statistics_of
@@ -87,6 +88,8 @@ class IndexFile(LmdbReads):
         self._first = self.definition
         """What the table's keys and values are, as far as was folded here; None: bytes. While the file has not been
         opened, what they were at the table's start."""
+        self.builds = NO_BUILDS
+        """Which ordered indexes the file does not hold whole. Not known while it has not been opened."""
         self._boot_id, self._limits, self._environments = boot_id, limits, environments
         self._former: Databases | tuple[()] = ()
         """The handles of the environment that was closed last. A read that may hold one has had its pin since before
@@ -200,7 +203,7 @@ class IndexFile(LmdbReads):
         self._data, self._meta = databases.data, databases.meta
         self._begin = env.begin
         self._is_new = False
-        self._state, self.version, self.live, self.definition = found
+        self._state, self.version, self.live, self.definition, self.builds = found
         self.applied = self.shown = found.state.applied
         if others is not None:
             others.opened(self)

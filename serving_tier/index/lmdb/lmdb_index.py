@@ -29,24 +29,27 @@ from log_tier.tally.keep import Kept
 from log_tier.tally.period import PartitionTally
 from serving_tier.fold.effects import Effects
 from serving_tier.fold.fold import fold
+from serving_tier.fold.index_builds import IndexBuilds
 from serving_tier.fold.last_batch import LastBatch
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import FoldVerdicts, Outcome
 from serving_tier.index.index import Applied, IndexLimits, IndexStatistics
 from serving_tier.index.lmdb.bookkeeping import take_over
-from serving_tier.index.lmdb.environment import MAP_BYTES_MAX, named_troubles
-from serving_tier.index.lmdb.fold_transaction import LmdbView, carry_out
+from serving_tier.index.lmdb.environment import MAP_BYTES_MAX, Databases, named_troubles, with_ordered
+from serving_tier.index.lmdb.fold_transaction import LmdbView, build_entries, carry_out, put_builds, tend_entries
 from serving_tier.index.lmdb.folder import (
     BootId,
     read_boot_id,
     summary_of_folder,
 )
 from serving_tier.index.lmdb.format import (
+    DEFINITION,
     IDENTITY,
     STATE,
     TALLY,
     VERSION,
     State,
+    pack_definition,
     pack_identity,
     pack_version,
 )
@@ -171,6 +174,11 @@ class LmdbIndex(IndexFile):
     def _check_index(self, index: TableIndex) -> None:
         check_index(index, self.definition)
 
+    def definition_now(self) -> TableDefinition:
+        """What the table's keys and values are, as far as was folded here. A file at rest is opened for it."""
+        with self._reading():
+            return self.definition or TableDefinition()
+
     def statistics(self) -> IndexStatistics:
         """Sizes."""
         known = self._known()
@@ -234,14 +242,72 @@ class LmdbIndex(IndexFile):
                     for live in effects.went_live:
                         if live.version != self.version:
                             raise _other_version(self._path, self.version, live)
-                after = before
+                after, builds, env, databases = before, self.builds, self._env, self._databases
                 if effects.applied != before.applied:
-                    after = carry_out(effects, txn, self._databases, before=before, limits=self._limits)
+                    if effects.defined:
+                        builds = builds.after(self.definition, effects.definition)
+                        if builds:
+                            databases = with_ordered(env, txn, databases)
+                    after = carry_out(effects, txn, databases, before=before, limits=self._limits, builds=builds)
+                    if builds:
+                        builds = tend_entries(builds, txn, databases, effects.definition)
                     if before.counting is None:  # an earlier version may have made the file
                         txn.put(IDENTITY, pack_identity(self._partition), db=self._databases.meta)
                     self.shown = after.applied
+            if builds is not self.builds:
+                self._learn(builds, env, databases)
             self._commit(after, effects)
         return effects
+
+    def build_some(self, rows_max: int) -> int | None:
+        """Put up to `rows_max` more rows into an index that is being built, in one transaction. Return its number; None
+        where there is no such. Some 4 µs a row. Raises what `build_entries` does.
+        """
+        definition, number = self.definition_now(), next(iter(self.builds.building), None)
+        if number is None:
+            return None
+        with named_troubles(self._path, self._map_bytes), self._write("data") as txn:
+            self._summary = None
+            behind = build_entries(txn, self._databases, definition, number, self.builds.building[number], rows_max)
+            builds = self.builds.at(number, behind)
+            put_builds(txn, self._databases, builds)
+        self.builds = builds
+        return number
+
+    def owes(self, batches: Sequence[Batch]) -> bool:
+        """Do these batches put an index into service that is not whole here?"""
+        self.definition_now()
+        if not self.builds.building:
+            return False
+        behind = self.judge(batches).definition
+        return bool(self.builds.after(self.definition, behind).owed(behind))
+
+    def define(self, definition: TableDefinition | None) -> None:
+        """Take over the definition of the live version, before records that lie behind its barrier are followed."""
+        if definition is None or definition == self.definition_now():
+            return
+        with named_troubles(self._path, self._map_bytes), self._write("meta") as txn:
+            self._summary = None
+            learned = self._defined_as(definition, txn)
+        self._learn(*learned)
+        self.definition = definition
+
+    def _learn(self, builds: IndexBuilds, env: Any, databases: Databases) -> None:
+        """What was written with these handles is there; the file may have been put to rest meanwhile."""
+        with self._opening:
+            self.builds = builds
+            if self._env is env:
+                self._databases = databases
+
+    def _defined_as(self, definition: TableDefinition | None, txn: Any) -> tuple[IndexBuilds, Any, Databases]:
+        """Write a definition down, and what is to be done for it."""
+        builds, env, databases = self.builds.after(self.definition, definition), self._env, self._databases
+        if builds:
+            databases = with_ordered(env, txn, databases)
+        if definition is not None:
+            txn.put(DEFINITION, pack_definition(definition), db=databases.meta)
+        put_builds(txn, databases, builds)
+        return builds, env, databases
 
     def judge(self, batches: Sequence[Batch]) -> Effects:
         """What `fold_in` would do, barriers to other versions included; nothing is written."""
@@ -299,7 +365,9 @@ class LmdbIndex(IndexFile):
             self.shown = live.applied
             state = live._state._replace(counting=self._state.counting)
             txn.put(STATE, state.pack(), db=self._databases.meta)
+            learned = self._defined_as(live.definition, txn)
         self._state, self.live, self.applied = state, live.live, live.applied
+        self._learn(*learned)
         self.definition = live.definition
 
     def copy_to(self, file: int) -> None:

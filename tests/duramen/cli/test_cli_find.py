@@ -112,3 +112,22 @@ def test_a_table_of_bytes_has_no_fields(server: ServerProcess, table_name: str, 
     done = table.run("find", table_name, "--field", "a=1")
     assert done.returncode == 2
     assert "rows alone are found by their fields" in done.stderr
+
+
+def test_indexes_come_and_go(found: FoundTable) -> None:
+    name = found.name
+    made = found.run("table", "index", "create", name, "by_seat", "flight", "gate")
+    assert (made.returncode, made.stderr) == (0, "")
+    assert made.stdout.strip() == f"table {name} has the index by_seat (flight, gate)"
+    assert [row["flight"] for row in found.find("--field", "flight=2..4")] == [2, 3]
+    listed = found.run("table", "index", "list", name).stdout.splitlines()
+    assert listed == ["by_gate (gate, delay)", "by_delay (delay)", "by_seat (flight, gate)"]
+    (*_, last) = found.run("table", "index", "list", name, "--json").stdout.splitlines()
+    assert json.loads(last) == {"name": "by_seat", "fields": ["flight", "gate"], "in_service": True}
+    assert "by_seat (flight, gate)" in found.run("table", "describe", name).stdout
+    other = found.run("table", "index", "create", name, "by_seat", "gate")
+    assert (other.returncode, "one of that name already, by flight, gate" in other.stderr) == (2, True)
+    gone = found.run("table", "index", "drop", name, "by_seat")
+    assert (gone.returncode, gone.stdout.strip()) == (0, f"table {name} has no index by_seat any more")
+    assert found.run("table", "index", "drop", name, "by_seat").returncode == 2
+    assert "no index serves this" in found.run("find", name, "--field", "flight=2").stderr

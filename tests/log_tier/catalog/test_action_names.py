@@ -6,7 +6,7 @@ import json
 
 from log_tier.catalog.actions import CHANGES_HOLDERS, COPIES_INDEX, GAINS_REPLICA, SHORTENS_LOG, Action
 
-NAMES = ["move", "add", "remove", "snapshot", "rebuild", "copy", "trim", "compact", "stage", "swap", "alter"]
+NAMES = ["move", "add", "remove", "snapshot", "rebuild", "copy", "trim", "compact", "stage", "swap", "alter", "index"]
 
 
 def test_the_names_on_the_disk() -> None:

@@ -23,8 +23,8 @@ from log_tier.catalog.commands import (
     command_batch,
     parse_command,
 )
+from log_tier.catalog.definition_fold import next_definition
 from log_tier.catalog.map_json import map_from_json, map_to_json
-from log_tier.catalog.version_fold import next_definition
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.identifiers import Offset, TableId
@@ -100,7 +100,7 @@ def test_what_cannot_be(folded: AlteredMap, monkeypatch: pytest.MonkeyPatch) -> 
     assert "has no rows" in folded.says(AlterTable(BYTES, 1, LATER, "n1"))
     assert "no table has the id" in folded.says(AlterTable(TableId("uz7PoMe1SsyzElQe1u4IxA"), 1, LATER, "n1"))
     assert "begins with an `alter-table`" in folded.says(StartJob("alter", "flights", (), {"table": TABLE}))
-    monkeypatch.setattr("log_tier.catalog.version_fold.DEFINITION_BYTES_MAX", 100)
+    monkeypatch.setattr("log_tier.catalog.definition_fold.DEFINITION_BYTES_MAX", 100)
     assert alter_table.DEFINITION_BYTES_MAX > 100
     assert "a barrier takes 100" in folded.alter()
     assert (dict(folded.map.schemas), folded.map.jobs) == ({1: FLIGHTS.schemas[0].schema.text}, {})

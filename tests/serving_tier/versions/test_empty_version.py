@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from log_tier.catalog.clear_fold import empty_url
 from log_tier.catalog.cluster_map import EMPTY, TableEntry
+from log_tier.catalog.version_fold import empty_url
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex

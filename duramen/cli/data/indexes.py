@@ -1,0 +1,88 @@
+"""`duramen table index create | drop | list`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
+from duramen.cli.terminal.output import say, say_json
+from log_tier.model.errors import InvalidRequest
+from log_tier.rows.alter_table import IndexChange
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Give a table of rows an ordered index, take one away, list them.", no_args_is_help=True)
+
+Table = Annotated[str, typer.Argument(metavar="TABLE", help="A table of rows.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The index's name.")]
+
+
+@app.command()
+def create(
+    table: Table,
+    name: Name,
+    fields: Annotated[
+        list[str], typer.Argument(metavar="FIELD", help="What it sorts by; origin.code is inside origin.")
+    ],
+    at: At = AT_DEFAULT,
+    timeout: Timeout = 600.0,
+    json: Json = False,
+) -> None:
+    """Give a table an ordered index, and wait until it is in service.
+
+    The table may have rows, and may be written and read meanwhile. The same command again changes nothing, waits for an
+    index that is being built, and takes one up that failed. When the time is over, or the command is interrupted, it
+    goes on by itself.
+
+    \b
+      duramen table index create departures by_tail tailnum
+      duramen table index create departures by_origin origin.code dep_delay
+    """
+    from duramen.client.rows.row_indexes import new_index
+
+    _change(table, new_index(name, tuple(fields)), at, timeout)
+    if json:
+        say_json({"table": table, "index": name, "fields": fields})
+    else:
+        say(f"table {table} has the index {name} ({', '.join(fields)})")
+
+
+@app.command()
+def drop(table: Table, name: Name, at: At = AT_DEFAULT, timeout: Timeout = 30.0, json: Json = False) -> None:
+    """Take an index away; one that is being built is given up.
+
+    Finds that it served are refused from then on.
+    """
+    _change(table, IndexChange(name), at, timeout)
+    if json:
+        say_json({"table": table, "dropped": name})
+    else:
+        say(f"table {table} has no index {name} any more")
+
+
+@app.command("list")
+def list_(table: Table, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
+    """List a table's indexes, one a line, in the order in which they were made."""
+    from duramen.cli.terminal.connection import connected
+    from duramen.client.rows.row_indexes import index_states
+
+    with connected(at, timeout) as database:
+        definition = database.definition(table)
+    if definition is None or definition.value != "row":
+        raise InvalidRequest(f"the values of table {table} are no rows: tables of rows alone have indexes")
+    for each in index_states(definition):
+        if json:
+            say_json({"name": each.name, "fields": list(each.fields), "in_service": each.in_service})
+        else:
+            say(f"{each.name} ({', '.join(each.fields)}){'' if each.in_service else ', being built'}")
+
+
+def _change(table: str, change: IndexChange, at: str, timeout: float) -> None:
+    from duramen.cli.terminal.connection import connected
+
+    with connected(at, timeout) as database:
+        stored = database.table(table)
+        stored.loop.run(partial(stored.asynchronous.lookup.change_indexes, change, timeout))

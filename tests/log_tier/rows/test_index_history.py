@@ -1,0 +1,111 @@
+"""Definitions whose indexes came and went: their numbers, what they continue, and how they are written down."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from kit.flight_rows import FLIGHTS, LATER_SCHEMA
+
+from log_tier.model.errors import IndexBuilding, InvalidRequest, InvalidSchema, LimitExceeded, UnknownFormat
+from log_tier.rows import alter_table
+from log_tier.rows.alter_table import IndexChange
+from log_tier.rows.definition import TableDefinition, check_index
+from log_tier.rows.finding.conditions import conditions_of
+from log_tier.rows.finding.find_plan import find_plan
+from log_tier.rows.schema import NumberedSchema, RowSchema
+from log_tier.rows.table_index import IndexHistory, TableIndex
+from router.remote.definitions import change_from, change_message, definition_from, definition_message
+
+CAME = replace(FLIGHTS, indexes=(TableIndex(3, "by_delay", ("dep_delay",)),))
+LATER = NumberedSchema(2, RowSchema.parse(LATER_SCHEMA))
+CHAIN = [CAME]
+CHAIN.append(CHAIN[-1].with_index("by_tail", ("tailnum",)))
+CHAIN.append(CHAIN[-1].with_index_served(4))
+CHAIN.append(CHAIN[-1].with_schema(LATER))
+CHAIN.append(CHAIN[-1].without_index(3))
+CHAIN.append(CHAIN[-1].without_index(4))
+CHAIN.append(CHAIN[-1].with_index("by_tail", ("dep_delay",)))
+
+
+def test_a_number_is_not_used_again() -> None:
+    assert [each.number for each in CHAIN] == [1, 2, 3, 4, 5, 6, 7]
+    assert CHAIN[-1].indexes == (TableIndex(5, "by_tail", ("dep_delay",)),)
+    assert [each.history.building for each in CHAIN] == [(), (4,), (), (), (), (), (5,)]
+    assert FLIGHTS.with_index("by_tail", ("tailnum",)).indexes[0].number == 1
+
+
+def test_each_continues_those_before_it_and_has_the_same_first_one() -> None:
+    for at, definition in enumerate(CHAIN):
+        assert definition.first == CAME
+        for other_at, other in enumerate(CHAIN):
+            assert definition.continues(other) == (at >= other_at)
+    other = CAME.with_index("by_tail", ("dep_delay",))
+    assert not other.continues(CHAIN[1])
+    assert not CHAIN[1].continues(FLIGHTS)
+    assert not CAME.with_schema(LATER).continues(CHAIN[1])
+
+
+def test_they_are_written_down_and_sent() -> None:
+    for definition in CHAIN:
+        assert TableDefinition.from_document(json.loads(definition.text)) == definition
+        assert definition_from(definition_message(definition)) == definition
+    assert [json.loads(each.text)["v"] for each in (FLIGHTS, CAME, CHAIN[1], CHAIN[5])] == [1, 2, 3, 3]
+    for change in (IndexChange("by_tail", ("tailnum", "origin.code")), IndexChange("by_tail")):
+        assert change_from(change_message("flights", change)) == change
+
+
+def test_what_is_no_history_is_refused() -> None:
+    for history in (
+        IndexHistory(2, CAME.indexes, 4, (4,)),
+        IndexHistory(1, CAME.indexes, 3, (4,)),
+        IndexHistory(1, CAME.indexes, 4, (5,)),
+        IndexHistory(1, CAME.indexes, 4, (4, 4)),
+        IndexHistory(0, CAME.indexes, 4, (4,)),
+    ):
+        with pytest.raises(InvalidSchema, match="indexes of the table's definition"):
+            replace(CHAIN[1], history=history)
+    document = CHAIN[1].to_document()
+    for wrong in ([1], [1, [["x"]], 4, [4]], [1, [], "4", [4]], "x"):
+        with pytest.raises(UnknownFormat):
+            TableDefinition.from_document({**document, "index_history": wrong})
+    with pytest.raises(UnknownFormat):
+        TableDefinition.from_document({**document, "v": 2})
+
+
+def test_a_change_is_checked() -> None:
+    assert IndexChange("by_tail", ("tailnum",)).next_of(CAME, "flights") == CHAIN[1]
+    assert IndexChange("by_delay").next_of(CHAIN[3], "flights") == CHAIN[4]
+    with pytest.raises(InvalidSchema, match="the table has one of that name already, by dep_delay: drop it") as refused:
+        IndexChange("by_delay", ("tailnum",)).next_of(CAME, "flights")
+    assert refused.value.fields["field"] == "by_delay"
+    with pytest.raises(InvalidSchema, match="has no field gate"):
+        IndexChange("by_gate", ("gate",)).next_of(CHAIN[3], "flights")
+    with pytest.raises(InvalidRequest, match="no index 'by_x'; it has by_delay"):
+        IndexChange("by_x").next_of(CAME, "flights")
+    for definition in (None, TableDefinition(key="str", value="str")):
+        with pytest.raises(InvalidRequest, match="tables of rows alone have indexes"):
+            IndexChange("by_tail", ("tailnum",)).next_of(definition, "words")
+
+
+def test_a_definition_that_no_barrier_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alter_table, "DEFINITION_BYTES_MAX", 100)
+    with pytest.raises(LimitExceeded, match=r"flights with this index would have .* and a barrier takes 100"):
+        IndexChange("by_tail", ("tailnum",)).next_of(CAME, "flights")
+
+
+def test_what_is_being_built_serves_nobody_and_says_so() -> None:
+    building, served = CHAIN[1], CHAIN[2]
+    asked = conditions_of({"tailnum": "N1"}, building)
+    with pytest.raises(IndexBuilding, match="the index by_tail would serve this, and is being built") as refused:
+        find_plan(building, asked)
+    assert refused.value.fields["index"] == "by_tail"
+    plan = find_plan(served, asked)
+    assert (plan.index_name, plan.index_number) == ("by_tail", 4)
+    assert find_plan(building, conditions_of({"tailnum": "N1", "dep_delay": 1.0}, building)).index_name == "by_delay"
+    with pytest.raises(InvalidRequest, match="no index serves this"):
+        find_plan(building, (), ("tailnum", "flight"))
+    with pytest.raises(IndexBuilding):
+        check_index(building.indexes[1], building)
+    check_index(served.indexes[1], served)
