@@ -15,12 +15,12 @@ from duramen.client.transport.loop_thread import LoopThread
 from log_tier.model.errors import IndexBuilding, InvalidRequest
 from log_tier.rows.finding.find_plan import FindPlan
 
-__all__ = ["RowIndexes"]
+__all__ = ["IndexedRows"]
 
 R = TypeVar("R")
 
 
-class RowIndexes(Generic[R]):
+class IndexedRows(Generic[R]):
     """The half of a table of rows that gives it indexes."""
 
     _inner: RowTable[R]

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Literal, TypeVar, cast, overload
 
-from duramen.blocking.row_indexes import RowIndexes
+from duramen.blocking.row_indexes import IndexedRows
 from duramen.blocking.row_streams import AtomicRows, RowWriter
 from duramen.blocking.table import Table
 from duramen.blocking.wrapped import wrapped
@@ -46,7 +46,7 @@ _SHOW_TIMEOUT_S: Final = 2.0
 """A notebook shows a table whose server is away at once, and does not hang."""
 
 
-class RowTable(RowIndexes[R]):
+class RowTable(IndexedRows[R]):
     """A table whose values are rows. Calls return when they are done; `timeout` is in seconds."""
 
     def __init__(self, stored: Table, inner: row_table.RowTable[R]) -> None:

@@ -69,14 +69,11 @@ def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) ->
     async def stage(run: TaskRun) -> str:
         return await stage_version(run, hosting)
 
-    async def swap(run: TaskRun) -> str:
-        return await put_barriers(run, log)
-
     return {
         Action.STAGE: stage,
         Action.ALTER: partial(put_definition, log=log),
         Action.INDEX: partial(build_index, hosting=hosting),
-        Action.SWAP: swap,
+        Action.SWAP: partial(put_barriers, log=log),
         Action.MOVE: move,
         Action.ADD: add,
         Action.REBUILD: rebuild,

@@ -15,10 +15,10 @@ from serving_tier.jobs.worker import TaskRun
 from serving_tier.node.hosting import Hosting
 from serving_tier.replica.replica import Replica
 
-__all__ = ["build_index"]
+__all__ = ["ROWS_AT_ONCE", "build_index"]
 
-# Of one piece, some 4 ms: an apply that comes meanwhile waits for it.
-_ROWS_AT_ONCE: Final = 1000
+ROWS_AT_ONCE: Final = 1000
+"""Of one piece, some 4 ms: an apply that comes meanwhile waits for it."""
 
 
 async def build_index(run: TaskRun, hosting: Hosting) -> str:
@@ -31,9 +31,9 @@ async def build_index(run: TaskRun, hosting: Hosting) -> str:
     number = int(run.job.arguments["number"])
     await _reach_the_barrier(run, replica)
     pieces = 0
-    while await replica.versions.build_some(_ROWS_AT_ONCE):
+    while await replica.versions.build_some(ROWS_AT_ONCE):
         pieces += 1
-        run.progress("building", pieces * _ROWS_AT_ONCE, replica.index.count())
+        run.progress("building", pieces * ROWS_AT_ONCE, replica.index.count())
     replica.check_open()
     return f"the index {run.job.arguments['index']} is whole: {replica.index.count()} rows; its number is {number}"
 

@@ -34,6 +34,7 @@ from simulation.cluster_world import NODES, ClusterWorld
 from simulation.row_calls import RowCaller, follow_rows, read_row
 from simulation.row_checks import check_scan, compare_rows, folded_rows
 from simulation.row_finds import INDEXED_FLIGHTS, check_entries, check_finds, find_row
+from simulation.row_indexes import change_indexes, finish_indexes
 from simulation.row_ledger import has_rows
 from simulation.trust_turns import TARGETS
 
@@ -109,6 +110,7 @@ async def use_rows(world: ClusterWorld, stop: asyncio.Event) -> None:
     working.append(asyncio.create_task(follow_rows(world, _ROWS[0], stop)))
     working.append(asyncio.create_task(write_json_rows(world, _ROWS[0], stop)))
     working.append(asyncio.create_task(put_by_commands(world, _ROWS[0], stop)))
+    working.append(asyncio.create_task(change_indexes(world, _ROWS[0], stop)))
     try:
         await asyncio.gather(*working)
     finally:
@@ -186,6 +188,7 @@ async def check_rows(world: ClusterWorld) -> None:
     if not _has_rows(world):
         return
     chance = random.Random(f"rows at the end {world.plan.seed}")
+    await finish_indexes(world, _ROWS[0])
     _check_numbers(world)
     names = [name for name in _DEFINITIONS if newest_map(world).named(name) is not None]
     for server in TARGETS:
@@ -203,7 +206,7 @@ async def _check_definition(world: ClusterWorld, database: Database, server: str
     ref = await database.connection.find_table(name, timeout=ASK_S)
     number = world.rows.schemas[_OTHERS if name == _OTHERS else _ROWS[0]]
     found, wanted = await database.connection.definition(ref.id, timeout=ASK_S), _DEFINITIONS[name].numbered([number])
-    if found != wanted:
+    if found is None or found.first != wanted:
         raise Broken("fitting", f"{server} says that {name} has the definition {found}, it has {wanted}")
 
 

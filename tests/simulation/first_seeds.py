@@ -22,7 +22,7 @@ from simulation.planted import plant
 from simulation.planted_audit import PLANTED_IN_AUDIT, PLANTED_IN_RESP_AUDIT
 from simulation.planted_damage import PLANTED_IN_DAMAGE
 from simulation.planted_history import PLANTED_IN_HISTORY
-from simulation.planted_indexes import PLANTED_IN_INDEXES
+from simulation.planted_indexes import PLANTED_IN_BUILDS, PLANTED_IN_INDEXES
 from simulation.planted_json_rows import JSON_IN_DATABASE, JSON_IN_RESP
 from simulation.planted_passwords import PLANTED_IN_PASSWORDS
 from simulation.planted_patches import PLANTED_IN_PATCHES
@@ -31,6 +31,7 @@ from simulation.planted_quotas import PLANTED_IN_QUOTAS
 from simulation.planted_rows import PLANTED_IN_ROWS, ROWS_IN_DATABASE
 from simulation.planted_table_quotas import PLANTED_IN_RESP_TABLE_QUOTAS, PLANTED_IN_TABLE_QUOTAS
 from simulation.planted_turns import PLANTED_IN_TURNS
+from simulation.row_indexes import has_changing_indexes
 from simulation.row_ledger import has_rows
 from simulation.run import Outcome, run_seed
 from simulation.worlds import BUGS, WorldName
@@ -70,6 +71,7 @@ SHOWN_WHERE: Final[Mapping[WorldName, Mapping[str, Callable[[Plan], bool]]]] = {
         **dict.fromkeys(PLANTED_IN_ROWS, has_rows),
         **dict.fromkeys(PLANTED_IN_PATCHES, has_rows),
         **dict.fromkeys(PLANTED_IN_INDEXES, has_rows),
+        **dict.fromkeys(PLANTED_IN_BUILDS, has_changing_indexes),
         **dict.fromkeys(PLANTED_IN_PASSWORDS, lambda plan: plan.has_passwords()),
         **dict.fromkeys(PLANTED_IN_PLACES, lambda plan: plan.has_places()),
         **dict.fromkeys(PLANTED_IN_TABLE_QUOTAS, lambda plan: plan.has_table_quotas()),

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from serving_tier.fold import fold, index_changes
 from serving_tier.index.lmdb import fold_transaction, lmdb_index
+from serving_tier.replica import standby
 from simulation.planted import Patches
 
-__all__ = ["PLANTED_IN_INDEXES"]
+__all__ = ["PLANTED_IN_BUILDS", "PLANTED_IN_INDEXES"]
 
 
 def _entries_stay() -> Patches:
@@ -35,7 +36,45 @@ def _a_transaction_late() -> Patches:
     return [(lmdb_index, "carry_out", late)]
 
 
+def _service_without_the_rest() -> Patches:
+    """An index counts as whole at the barrier that puts it into service, and nobody builds it."""
+
+    def forget(builds: Any, txn: Any, databases: Any, definition: Any) -> Any:
+        for number in builds.owed(definition):
+            builds = builds.at(number, None)
+        fold_transaction.put_builds(txn, databases, builds)
+        return builds
+
+    async def nothing(self: Any, rows_max: int) -> bool:
+        return False
+
+    return [
+        (lmdb_index, "tend_entries", forget),
+        (lmdb_index.LmdbIndex, "owes", lambda self, batches: False),
+        (standby.StandbyVersions, "build_some", nothing),
+    ]
+
+
+def _built_but_for_one() -> Patches:
+    build = fold_transaction.build_entries
+
+    def but_one(txn: Any, databases: Any, definition: Any, number: int, behind: bytes, rows_max: int) -> Any:
+        last = build(txn, databases, definition, number, behind, rows_max)
+        if not behind:
+            cursor = txn.cursor(databases.ordered)
+            if cursor.set_range(number.to_bytes(2)) and cursor.key().startswith(number.to_bytes(2)):
+                cursor.delete()
+        return last
+
+    return [(lmdb_index, "build_entries", but_one)]
+
+
 PLANTED_IN_INDEXES: Final[dict[str, Callable[[], Patches]]] = {
     "an entry of an index is not removed": _entries_stay,
     "an index is a transaction late": _a_transaction_late,
+}
+
+PLANTED_IN_BUILDS: Final[dict[str, Callable[[], Patches]]] = {
+    "an index is built but for a row": _built_but_for_one,
+    "an index is put into service before it is whole": _service_without_the_rest,
 }

@@ -199,6 +199,8 @@ async def _follow(world: ClusterWorld, table: str, chance: random.Random) -> Non
             async with await aio.connect(f"{chance.choice(TARGETS)}:7070", timeout=1.0, direct=False) as database:
                 async for change in database.table(table).watch(start="earliest"):
                     world.story.met["rows: change shown"] += 1
+                    if change.operation is Operation.BARRIER:
+                        continue  # an index comes or goes
                     is_row = change.operation is Operation.PUT
                     if not is_row or not world.rows.is_fitting(table, change.key, change.value):
                         what = f"{change.operation.name} of {change.key!r}: {change.value!r}"

@@ -42,6 +42,10 @@ def _entries_of(definition: TableDefinition, key: bytes, value: bytes) -> Iterat
         yield index, entry[INDEX_NUMBER_BYTES:]
 
 
+def _in_service(definition: TableDefinition, index: TableIndex) -> bool:
+    return index.number not in definition.history.building
+
+
 async def find_row(
     world: ClusterWorld, chance: random.Random, definition: TableDefinition, table: str, key: bytes, row: RowWrite
 ) -> None:
@@ -50,9 +54,10 @@ async def find_row(
     """
     server, strong = chance.choice(TARGETS), chance.random() < 0.5
     least = (world.rows.newest(table, key) if strong else None) or row
-    index, entry = chance.choice(list(_entries_of(definition, key, least.value)))
+    served = [each for each in _entries_of(definition, key, least.value) if _in_service(definition, each[0])]
+    index, entry = chance.choice(served)
     start = entry[: len(entry) - len(key)]
-    plan = FindPlan(index.name, start, start + b"\xff", chance.random() < 0.5, ())
+    plan = FindPlan(index.name, start, start + b"\xff", chance.random() < 0.5, (), index.number)
     try:
         async with await aio.connect(f"{server}:7070", timeout=1.0, direct=False) as database:
             asked = database.table(table)
@@ -87,7 +92,8 @@ async def check_finds(definition: TableDefinition, table: Table, server: str) ->
     """When nothing is at fault: each index shows the rows that a scan shows, in the order of its entries."""
     rows = [pair async for pair in table.scan(level="strong", timeout=_ASK_S)]
     for index in definition.indexes:
-        plan = FindPlan(index.name, b"", None, False, ())
+        assert _in_service(definition, index), f"{index.name} of {table.name} is being built"
+        plan = FindPlan(index.name, b"", None, False, (), index.number)
         pages = table.find_pages(plan, limit=None, after=None, level="strong", timeout=_ASK_S)
         found = [pair async for page in pages for pair in page]
         wanted = sorted((dict(_entries_of(definition, key, value))[index], value) for key, value in rows)

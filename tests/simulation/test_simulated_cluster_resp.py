@@ -15,7 +15,7 @@ from simulation.worlds import BUGS
 FULL = os.environ.get("DURAMEN_CAMPAIGN") == "1"
 WORLD = "cluster-resp"
 GROUPS = 4
-SEEDS = 100 if FULL else 5
+SEEDS = 100 if FULL else 3
 """In each group; a run takes about a second of a processor."""
 FOUND_WITHIN = 60
 """Runs after which each planted bug is found."""

@@ -29,7 +29,7 @@ from simulation.planted_data_sets import PLANTED_IN_DATA_SETS
 from simulation.planted_database import PLANTED_IN_DATABASE
 from simulation.planted_history import PLANTED_IN_HISTORY
 from simulation.planted_index import PLANTED_IN_INDEX
-from simulation.planted_indexes import PLANTED_IN_INDEXES
+from simulation.planted_indexes import PLANTED_IN_BUILDS, PLANTED_IN_INDEXES
 from simulation.planted_json_rows import JSON_IN_DATABASE, JSON_IN_RESP
 from simulation.planted_node_disk import PLANTED_IN_NODE_DISK
 from simulation.planted_passwords import PLANTED_IN_PASSWORDS
@@ -112,6 +112,7 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_ROWS
     | PLANTED_IN_PATCHES
     | PLANTED_IN_INDEXES
+    | PLANTED_IN_BUILDS
     | PLANTED_IN_ASKED_SNAPSHOTS
     | PLANTED_IN_TALLIES,
     "cluster-resp": PLANTED_IN_CLUSTER_RESP

@@ -46,7 +46,7 @@ async def machine(tmp_path: Path) -> AsyncIterator[SingleMachine]:
 @pytest.fixture
 async def flights(machine: SingleMachine, monkeypatch: pytest.MonkeyPatch) -> Topic:
     """A table with rows, whose indexes are built in pieces of three rows."""
-    monkeypatch.setattr(indexing, "_ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(indexing, "ROWS_AT_ONCE", 3)
     topic = await machine.log.create_topic("flights", partitions=1)
     document = UNNUMBERED_FLIGHTS.to_document()
     await machine.catalog.submit(CreateTable(topic.id, "flights", 1, 2, "fields:1", definition=document))
