@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from kit.flight_rows import FLIGHTS, UNNUMBERED_FLIGHTS
 
@@ -216,3 +219,17 @@ def test_the_command_is_on_the_log() -> None:
     columns = decode_batch(stored).columns
     assert columns.keys[0] == b"alter-indexes"
     assert parse_command(columns.keys[0], columns.values[0]) == ("c" * 16, command)
+
+
+def test_the_command_stays_readable() -> None:
+    """The lines were written when it landed; they are never written again."""
+    lines = (Path(__file__).parent / "fixtures" / "commands-1-alter-indexes.jsonl").read_text().splitlines()
+    known = [
+        AlterIndexes(TABLE, 3, "by_tail", "tailnum,origin.code", "n1"),
+        AlterIndexes(TABLE, 5, "by_tail", "", "n2"),
+    ]
+    for line, command in zip(map(json.loads, lines), known, strict=True):
+        command_id, read = parse_command(line["key"].encode(), line["value"].encode())
+        assert read == command
+        stored = stamp_batch(command_batch(command, command_id), base_offset=Offset(0), timestamp_ms=0, unsynced=0)
+        assert decode_batch(stored).columns.values[0].decode() == line["value"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from kit.flight_rows import FLIGHTS, LATER_SCHEMA
@@ -54,6 +55,14 @@ def test_they_are_written_down_and_sent() -> None:
     assert [json.loads(each.text)["v"] for each in (FLIGHTS, CAME, CHAIN[1], CHAIN[5])] == [1, 2, 3, 3]
     for change in (IndexChange("by_tail", ("tailnum", "origin.code")), IndexChange("by_tail")):
         assert change_from(change_message("flights", change)) == change
+
+
+def test_what_landed_stays_readable() -> None:
+    """The lines were written when each format landed; they are never written again."""
+    lines = (Path(__file__).parent / "fixtures" / "definitions.jsonl").read_text().splitlines()
+    for line, definition in zip(lines, [FLIGHTS, *CHAIN], strict=True):
+        assert TableDefinition.from_document(json.loads(line)) == definition
+        assert definition.text == line
 
 
 def test_what_is_no_history_is_refused() -> None:
