@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 __all__ = ["KEY_BYTES", "PRELOADED_KEYS", "VALUE_BYTES", "chunks", "make_numbered_pairs", "make_pairs"]
+
+T = TypeVar("T")
 
 KEY_BYTES: Final = 16
 VALUE_BYTES: Final = 100
@@ -46,7 +48,7 @@ def _make_values(rng: random.Random) -> list[bytes]:
     return [rng.randbytes(VALUE_BYTES) for _ in range(_VALUES)]
 
 
-def chunks(pairs: list[tuple[bytes, bytes]], size: int) -> list[list[tuple[bytes, bytes]]]:
-    """`pairs` cut into lists of `size`, the last one shorter where it does not divide."""
-    rest = iter(pairs)
-    return [chunk for _ in range(0, len(pairs), size) if (chunk := list(islice(rest, size)))]
+def chunks(items: list[T], size: int) -> list[list[T]]:
+    """`items` cut into lists of `size`, the last one shorter where it does not divide."""
+    rest = iter(items)
+    return [chunk for _ in range(0, len(items), size) if (chunk := list(islice(rest, size)))]

@@ -21,6 +21,7 @@ from bench.workloads.resp_ping import RESP_PINGS
 from bench.workloads.resp_pipelines import RESP_PIPELINES
 from bench.workloads.resp_readers import RESP_READERS
 from bench.workloads.restart import RESTART
+from bench.workloads.row_indexes import ROW_INDEXES
 from bench.workloads.rows import ROWS
 from bench.workloads.secured import SECURED
 from bench.workloads.served import SERVED
@@ -41,6 +42,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         REPLAY,
         EMBEDDED_GET,
         *ROWS,
+        *ROW_INDEXES,
         VISIBLE,
         RESTART,
         MANY_TABLES,

@@ -73,7 +73,7 @@ def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) ->
         Action.STAGE: stage,
         Action.ALTER: partial(put_definition, log=log),
         Action.INDEX: partial(build_index, hosting=hosting),
-        Action.SWAP: partial(put_barriers, log=log),
+        Action.SWAP: lambda run: put_barriers(run, log),
         Action.MOVE: move,
         Action.ADD: add,
         Action.REBUILD: rebuild,
