@@ -87,8 +87,8 @@ def test_the_image_runs_what_it_says() -> None:
     file = Dockerfile(DEPLOY / "Dockerfile")
     assert file.image.last("ENTRYPOINT").array == ["duramen"]
     own = parsed(list(file.image.last("CMD").array))
-    assert (own["data"], own["certs"], own["insecure"]) == (Path("/data"), Path("/certs"), False)
-    assert (own["first_user"], own["token_file"]) == ("admin", Path("/certs/admin.token"))
+    assert (Path(own["data"]), Path(own["certs"]), own["insecure"]) == (Path("/data"), Path("/certs"), False)
+    assert (own["first_user"], Path(own["token_file"])) == ("admin", Path("/certs/admin.token"))
     copied = {source for step in file.stages[0].all("COPY") for source in step.words[:-1]}
     wheel = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     of_the_build = {"pyproject.toml", "README.md", "requirements", "deploy/image"}
@@ -161,7 +161,7 @@ def test_a_workload_fits_together(workload: dict[str, Any]) -> None:
     assert set(mounts) == claims
     if claims:
         # A folder that is the server's own: the volume's belongs to root, and its mode is the cluster's.
-        assert parsed(container["args"])["data"] == Path(mounts["data"], "duramen")
+        assert Path(parsed(container["args"])["data"]) == Path(mounts["data"], "duramen")
     if workload["kind"] == "StatefulSet":
         services = {each["metadata"]["name"] for each in documents() if each["kind"] == "Service"}
         assert spec["serviceName"] in services
@@ -216,4 +216,4 @@ def test_the_unit_starts_a_role() -> None:
     for role in ROLES:
         program, *arguments = shlex.split(line.replace("%i", role))
         assert Path(program).name == "duramen"
-        assert parsed(arguments)["config"] == Path(f"/etc/duramen/{role}.toml")
+        assert Path(parsed(arguments)["config"]) == Path(f"/etc/duramen/{role}.toml")

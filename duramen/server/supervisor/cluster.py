@@ -95,7 +95,7 @@ async def supervise(data: Path, options: ClusterOptions, tell: Event) -> None:
     first, is_new = await asyncio.to_thread(_first_user, options)
     children: list[Child] = []
     runs: list[asyncio.Task[None]] = []
-    forks = ForkServer(data / OUTPUT_FOLDER / "forks.err")
+    forks = ForkServer(data / OUTPUT_FOLDER / "forks.log")
     with _signals() as stop:
         try:
             await _start_all(data, options, tell, forks, children, stop, first)

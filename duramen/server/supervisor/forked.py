@@ -86,6 +86,8 @@ class ForkServer:
         """By request: what somebody waits for."""
         self._running: dict[int, ForkedProcess] = {}
         self._orphans: set[asyncio.Task[None]] = set()
+        self._pipes: list[asyncio.BaseTransport] = []
+        """Of the standard outputs. One is closed with its other end, which something that a process left may hold."""
 
     async def fork(self, arguments: Sequence[str], *, environment: Mapping[str, str], errors: int) -> ForkedProcess:
         """Start `duramen ARGUMENTS`. `environment`: variables in addition to this process' own; `errors`: a descriptor
@@ -110,7 +112,9 @@ class ForkServer:
         except BaseException:
             file.close()
             raise
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(process.stdout), file)
+        loop = asyncio.get_running_loop()
+        pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(process.stdout), file)
+        self._pipes = [*(each for each in self._pipes if not each.is_closing()), pipe]
         return process
 
     async def close(self) -> None:
@@ -121,6 +125,9 @@ class ForkServer:
         await every_step(
             lambda: None if self._process is None else self._process.wait(), lambda: asyncio.gather(*orphans)
         )
+        for pipe in self._pipes:
+            pipe.close()
+        await asyncio.sleep(0)  # a loop that ends at once would leave them open
 
     async def _start(self) -> socket.socket:
         ours, theirs = socket_pair()
