@@ -20,7 +20,7 @@ from simulation.worlds import BUGS, WorldName
 BROKEN: dict[WorldName, str] = {
     "log": "a replay puts nothing back",
     "database": "the fold gets a batch of another partition",
-    "cluster": "a follower that was reset skips a record",
+    "cluster": "an index is a transaction late",
 }
 """Bugs that show in the first seed."""
 

@@ -51,6 +51,7 @@ async def flights(machine: SingleMachine, monkeypatch: pytest.MonkeyPatch) -> To
     document = UNNUMBERED_FLIGHTS.to_document()
     await machine.catalog.submit(CreateTable(topic.id, "flights", 1, 2, "fields:1", definition=document))
     await machine.put(topic, *((flight_key("UA", n), flight("UA", n, f"N{n % 3}")) for n in range(ROWS)))
+    await levelled(machine, topic)
     return topic
 
 
