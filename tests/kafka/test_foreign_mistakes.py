@@ -163,7 +163,7 @@ async def test_a_later_version_stops_the_replica_where_it_is(kafka: str, tmp_pat
     topic = await large_topic(kafka)
     sender = producer(kafka)
     other = await asyncio.to_thread(make_topic, kafka)
-    later = Record(b"later", b"v", with_header(b"\x02" + GOOD[1:]))
+    later = Record(b"later", b"v", with_header(b"\x03" + GOOD[1:]))
     before = [Record(b"before%d" % number, b"v") for number in range(500)]
     behind = [Record(b"behind%d" % number, b"v") for number in range(50_000)]
     await asyncio.to_thread(send, sender, topic, [*before, later, *behind])
@@ -175,7 +175,7 @@ async def test_a_later_version_stops_the_replica_where_it_is(kafka: str, tmp_pat
         assert replica.applied == len(before) - 1
         assert isinstance(replica.failure, UnknownFormat)
         assert f"{topic}/0 at offset {len(before)}: " in replica.failure.message
-        assert "has version 2, this process reads 1: upgrade it here" in replica.failure.message
+        assert "has version 3, this process reads up to 2: upgrade it here" in replica.failure.message
         with pytest.raises(UnknownFormat, match="upgrade it here"):
             await orders.get(b"later", after=token((await orders.describe()).table.id, 0, len(before)))
 

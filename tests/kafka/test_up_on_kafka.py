@@ -128,7 +128,7 @@ def test_people_see_the_mistakes_of_others(kafka: str, tmp_path: Path, up: Calla
     server.says("table", "create", "orders", "--over", topic)
     server.says("table", "create", "later", "--over", later)
     send(producer(kafka), topic, [Record(None, b"v"), Record(b"k", b"v"), Record(b"k" * 600, b"v")])
-    header = b"\x02" + pack_header(PLAIN_PUT, 0, 0, 0, 0)[1:]
+    header = b"\x03" + pack_header(PLAIN_PUT, 0, 0, 0, 0)[1:]
     send(producer(kafka), later, [Record(b"k", b"v"), Record(b"later", b"v", [(HEADER_NAME, header)])])
 
     def stands() -> bool:
@@ -140,7 +140,7 @@ def test_people_see_the_mistakes_of_others(kafka: str, tmp_path: Path, up: Calla
     assert orders["replicas"][0]["void"] == 2
     shown = server.says("admin", "partitions")
     assert "orders/0: 2 of its records are void: no table can hold them, or they do not fit its" in shown
-    assert f"later/0 on n1 stopped: {later}/0 at offset 1: a record's `duramen` header has version 2" in shown
+    assert f"later/0 on n1 stopped: {later}/0 at offset 1: a record's `duramen` header has version 3" in shown
     assert "no table can hold" in server.log.read_text()
     assert server.says("get", "orders", "k").strip() == "v"
     asked = server.run("get", "later", "k", "--level", "strong")
