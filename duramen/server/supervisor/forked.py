@@ -123,8 +123,12 @@ class ForkServer:
             self._lost(self._socket)
         orphans = [*self._orphans]
         await every_step(
-            lambda: None if self._process is None else self._process.wait(), lambda: asyncio.gather(*orphans)
+            lambda: None if self._process is None else self._process.wait(),
+            lambda: asyncio.gather(*orphans),
+            self._close_pipes,
         )
+
+    async def _close_pipes(self) -> None:
         for pipe in self._pipes:
             pipe.close()
         await asyncio.sleep(0)  # a loop that ends at once would leave them open

@@ -211,3 +211,19 @@ def test_a_version_takes_the_indexes_of_the_live_one(tmp_path: Path) -> None:
     assert ordered(other) == ordered(live)
     for index in (live, other):
         index.close()
+
+
+def test_a_row_that_is_too_long_in_one_fold_with_the_barrier_stops_nothing(tmp_path: Path) -> None:
+    """It came before the index, so it was taken; the build names it."""
+    log = ChangedLog()
+    log.append(put(flight_key("UA", 1), flight("UA", 1, "x" * 600)), put(flight_key("UA", 2), flight("UA", 2, "N2")))
+    log.define(BUILDING)
+    chunk = b"".join(log.batches)
+    index, model = new_index(tmp_path / "index"), MemoryIndex(definition=FLIGHTS)
+    index.apply(chunk)
+    model.apply(chunk)
+    assert (index.applied, index.count()) == (model.applied, model.count()) == (2, 2)
+    assert len(ordered(index)) == 1
+    with pytest.raises(LimitExceeded, match="too long for the index by_tail"):
+        built(index)
+    index.close()

@@ -302,6 +302,7 @@ async def slow_reader(server: SingleServer, users: WithUsers) -> AsyncIterator[N
             await writer.wait_closed()
 
 
+@pytest.mark.embedded_log_only  # it makes many tables
 async def test_a_slow_reader_is_let_go(server: SingleServer, users: WithUsers) -> None:
     await server.serve_http(0, limits=HttpLimits(streams_max=1, stream_timeout_s=0.2))
     async with slow_reader(server, users):
@@ -309,6 +310,7 @@ async def test_a_slow_reader_is_let_go(server: SingleServer, users: WithUsers) -
         assert (await http_get(server.http_port, "/livez"))[0] == 200
 
 
+@pytest.mark.embedded_log_only  # it makes many tables
 async def test_a_revoked_token_ends_the_stream_of_a_slow_reader(server: SingleServer, users: WithUsers) -> None:
     await server.serve_http(0, limits=HttpLimits(streams_max=1, stream_timeout_s=600))
     async with slow_reader(server, users):
