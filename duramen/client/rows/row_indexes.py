@@ -34,7 +34,7 @@ class RowIndexes(OpenedRows[R]):
         `create_index("by_tail", "tailnum", "dep_delay")`.
 
         `fields` in the order in which they sort; `origin.code` is a field inside the record `origin`. The table may
-        have rows, and may be written and read meanwhile: each replica puts its rows in between the writes, some 4 µs
+        have rows, and may be written and read meanwhile: each replica puts its rows in between the writes, some 8 µs
         for each. The same index again changes nothing, and waits for one that is being built. It may take long on a
         large table; with a `timeout` that is too short it goes on by itself.
 

@@ -261,7 +261,7 @@ class LmdbIndex(IndexFile):
 
     def build_some(self, rows_max: int) -> int | None:
         """Put up to `rows_max` more rows into an index that is being built, in one transaction. Return its number; None
-        where there is no such. Some 4 µs a row. Raises what `build_entries` does.
+        where there is no such. Some 8 µs a row. Raises what `build_entries` does.
         """
         definition, number = self.definition_now(), next(iter(self.builds.building), None)
         if number is None:
