@@ -18,11 +18,11 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Callable, Coroutine, Generator
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from log_tier.concurrency.forking import keep_for_ever, on_fork
+from log_tier.concurrency.handed_call import HandedCall
 
 __all__ = ["BackgroundLoop", "background_loop", "report_unless_late"]
 
@@ -66,10 +66,14 @@ class BackgroundLoop:
         """Is this the loop's own thread, which must not wait for itself?"""
         return threading.current_thread() is self._thread
 
-    def submit(self, call: Callable[[], Coroutine[Any, Any, T]]) -> Future[T] | None:
+    def submit(self, call: Callable[[], Coroutine[Any, Any, T]]) -> HandedCall[T] | None:
         """Start what `call` makes on the loop, from any thread; None after `end`. `call` is called on the loop."""
+        handed = HandedCall(self.loop, call)
         with self._gate:
-            return None if self._ended else asyncio.run_coroutine_threadsafe(_Unmade(call), self.loop)
+            if self._ended:
+                return None
+            handed.begin()
+        return handed
 
     def end(self) -> None:
         """Cancel what still runs, close the loop and end its thread. Idempotent."""
@@ -99,37 +103,6 @@ class BackgroundLoop:
         keep_for_ever(self)
         for task in asyncio.all_tasks(self.loop):
             keep_for_ever(task)
-
-
-class _Unmade(Coroutine[Any, Any, T]):
-    """A coroutine that is made at its first step.
-
-    An interrupt of the thread that hands a call over may come at any line, also where only its frame holds the
-    coroutine. One that was made and is dropped would print a warning about our code into the user's terminal.
-    """
-
-    def __init__(self, call: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        self._call = call
-        self._made: Coroutine[Any, Any, T] | None = None
-
-    def send(self, value: Any) -> Any:
-        if self._made is None:
-            self._made = self._call()
-            # Further steps go to the coroutine itself.
-            self.send = self._made.send  # type: ignore[assignment, method-assign]
-        return self._made.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        if self._made is None:
-            self._made = self._call()
-        return self._made.throw(*error)
-
-    def close(self) -> None:
-        if self._made is not None:
-            self._made.close()
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        return (self._made or self._call()).__await__()
 
 
 def report_unless_late(report: Callable[[dict[str, Any]], None], context: dict[str, Any]) -> None:

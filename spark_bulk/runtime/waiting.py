@@ -9,7 +9,6 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from log_tier.concurrency.background_loop import background_loop
-from log_tier.concurrency.blocking_wait import result_of
 from log_tier.model.errors import ShuttingDown
 
 __all__ = ["wait_for"]
@@ -24,7 +23,7 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
         work.close()
         raise ShuttingDown("the interpreter is ending: nothing new is begun")
     try:
-        return result_of(running)
+        return running.result()
     except BaseException:
         running.cancel()
         raise

@@ -6,13 +6,12 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from concurrent.futures import CancelledError as FutureCancelled
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
 from log_tier.concurrency.background_loop import BackgroundLoop, background_loop
-from log_tier.concurrency.blocking_wait import result_of
 from log_tier.concurrency.forking import keep_for_ever, on_fork
+from log_tier.concurrency.handed_call import HandedCall
 from log_tier.model.errors import DatabaseClosed, DatabaseForked
 
 __all__ = ["LoopThread"]
@@ -62,23 +61,23 @@ class LoopThread:
         has the context (`contextvars`) of this thread, and with it the trace of the call.
         Raises `DatabaseClosed` after `stop`, also for what was under way then.
         """
-        future = self._hand_over(call)
+        handed = self._hand_over(call)
         try:
-            return result_of(future)
+            return handed.result()
         except FutureCancelled:
             raise DatabaseClosed("this database was closed while the call was under way") from None
         except BaseException:
-            future.cancel()
+            handed.cancel()
             raise
 
-    def _hand_over(self, call: Callable[[], Awaitable[T]]) -> Future[T]:
+    def _hand_over(self, call: Callable[[], Awaitable[T]]) -> HandedCall[T]:
         background = self._background
         assert not background.is_here(), "a blocking call in the event loop would never end"
         with self._gate:
-            future = None if self._closed else background.submit(lambda: self._counted(call))
-        if future is None:
+            handed = None if self._closed else background.submit(lambda: self._counted(call))
+        if handed is None:
             raise DatabaseClosed("this database was closed; open or connect again")
-        return future
+        return handed
 
     async def _counted(self, call: Callable[[], Awaitable[T]]) -> T:
         task = asyncio.current_task()
@@ -141,7 +140,7 @@ class LoopThread:
             ending = None if self._closed else self._background.submit(self._end)
             self._closed = True
         if ending is not None:
-            result_of(ending)
+            ending.result()
         if self._own is not None:
             self._own.end()
 

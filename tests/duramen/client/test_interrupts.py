@@ -7,7 +7,7 @@ import gc
 import threading
 import warnings
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
@@ -18,6 +18,7 @@ from duramen.blocking import Database
 from duramen.client.transport.loop_thread import LoopThread
 from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.concurrency.background_loop import BackgroundLoop
+from log_tier.concurrency.handed_call import HandedCall
 
 pytestmark = pytest.mark.embedded_log_only  # what is asked is the client, and not where the log is
 
@@ -32,20 +33,20 @@ class Interrupt(BaseException):
 
 def interrupted(call: Callable[[], object], when: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a blocking call and interrupt its wait, as Ctrl-C does, once `when` is set."""
-    inner, caller = Future.result, threading.get_ident()
+    inner, caller = HandedCall.result, threading.get_ident()
 
-    def result(self: Future[object], timeout: float | None = None) -> object:
+    def result(self: HandedCall[object]) -> object:
         if threading.get_ident() != caller:
-            return inner(self, timeout)  # a thread of the log's, say
+            return inner(self)  # a thread of the log's, say
         assert when.wait(patience_s(DEADLINE_S))
         raise Interrupt
 
-    monkeypatch.setattr(Future, "result", result)
+    monkeypatch.setattr(HandedCall, "result", result)
     try:
         with pytest.raises(Interrupt):
             call()
     finally:
-        monkeypatch.setattr(Future, "result", inner)
+        monkeypatch.setattr(HandedCall, "result", inner)
 
 
 def test_an_interrupt_cancels_the_call(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,17 +116,17 @@ def test_an_interrupted_watch_is_closed(db: Database, monkeypatch: pytest.Monkey
     table.put(b"k", b"v")
     changes = table.watch(start="earliest")
     assert next(changes).key == b"k"
-    inner, calls, caller = Future.result, [], threading.get_ident()
+    inner, calls, caller = HandedCall.result, [], threading.get_ident()
 
-    def result(self: Future[object], timeout: float | None = None) -> object:
+    def result(self: HandedCall[object]) -> object:
         if threading.get_ident() != caller:
-            return inner(self, timeout)
+            return inner(self)
         calls.append(1)
         if len(calls) == 1:
             raise Interrupt
-        return inner(self, timeout)
+        return inner(self)
 
-    monkeypatch.setattr(Future, "result", result)
+    monkeypatch.setattr(HandedCall, "result", result)
     with pytest.raises(Interrupt):
         next(changes)
     monkeypatch.undo()
@@ -142,7 +143,7 @@ def test_an_interrupt_before_the_wait_closes_the_watch(db: Database, monkeypatch
     assert next(changes).key == b"k"
     hand_over = LoopThread._hand_over
 
-    def interrupted_behind(self: LoopThread, call: Callable[[], Awaitable[T]]) -> Future[T]:
+    def interrupted_behind(self: LoopThread, call: Callable[[], Awaitable[T]]) -> HandedCall[T]:
         monkeypatch.setattr(LoopThread, "_hand_over", hand_over)
         hand_over(self, call)
         raise Interrupt
@@ -205,14 +206,14 @@ def test_an_iterator_that_the_collector_finds_inside_a_call(db: Database, monkey
     cycle: list[object] = [table.watch(start="earliest")]
     next(cycle[0])  # type: ignore[call-overload]
     cycle.append(cycle)
-    inner = asyncio.run_coroutine_threadsafe
+    inner = HandedCall.begin
 
-    def collecting(*how: object) -> object:
-        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", inner)
+    def collecting(self: HandedCall[object]) -> None:
+        monkeypatch.setattr(HandedCall, "begin", inner)
         gc.collect()
-        return inner(*how)  # type: ignore[arg-type]
+        inner(self)
 
-    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", collecting)
+    monkeypatch.setattr(HandedCall, "begin", collecting)
     del cycle
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(table.get_many, [b"k"]).result(patience_s(DEADLINE_S)) == [b"v"]

@@ -1,0 +1,126 @@
+"""A thread that waits for a call on an event loop: what it gets, and what an interrupt at any instruction does."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from types import FrameType
+from typing import Any
+
+import pytest
+from kit.deadlines import patience_s
+
+from log_tier.concurrency.background_loop import BackgroundLoop
+from log_tier.concurrency.handed_call import HandedCall
+
+UNNOTICED = """
+import _thread, asyncio, threading
+from log_tier.concurrency.background_loop import background_loop
+
+threading.Timer(0.05, _thread.interrupt_main).start()
+try:
+    background_loop().submit(lambda: asyncio.sleep(600)).result()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.fixture
+def loop() -> Iterator[BackgroundLoop]:
+    started = BackgroundLoop("handed")
+    yield started
+    started.end()
+
+
+def handed(loop: BackgroundLoop, call: Callable[[], Any]) -> HandedCall[Any]:
+    begun = loop.submit(call)
+    assert begun is not None
+    return begun
+
+
+def test_a_signal_that_does_not_wake_the_wait_ends_it() -> None:
+    """A signal that comes in the last instant before a thread sleeps is noted, and wakes nobody; like this one."""
+    done = subprocess.run(
+        [sys.executable, "-c", UNNOTICED], capture_output=True, text=True, check=True, timeout=patience_s(60)
+    )
+    assert done.stdout == "interrupted\n"
+
+
+def test_it_waits_longer_than_one_look(loop: BackgroundLoop) -> None:
+    # A look comes every quarter of a second.
+    assert handed(loop, lambda: asyncio.sleep(0.4, "done")).result() == "done"
+
+
+@pytest.mark.parametrize("error", [TimeoutError("the call's own"), ValueError("no")])
+def test_it_raises_what_the_call_raised(loop: BackgroundLoop, error: Exception) -> None:
+    async def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error), match=str(error)):
+        handed(loop, fail).result()
+
+
+def test_a_cancelled_call(loop: BackgroundLoop) -> None:
+    call = handed(loop, asyncio.Event().wait)
+    call.cancel()
+    with pytest.raises(CancelledError):
+        call.result()
+
+
+def test_a_result_may_be_asked_for_twice(loop: BackgroundLoop) -> None:
+    call = handed(loop, lambda: asyncio.sleep(0, 7))
+    assert (call.result(), call.result()) == (7, 7)
+
+
+def test_an_interrupt_at_any_instruction(loop: BackgroundLoop) -> None:
+    """It is the interrupt that comes out, the loop goes on, and an error that nobody asks for is reported nowhere."""
+    reported: list[dict[str, Any]] = []
+    loop.loop.set_exception_handler(lambda _, context: reported.append(context))
+    steps = 1
+    while is_interrupted_at(steps, loop):
+        steps += 1
+    assert steps > 40
+    gc.collect()
+    assert handed(loop, lambda: asyncio.sleep(0, "alive")).result() == "alive"
+    assert reported == []
+
+
+def is_interrupted_at(step: int, loop: BackgroundLoop) -> bool:
+    """Interrupt a hand-over and its wait at their `step`th instruction; False if they have fewer."""
+    seen = 0
+
+    def at_each(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal seen
+        frame.f_trace_opcodes = frame.f_code.co_filename.endswith("handed_call.py")
+        seen += 1
+        if seen == step:
+            raise KeyboardInterrupt
+        return at_each
+
+    call = HandedCall(loop.loop, fails_soon)
+    before = sys.gettrace()
+    sys.settrace(at_each)
+    try:
+        call.begin()
+        call.result()
+    except KeyboardInterrupt:
+        assert seen >= step
+        return True
+    except ValueError:
+        assert seen < step, "the interrupt was swallowed"
+        return False
+    else:
+        raise AssertionError("it fails")
+    finally:
+        sys.settrace(before)
+        call.cancel()
+        assert handed(loop, lambda: asyncio.sleep(0, "alive")).result() == "alive"
+
+
+async def fails_soon() -> None:
+    await asyncio.sleep(0.005)
+    raise ValueError("an error")
