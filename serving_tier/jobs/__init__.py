@@ -20,6 +20,6 @@ again where a retry can help, and submits `TaskReady`, `TaskDone` or `TaskFailed
 What is not here: which tasks a job needs. That is planned by the router (`router.admin`), purely, and shown to the
 operator before it begins.
 
-Reading order: `wanted_tasks.py`, `worker.py`, `actions.py`, `bootstrapping.py`, `snapshotting.py`, `schedule.py`,
-`point_in_time.py`, `swapping.py`, `altering.py`, `indexing.py`, `trim_limit.py`, `log_trimmer.py`.
+Reading order: `wanted_tasks.py`, `worker.py`, `log_end.py`, `actions.py`, `bootstrapping.py`, `snapshotting.py`,
+`schedule.py`, `point_in_time.py`, `swapping.py`, `altering.py`, `indexing.py`, `trim_limit.py`, `log_trimmer.py`.
 """

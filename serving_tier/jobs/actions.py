@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from functools import partial
 
 from log_tier.catalog.actions import Action
-from log_tier.model.errors import InvalidRequest, OffsetTrimmed, ReplicaBehind
+from log_tier.model.errors import InvalidRequest, OffsetTrimmed
 from log_tier.model.identifiers import Offset
 from log_tier.model.log import Log
 from serving_tier.jobs.altering import put_definition
 from serving_tier.jobs.indexing import build_index
+from serving_tier.jobs.log_end import reach_log_end
 from serving_tier.jobs.point_in_time import copy_partition
 from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.swapping import put_barriers, stage_version
 from serving_tier.jobs.worker import DoTask, TaskRun
 from serving_tier.node.hosting import Hosting
-from serving_tier.replica.replica import Replica
 
 __all__ = ["node_actions"]
 
@@ -46,7 +46,7 @@ def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) ->
     async def snapshot(run: TaskRun) -> str:
         store = _store(snapshots)
         replica = hosting.node.replica(run.task.partition_id)
-        await _reach_the_log(run, replica)
+        await reach_log_end(run, replica, needed="who asks for a snapshot has in it what was acknowledged before")
         entry = await store.take(replica, progress=run.progress)
         return f"{entry.path} at offset {entry.offset}"
 
@@ -88,27 +88,6 @@ def _store(snapshots: NodeSnapshots | None) -> NodeSnapshots:
     if snapshots is None:
         raise InvalidRequest("this node has no snapshot store: set `snapshots` in its configuration and restart it")
     return snapshots
-
-
-async def _reach_the_log(run: TaskRun, replica: Replica) -> None:
-    """Return when a replica has applied what the log held at the first try: who asks for a snapshot has in it all that
-    was acknowledged before.
-
-    Raises `ReplicaBehind` after some seconds, and the task is tried again; what keeps the log from saying where it
-    ends; and why the replica was closed.
-    """
-    run.progress("waiting for the log's end")
-    if run.through is None:
-        run.through = await replica.progress.log_end()
-    try:
-        await replica.wait_applied(run.through, timeout=run.wait_s)
-    except ReplicaBehind as error:
-        raise ReplicaBehind(
-            f"replica {replica.name} has applied {replica.applied}, and the log held offset {run.through} when the "
-            "snapshot was asked for, so it would lack what was acknowledged by then: see what keeps the replica behind "
-            f"(`duramen admin lag`), then resume the job (`duramen admin resume {run.job.id}`)",
-            **error.fields,
-        ) from error
 
 
 def _check_bytes(run: TaskRun) -> None:

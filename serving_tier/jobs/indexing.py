@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from log_tier.model.errors import ReplicaBehind
+from serving_tier.jobs.log_end import reach_log_end
 from serving_tier.jobs.worker import TaskRun
 from serving_tier.node.hosting import Hosting
-from serving_tier.replica.replica import Replica
 
 __all__ = ["ROWS_AT_ONCE", "build_index"]
 
@@ -29,26 +28,11 @@ async def build_index(run: TaskRun, hosting: Hosting) -> str:
     """
     replica = hosting.node.replica(run.task.partition_id)
     number = int(run.job.arguments["number"])
-    await _reach_the_barrier(run, replica)
+    # The barrier was put into the log before the task began.
+    await reach_log_end(run, replica, needed="the index is built from its barrier on, which is there")
     pieces = 0
     while await replica.versions.build_some(ROWS_AT_ONCE):
         pieces += 1
         run.progress("building", pieces * ROWS_AT_ONCE, replica.index.count())
     replica.check_open()
     return f"the index {run.job.arguments['index']} is whole: {replica.index.count()} rows; its number is {number}"
-
-
-async def _reach_the_barrier(run: TaskRun, replica: Replica) -> None:
-    """The barrier was put into the log before the task began."""
-    run.progress("waiting for the barrier")
-    if run.through is None:
-        run.through = await replica.progress.log_end()
-    try:
-        await replica.wait_applied(run.through, timeout=run.wait_s)
-    except ReplicaBehind as error:
-        raise ReplicaBehind(
-            f"replica {replica.name} has applied {replica.applied}, and the index is built from the log's end at "
-            f"{run.through} on: see what keeps the replica behind (`duramen admin lag`), then resume the job (`duramen "
-            f"admin resume {run.job.id}`)",
-            **error.fields,
-        ) from error

@@ -57,10 +57,10 @@ class AskedSnapshots:
 
 
 def _not_waited_for() -> Patches:
-    async def at_once(run: Any, replica: Any) -> None:
+    async def at_once(run: Any, replica: Any, *, needed: str) -> None:
         """What the replica has by now is enough."""
 
-    return [(actions, "_reach_the_log", at_once)]
+    return [(actions, "reach_log_end", at_once)]
 
 
 PLANTED_IN_ASKED_SNAPSHOTS: Final = {"a snapshot that is asked for does not wait for its replica": _not_waited_for}
