@@ -30,6 +30,8 @@ _GRANT: Final = f"read {TABLE}"
 _CONNECTIONS: Final = 3
 _COMMANDS: Final = 400
 """Of a pipeline: more than a turn takes where turns are short."""
+_PIPELINES_MAX: Final = 10
+"""Of one flood; the next one follows a pause."""
 _ENDED_S: Final = 5.0
 
 
@@ -46,7 +48,7 @@ async def open_lines(world: ClusterWorld) -> None:
 
 
 async def flood_lines(world: ClusterWorld, stop: asyncio.Event) -> None:
-    """Send pipelines, and call, until `stop` is set."""
+    """Send floods of pipelines, and call, until `stop` is set."""
     if not (world.has_users and world.has_endpoints):
         return
     target = random.Random(f"flood {world.plan.seed}").choice(TARGETS)
@@ -67,12 +69,12 @@ async def _flood(world: ClusterWorld, number: int, target: str, stop: asyncio.Ev
             async with asyncio.timeout_at(world.loop.time() + 1.0):
                 client = await world.connected(chance, target, _USER)
                 try:
-                    while not stop.is_set():
+                    for _ in range(chance.randint(1, _PIPELINES_MAX)):
                         await client.call([(b"PING",)] * _COMMANDS)
                         await asyncio.sleep(chance.random() * 0.02)
                 finally:
                     client.close()
-        await asyncio.sleep(chance.random() * 0.2)
+        await asyncio.sleep(chance.random() * 2.0)
 
 
 async def _call_on(world: ClusterWorld, number: int, target: str, stop: asyncio.Event) -> None:

@@ -35,6 +35,9 @@ _UNHEARD_S: Final = 1.0
 _KEPT_S: Final = 10.0
 """A refusal of a call of gRPC is kept back so long at most."""
 
+_FOUND_MAX: Final = 10_000
+"""Callers with tables whose quotas are remembered."""
+
 _BOUNDS: Final = ("calls_s", "bytes_in_s", "bytes_out_s")
 _WORDS: Final = {
     "calls_s": "calls a second",
@@ -68,6 +71,8 @@ class QuotaKeeper:
         self._gate = gate
         self._clock = clock
         self._bounds: dict[str, _Bounds] = {}
+        self._found: dict[tuple[str, tuple[str, ...]], Sequence[_Bounds]] = {}
+        """What `_bounds_of` has found since the quotas changed last, by caller and tables."""
         self._open: dict[tuple[str, Stream], int] = {}
         """How many streams are open, by subject and kind."""
         self._refusals: dict[str, TokenBucket] = {}
@@ -176,10 +181,20 @@ class QuotaKeeper:
             else:
                 del self._open[each]
 
-    def _bounds_of(self, caller: Caller, tables: Sequence[str]) -> list[_Bounds]:
+    def _bounds_of(self, caller: Caller, tables: Sequence[str]) -> Sequence[_Bounds]:
+        asked = caller.name, tuple(tables)
+        found = self._found.get(asked)
+        if found is None:
+            if len(self._found) >= _FOUND_MAX:
+                self._found.clear()
+            found = self._found[asked] = self._find_bounds(caller, tables)
+        return found
+
+    def _find_bounds(self, caller: Caller, tables: Sequence[str]) -> Sequence[_Bounds]:
+        """O(length of the tables' names)."""
         trust = self._gate.trust
         wanted = [(f"user:{caller.name}", trust.quota_of_user(caller.name)), *map(trust.quota_of_table, set(tables))]
-        return [self._of(subject, quota) for subject, quota in dict(wanted).items() if quota != NO_QUOTA]
+        return tuple(self._of(subject, quota) for subject, quota in dict(wanted).items() if quota != NO_QUOTA)
 
     def _of(self, subject: str, quota: Quota) -> _Bounds:
         known = self._bounds.get(subject)
@@ -195,6 +210,7 @@ class QuotaKeeper:
         """Forget the buckets of quotas that are gone. One that was changed begins anew."""
         quotas = self._gate.trust.quotas
         self.has_some = len(quotas) > 0
+        self._found.clear()
         self._refusals.clear()
         self._early.clear()
         for subject in [subject for subject in self._bounds if subject not in quotas]:

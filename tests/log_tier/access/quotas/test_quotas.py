@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kit.set_clock import HandClock
 
 from log_tier.access.gate import Gate
-from log_tier.access.quotas.quota_keeper import QuotaKeeper
+from log_tier.access.quotas.quota_keeper import _FOUND_MAX, QuotaKeeper
 from log_tier.access.quotas.token_bucket import TokenBucket
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.model.errors import Overloaded
@@ -72,6 +72,26 @@ def test_without_a_quota_nothing_is_held() -> None:
     kept = Kept(user_alice=Quota(calls_s=1))
     assert kept.keeper.hold(kept.gate.caller("bob", "token"), ("orders",), int, stream="watches") is None
     assert kept.keeper.hold(kept.gate.caller("n1", "server"), ("orders",), int, stream="watches") is None
+
+
+def test_a_quota_that_comes_changes_or_goes_counts_from_the_next_call_on() -> None:
+    kept = Kept(user_bob=Quota(calls_s=1))
+    assert [kept.call() for _ in range(3)] == [""] * 3
+    kept.set(user_bob=Quota(calls_s=1), **{"table_ord*": Quota(calls_s=1)})
+    assert [bool(kept.call()) for _ in range(2)] == [False, True]
+    kept.set(user_bob=Quota(calls_s=1), **{"table_ord*": Quota(calls_s=2)})
+    assert [bool(kept.call()) for _ in range(3)] == [False, False, True]
+    kept.set(user_bob=Quota(calls_s=1), **{"table_ord*": Quota(calls_s=2), "table_orders": Quota(calls_s=3)})
+    assert [bool(kept.call()) for _ in range(4)] == [False, False, False, True]
+    kept.set(user_bob=Quota(calls_s=1))
+    assert [kept.call() for _ in range(3)] == [""] * 3
+
+
+def test_what_is_remembered_of_callers_and_tables_is_bounded() -> None:
+    kept = Kept(user_alice=Quota(calls_s=10**6))
+    for number in range(_FOUND_MAX + 10):
+        assert kept.call(table=f"t{number}") == ""
+    assert len(kept.keeper._found) <= _FOUND_MAX
 
 
 def test_calls_of_one_user() -> None:
