@@ -81,7 +81,7 @@ _INNER: Final = frozenset(
     {
         *("after_fork", "at", "connection", "deadline", "direct_reads", "found", "reads"),
         *("repeat", "scan_pages", "timeout", "watch_runs", "writes"),
-        *("asynchronous", "loop"),
+        *("asynchronous", "loop", "range_pairs"),
         *("end", "going_on", "joined", "unheard_failure"),
         *("patch", "write_record"),
     }

@@ -6,8 +6,9 @@ calls share requests, as those of tasks do.
 
 Two fast paths stay in the caller's thread, because crossing to the loop and back costs more than the call itself:
 
-- `get` on an embedded database: one LMDB transaction (`router.data.direct_reads`). Its `put` crosses to the loop, and
-  on a quick disk the log commits without a third thread (`log_tier.embedded.commit`).
+- `get`, and the first page of `scan` and `find`, on an embedded database: one LMDB transaction for each partition
+  (`router.data.direct_reads`). Its `put` crosses to the loop, and on a quick disk the log commits without a third
+  thread (`log_tier.embedded.commit`).
 - plain `get` and `put` on a single server with a RESP endpoint: one exchange on a socket of the thread's own
   (`duramen.client.transport.resp_fast_path`).
 

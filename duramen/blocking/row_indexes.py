@@ -40,6 +40,6 @@ class IndexedRows(Generic[R]):
     ) -> tuple[RowCodec[R], FindPlan]:
         """The plan of a find; a request only where none serves."""
         try:
-            return codec, plan_of(codec.definition, asked, order, limit)
+            return codec, plan_of(codec.finds, asked, order, limit)
         except (InvalidRequest, IndexBuilding):
             return self._loop.run(partial(self._inner.planned, codec, asked, order, limit, timeout))

@@ -24,6 +24,7 @@ from duramen.client.rows.row_finds import found_values
 from duramen.client.rows.row_patches import PatchedFields
 from duramen.client.rows.row_results import TypedChange, TypedEntry, keys_of
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
+from duramen.client.scan import ScanRange
 from duramen.client.table import Level
 from log_tier.model.errors import DuramenError, FieldAbsent, NumberOverflow, UnknownFormat
 from log_tier.model.tokens import Token
@@ -253,11 +254,8 @@ class RowTable(IndexedRows[R]):
     ) -> Generator[R, None, None]:
         codec, timeout = self._opened(timeout)
         codec, plan = self._planned(codec, {**(fields or {}), **conditions}, order, limit, timeout)
-        pairs = self._loop.iterate(
-            self.stored.asynchronous.find_pages(
-                plan, limit=None if plan.rest else limit, after=after, level=level, timeout=timeout
-            )
-        )
+        found_range = ScanRange.of_plan(plan, None if plan.rest else limit)
+        pairs = self.stored.range_pairs(found_range, after=after, level=level, timeout=timeout)
         rows = self._scanned(pairs, codec, timeout, plan.rest)
         return rows if limit is None else _first(rows, limit)
 

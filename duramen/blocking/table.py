@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from duramen.blocking.wrapped import chained, wrapped
 from duramen.client import atomic, table, table_writer
 from duramen.client.model.results import Change, Done
+from duramen.client.scan import ScanRange, begun_scan, table_pages
 from duramen.client.table import Level
 from duramen.client.transport.loop_thread import LoopThread
 from duramen.client.transport.resp_fast_path import FastPathTable
@@ -82,7 +83,8 @@ class Table:
         self._owner = owner
         self._loop = loop
         self._fast_path: FastPathTable | None = inner.fast_path()
-        self._direct: DirectReads | FastPathTable | None = inner.direct_reads() or self._fast_path
+        self._local: DirectReads | None = inner.direct_reads()
+        self._direct: DirectReads | FastPathTable | None = self._local or self._fast_path
         self.name = inner.name
 
     @property
@@ -176,20 +178,27 @@ class Table:
         level: Level = "session",
         timeout: float | None = None,
     ) -> Generator[tuple[bytes, bytes], None, None]:
-        return self._loop.iterate(
-            self._inner.scan_pages(
-                prefix=prefix,
-                start=start,
-                end=end,
-                reverse=reverse,
-                limit=limit,
-                after=after,
-                level=level,
-                timeout=timeout,
-            )
-        )
+        asked_range = ScanRange.of(prefix=prefix, start=start, end=end, reverse=reverse, limit=limit)
+        yield from self.range_pairs(asked_range, after=after, level=level, timeout=timeout)
 
     scan.__doc__ = table.Table.scan.__doc__
+
+    def range_pairs(
+        self, asked_range: ScanRange, *, after: str | Token | None, level: Level, timeout: float | None
+    ) -> Generator[tuple[bytes, bytes], None, None]:
+        """Keys and values of a range, or entries and values of an index. Of an embedded database the first page is read
+        in this thread where it can be, with the first step.
+        """
+        begun = None
+        direct = self._local
+        if direct is not None and after is None and level == "session" and timeout is None and not TRACED.get():
+            begun = begun_scan(direct, asked_range)
+        if begun is not None:
+            page = begun.page
+            yield from zip(page.keys, page.values, strict=True)
+            if not page.more or len(page.keys) == asked_range.limit:
+                return
+        yield from self._loop.iterate(table_pages(self._inner.lookup, asked_range, after, level, timeout, begun))
 
     def watch(
         self,

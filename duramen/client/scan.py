@@ -8,15 +8,17 @@ from typing import NamedTuple
 
 from duramen.client.context import ClientContext
 from duramen.client.lookup import TableLookup
-from duramen.client.model.consistency import Asked, Level
+from duramen.client.model.consistency import SESSION, Asked, Level
 from duramen.client.retry import ask_until
 from log_tier.model.errors import InvalidKey, InvalidRequest, PermissionDenied, TableNotFound
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
+from log_tier.rows.finding.find_plan import FindPlan
+from router.data.direct_reads import DirectReads, FirstPage
 from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
 from serving_tier.index.scan import prefix_range
 
-__all__ = ["ScanRange", "scan_table", "table_pages"]
+__all__ = ["ScanRange", "begun_scan", "scan_table", "table_pages"]
 
 
 class ScanRange(NamedTuple):
@@ -47,16 +49,40 @@ class ScanRange(NamedTuple):
             raise InvalidRequest(f"limit is a whole number, at least 0, or None, not {limit!r}")
         return cls(start or b"", end, reverse, limit)
 
+    @classmethod
+    def of_plan(cls, plan: FindPlan, limit: int | None) -> ScanRange:
+        """What a find goes through."""
+        return cls(plan.start, plan.end, plan.reverse, limit, plan.index_name, plan.index_number)
+
+
+def begun_scan(direct: DirectReads, asked_range: ScanRange) -> FirstPage | None:
+    """The first page of a scan at level `session`, read in the caller's thread; None: `table_pages` reads it."""
+    start, end, reverse, limit, index_name, index_number = asked_range
+    if limit == 0 or (end is not None and start >= end):
+        return None
+    size = SCAN_PAGE_FIRST if limit is None else min(SCAN_PAGE_FIRST, limit)
+    return direct.first_page(start, end, reverse=reverse, limit=size, index_name=index_name, index_number=index_number)
+
 
 async def table_pages(
-    lookup: TableLookup, asked_range: ScanRange, after: str | Token | None, level: Level, timeout: float | None
+    lookup: TableLookup,
+    asked_range: ScanRange,
+    after: str | Token | None,
+    level: Level,
+    timeout: float | None,
+    begun: FirstPage | None = None,
 ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
-    """The pages of a scan of the table behind a name. Raises what `Table.scan` does."""
+    """The pages of a scan of the table behind a name. Raises what `Table.scan` does. `begun`: they follow this one, and
+    are of its table, whatever the name stands for by now.
+    """
     context = lookup.context
     seconds, deadline = context.timeout(timeout), context.deadline(timeout)
-    ref = lookup.ref or await lookup.resolve(deadline)
-    ref, asked = await lookup.asked(ref, after, level, deadline)
-    pages = scan_table(context, ref, asked_range, asked, deadline, seconds)
+    if begun is None:
+        ref = lookup.ref or await lookup.resolve(deadline)
+        ref, asked = await lookup.asked(ref, after, level, deadline)
+    else:
+        ref, asked = begun.table, SESSION
+    pages = scan_table(context, ref, asked_range, asked, deadline, seconds, begun and begun.page)
     try:
         async for page in pages:
             yield list(zip(page.keys, page.values, strict=True))
@@ -67,13 +93,19 @@ async def table_pages(
 
 
 async def scan_table(
-    context: ClientContext, ref: TableRef, asked_range: ScanRange, asked: Asked, deadline: float, timeout: float
+    context: ClientContext,
+    ref: TableRef,
+    asked_range: ScanRange,
+    asked: Asked,
+    deadline: float,
+    timeout: float,
+    begun: ScanResult | None = None,
 ) -> AsyncGenerator[ScanResult, None]:
     """Yield pages until the range or the limit is exhausted; each page is at least as new as the one before it, and of
     the same version of the table as the first one, whatever is swapped in meanwhile.
 
     Where a page is lost, the scan asks for it again: for the first one until `deadline`, which is on the event loop's
-    clock, for each other one for `timeout` seconds.
+    clock, for each other one for `timeout` seconds. `begun`: the first page, where it was read already.
     """
     start, end, reverse, limit, index_name, index_number = asked_range
     loop = asyncio.get_running_loop()
@@ -90,6 +122,8 @@ async def scan_table(
         index_number=index_number,
     )
     walk = ScanWalk(first, limit)
+    if begun is not None:
+        walk.took(begun)
     while (request := walk.request()) is not None:
 
         async def ask(remaining: float, request: ScanRequest = request) -> ScanResult:

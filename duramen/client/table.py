@@ -187,8 +187,7 @@ class Table:
         self, plan: FindPlan, *, limit: int | None, after: str | Token | None, level: Level, timeout: float | None
     ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
         """For tables of rows: the entries and values of a plan's range, page by page."""
-        asked_range = ScanRange(plan.start, plan.end, plan.reverse, limit, plan.index_name, plan.index_number)
-        return table_pages(self.lookup, asked_range, after, level, timeout)
+        return table_pages(self.lookup, ScanRange.of_plan(plan, limit), after, level, timeout)
 
     def watch(
         self,

@@ -1,8 +1,8 @@
 """Reads in the caller's own thread, for a database in the same process.
 
 LMDB's readers need no lock and no event loop. Where the index has already applied what the session has seen, which is
-nearly always, a `get` is one short transaction; otherwise the answer is `NOT_FRESH` and the caller goes the slow path,
-which knows how to wait, and says what is wrong with a call.
+nearly always, a `get` is one short transaction, and the first page of a scan one for each partition; otherwise the
+answer is `NOT_FRESH` and the caller goes the slow path, which knows how to wait, and says what is wrong with a call.
 """
 
 from __future__ import annotations
@@ -18,15 +18,25 @@ from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.partitioner import slot_of
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
-from router.data.freshness import may_answer
+from log_tier.rows.definition import TableDefinition
+from router.data.freshness import may_answer, needed_offset
+from router.data.merge import read_merged
+from router.data.requests import ScanRequest, ScanResult
+from router.data.scan import PagedIndex, Served, read_index
+from serving_tier.index.index import ScanPage
 
-__all__ = ["NOT_FRESH", "DirectReads", "LocalTables"]
+__all__ = ["NOT_FRESH", "DirectReads", "FirstPage", "LocalTables"]
 
 NOT_FRESH: Final = object()
 """The index has not got that far, or the call is one for the slow path."""
 
+_UNDEFINED: Final = TableDefinition()
 
-class _Index(Protocol):
+
+class _Index(PagedIndex, Protocol):
+    is_at_rest: bool
+    definition: TableDefinition | None
+
     @property
     def applied(self) -> Offset: ...
 
@@ -45,6 +55,15 @@ class _Replica(Protocol):
 
     @property
     def failure(self) -> DuramenError | None: ...
+
+    @property
+    def progress(self) -> Served: ...
+
+    @property
+    def floor(self) -> Offset: ...
+
+    @property
+    def lost(self) -> int: ...
 
 
 class _Catalog(Protocol):
@@ -70,6 +89,13 @@ class LocalTables(Protocol):
     def node(self) -> _Node:
         """The node, which has the replicas. `replica` raises `NotHosted` for another node's."""
         ...
+
+
+class FirstPage(NamedTuple):
+    """The first page of a scan, and the table that it is of."""
+
+    table: TableRef
+    page: ScanResult
 
 
 class _Found(NamedTuple):
@@ -146,6 +172,50 @@ class DirectReads:
             self._let_go(found)
         return NOT_FRESH
 
+    def first_page(
+        self,
+        start: bytes,
+        end: bytes | None,
+        *,
+        reverse: bool,
+        limit: int,
+        index_name: str = "",
+        index_number: int = 0,
+    ) -> FirstPage | None:
+        """The first page of a scan of a range that is not empty, at most `limit` entries; `index_name`, `index_number`:
+        of an ordered index. None: not all partitions of the range can answer now, or the call is one for the slow path.
+        Some 2 µs an entry.
+        """
+        found = self._found
+        if found is None:
+            self._found = self._look_up()
+            return None
+        replicas, seen, ref = found.replicas, found.seen, found.ref
+        request = ScanRequest(
+            ref.id, start, end, reverse, limit, index=index_name, index_number=index_number
+        )  # the offsets that it must contain are looked at here
+        asked = request.partitions_asked(found.partitions, ref.partitioner)
+        indexes = {partition: replicas[partition].index for partition in asked}
+
+        def read(partition: Partition, start: bytes, end: bytes | None, limit: int) -> tuple[ScanPage, int]:
+            index = indexes[partition]
+            page = read_index(index, index.definition or _UNDEFINED, request, start, end, limit)
+            replicas[partition].progress.served += len(page.entries)
+            return page, index.version
+
+        if not all(_is_fresh(replicas[each], indexes[each], seen[each]) for each in asked):
+            self._let_go_if_closed(found)
+            return None
+        try:
+            page = read_merged(asked, request, read)
+        except DuramenError:
+            # Damage, an index that is not in service, a replica that was closed meanwhile: the slow path says which.
+            self._let_go_if_closed(found)
+            return None
+        for partition, offset in page.applied.items():
+            self._saw(ref, partition, offset)
+        return FirstPage(ref, page)
+
     def note_shown(self) -> None:
         """Merge into the session all that these reads can have shown: the newest state of each replica, including the
         writes of others. O(partitions).
@@ -156,6 +226,10 @@ class DirectReads:
     def _note(self, found: _Found) -> None:
         for number, replica in enumerate(found.replicas):
             self._saw(found.ref, Partition(number), replica.index.shown)
+
+    def _let_go_if_closed(self, found: _Found) -> None:
+        if any(replica.state == "closed" for replica in found.replicas):
+            self._let_go(found)
 
     def _let_go(self, found: _Found) -> None:
         """Look for the replicas anew. Their successors must not show less than they did."""
@@ -178,3 +252,9 @@ class DirectReads:
         ref = table.ref
         partition_of = None if ref.partitioner == "slot" else ref.partition_of
         return _Found(replicas, self._session_offsets(ref), table.partitions, partition_of, ref)
+
+
+def _is_fresh(replica: _Replica, index: _Index, seen: Offset) -> bool:
+    """May an index answer at once? Not one at rest: Ctrl-C must not come while its file is being opened."""
+    needed = needed_offset(seen, replica.floor, replica.lost)
+    return may_answer(index.applied, needed, replica.failure) and not index.is_at_rest

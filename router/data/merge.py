@@ -10,16 +10,20 @@ and what the whole will not show is dropped at once (`PageMerge`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import merge
 from math import isqrt
 from typing import NamedTuple
 
 from log_tier.model.identifiers import Offset, Partition
-from router.data.requests import ScanResult
+from router.data.requests import ScanRequest, ScanResult
 from serving_tier.fold.entry import LiveEntry
+from serving_tier.index.index import ScanPage
 
-__all__ = ["MergedPage", "PageMerge", "PartitionPage", "merge_pages", "merged_result", "page_share"]
+__all__ = ["MergedPage", "PageMerge", "PartitionPage", "merge_pages", "merged_result", "page_share", "read_merged"]
+
+ReadsPart = Callable[[Partition, bytes, bytes | None, int], tuple[ScanPage, int]]
+"""Reads so many entries of one partition, from a start to an end; returns them, and the version that they are of."""
 
 
 class PartitionPage(NamedTuple):
@@ -101,6 +105,31 @@ class PageMerge:
     def merged(self) -> MergedPage:
         """The page of all that came so far."""
         return merge_pages(self._pages, limit=self._limit, bytes_max=self._bytes_max, reverse=self._reverse)
+
+
+def read_merged(partitions: Sequence[Partition], request: ScanRequest, read: ReadsPart) -> ScanResult:
+    """The page of a request, read partition by partition; of each only what the page can show."""
+    if len(partitions) == 1:
+        (only,) = partitions
+        page, version = read(only, request.start, request.end, request.limit)
+        merged = MergedPage(page.entries, page.more)  # no larger than asked for
+        return merged_result(merged, {only: page.applied}, {only: version})
+    share = page_share(request.limit, len(partitions))
+    pages = PageMerge(limit=request.limit, bytes_max=request.bytes_max, reverse=request.reverse)
+    applied: dict[Partition, Offset] = {}
+    versions: dict[Partition, int] = {}
+    start, end = request.start, request.end
+    for partition in partitions:
+        page, versions[partition] = read(partition, start, end, share)
+        pages.add(PartitionPage(page.entries, page.more))
+        applied[partition] = page.applied
+        if pages.frontier is None:
+            continue
+        if request.reverse:
+            start = pages.frontier
+        else:
+            end = pages.frontier + b"\0"  # the first key behind it
+    return merged_result(pages.merged(), applied, versions)
 
 
 def merged_result(

@@ -57,13 +57,14 @@ def find(
     from duramen.cli.terminal.connection import connected
     from duramen.client.rows.row_finds import explain_plan, plan_of
     from log_tier.rows.finding.condition_words import conditions_of_words
+    from log_tier.rows.finding.find_planner import FindPlanner
 
     asked = level_of(level, max_lag, after)
     with connected(at, timeout) as database:
         definition = database.definition(table)
         if definition is None:
             raise InvalidRequest(f"the values of {table} are bytes: rows alone are found by their fields; use scan")
-        plan = plan_of(definition, conditions_of_words(field or (), definition), order, limit)
+        plan = plan_of(FindPlanner(definition), conditions_of_words(field or (), definition), order, limit)
         stored = database.table(table)
         if explain:
             explaining = partial(

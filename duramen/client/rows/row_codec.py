@@ -27,6 +27,7 @@ from log_tier.rows.avro.sure_room import surely_roomy_bytes
 from log_tier.rows.avro.varints import Misfit
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import check_read
+from log_tier.rows.finding.find_planner import FindPlanner
 from log_tier.rows.framing import FRAME_BYTES, frame
 from log_tier.rows.judge import row_reader
 from log_tier.rows.schema import NumberedSchema, RowSchema
@@ -75,6 +76,11 @@ class RowCodec(Generic[R]):
     def patches(self) -> RowPatches:
         """Updates of fields."""
         return RowPatches(self._chosen, self._hint, self.key.names)
+
+    @cached_property
+    def finds(self) -> FindPlanner:
+        """Plans of finds."""
+        return FindPlanner(self.definition)
 
     def patch_record(
         self,

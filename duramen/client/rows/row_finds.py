@@ -14,8 +14,8 @@ from duramen.client.rows.row_codec import RowCodec
 from log_tier.model.errors import IndexBuilding, InvalidRequest, UnknownFormat
 from log_tier.model.tokens import Token
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.finding.conditions import conditions_of
-from log_tier.rows.finding.find_plan import FindPlan, find_plan
+from log_tier.rows.finding.find_plan import FindPlan
+from log_tier.rows.finding.find_planner import FindPlanner
 from log_tier.rows.finding.row_filter import row_filter
 
 __all__ = ["FindExplanation", "RowFinds", "explain_plan", "found_values", "plan_of"]
@@ -129,12 +129,12 @@ class RowFinds(OpenedRows[R]):
         at its definition decides. Raises `InvalidRequest`, `IndexBuilding`.
         """
         try:
-            return codec, plan_of(codec.definition, asked, order, limit)
+            return codec, plan_of(codec.finds, asked, order, limit)
         except (InvalidRequest, IndexBuilding):
             renewed = await self.renewed_codec(timeout)
             if renewed.definition.number == codec.definition.number:
                 raise
-            return renewed, plan_of(renewed.definition, asked, order, limit)
+            return renewed, plan_of(renewed.finds, asked, order, limit)
 
 
 def _met_rows(plan: FindPlan, page: Sequence[tuple[bytes, bytes]], codec: RowCodec[R]) -> list[R]:
@@ -144,12 +144,12 @@ def _met_rows(plan: FindPlan, page: Sequence[tuple[bytes, bytes]], codec: RowCod
 
 
 def plan_of(
-    definition: TableDefinition, asked: Mapping[str, Any], order: str | Sequence[str] | None, limit: int | None
+    planner: FindPlanner, asked: Mapping[str, Any], order: str | Sequence[str] | None, limit: int | None
 ) -> FindPlan:
     """The plan of a find. Raises `InvalidRequest`."""
     if limit is not None and (type(limit) is not int or limit < 0):
         raise InvalidRequest(f"limit is a whole number, at least 0, or None, not {limit!r}")
-    return find_plan(definition, conditions_of(asked, definition), order)
+    return planner.plan(asked, order)
 
 
 async def found_values(

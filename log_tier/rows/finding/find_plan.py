@@ -9,7 +9,7 @@ from log_tier.model.errors import IndexBuilding, InvalidRequest
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.finding.conditions import FieldCondition
 
-__all__ = ["FindPlan", "find_plan", "order_of"]
+__all__ = ["FindPlan", "FindWay", "find_plan", "find_way", "order_of"]
 
 _BEHIND = b"\xff"
 
@@ -25,6 +25,29 @@ class FindPlan(NamedTuple):
     rest: tuple[FieldCondition, ...]
     index_number: int = 0
     """Of the index; 0: the table's key."""
+
+
+class FindWay(NamedTuple):
+    """What the plans of all finds have in common that name the same fields, with a value or a range for each."""
+
+    index_name: str
+    index_number: int
+    value_fields: tuple[str, ...]
+    """The first fields of the index, as many as are given a value."""
+    range_field: str
+    """The field behind them, if it is given a range; else empty."""
+    reverse: bool
+
+    def plan(self, conditions: Sequence[FieldCondition]) -> FindPlan:
+        """The plan for conditions on those fields. Some 2 µs."""
+        by_path = {each.path: each for each in conditions}
+        prefix = b"".join([by_path.pop(each).start for each in self.value_fields])
+        start, end = prefix, prefix + _BEHIND
+        if self.range_field:
+            between = by_path.pop(self.range_field)
+            start, end = prefix + between.start, prefix + between.end
+        rest = tuple(by_path.values())
+        return FindPlan(self.index_name, start, None if end == _BEHIND else end, self.reverse, rest, self.index_number)
 
 
 class _Candidate(NamedTuple):
@@ -50,8 +73,15 @@ def order_of(order: str | Sequence[str] | None) -> tuple[tuple[str, ...], bool]:
 def find_plan(
     definition: TableDefinition, conditions: Sequence[FieldCondition], order: str | Sequence[str] | None = None
 ) -> FindPlan:
-    """The plan that goes through the fewest entries, as far as the conditions tell: the most fields with a value, then
-    a range. Of two that are alike the key comes first, then the index that was made earlier.
+    """The plan of a find. Raises as `find_way`."""
+    return find_way(definition, conditions, order).plan(conditions)
+
+
+def find_way(
+    definition: TableDefinition, conditions: Sequence[FieldCondition], order: str | Sequence[str] | None = None
+) -> FindWay:
+    """The way through the fewest entries, as far as the conditions tell: the most fields with a value, then a range. Of
+    two that are alike the key comes first, then the index that was made earlier.
 
     Raises `InvalidRequest`, which says what index would serve, where none begins with a field that is asked for, and
     where none has the order; `IndexBuilding` where one that is being built would serve.
@@ -78,15 +108,14 @@ def find_plan(
             _refuse_building(definition, conditions, order)
         _refuse(definition, conditions, wanted)
     _, candidate, values = best
-    used = set(candidate.fields[:values])
-    prefix = b"".join(by_path[each].start for each in candidate.fields[:values])
-    start, end = prefix, prefix + _BEHIND
-    between = by_path.get(candidate.fields[values]) if values < len(candidate.fields) else None
-    if between is not None:
-        start, end = prefix + between.start, prefix + between.end
-        used.add(between.path)
-    rest = tuple(each for each in conditions if each.path not in used)
-    return FindPlan(candidate.index_name, start, None if end == _BEHIND else end, down, rest, candidate.number)
+    behind = candidate.fields[values] if values < len(candidate.fields) else ""
+    return FindWay(
+        candidate.index_name,
+        candidate.number,
+        tuple(candidate.fields[:values]),
+        behind if behind in by_path else "",
+        down,
+    )
 
 
 def _candidates(definition: TableDefinition) -> Iterator[_Candidate]:

@@ -3,6 +3,10 @@
 Each read opens its own read transaction, so it sees the index at one applied offset and takes no lock; it holds a pin
 meanwhile (`serving_tier.index.pins`). Entries without an expiry, the usual case, cost one lookup; for the others the
 log time is read in the same transaction.
+
+Those that run in a user's own thread (`get_value`, `scan`, `find`) give their pin back wherever Ctrl-C interrupts them,
+or the index could not be closed. CPython looks for signals behind a call and at the beginning of a Python function. So
+the pin is taken by the first call of a `try` block, and not by a context manager written in Python.
 """
 
 from __future__ import annotations
@@ -98,8 +102,8 @@ class LmdbReads:
     def get_value(self, key: bytes) -> bytes | None:
         """One entry's value. One lookup, and nothing that is not needed for it."""
         pins = self.pins
-        pins.acquire(PIN)
         try:
+            pins.acquire(PIN)
             # Not `with`: a read transaction ends when nothing refers to it any more, and that costs half as much.
             txn = self._begin(self._data)
             stored: bytes | None = txn.get(key)
@@ -117,8 +121,8 @@ class LmdbReads:
     def stored(self, key: bytes) -> bytes | None:
         """The stored form of one entry, expired or not: for an endpoint that writes the bytes on. 0.4 µs."""
         pins = self.pins
-        pins.acquire(PIN)
         try:
+            pins.acquire(PIN)
             stored: bytes | None = self._begin(self._data).get(key)
         except lmdb.Error as error:
             self._refuse_read(error)
@@ -129,8 +133,8 @@ class LmdbReads:
     def transaction(self) -> int:
         """The number of the newest write transaction: two reads under the same number saw the same state. 0.5 µs."""
         pins = self.pins
-        pins.acquire(PIN)
         try:
+            pins.acquire(PIN)
             number: int = self._begin().id()
         except lmdb.Error as error:
             self._refuse_read(error)
@@ -147,8 +151,8 @@ class LmdbReads:
         `LimitExceeded` at the first entry with which they have more than `bytes_max` bytes together.
         """
         pins = self.pins
-        pins.acquire(PIN)
         try:
+            pins.acquire(PIN)
             txn = self._begin(self._data)
             if transaction is not None and txn.id() != transaction:
                 return None
@@ -163,8 +167,8 @@ class LmdbReads:
     def get_many(self, keys: Sequence[bytes], *, bytes_max: int = FOUND_BYTES_MAX) -> Found:
         """Several entries, all read at one applied offset. Raises `LimitExceeded` as `stored_many`."""
         pins = self.pins
-        pins.acquire(PIN)
         try:
+            pins.acquire(PIN)
             txn = self._begin(self._data)
             state = State.unpack(txn.get(STATE, db=self._meta))
             found = _within(txn.get, keys, bytes_max, 8)  # a version is no part of a value
@@ -179,10 +183,21 @@ class LmdbReads:
         self, start: bytes, end: bytes | None, *, reverse: bool = False, limit: int = 1000, bytes_max: int = 1 << 20
     ) -> ScanPage:
         """Entries of a range of keys. About 1 µs an entry."""
-        with self._reading() as txn:
+        pins, txn = self.pins, None
+        try:
+            pins.acquire(PIN)
+            txn = self._begin(self._data)
             state = State.unpack(txn.get(STATE, db=self._meta))
             pairs = _pairs(txn.cursor(), start, end, reverse=reverse)
             page, more = take_page(pairs, log_time_ms=state.log_time_ms, limit=limit, bytes_max=bytes_max)
+        except lmdb.Error as error:
+            self._refuse_read(error)
+        finally:
+            try:
+                if txn is not None:
+                    txn.abort()  # its cursors end with it
+            finally:
+                pins.release()
         return ScanPage(page, more, state.applied)
 
     def find(
@@ -196,13 +211,24 @@ class LmdbReads:
         bytes_max: int = 1 << 20,
     ) -> ScanPage:
         """Rows in the order of an ordered index. About 2 µs a row."""
-        with self._reading() as txn:
+        pins, txn = self.pins, None
+        try:
+            pins.acquire(PIN)
+            txn = self._begin(self._data)
             self._check_index(index)
             state = State.unpack(txn.get(STATE, db=self._meta))
             first, behind = index_bounds(index, start, end)
             entries = _pairs(txn.cursor(self._databases.ordered), first, behind, reverse=reverse)
             pairs = rows_of_entries(entries, txn.get)
             page, more = take_page(pairs, log_time_ms=state.log_time_ms, limit=limit, bytes_max=bytes_max)
+        except lmdb.Error as error:
+            self._refuse_read(error)
+        finally:
+            try:
+                if txn is not None:
+                    txn.abort()  # its cursors end with it
+            finally:
+                pins.release()
         return ScanPage(page, more, state.applied)
 
     def _check_index(self, index: TableIndex) -> None:

@@ -8,6 +8,7 @@ import threading
 import pytest
 from kit.cluster.one_machine import DEADLINE_S, all_replicas, held, put_all, puts, write
 from kit.deadlines import within
+from kit.seen_offsets import SeenOffsets
 
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.errors import IndexDamaged, LogDamaged, ShuttingDown
@@ -19,19 +20,6 @@ from router.data.direct_reads import NOT_FRESH, DirectReads
 from router.data.local_data import LocalData
 from router.data.requests import ReadPart, ReadResult
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
-
-
-class SeenOffsets:
-    """What a session has seen, as the direct reads look at it."""
-
-    def __init__(self) -> None:
-        self.offsets: dict[str, list[Offset]] = {}
-
-    def __call__(self, table: TableRef) -> list[Offset]:
-        return self.offsets.setdefault(table.id, [NOTHING] * table.partitions)
-
-    def saw(self, table: TableRef, partition: Partition, offset: Offset) -> None:
-        self(table)[partition] = max(self(table)[partition], offset)
 
 
 @pytest.fixture

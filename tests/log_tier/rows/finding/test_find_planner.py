@@ -1,0 +1,65 @@
+"""Plans that are remembered by the names of their conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.flight_rows import FLIGHTS
+
+from log_tier.model.errors import InvalidRequest
+from log_tier.rows.finding.conditions import CONDITIONS_MAX, conditions_of
+from log_tier.rows.finding.find_plan import FindPlan, find_plan
+from log_tier.rows.finding.find_planner import FindPlanner
+from log_tier.rows.table_index import TableIndex
+
+SERVED = replace(
+    FLIGHTS,
+    indexes=(TableIndex(1, "by_tail", ("tailnum", "dep_delay")), TableIndex(2, "by_delay", ("dep_delay",))),
+)
+
+WANTED: dict[str, st.SearchStrategy[Any]] = {
+    "carrier": st.sampled_from(["UA", "DL", ("UA", None), 7]),
+    "flight": st.sampled_from([1, (1, 5), (5, 1), ()]),
+    "tailnum": st.sampled_from([None, "N1", ("N1", "N2")]),
+    "dep_delay": st.sampled_from([0.0, float("nan"), (60, None), (None, 1.5)]),
+    "gate": st.just("B7"),
+}
+ORDERS = st.sampled_from([None, "", (), [], "dep_delay", "-dep_delay", ["flight"], ("tailnum", "-flight"), 7])
+
+
+@given(st.lists(st.tuples(st.fixed_dictionaries({}, optional=WANTED), ORDERS), min_size=2, max_size=40))
+def test_a_remembered_plan_is_that_of_the_first_time(asked: list[tuple[Mapping[str, Any], Any]]) -> None:
+    planner = FindPlanner(SERVED)
+    for wanted, order in asked:
+        expected = outcome(lambda: find_plan(SERVED, conditions_of(wanted, SERVED), order))  # noqa: B023 - called at once
+        assert outcome(lambda: planner.plan(wanted, order)) == expected  # noqa: B023 - called at once
+
+
+def outcome(plan: Callable[[], FindPlan]) -> FindPlan | str:
+    """A plan, or why there is none."""
+    try:
+        return plan()
+    except InvalidRequest as error:
+        return error.message
+
+
+def test_a_plan_takes_the_values_of_its_own_call() -> None:
+    planner = FindPlanner(SERVED)
+    plans = [planner.plan({"tailnum": each, "flight": number}) for number, each in enumerate(["N1", "N2", None])]
+    assert len({each.start for each in plans}) == 3
+    assert [each.rest[0].start for each in plans] == [b"\x14", b"\x15\x01", b"\x15\x02"]
+
+
+def test_any_number_of_ways_may_be_asked_for() -> None:
+    planner = FindPlanner(SERVED)
+    for turn in range(600):
+        order = ["tailnum"] * (turn % 400)
+        wanted = {"tailnum": f"N{turn}"}
+        assert planner.plan(wanted, order) == find_plan(SERVED, conditions_of(wanted, SERVED), order)
+    with pytest.raises(InvalidRequest, match=f"at most {CONDITIONS_MAX} conditions"):
+        planner.plan({f"f{number}": 1 for number in range(CONDITIONS_MAX + 1)})
