@@ -39,7 +39,17 @@ _SIZE: Final = (
     f"if n & 1: {_DOUBT}",
     "m = at + (n >> 1)",
 )
-_LONG: Final = ("n = value[at]", "at += 1", "if n > 127: n, at = long_value(value, n, at)")
+# Two bytes, as numbers from 64 to 8,191 have, without a call.
+_LONG: Final = (
+    "n = value[at]",
+    "at += 1",
+    "if n > 127:",
+    "    m = value[at]",
+    "    if m < 128:",
+    "        n += (m << 7) - 128",
+    "        at += 1",
+    "    else: n, at = long_value(value, n, at)",
+)
 # Avro's integer of 8 bytes, all at once, as in `log_tier.rows.quick_reader`.
 _MICROS: Final = (
     "n = u64(value, at)[0] if at + 8 <= end else 0",

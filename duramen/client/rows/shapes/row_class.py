@@ -7,6 +7,7 @@ import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from types import MemberDescriptorType
 from typing import Annotated, Any, Final
 
 from duramen.client.rows.shapes.hints import Hint, hint_of, schema_refusal
@@ -89,6 +90,8 @@ def _constructed(python: Any) -> Callable[[dict[str, Any]], Any]:
             return made
 
         return filled
+    if _only_fills_slots(python):
+        return _slots_filled(python)
     later = [field.name for field in dataclasses.fields(python) if not field.init]
     if not later:
         return lambda values: python(**values)
@@ -102,17 +105,45 @@ def _constructed(python: Any) -> Callable[[dict[str, Any]], Any]:
     return constructed
 
 
+def _slots_filled(python: Any) -> Callable[[dict[str, Any]], Any]:
+    """The instance of values by name, each set in its slot: half of what the constructor costs."""
+    names = [field.name for field in dataclasses.fields(python)]
+    known: dict[str, Any] = {f"set{number}": getattr(python, name).__set__ for number, name in enumerate(names)}
+    known |= {"make": object.__new__, "python": python}
+    lines = [f"    set{number}(made, values[{name!r}])" for number, name in enumerate(names)]
+    exec("\n".join(["def filled(values):", "    made = make(python)", *lines, "    return made"]), known)
+    return known["filled"]  # type: ignore[no-any-return]
+
+
+def _only_fills_slots(python: Any) -> bool:
+    """Does its constructor do nothing but set each field in a slot of its own?"""
+    return (
+        _is_plain(python)
+        and (python.__dataclass_params__.frozen or python.__setattr__ is object.__setattr__)
+        and all(
+            isinstance(getattr(python, each.name, None), MemberDescriptorType) for each in dataclasses.fields(python)
+        )
+    )
+
+
 def _only_assigns(python: Any) -> bool:
     """Does its constructor do nothing but set each field in the instance's `__dict__`? Then that is done at once, for
     less than half of what the call costs.
     """
     return (
+        _is_plain(python)
+        and _in_dict(python)
+        and not any(hasattr(getattr(python, field.name, None), "__set__") for field in dataclasses.fields(python))
+    )
+
+
+def _is_plain(python: Any) -> bool:
+    """Is it a dataclass whose constructor is the generated one?"""
+    return (
         "__dataclass_params__" in vars(python)
         and python.__dataclass_params__.init
-        and _in_dict(python)
         and python.__new__ is object.__new__
         and not hasattr(python, "__post_init__")
-        and not any(hasattr(getattr(python, field.name, None), "__set__") for field in dataclasses.fields(python))
     )
 
 

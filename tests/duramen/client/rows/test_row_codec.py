@@ -339,6 +339,20 @@ def test_a_class_with_slots_or_a_constructor_of_its_kind_is_made_by_it() -> None
         def __post_init__(self) -> None:
             self.twice = self.x * 2
 
+    @dataclass(slots=True)
+    class Unrounded:
+        x: int
+        y: float
+
+    @dataclass(slots=True)
+    class Rounded:
+        x: int
+        y: float
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            object.__setattr__(self, name, round(value))
+
+    assert codec(Rounded, "x").decode(codec(Unrounded, "x").encode(Unrounded(1, 2.5))[1]) == Rounded(1, 2.0)
     for row in (Slotted(1, "z"), Doubled(2)):
         rows = codec(type(row), "x")
         assert rows.decode(rows.encode(row)[1]) == row
