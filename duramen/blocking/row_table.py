@@ -257,7 +257,7 @@ class RowTable(IndexedRows[R]):
         found_range = ScanRange.of_plan(plan, None if plan.rest else limit)
         pairs = self.stored.range_pairs(found_range, after=after, level=level, timeout=timeout)
         rows = self._scanned(pairs, codec, timeout, plan.rest)
-        return rows if limit is None else _first(rows, limit)
+        return _first(rows, limit) if plan.rest and limit is not None else rows
 
     def arrow_batches(
         self,
