@@ -50,9 +50,11 @@ class Database:
     All tables of one database share a session: a read sees everything that was written or read through it before.
 
     **In a forked process** the first call connects anew, in the event loop of that call. The child keeps the session's
-    offsets and does not touch the parent's connection. An embedded database is open in the parent alone: calls raise
-    `DatabaseForked`. **Pickled** (a process pool, Spark), a database and its tables are their address and the session's
-    offsets; pickling an embedded one raises `InvalidRequest`.
+    offsets and does not touch the parent's connection; its garbage collector leaves alone what it has inherited
+    (`gc.freeze`). An embedded database is open in the parent alone: calls raise `DatabaseForked`.
+
+    **Pickled** (a process pool, Spark), a database and its tables are their address and the session's offsets; pickling
+    an embedded one raises `InvalidRequest`.
     """
 
     def __init__(

@@ -7,11 +7,16 @@ and loads the extension a second time, from a copy of its file, because the load
 second one begins as in a new process. It costs a child some 30 ms, once, and 20 MB; a process that was not forked pays
 nothing.
 
+What the parent no longer needs, and its collector has not found yet, is inherited too: channels and calls in circles.
+To destroy one takes the parent's threads, and gRPC ends the process that tries. So the child's collector leaves alone
+whatever was inherited (`gc.freeze`); what it makes itself is collected as ever.
+
 The two cores share Python code alone. Their classes differ: compare the name of an error's code, not its class.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.machinery
 import importlib.util
@@ -40,18 +45,41 @@ class _Core:
 
     def __init__(self) -> None:
         self.package: Any = grpc
+        self.used = False
         self.inherited = False
         self.loading = threading.Lock()
+        self._forking = threading.RLock()  # held across a fork; a signal's handler may fork meanwhile
+        self._collected: list[bool] = []
+        """Of each fork under way: whether the collector was on."""
+
+    def before_fork(self) -> None:
+        """Runs in the thread that forks: no collection until the child has set aside what it inherits."""
+        self._forking.acquire()
+        self._collected.append(gc.isenabled())
+        gc.disable()
+
+    def after_fork_in_parent(self) -> None:
+        """Runs in the parent, also where the fork failed."""
+        if self._collected.pop():
+            gc.enable()
+        self._forking.release()
 
     def after_fork(self) -> None:
-        """Runs in a forked process: mark the loaded core as the parent's, and never destroy it."""
+        """Runs in a forked process: mark the loaded core as the parent's, and never destroy it, nor what it made."""
         keep_for_ever(self.package)
+        if self.used:
+            gc.freeze()
+        if self._collected.pop():
+            gc.enable()
         self.inherited = True
         self.loading = threading.Lock()
+        self._forking = threading.RLock()
 
 
 _core: Final = _Core()
-os.register_at_fork(after_in_child=_core.after_fork)
+os.register_at_fork(
+    before=_core.before_fork, after_in_parent=_core.after_fork_in_parent, after_in_child=_core.after_fork
+)
 
 
 def grpc_core() -> Any:
@@ -61,6 +89,7 @@ def grpc_core() -> Any:
             if _core.inherited:
                 _core.package = _load_again()
                 _core.inherited = False
+    _core.used = True
     return _core.package
 
 

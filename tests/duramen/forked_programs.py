@@ -10,10 +10,12 @@ import asyncio
 import gc
 import multiprocessing
 import os
+import pickle
 import signal
 import socket
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -325,8 +327,44 @@ def prefork(target: str) -> None:
     db.close()
 
 
+def closed_before(target: str) -> None:
+    """What the parent closed, or dropped unclosed, waits for the collector when it forks: channels and calls of its
+    core of gRPC, in circles. The child's collector must not destroy them, for that takes the parent's threads.
+    """
+    gc.disable()
+    db = duramen.connect(target)
+    table = db.create_table("flights", if_missing=True)
+    pickle.loads(pickle.dumps(table)).put(b"k", b"v")
+    with duramen.connect(target) as other:
+        assert other.table("flights").get(b"k") == b"v"
+    del other
+
+    def work() -> None:
+        use(table, b"in the child")
+        gc.collect()
+        use(table, b"after the collection")
+        mine = Circle()
+        gone = weakref.ref(mine)
+        del mine
+        gc.collect()
+        assert gone() is None, "the child's own garbage is collected"
+        joined(in_child(lambda: use(table, b"in its child")))
+
+    joined(in_child(work))
+    gc.collect()
+    use(table, b"in the parent")
+    db.close()
+
+
+class Circle:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
 PROGRAMS: dict[str, Any] = {
-    each.__name__: each for each in (connection, under_way, asynchronous, embedded, pooled, prefork)
+    each.__name__: each for each in (connection, under_way, asynchronous, closed_before, embedded, pooled, prefork)
 }
 
 if __name__ == "__main__":

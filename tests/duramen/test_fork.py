@@ -68,6 +68,10 @@ def test_an_asynchronous_connection(target: str) -> None:
     check_program("asynchronous", target)
 
 
+def test_what_the_parent_has_closed_and_not_collected(target: str) -> None:
+    check_program("closed_before", target)
+
+
 @pytest.mark.parametrize("how", ["close", "exit"])
 def test_an_embedded_database(tmp_path: Path, how: str) -> None:
     check_program("embedded", str(tmp_path / "data"), how)
