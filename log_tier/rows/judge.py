@@ -83,9 +83,7 @@ class RowJudge:
                         return False
                     if is_text:
                         key.decode()
-                if self.entries is not None:
-                    return not any(map(self.entries.refusal, keys, values))
-                return True
+                return self.entries is None or self.entries.fit(keys, values)
             return all(self.refusal(key, value) is None for key, value in zip(keys, values, strict=True))
         except READER_ERRORS:
             return False

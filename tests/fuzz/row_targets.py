@@ -8,17 +8,22 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Final
 
 import fastavro
 from kit.avro_rows import avro_decode, avro_encode, random_row, random_schema
+from kit.rows.judged_rows import sortable_paths
 
 from fuzz.target import Target
 from log_tier.model.errors import InvalidRow, InvalidValue
+from log_tier.rows.avro.row_reader import READER_ERRORS
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.framing import frame
+from log_tier.rows.index_entries import complete_entries, entries_reader
 from log_tier.rows.json_rows.json_form import row_from_json, row_to_json
+from log_tier.rows.quick_reader import EntriesReader
 from log_tier.rows.schema import NumberedSchema, RowSchema
 
 __all__ = ["row_targets"]
@@ -27,6 +32,8 @@ _SCHEMAS: Final = 24
 """The first byte of an input chooses one of so many."""
 
 _KEY: Final = b"k"
+
+_INDEXES_MAX: Final = 8
 
 
 @cache
@@ -54,6 +61,31 @@ def _read_body(data: bytes) -> None:
         raise InvalidValue(refusal)
     again = row_from_json(schema, row_to_json(schema, body))
     assert repr(avro_decode(given, again)) == repr(avro_decode(given, body))
+
+
+@cache
+def _readers_of_entries(number: int) -> tuple[EntriesReader, EntriesReader] | None:
+    schema = _schema(number)[1]
+    paths = tuple(tuple(each.split(".")) for each in sortable_paths(schema))
+    if not paths:
+        return None
+    indexes = tuple((bytes((0, at)), (path,)) for at, path in enumerate(paths[:_INDEXES_MAX], 1))
+    return complete_entries(schema, indexes), entries_reader(schema, indexes)
+
+
+def _read_entries(data: bytes) -> None:
+    readers = _readers_of_entries(data[0] % _SCHEMAS if data else 0)
+    if readers is None:
+        raise InvalidValue("no field of the schema sorts")
+    complete, quick = readers
+    try:
+        entries = complete(data, 1, _KEY)
+    except READER_ERRORS as error:
+        # The quick one gets rows that fit: it may make entries of others, and raises nothing else.
+        with suppress(*READER_ERRORS):
+            quick(data, 1, _KEY)
+        raise InvalidValue(repr(error)) from None
+    assert quick(data, 1, _KEY) == entries
 
 
 def _texts() -> list[bytes]:
@@ -97,7 +129,8 @@ def _read_schema(data: bytes) -> None:
 
 
 def row_targets() -> Iterator[Target]:
-    """A row's bytes, a row as JSON, a schema."""
+    """A row's bytes, its entries in indexes, a row as JSON, a schema."""
     yield Target("row in Avro", _bodies, _read_body)
+    yield Target("entries of a row", _bodies, _read_entries)
     yield Target("row as JSON", _texts, _read_text)
     yield Target("schema of rows", _schemas, _read_schema)

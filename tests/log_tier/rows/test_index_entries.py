@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -11,26 +10,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.avro_rows import avro_decode, avro_encode, random_row, random_schema
-from kit.rows.judged_rows import of_fields, of_rows
+from kit.avro_rows import avro_decode, avro_encode, mutated, random_row, random_schema
+from kit.rows.judged_rows import of_fields, of_rows, sortable_paths, varint
 
 from log_tier.model.errors import InvalidSchema
+from log_tier.rows.avro.row_reader import READER_ERRORS
 from log_tier.rows.elements import encode_element
 from log_tier.rows.framing import frame
-from log_tier.rows.index_entries import NAN, IndexEntries
-from log_tier.rows.key_fields import key_type_of, without_null
+from log_tier.rows.index_entries import NAN, IndexEntries, complete_entries, entries_reader
+from log_tier.rows.quick_reader import EntriesReader, quick_entries
 from log_tier.rows.schema import RowSchema
 from log_tier.rows.table_index import ENTRY_BYTES_MAX, INDEX_FIELDS_MAX, TableIndex
-
-
-def sortable_paths(fields: Any, schema: RowSchema, depth: int = 0) -> Iterator[str]:
-    for field in fields:
-        plain, _ = without_null(field["type"])
-        found: Any = schema.named.get(plain, plain) if isinstance(plain, str) else plain
-        if key_type_of(plain, schema) is not None:
-            yield field["name"]
-        elif depth < 2 and isinstance(found, dict) and found["type"] == "record":
-            yield from (f"{field['name']}.{inner}" for inner in sortable_paths(found["fields"], schema, depth + 1))
 
 
 def value_at(row: Any, path: str) -> Any:
@@ -48,7 +38,7 @@ def element_of(value: Any) -> bytes:
 def test_an_entry_has_the_elements_of_its_fields_and_the_key(random: Random) -> None:
     written = random_schema(random, fields=8)
     schema = RowSchema.parse(written)
-    paths = list(sortable_paths([{"name": each.name, "type": each.type} for each in schema.fields], schema))
+    paths = sortable_paths(schema)
     if not paths:
         return
     indexes = tuple(
@@ -66,6 +56,135 @@ def test_an_entry_has_the_elements_of_its_fields_and_the_key(random: Random) -> 
     too_long = any(len(entry) - 2 > ENTRY_BYTES_MAX for entry in expected)
     assert (definition.judge.refusal(b"key", frame(7, body)) is None) != too_long
     assert definition.judge.fit([b"key"], [frame(7, body)]) != too_long
+
+
+def entries_or_none(read: EntriesReader, body: bytes) -> list[bytes] | None:
+    """None: it has refused the row, by an error that readers raise."""
+    try:
+        return read(b"head" + body, 4, b"key")
+    except READER_ERRORS:
+        return None
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_the_quick_reader_makes_the_entries_of_the_complete_one(random: Random) -> None:
+    """Of what is no row it may make some all the same, and raises nothing else."""
+    written = random_schema(random, fields=8)
+    schema = RowSchema.parse(written)
+    paths = [tuple(each.split(".")) for each in sortable_paths(schema)]
+    if not paths:
+        return
+    indexes = tuple(
+        (number.to_bytes(2), tuple(random.sample(paths, random.randint(1, min(3, len(paths)))))) for number in (1, 300)
+    )
+    complete, read = complete_entries(schema, indexes), entries_reader(schema, indexes)
+    body = avro_encode(written, random_row(random, written))
+    assert entries_or_none(read, body) == entries_or_none(complete, body) is not None
+    for value in (*(body[:size] for size in range(len(body))), *(mutated(random, body) for _ in range(60))):
+        expected = entries_or_none(complete, value)
+        found = entries_or_none(read, value)
+        assert expected is None or found == expected
+
+
+ORDINARY: list[tuple[Any, list[Any]]] = [
+    ("string", ["", "UA", "Zürich", "a\0b", "x" * 64, "x" * 300]),
+    ("int", [0, -1, 5, 300, 100_000]),
+    ("long", [0, -1, 63, 64, 8191, 8192, 1_000_000]),
+    ("double", [0.0, 1.5, -1.5, 5e-324, -5e-324, math.inf, -math.inf, -0.0, math.nan]),
+    ("float", [1.5]),
+    ("boolean", [True, False]),
+    ("bytes", [b"", b"a\0b"]),
+    (["null", "string"], [None, "N1"]),
+    (["double", "null"], [None, -2.5]),
+    ({"type": "int", "logicalType": "date"}, [19_000, -1]),
+    ({"type": "long", "logicalType": "timestamp-micros"}, [1_357_016_400_000_000, 0, -5]),
+    ({"type": "string", "logicalType": "uuid"}, ["6f1d8a52-3d5e-4a8e-9c7b-0f3a7f1c2b4d"]),
+    (
+        {"type": "record", "name": "Inner", "fields": [{"name": "b", "type": "string"}, {"name": "c", "type": "long"}]},
+        [],
+    ),
+]
+PASSED: list[tuple[Any, Any]] = [
+    ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B"),
+    ({"type": "fixed", "name": "F", "size": 3}, b"abc"),
+    ({"type": "array", "items": "string"}, ["a", "b"]),
+    (["null", {"type": "map", "values": "long"}], {"a": 1 << 40}),
+    ({"type": "long", "logicalType": "timestamp-micros"}, 5),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, b"\x05"),
+    ("null", None),
+    ("bytes", b"\xff" * 70),
+    *((type_, value) for type_, values in ORDINARY for value in values),
+]
+
+
+def check_entries_alone(fields: list[tuple[Any, Any]], *paths: tuple[str, ...]) -> None:
+    """Of the row with these types and values, without the complete reader."""
+
+    def complete(value: bytes, at: int, key: bytes) -> list[bytes]:
+        raise AssertionError(f"{value!r} was left to the complete reader")
+
+    names = [f"f{number}" for number in range(len(fields))]
+    written = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": name, "type": type_} for name, (type_, _) in zip(names, fields, strict=True)],
+    }
+    schema, indexes = RowSchema.parse(written), tuple((bytes((0, n)), (path,)) for n, path in enumerate(paths, 1))
+    body = avro_encode(written, {name: value for name, (_, value) in zip(names, fields, strict=True)})
+    read = quick_entries(schema, indexes, complete)
+    assert read(body, 0, b"key") == complete_entries(schema, indexes)(body, 0, b"key"), fields
+
+
+def test_an_ordinary_row_has_its_entries_from_one_function() -> None:
+    for type_, values in ORDINARY:
+        for value in values:
+            # What follows is not read; the numbers of eight bytes at once need it to be there.
+            check_entries_alone([(type_, value), ("string", "12345678")], ("f0",))
+    for type_, value in PASSED:
+        check_entries_alone([(type_, value), ("string", "N1"), ("double", 1.0)], ("f1",), ("f2",))
+    inner = ORDINARY[-1][0]
+    for type_, value in ((inner, {"b": "x", "c": -7}), (["null", inner], {"b": "x", "c": 7}), ([inner, "null"], None)):
+        check_entries_alone([("long", 1 << 60), (type_, value), ("string", "y")], ("f1", "c"), ("f1", "b"), ("f2",))
+
+
+def test_a_row_with_many_fields_up_to_that_of_an_index_has_the_complete_reader_alone() -> None:
+    """Source that grows with the schema would stop a server while it is compiled."""
+    many = [{"name": f"f{number}", "type": "long"} for number in range(65)]
+    wide = RowSchema.parse({"type": "record", "name": "R", "fields": many})
+    inside = RowSchema.parse(
+        {
+            "type": "record",
+            "name": "O",
+            "fields": [{"name": "a", "type": {"type": "record", "name": "R", "fields": many}}],
+        }
+    )
+    deep: Any = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": "long"}]}
+    for number in range(1, 5):
+        deep = {"type": "record", "name": f"R{number}", "fields": [{"name": "a", "type": deep}]}
+
+    def is_left(schema: RowSchema, *path: str) -> bool:
+        indexes = ((b"\0\1", (path,)),)
+        complete = complete_entries(schema, indexes)
+        return quick_entries(schema, indexes, complete) is complete
+
+    assert is_left(wide, "f64")
+    assert not is_left(wide, "f63")
+    assert is_left(inside, "a", "f0")
+    assert is_left(RowSchema.parse(deep), *"aaaaa")
+
+
+def test_a_row_that_ends_inside_an_indexed_text_has_no_entries() -> None:
+    """No half of a text: a damaged file is named, whatever its rows were."""
+    table = replace(of_fields("string"), indexes=(TableIndex(1, "by_a", ("a",)),))
+    rows = IndexEntries(table.indexes, table.schemas)
+    assert rows.of(b"k", frame(7, varint(6) + b"abc")) == [b"\0\1\x02abc\0k"]
+    with pytest.raises(READER_ERRORS):
+        rows.of(b"k", frame(7, varint(8) + b"abc"))
+    with pytest.raises(READER_ERRORS):
+        rows.of(b"k", frame(7, varint(4) + b"\xff\xfe"))
+    with pytest.raises(KeyError):
+        rows.of(b"k", frame(8, varint(6) + b"abc"))
 
 
 def entry(value: float | None) -> bytes:
