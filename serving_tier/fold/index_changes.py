@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Final
 
 from log_tier.model.errors import IndexDamaged
@@ -30,18 +31,20 @@ def index_changes(
     changes: dict[bytes, bytes | None] = {}
     for key, after in entries.items():
         before = stored(key)
-        gone = () if before is None else entries_of_stored(key, before, rows)
-        # A row in front of the barrier of an index, in one fold with it, may be too long for that as well.
-        come = () if after is None else _possible(rows.of(key, after, value_begin(after)))
+        gone = () if before is None else _all_of_stored(key, before, rows)
+        come = () if after is None else rows.of(key, after, value_begin(after))
         if gone == come:
             continue
-        changes.update(dict.fromkeys(gone))
+        # A row in front of the barrier of an index, in one fold with it, may be too long for that as well.
         length = len(key).to_bytes(KEY_LENGTH_BYTES)
-        for entry in come:
-            if entry in gone:
-                del changes[entry]
-            else:
-                changes[entry] = length
+        # Entries of one index are at one place in both.
+        for old, new in zip_longest(gone, come):
+            if old == new:
+                continue
+            if old is not None and len(old) <= KEY_BYTES_MAX:
+                changes[old] = None
+            if new is not None and len(new) <= KEY_BYTES_MAX:
+                changes[new] = length
     return changes
 
 
@@ -51,15 +54,15 @@ def entries_of_stored(key: bytes, stored: bytes, rows: IndexEntries) -> Sequence
     A row that was there before an index may be too long for it: no entry is made then, and the index is not put into
     service while the row is there.
     """
+    return [each for each in _all_of_stored(key, stored, rows) if len(each) <= KEY_BYTES_MAX]
+
+
+def _all_of_stored(key: bytes, stored: bytes, rows: IndexEntries) -> Sequence[bytes]:
+    """With those that are too long."""
     try:
-        return _possible(rows.of(key, stored, value_begin(stored)))
+        return rows.of(key, stored, value_begin(stored))
     except (*READER_ERRORS, KeyError, struct.error) as error:
         raise IndexDamaged(
             f"what is stored under the key {key[:40]!r} is no row of the table ({error!r}): discard this replica's "
             "index and fold the log again"
         ) from error
-
-
-def _possible(entries: list[bytes]) -> list[bytes]:
-    """Those that are not too long."""
-    return [each for each in entries if len(each) <= KEY_BYTES_MAX]

@@ -131,12 +131,15 @@ def carry_out(
 
 
 def _change_entries(changes: Mapping[bytes, bytes | None], cursor: Any) -> None:
-    for entry, stored in changes.items():
-        if stored is None and cursor.set_key(entry):
-            cursor.delete()
-    come = sorted((entry, stored) for entry, stored in changes.items() if stored is not None)
+    # In the order of the pages, which counts where there are many. Two short sorts cost less than a long one, and bytes
+    # are compared faster than pairs.
+    place, delete = cursor.set_key, cursor.delete
+    for entry in sorted([entry for entry, stored in changes.items() if stored is None]):
+        if place(entry):
+            delete()
+    come = sorted([entry for entry, stored in changes.items() if stored is not None])
     if come:
-        cursor.putmulti(come)
+        cursor.putmulti(zip(come, map(changes.__getitem__, come), strict=True))
 
 
 def _keep_counted(effects: Effects, txn: Any, databases: Databases, before: State) -> None:
