@@ -26,7 +26,8 @@ from log_tier.model.barrier import ORIGINAL
 from log_tier.model.batch_header import place_of
 from log_tier.model.errors import DuramenError, IndexDamaged, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, PartitionId
-from log_tier.rows.definition import TableDefinition
+from log_tier.rows.definition import TableDefinition, check_index
+from log_tier.rows.table_index import TableIndex
 from serving_tier.fold.index_builds import NO_BUILDS
 from serving_tier.fold.verdicts import FoldVerdicts
 from serving_tier.index.index import IndexLimits
@@ -41,7 +42,7 @@ from serving_tier.index.lmdb.folder import (
     rest_folder,
     sync_data,
 )
-from serving_tier.index.lmdb.format import State
+from serving_tier.index.lmdb.format import DEFINITION, State, unpack_definition
 from serving_tier.index.lmdb.identity import IndexIdentity, find_identity
 from serving_tier.index.lmdb.lmdb_reads import LmdbReads, closed
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
@@ -86,6 +87,8 @@ class IndexFile(LmdbReads):
         self._partition, self._start = partition, start
         self.definition = None if definition is None else definition.first
         self._first = self.definition
+        self._defined: tuple[bytes | None, TableDefinition | None] = None, None
+        """The row of the definition that a find has met last, and what it says."""
         """What the table's keys and values are, as far as was folded here; None: bytes. While the file has not been
         opened, what they were at the table's start."""
         self.builds = NO_BUILDS
@@ -125,6 +128,15 @@ class IndexFile(LmdbReads):
         """Which version of its table this is."""
         self.live = ORIGINAL
         """Which version is live, as far as was folded here."""
+
+    def _check_index(self, index: TableIndex, txn: Any) -> None:
+        # `definition` is of before or behind a commit that another thread is about to make, or has just made.
+        row = txn.get(DEFINITION, db=self._meta)
+        known, definition = self._defined
+        if row != known:
+            definition = unpack_definition(row)
+            self._defined = row, definition
+        check_index(index, definition)
 
     def _enter(self, database: Any = None, **how: Any) -> Any:
         """Replaces `begin` while the file is at rest: open the file; from then on `begin` is LMDB's own."""

@@ -23,8 +23,7 @@ from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import Place, split_batches
 from log_tier.model.errors import VersionMissing
 from log_tier.model.identifiers import FIRST, Offset, PartitionId
-from log_tier.rows.definition import TableDefinition, check_index
-from log_tier.rows.table_index import TableIndex
+from log_tier.rows.definition import TableDefinition
 from log_tier.tally.keep import Kept
 from log_tier.tally.period import PartitionTally
 from serving_tier.fold.effects import Effects
@@ -170,9 +169,6 @@ class LmdbIndex(IndexFile):
         if newest is not None and newest.covers(first, last) and not self._closed:
             return newest.outcomes(first, last)
         return super().outcomes(first, last)
-
-    def _check_index(self, index: TableIndex) -> None:
-        check_index(index, self.definition)
 
     def definition_now(self) -> TableDefinition:
         """What the table's keys and values are, as far as was folded here. A file at rest is opened for it."""

@@ -215,7 +215,7 @@ class LmdbReads:
         try:
             pins.acquire(PIN)
             txn = self._begin(self._data)
-            self._check_index(index)
+            self._check_index(index, txn)
             state = State.unpack(txn.get(STATE, db=self._meta))
             first, behind = index_bounds(index, start, end)
             entries = _pairs(txn.cursor(self._databases.ordered), first, behind, reverse=reverse)
@@ -231,8 +231,8 @@ class LmdbReads:
                 pins.release()
         return ScanPage(page, more, state.applied)
 
-    def _check_index(self, index: TableIndex) -> None:
-        """Raise `InvalidRequest` where the table has no such index."""
+    def _check_index(self, index: TableIndex, txn: Any) -> None:
+        """Raise what `log_tier.rows.definition.check_index` does by the state that a transaction reads."""
         raise InvalidRequest("the rows of this file are read by key alone")
 
     def outcomes(self, first: Offset, last: Offset) -> dict[Offset, Outcome]:

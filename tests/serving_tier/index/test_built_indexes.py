@@ -4,6 +4,7 @@ them from the barrier on that puts the index into service, however the file came
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -145,6 +146,56 @@ def test_a_build_goes_on_where_it_was_and_ends(tmp_path: Path) -> None:
         index.find(BY_TAIL, b"", None)
     index.apply(log.define(SERVED))
     assert len(index.find(BY_TAIL, b"", None).entries) == 9
+    index.close()
+
+
+class FindsBeforeNotice(LmdbIndex):
+    """Each apply is found in by another caller when it is committed, and not noticed yet."""
+
+    refusals: tuple[str, ...] = ()
+
+    def _commit(self, after: Any, effects: Any) -> None:
+        try:
+            self.find(BY_TAIL, b"", None)
+        except InvalidRequest as error:
+            self.refusals = (*self.refusals, error.message)
+        super()._commit(after, effects)
+
+
+def test_a_find_between_a_commit_and_its_notice_misses_no_row(tmp_path: Path) -> None:
+    """Another thread reads when the entries of a dropped index are gone, and the applier has not said so yet."""
+    log = ChangedLog()
+    index = FindsBeforeNotice.open(tmp_path / "index", partition=PLACE, definition=SERVED)
+    index.apply(b"".join([log.define(BUILDING), log.define(SERVED)]))
+    index.apply(log.append(*(put(flight_key("UA", n), flight("UA", n, "N1")) for n in range(5))))
+    assert (len(index.find(BY_TAIL, b"", None).entries), index.refusals) == (5, ())
+    index.apply(log.define(SERVED.without_index(1)))
+    assert (ordered(index), len(index.refusals)) == ([], 1)
+    index.close()
+
+
+def test_a_find_that_began_before_a_commit_is_judged_by_what_it_reads(tmp_path: Path) -> None:
+    """An index is put into service, or dropped, by another thread when the find's transaction is open already."""
+    log, index = ChangedLog(), new_index(tmp_path / "index", SERVED)
+    index.apply(log.append(*(put(flight_key("UA", n), flight("UA", n, "N1")) for n in range(5))))
+    index.apply(log.define(BUILDING))
+
+    def found_across(definition: TableDefinition) -> int:
+        begin = index._begin
+
+        def then_apply(*how: Any) -> Any:
+            txn = begin(*how)
+            index._begin = begin
+            with ThreadPoolExecutor(1) as applier:
+                applier.submit(index.apply, log.define(definition)).result()
+            return txn
+
+        index._begin = then_apply
+        return len(index.find(BY_TAIL, b"", None).entries)
+
+    with pytest.raises(IndexBuilding):
+        found_across(SERVED)
+    assert found_across(SERVED.without_index(1)) == 5
     index.close()
 
 

@@ -117,12 +117,8 @@ def _slots_filled(python: Any) -> Callable[[dict[str, Any]], Any]:
 
 def _only_fills_slots(python: Any) -> bool:
     """Does its constructor do nothing but set each field in a slot of its own?"""
-    return (
-        _is_plain(python)
-        and (python.__dataclass_params__.frozen or python.__setattr__ is object.__setattr__)
-        and all(
-            isinstance(getattr(python, each.name, None), MemberDescriptorType) for each in dataclasses.fields(python)
-        )
+    return _is_plain(python) and all(
+        isinstance(getattr(python, each.name, None), MemberDescriptorType) for each in dataclasses.fields(python)
     )
 
 
@@ -138,13 +134,20 @@ def _only_assigns(python: Any) -> bool:
 
 
 def _is_plain(python: Any) -> bool:
-    """Is it a dataclass whose constructor is the generated one?"""
+    """Is it a dataclass whose constructor is the generated one, and whose fields are set as any object's are?"""
     return (
         "__dataclass_params__" in vars(python)
-        and python.__dataclass_params__.init
+        and _is_generated(python.__init__)
+        and (python.__dataclass_params__.frozen or python.__setattr__ is object.__setattr__)
         and python.__new__ is object.__new__
         and not hasattr(python, "__post_init__")
     )
+
+
+def _is_generated(method: Any) -> bool:
+    """Has `dataclasses` made it? It keeps one that the class has written itself."""
+    code = getattr(method, "__code__", None)
+    return code is not None and code.co_qualname.startswith("__create_fn__")
 
 
 def _in_dict(python: type) -> bool:
