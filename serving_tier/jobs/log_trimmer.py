@@ -17,7 +17,7 @@ from log_tier.catalog.cluster_map import ClusterMap, NodeEntry, TableEntry
 from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.model.identifiers import HISTORY_TABLE, Offset, PartitionId
 from log_tier.model.log import Log
 from serving_tier.jobs.trim_limit import TrimLimit, trim_limit
 from serving_tier.node.hosting import Hosting
@@ -109,7 +109,7 @@ class LogTrimmer:
             return
         limit = trim_limit(cluster, partition, applied)
         name = f"{table.name}/{partition.partition}"
-        self._note(partition, name, limit)
+        self._note(partition, table, limit)
         earliest = (await self._log.bounds(partition)).earliest
         if limit.below <= earliest:
             return
@@ -128,12 +128,16 @@ class LogTrimmer:
                 after - earliest,
             )
 
-    def _note(self, partition: PartitionId, name: str, limit: TrimLimit) -> None:
+    def _note(self, partition: PartitionId, table: TableEntry, limit: TrimLimit) -> None:
         """Log once why nothing goes, and again when the reason is another one."""
         if limit.held_by != self._held.get(partition, ""):
             self._held[partition] = limit.held_by
             if limit.held_by:
-                logger.warning("the log of %s keeps everything: %s", name, limit.held_by)
+                # Nobody here has asked for the retention of the servers' own history.
+                level = logging.INFO if table.name == HISTORY_TABLE else logging.WARNING
+                logger.log(
+                    level, "the log of %s/%d keeps everything: %s", table.name, partition.partition, limit.held_by
+                )
 
     async def close(self) -> None:
         """Stop. Idempotent."""

@@ -22,7 +22,7 @@ from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.errors import Disconnected, OffsetTrimmed
-from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import HISTORY_TABLE, NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Topic
 from serving_tier.jobs.actions import node_actions
 from serving_tier.jobs.bootstrapping import node_bootstrap
@@ -143,7 +143,7 @@ class Machine:
 
 
 @pytest.fixture
-async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+async def machine(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Machine]:
     """A table of one partition, two replicas in the map, and one of them here."""
     made = Machine(tmp_path)
     settings = EngineSettings(segment_bytes=2048, index_every_bytes=300)
@@ -161,8 +161,9 @@ async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
         )
         made.log, made.catalog, made.hosting, made.snapshots = log, catalog, hosting, snapshots
         made.trimmer = LogTrimmer(log, catalog, hosting, store, made.ask)
-        made.topic = await log.create_topic("flights", partitions=1)
-        await catalog.submit(CreateTable(made.topic.id, "flights", 1, 2))
+        table = getattr(request, "param", "flights")
+        made.topic = await log.create_topic(table, partitions=1)
+        await catalog.submit(CreateTable(made.topic.id, table, 1, 2))
         await hosting.wait_version(catalog.map.version)
         await hosting.wait_hosted(made.topic.id)
         yield made
@@ -181,6 +182,17 @@ async def test_nothing_goes_without_a_bound_or_without_a_snapshot(
     assert await machine.earliest() == 0
     (warning,) = [record.message for record in caplog.records if "keeps everything" in record.message]
     assert warning.startswith("the log of flights/0 keeps everything: no verified snapshot of it is known")
+
+
+@pytest.mark.parametrize("machine", [HISTORY_TABLE], indirect=True)
+async def test_nobody_is_warned_about_a_table_that_nobody_made(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "serving_tier.jobs.log_trimmer")
+    await machine.retain(ms=MINUTE_MS)
+    await machine.trimmer.trim()
+    (said,) = [record for record in caplog.records if "keeps everything" in record.message]
+    assert said.levelname == "INFO"
 
 
 async def test_the_reason_is_logged_again_for_a_log_that_was_not_bounded_in_between(
