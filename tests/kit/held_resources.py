@@ -60,6 +60,16 @@ def _of_other_threads(tasks: list[asyncio.Task[object]]) -> Iterator[int]:
         if loop.is_running() and loop is not asyncio._get_running_loop():
             yield id(task)
             waits: object = task.get_coro()
-            while isinstance(waits, types.CoroutineType):
+            while waits is not None:
                 yield id(waits)
-                waits = waits.cr_await
+                waits = _awaited_by(waits)
+
+
+def _awaited_by(waiting: object) -> object | None:
+    if isinstance(waiting, types.CoroutineType):
+        return waiting.cr_await
+    if isinstance(waiting, types.AsyncGeneratorType):
+        return waiting.ag_await
+    # A step of an asynchronous generator, or of `yield from`, which names what it steps nowhere else.
+    steps = gc.get_referents(waiting)
+    return next((each for each in steps if isinstance(each, types.CoroutineType | types.AsyncGeneratorType)), None)

@@ -128,7 +128,7 @@ IN_THREADS: Final[dict[str, tuple[Callable[[Stubs], None], ModuleType, str]]] = 
     "GetMany, its reply": (Stubs.get_many, service, "entry_of"),
     "GetMany, the read": (Stubs.get_many, reply_budget, "_read"),
     "a read of many keys": (Stubs.read, reply_budget, "_read"),
-    "a page of a scan": (Stubs.scan_page, merge, "merge_pages"),
+    "a page of a scan": (Stubs.scan_page, merge, "merged_result"),
     "a watch with a backlog": (Stubs.watch, watches, "decode_batch"),
     "the checks of many parts": (Stubs.write_parts, batch_checks, "checked_span"),
     "many questions about outcomes": (Stubs.ask_outcomes, messages, "outcomes_parts_from"),
