@@ -89,6 +89,7 @@ class TableAdminContract:
             assert isinstance(await check_ends_in_time(lambda: CALLS[name](connection)), DuramenError), "it cannot know"
         assert (await connection.find_table("flights", timeout=DEADLINE_S)).partitions == 1
 
+    @pytest.mark.usefixtures("altering")
     @pytest.mark.parametrize("name", SLOW_CALLS)
     async def test_a_slow_first_half_leaves_the_rest_of_a_change(
         self, connection: TableAdmin, data_plane: LocalData, name: str
