@@ -18,6 +18,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
 __all__ = ["HandedCall"]
@@ -53,8 +54,10 @@ class HandedCall(Generic[T]):
         self._ended.release()
 
     def cancel(self) -> None:
-        """Cancel it, from any thread; without effect at its end. It is not waited for."""
-        self._loop.call_soon_threadsafe(self._cancel)
+        """Cancel it, from any thread; without effect when it, or its loop, has ended. It is not waited for."""
+        if not self._has_ended:
+            with suppress(RuntimeError):  # another thread has closed the loop, and what ran there was cancelled
+                self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
         if self._task is not None:  # None where an interrupt came before it was begun

@@ -71,6 +71,24 @@ def test_a_cancelled_call(loop: BackgroundLoop) -> None:
         call.result()
 
 
+def test_a_call_that_has_ended_is_cancelled_without_effect_when_its_loop_is_gone() -> None:
+    """Another thread closes what the call was of; its caller, who cancels whatever fails, gets the call's own error."""
+    gone = BackgroundLoop("gone")
+    call = handed(gone, fails_soon)
+    with pytest.raises(ValueError, match="an error"):
+        call.result()
+    gone.end()
+    call.cancel()
+
+
+def test_a_call_that_was_interrupted_is_cancelled_without_effect_when_its_loop_is_gone() -> None:
+    gone = BackgroundLoop("gone")
+    call = HandedCall(gone.loop, asyncio.Event().wait)
+    gone.end()
+    call.cancel()
+    assert gone.submit(fails_soon) is None, "nothing more begins there"
+
+
 def test_a_result_may_be_asked_for_twice(loop: BackgroundLoop) -> None:
     call = handed(loop, lambda: asyncio.sleep(0, 7))
     assert (call.result(), call.result()) == (7, 7)
