@@ -18,6 +18,7 @@ from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.errors import PermissionDenied, TableNotFound, Unauthenticated
 from log_tier.model.identifiers import Offset, TableId
 from log_tier.trust.caller import Caller, Proof
+from log_tier.trust.proofs import why_void
 from log_tier.trust.rights import NO_RIGHTS, Rights
 from log_tier.trust.users import TrustState
 
@@ -161,7 +162,7 @@ class Gate:
 
     def _examine(self, caller: Caller) -> _Good:
         """A caller whose proof is good, with its rights. Raises `Unauthenticated`."""
-        if (void := self._void(caller)) is not None:
+        if void := why_void(self._trust, caller, self._version, self._clock.wall_ms()):
             raise Unauthenticated(void)
         if len(self._good) >= _GOOD_MAX:
             self._good.clear()
@@ -179,21 +180,6 @@ class Gate:
     def _catch_up(self) -> None:
         if self._newest is not None and (cluster := self._newest()).version != self._version:
             self.follow(cluster)
-
-    def _void(self, caller: Caller) -> str | None:
-        """Why the proof of a caller does not count any more; None: it does."""
-        user = self._trust.users.get(caller.name)
-        if caller.proof == "nothing" or user is None:
-            return f"{caller} is no user at version {self._version} of the catalog: give a token or a password"
-        if caller.proof == "token":
-            token = user.token(caller.credential)
-            if token is None:
-                return f"the token {caller.credential} of {caller} was revoked: give another one"
-            if token.is_void_at(self._clock.wall_ms()):
-                return f"the token {caller.credential} of {caller} has expired: give another one"
-        elif caller.proof == "password" and caller.credential != user.password:
-            return f"the password of {caller} was changed: give the new one"
-        return None
 
     def _rights_of(self, name: str) -> Rights:
         known = self._rights.get(name)

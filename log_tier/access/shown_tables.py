@@ -14,7 +14,9 @@ from log_tier.access.current import CALLER
 from log_tier.catalog.cluster_map import ClusterMap, TableFacts
 from log_tier.catalog.service import ShownMap
 from log_tier.concurrency.persistent_map import PersistentMap
+from log_tier.model.errors import Unauthenticated
 from log_tier.trust.caller import Caller
+from log_tier.trust.proofs import why_void
 from log_tier.trust.rights import NO_RIGHTS, Rights
 from log_tier.trust.users import TrustState
 
@@ -65,8 +67,16 @@ def shown_map(cluster: ClusterMap, rights: Rights | None) -> ClusterMap:
 
 
 def map_shown_to_caller(cluster: ClusterMap) -> ShownMap:
-    """What of a map is shown to the caller of the present task's call, by the users and grants of that map."""
+    """What of a map is shown to the caller of the present task's call, by the users and grants of that map.
+
+    Raises `Unauthenticated` for a caller whose proof that map has made void: its call was let in by an older one, and
+    an empty map would say that it has no right in any table. A proof that expires ends its call by itself.
+    """
     caller = CALLER.get()
+    if caller is not None and caller.proof != "server" and cluster.trust.is_closed:
+        void = why_void(cluster.trust, caller, cluster.version)
+        if void:
+            raise Unauthenticated(void)
     rights = shown_rights(cluster.trust, caller)
     whom = "" if rights is None or caller is None else caller.name or "(nobody)"
     return ShownMap(whom, lambda: shown_map(cluster, rights))

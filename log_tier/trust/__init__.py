@@ -13,6 +13,6 @@ What holds:
 
 What is not here: how somebody proves who they are, and where decisions are asked for (`log_tier.access`).
 
-Reading order: `names.py`, `grants.py`, `rights.py`, `quotas.py`, `users.py`, `caller.py`,
+Reading order: `names.py`, `grants.py`, `rights.py`, `quotas.py`, `users.py`, `caller.py`, `proofs.py`,
 `trust_commands.py`, `trust_fold.py`.
 """

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from log_tier.access import gate, shown_tables
 from log_tier.access.attempts import Attempts
 from log_tier.access.authenticator import Authenticator
-from log_tier.access.gate import Gate
 from log_tier.access.passwords import Passwords
+from log_tier.model.identifiers import Offset
 from log_tier.trust.caller import Caller
+from log_tier.trust.proofs import why_void
+from log_tier.trust.users import TrustState
 from simulation.planted import Patches
 
 __all__ = ["PLANTED_IN_PASSWORDS"]
 
 
 def _open_calls_outlive_a_password() -> Patches:
-    inner = Gate._void
+    def void(trust: TrustState, caller: Caller, version: Offset, wall_ms: int = 0) -> str:
+        is_let_on = caller.proof == "password" and caller.name in trust.users
+        return "" if is_let_on else why_void(trust, caller, version, wall_ms)
 
-    def void(self: Gate, caller: Caller) -> str | None:
-        user = self._trust.users.get(caller.name)
-        return None if caller.proof == "password" and user is not None else inner(self, caller)
-
-    return [(Gate, "_void", void)]
+    return [(module, "why_void", void) for module in (gate, shown_tables)]
 
 
 def _found_once_is_found_for_ever() -> Patches:
