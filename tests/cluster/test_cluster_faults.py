@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from kit.cluster.cluster_process import DEADLINE_S, ClusterProcess
 from kit.deadlines import patience_s, wait_until
+from kit.warm.warm_process import WarmProcess, run_warm
 
 import duramen
 
@@ -71,7 +72,7 @@ def loaded(cluster: ClusterProcess) -> Iterator[Load]:
 def serve_node(cluster: ClusterProcess, name: str, data: Path, **environment: str) -> subprocess.Popen[str]:
     log = f"grpc://127.0.0.1:{cluster.children['log']['port']}"
     command = [sys.executable, "-m", "duramen", "serve", "node", "--id", name, "--data", str(data), "--log", log]
-    return subprocess.Popen(
+    return WarmProcess(
         [*command, "--port", "0"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -111,7 +112,7 @@ def test_of_two_operators_one_is_refused(cluster: ClusterProcess) -> None:
     ]
     environment = {**os.environ, "DURAMEN_AT": cluster.at}
     running = [
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+        WarmProcess(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
         for command in commands
     ]
     results = sorted(ended(process) for process in running)
@@ -190,12 +191,10 @@ def test_a_snapshot_that_is_asked_of_a_paused_node_has_what_was_acknowledged(clu
 @pytest.mark.campaign
 def test_the_promises_hold_while_processes_are_killed_and_paused() -> None:
     seconds = 300 if CAMPAIGN else 8
-    done = subprocess.run(
+    done = run_warm(
         [sys.executable, "-m", "duramen", "check", "--kill", "--seconds", str(seconds), "--seed", "campaign", "--json"],
-        capture_output=True,
         text=True,
         timeout=seconds + 150,
-        check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert '"violations": 0' in done.stdout

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from kit.client.server_process import read_line
 from kit.deadlines import patience_s, wait_until, within
+from kit.warm.warm_process import WarmProcess, run_warm
 
 import duramen
 from router.admin.client import AdminConnection
@@ -48,7 +49,7 @@ class ByHand:
         """Start a process; its port."""
         command = [sys.executable, "-m", "duramen", "serve", role, "--port", "0", "--json", *arguments]
         with (self._folder / f"{name}.err").open("ab") as errors:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+            process = WarmProcess[bytes](command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
         self._processes[name] = process
         line = read_line(process, DEADLINE_S)
         assert line, (self._folder / f"{name}.err").read_text()[-2000:]
@@ -65,7 +66,7 @@ class ByHand:
     def rows(self, *arguments: str) -> list[dict[str, Any]]:
         """What `duramen admin … --json` says."""
         command = [sys.executable, "-m", "duramen", "admin", *arguments, "--at", self.at, "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience_s(DEADLINE_S))
+        done = run_warm(command, text=True, timeout=patience_s(DEADLINE_S))
         assert done.returncode == 0, done.stdout + done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 

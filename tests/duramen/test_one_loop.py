@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from kit.client.server_process import ServerProcess
 from kit.deadlines import patience_s, wait_until
+from kit.warm.warm_process import WarmProcess, run_warm
 
 import duramen
 from duramen.blocking import Database
@@ -74,11 +75,9 @@ def test_a_hundred_connections_leave_nothing(server: ServerProcess, table_name: 
     """Counted by objects of the collector and blocks of the allocator, in a process that does nothing else."""
     with server.connect() as db:
         db.create_table(table_name).put(b"k", b"v")
-    done = subprocess.run(
+    done = run_warm(
         [sys.executable, "-c", COUNTING, server.target, table_name, what],
-        capture_output=True,
         text=True,
-        check=False,
         timeout=patience_s(3 * DEADLINE_S),
     )
     assert done.returncode == 0, done.stderr
@@ -169,7 +168,7 @@ def test_closing_connections_while_servers_are_killed_says_nothing(
 ) -> None:
     servers = [new_server(tmp_path / name) for name in ("one", "two")]
     with (tmp_path / "stderr").open("w+") as stderr:
-        storm = subprocess.Popen(
+        storm = WarmProcess(
             [sys.executable, "-c", STORM, *(server.target for server in servers)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -230,11 +229,9 @@ elif {how!r} != "left open":
     threading.Thread(target=wait, daemon=True).start()
     begun.wait()
 """
-    done = subprocess.run(
+    done = run_warm(
         [sys.executable, "-W", "always", "-c", program],
-        capture_output=True,
         text=True,
-        check=False,
         timeout=patience_s(DEADLINE_S),
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -294,11 +291,9 @@ def test_a_loop_that_ends_next_to_a_blocking_connection_says_nothing(server: Ser
     """gRPC hands late events of a closed loop's calls to it from whatever loop sees them: ours had a traceback each."""
     with server.connect() as db:
         db.create_table(table_name)
-    done = subprocess.run(
+    done = run_warm(
         [sys.executable, "-c", SHORT_LOOPS, server.target, table_name],
-        capture_output=True,
         text=True,
-        check=False,
         timeout=patience_s(DEADLINE_S),
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -338,11 +333,9 @@ def test_a_connection_that_closes_over_its_calls_leaves_nothing_to_a_later_loop(
     """gRPC's events about calls of a loop that was closed came to the program's next one, some fifty in sixty loops."""
     with server.connect() as db:
         db.create_table(table_name).put(b"k", b"v")
-    done = subprocess.run(
+    done = run_warm(
         [sys.executable, "-c", CALLS_AT_THE_END, server.target, table_name, what],
-        capture_output=True,
         text=True,
-        check=False,
         timeout=patience_s(DEADLINE_S),
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "0 []\n", "")

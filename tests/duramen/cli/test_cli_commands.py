@@ -39,7 +39,7 @@ def test_every_command_in_a_process_of_its_own(server: ServerProcess, table_name
     """A fresh start has imported nothing, and what a command leaves running ends with it: nobody else says a word."""
 
     def run(*arguments: str) -> str:
-        done = run_duramen(*arguments, at=server.target)
+        done = run_duramen(*arguments, at=server.target, fresh=True)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
@@ -252,7 +252,7 @@ class TestStreams:
 @pytest.mark.embedded_log_only
 class TestErrors:
     def test_no_server(self) -> None:
-        done = run_duramen("get", "t", "k", at="127.0.0.1:1")
+        done = run_duramen("get", "t", "k", at="127.0.0.1:1", fresh=True)
         assert done.returncode == 5
         assert done.stderr.startswith("error: no Duramen server answers at 127.0.0.1:1 ")
         assert len(done.stderr.splitlines()) == 1

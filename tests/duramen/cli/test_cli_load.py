@@ -11,6 +11,7 @@ import pytest
 from kit.client.command_line import run_here
 from kit.client.server_process import ServerProcess
 from kit.deadlines import patience_s, wait_until
+from kit.warm.warm_process import WarmProcess
 
 from duramen.blocking import Database
 
@@ -46,7 +47,7 @@ def test_a_killed_load_goes_on_and_writes_each_row_once(
 ) -> None:
     database.create_table(table_name, partitions=3)
     command = [sys.executable, "-m", "duramen", "load", table_name, str(rows_csv), "-k", "id", "--at", server.target]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = WarmProcess(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_until(
             lambda: records(database, table_name) > 0 or process.poll() is not None, what="the load has begun to write"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from kit.client.server_process import START_SECONDS_MAX, ServerProcess, read_line
 from kit.deadlines import patience_s
+from kit.warm.warm_process import WarmProcess, run_warm
 
 import duramen
 from duramen import aio
@@ -32,15 +33,13 @@ class Shell:
             self.environment.pop(name, None)
 
     def run(self, line: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return run_warm(
             [sys.executable, "-m", "duramen", *line.split()],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
             text=True,
             timeout=patience_s(60),
-            check=False,
         )
 
     def check(self, line: str) -> str:
@@ -199,7 +198,7 @@ def test_a_cluster_says_how_clients_of_redis_reach_it(shell: Shell) -> None:
     """With TLS and without; what is said is what a person types."""
     for certs in ([], ["--certs", "certs"]):
         command = ["up", "--nodes", "1", "--data", f"data{len(certs)}", "--port", "0", "--resp-port", "0", *certs]
-        process = subprocess.Popen(
+        process = WarmProcess[bytes](
             [sys.executable, "-m", "duramen", *command],
             cwd=shell.folder,
             stdin=subprocess.DEVNULL,
@@ -226,7 +225,7 @@ class ClusterStart:
     def __init__(self, shell: Shell, arguments: list[str], log: Path) -> None:
         command = [sys.executable, "-m", "duramen", "up", "--data", "cluster", "--port", "0", "--json", *arguments]
         with log.open("ab") as errors:
-            self.process = subprocess.Popen(
+            self.process = WarmProcess[bytes](
                 command, cwd=shell.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
             )
         self.pids: list[int] = []

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from kit.client.server_process import ServerProcess, run_duramen
 from kit.deadlines import patience_s, wait_until
+from kit.warm.warm_process import WarmProcess
 
 from duramen.blocking import Database, Table
 from log_tier.model.partitioner import partition_of
@@ -94,7 +95,7 @@ class Writer:
 
     def __init__(self, target: str, name: str) -> None:
         self.lines: list[str] = []
-        self._process = subprocess.Popen(
+        self._process = WarmProcess(
             [sys.executable, "-c", WRITER, target, name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         self._reader = threading.Thread(target=self._read)
@@ -152,7 +153,7 @@ def test_kill_9_during_load(new_server: NewServer, tmp_path: Path) -> None:
         with server.connect() as database:
             database.create_table(name, partitions=3)
         arguments = ["load", name, str(path), "-k", "id", "--json", "--at", server.target]
-        load = subprocess.Popen([sys.executable, "-m", "duramen", *arguments], stdout=subprocess.PIPE)
+        load = WarmProcess[bytes]([sys.executable, "-m", "duramen", *arguments], stdout=subprocess.PIPE)
         try:
             enough = chance.randint(1, ROWS * 3 // 4)
             with server.connect() as database:

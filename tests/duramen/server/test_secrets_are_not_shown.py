@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from kit.client.server_process import run_duramen
 from kit.deadlines import patience_s, wait_until
+from kit.warm.warm_process import WarmProcess
 
 from log_tier.catalog.remote import fetch_view
 
@@ -28,7 +29,7 @@ REDIS_SECRET = "QXZ-0815"
 def running(output: Path, *arguments: str) -> Iterator[dict[str, Any]]:
     """Run a command that serves, until the end of the block; yields its event `started`. It prints to `output`."""
     with output.open("wb") as file:
-        process = subprocess.Popen(
+        process = WarmProcess(
             [sys.executable, "-m", "duramen", *arguments, "--host", "127.0.0.1", "--port", "0", "--json"],
             stdin=subprocess.DEVNULL,
             stdout=file,

@@ -37,7 +37,7 @@ def run_here(
 ) -> subprocess.CompletedProcess[str]:
     """What `run_duramen` does, without a process: Python's start and the imports cost far more than a command.
 
-    What only a process shows (signals, pipes, the imports of a fresh start, its end) needs `run_duramen`.
+    What only a process shows (signals, pipes, its end) needs `run_duramen`, and with `fresh=True` what its imports do.
     """
     output, errors = _captured(), _captured()
     environment = {name: value for name, value in os.environ.items() if name != "DURAMEN_AT"}

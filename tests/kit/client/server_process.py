@@ -18,6 +18,7 @@ from duramen.blocking import Database
 from kit.deadlines import patience_s
 from kit.held_port import HeldPort
 from kit.log.log_choice import url_of
+from kit.warm.warm_process import WarmProcess, run_warm
 
 __all__ = [
     "START_SECONDS_MAX",
@@ -71,7 +72,7 @@ class ServerProcess:
             command += ["--log", url]
         command += self.arguments
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+            self._process = WarmProcess(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
         line = read_line(self._process, START_SECONDS_MAX)
         if not line:
             self.kill9()
@@ -128,19 +129,17 @@ def read_line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
 
 
 def run_duramen(
-    *arguments: str, at: str | None = None, stdin: bytes = b"", timeout: float = 60.0
+    *arguments: str, at: str | None = None, stdin: bytes = b"", timeout: float = 60.0, fresh: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """One command of the command line, in a process of its own."""
+    """One command of the command line, in a process of its own. `fresh`: one that has imported nothing before."""
     environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1"}
     environment.pop("DURAMEN_AT", None)
     if at is not None:
         environment["DURAMEN_AT"] = at
-    done = subprocess.run(
-        [sys.executable, "-m", "duramen", *arguments],
-        input=stdin,
-        capture_output=True,
-        timeout=patience_s(timeout),
-        env=environment,
-        check=False,
-    )
+    command = [sys.executable, "-m", "duramen", *arguments]
+    seconds = patience_s(timeout)
+    if fresh:
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=seconds, env=environment, check=False)
+    else:
+        done = run_warm(command, given=stdin, timeout=seconds, env=environment)
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -16,6 +16,7 @@ import duramen
 from duramen.blocking import Database
 from kit.client.command_line import run_here
 from kit.deadlines import patience_s, wait_until
+from kit.warm.warm_process import WarmProcess
 
 __all__ = [
     "DEADLINE_S",
@@ -37,7 +38,7 @@ class ClusterProcess:
         if log is not None:
             command += ["--log", log]
         self._errors = folder.with_suffix(".err").open("wb")
-        self._process = subprocess.Popen(
+        self._process = WarmProcess(
             [*command, *arguments, "--port", "0", "--json"], stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
         self._paused: set[int] = set()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kit.client.server_process import read_line
 from kit.deadlines import patience_s
+from kit.warm.warm_process import WarmProcess
 
 __all__ = ["NODES", "UpCluster"]
 
@@ -44,7 +45,7 @@ class UpCluster:
         command += f" --host {host}" if host else ""
         command += " --insecure" if insecure else ""
         with (folder / "cluster.log").open("ab") as output:
-            self.process = subprocess.Popen(
+            self.process = WarmProcess[bytes](
                 [*within, sys.executable, *command.split()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

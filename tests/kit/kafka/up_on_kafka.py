@@ -14,6 +14,7 @@ from typing import Any
 from kit.client.command_line import run_here
 from kit.deadlines import patience_s
 from kit.kafka.foreign import DEADLINE_S
+from kit.warm.warm_process import WarmProcess
 
 __all__ = ["Up", "first_line"]
 
@@ -26,7 +27,7 @@ class Up:
         command = [sys.executable, "-m", "duramen", "up", "--data", str(data), "--log", url, "--port", "0", "--json"]
         command += more
         with log.open("ab") as errors:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+            self.process = WarmProcess[bytes](command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
         line = first_line(self.process)
         assert line, log.read_text()[-2000:]
         self.said: dict[str, Any] = json.loads(line)

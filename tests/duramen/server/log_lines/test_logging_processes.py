@@ -13,6 +13,7 @@ import pytest
 from kit.client.command_line import run_here
 from kit.client.server_process import START_SECONDS_MAX, ServerProcess, read_line
 from kit.deadlines import patience_s
+from kit.warm.warm_process import WarmProcess
 
 from duramen.server.log_lines.json_lines import JsonLines
 from duramen.server.log_lines.setup import log_format, log_level
@@ -52,7 +53,10 @@ def test_the_processes_of_a_cluster_log_json(tmp_path: Path) -> None:
         *FORMAT,
     ]
     names = []
-    with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as process:
+    with (
+        (tmp_path / "log").open("wb") as log,
+        WarmProcess[bytes](command, stdout=subprocess.PIPE, stderr=log) as process,
+    ):
         try:
             while (event := json.loads(read_line(process, START_SECONDS_MAX)))["event"] != "started":
                 names.append(event["name"])

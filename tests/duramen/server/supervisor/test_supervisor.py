@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from kit.deadlines import patience_s, wait_until
+from kit.warm.warm_process import WarmProcess
 
 import duramen
 
@@ -34,7 +35,7 @@ def alive(pid: int) -> bool:
 class Supervisor:
     def __init__(self, data: Path, *, port: int = 0) -> None:
         self.events: list[dict[str, Any]] = []
-        self.process = subprocess.Popen(
+        self.process = WarmProcess(
             [sys.executable, "-m", "duramen", "up", "--nodes", "2", "--data", str(data), "--port", str(port), "--json"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
