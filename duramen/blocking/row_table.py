@@ -18,7 +18,6 @@ from duramen.client.rows.arrow.batch_scans import batch_scan, batches_of, reader
 from duramen.client.rows.arrow.given_frames import ArrowArray, ArrowStream
 from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.encoded_rows import encoded_rows
-from duramen.client.rows.html_table import HTML_ROWS, html_error, html_table
 from duramen.client.rows.row_codec import RowCodec
 from duramen.client.rows.row_finds import found_values
 from duramen.client.rows.row_patches import PatchedFields
@@ -65,6 +64,8 @@ class RowTable(IndexedRows[R]):
 
     def _repr_html_(self) -> str:
         """The first rows with their types, for notebooks. It waits for two seconds at most for each request."""
+        from duramen.client.rows.html_table import HTML_ROWS, html_error, html_table
+
         try:
             codec, _ = self._opened(_SHOW_TIMEOUT_S)
             pairs = self.stored.scan(limit=HTML_ROWS + 1, timeout=_SHOW_TIMEOUT_S)

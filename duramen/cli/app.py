@@ -55,6 +55,8 @@ Exit codes:
 
 _GROUP: Final = "app"
 
+_VERSION: Final = "--version"
+
 _LISTED: Final[dict[str, str]] = {
     "up": "duramen.cli.servers.up:up",
     "serve": "duramen.cli.servers.serve:app",
@@ -108,7 +110,7 @@ def _root(
         ),
     ] = None,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option(_VERSION, callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     context.obj = token_file
@@ -153,14 +155,22 @@ def whole_app() -> typer.Typer:
     return _app_of(*_LISTED)
 
 
+def _app_for(arguments: list[str]) -> typer.Typer:
+    """With the command that `arguments` ask for; without any for the version; or else with all."""
+    if arguments == [_VERSION]:
+        return _app_of()
+    first = arguments[0] if arguments else ""
+    return _app_of(first) if first in _LISTED else whole_app()
+
+
 def run_app(arguments: list[str]) -> int:
     """Run a command; every error becomes one line and an exit code here. A bug of ours stays a traceback."""
     # gRPC's C core writes its own lines to the standard error; what they say is in our errors.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     as_json = "--json" in arguments
     try:
-        app = _app_of(arguments[0]) if arguments and arguments[0] in _LISTED else whole_app()
-        code = asked_commands(app, arguments)(arguments, prog_name="duramen", standalone_mode=False)
+        app = asked_commands(_app_for(arguments), arguments)
+        code = app(arguments, prog_name="duramen", standalone_mode=False)
         sys.stdout.flush()
     except TyperException as error:
         return _usage(error, as_json)

@@ -11,6 +11,7 @@ import pytest
 import typer
 from kit.client.command_line import run_here
 
+import duramen
 from duramen.cli.app import whole_app
 from duramen.cli.terminal.asked_commands import asked_commands, name_of
 
@@ -61,16 +62,27 @@ def test_a_mistake_within_a_group_is_compared_with_all_of_it() -> None:
 
 
 def test_the_end_of_a_command_looks_for_no_garbage() -> None:
-    """The interpreter would look through all that was imported, which takes longer than `--version` does."""
+    """The interpreter would look through all that was imported, which takes longer than `--help` does."""
     code = (
         "import atexit, gc, sys\n"
         "atexit.register(lambda: print(gc.get_freeze_count() > 10_000, len(gc.get_objects())))\n"
-        "from duramen.cli import main\nsys.argv = ['duramen', '--version']\nmain()"
+        "from duramen.cli import main\nsys.argv = ['duramen', '--help']\nmain()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     frozen, others = done.stdout.splitlines()[-1].split()
     assert frozen == "True", done.stdout
     assert int(others) < 1_000
+
+
+def test_the_version_is_said_without_a_command() -> None:
+    code = (
+        "import atexit, sys\natexit.register(lambda: print(*sys.modules))\n"
+        "from duramen.cli import main\nsys.argv = ['duramen', '--version']\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    version, loaded = done.stdout.splitlines()
+    assert version == f"duramen {duramen.__version__}"
+    assert {name.split(".")[2] for name in loaded.split() if name.startswith("duramen.cli.")} == {"app", "terminal"}
 
 
 def test_a_command_is_not_late_for_what_it_does_not_need() -> None:
@@ -83,4 +95,4 @@ def test_a_command_is_not_late_for_what_it_does_not_need() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     loaded = set(done.stdout.split())
     assert "duramen.client.database" in loaded, done.stderr
-    assert not loaded & {"pydantic", "pyarrow", "cryptography", "rich", "fsspec", "fastavro", "email"}
+    assert not loaded & {"pydantic", "pyarrow", "cryptography", "rich", "fsspec", "fastavro", "email", "html"}
