@@ -19,7 +19,7 @@ import asyncio
 import inspect
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
@@ -143,11 +143,13 @@ class Refusals:
 
 
 class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """One service, whose requests are refused where they do not parse, or have too many fields."""
+    """Services, whose requests are refused where they do not parse, or have too many fields. One handler for all of a
+    server's: gRPC asks one after the other for each call.
+    """
 
     def __init__(
         self,
-        inner: Any,
+        inner: Sequence[Any],
         refusals: Refusals,
         guard: CallGuard | None = None,
         arriving: ArrivingCalls | None = None,
@@ -155,9 +157,9 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         slow: SlowCallSink | None = None,
         tracing: Tracing | None = None,
     ) -> None:
-        """`arriving`: for a server of gRPC's own, which has calls whose message never comes. `bound`: of its streams;
-        None: as many as come. `slow`: learns of single calls that took long. `tracing`: of its single calls; None: they
-        are not traced, and cost nothing more.
+        """`inner`: the services' own; more may be added to it later. `arriving`: for a server of gRPC's own, which has
+        calls whose message never comes. `bound`: of its streams; None: as many as come. `slow`: learns of single calls
+        that took long. `tracing`: of its single calls; None: they are not traced, and cost nothing more.
         """
         self._slow = slow
         self._tracing = tracing
@@ -168,11 +170,6 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         self._guard = guard
         self._methods: dict[str, Any] = {}
 
-    def service_name(self) -> str | None:
-        """The full name of the service, where it has one."""
-        name: str | None = self._inner.service_name() if hasattr(self._inner, "service_name") else None
-        return name
-
     def service(self, handler_call_details: Any) -> Any:
         method = handler_call_details.method
         if (arriving := self._arriving) is not None:
@@ -181,7 +178,8 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 arriving.watch()
         found = self._methods.get(method)
         if found is None:
-            handler = self._inner.service(handler_call_details)
+            handlers = (each.service(handler_call_details) for each in self._inner)
+            handler = next((each for each in handlers if each is not None), None)
             if handler is None:
                 return None
             checked = _checked(method, handler, self._refusals, self._guard, self._arriving, self._slow, self._tracing)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 
 from log_tier.model.errors import DuramenError, TableNotFound
-from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.log import Log
 from log_tier.tracing.indexes import trace_wait
 from log_tier.tracing.span import Span
@@ -88,9 +88,12 @@ class FreshReplicas:
 
 def answers_now(replica: Replica, part: ReadPart) -> bool:
     """Can the replica answer without a wait? Raises why it stopped, where it refuses the read."""
-    needed = needed_offset(part.after, replica.floor, replica.lost, bounded=part.lag_max_ms > 0)
-    if part.strong or part.lag_max_ms:
-        return _decide(replica, needed, part.strong, part.lag_max_ms) is ReadDecision.ANSWER
+    _, _, after, strong, lag_max_ms = part
+    if after > NOTHING and not strong and not lag_max_ms:  # what nearly every read asks for: see `needed_offset`
+        return may_answer(replica.index.applied, after, replica.failure)
+    needed = needed_offset(after, replica.floor, replica.lost, bounded=lag_max_ms > 0)
+    if strong or lag_max_ms:
+        return _decide(replica, needed, strong, lag_max_ms) is ReadDecision.ANSWER
     return may_answer(replica.index.applied, needed, replica.failure)
 
 

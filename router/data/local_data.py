@@ -76,6 +76,7 @@ __all__ = ["LocalData"]
 _PART_ITEMS: Final = 10
 
 _is_gathered: Final = attrgetter("gathered")
+_keys_of: Final = attrgetter("keys")
 _table_of: Final = attrgetter("partition.table")
 
 _UNANSWERED: Final = InvalidRequest("no answer yet: a bug if anybody sees this")
@@ -107,7 +108,7 @@ class LocalData:
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
     ) -> list[ReadResult | DuramenError]:
         """Read keys; each part is answered, or fails, by itself. About 2 µs a key where nothing has to wait."""
-        keys = sum(len(part.keys) for part in parts)
+        keys = sum(map(len, map(_keys_of, parts)))
         if keys > READ_KEYS_MAX:
             raise too_many_keys(keys)
         if len(parts) > PARTS_MAX:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
 from log_tier.model.errors import IndexDamaged, InvalidKey, LimitExceeded
 from log_tier.model.record import KEY_BYTES_MAX
-from router.data.requests import READ_REPLY_BYTES_MAX, ReadResult
+from router.data.requests import READ_REPLY_BYTES_MAX, ReadResult, read_result_of
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.replica import Replica
 
@@ -18,10 +18,7 @@ __all__ = ["ReplyBudget", "read_keys", "read_many_keys"]
 class ReplyBudget:
     """The bytes that are left in one reply, shared by the parts of a request: first come, first served."""
 
-    __slots__ = ("left",)
-
-    def __init__(self, size: int = READ_REPLY_BYTES_MAX) -> None:
-        self.left = size
+    left = READ_REPLY_BYTES_MAX  # the class's until something is taken: each read makes a budget
 
     def take(self, size: int, keys: int) -> None:
         """Take `size` bytes. Raises `LimitExceeded` where fewer are left: the caller then asks for that part alone."""
@@ -43,7 +40,7 @@ def read_keys(replica: Replica, keys: Sequence[bytes], budget: ReplyBudget) -> R
         replica.damaged(error)  # it stops, and another index is brought up in its place
         raise
     replica.progress.served += len(keys)
-    budget.take(size, len(keys))
+    budget.left -= size  # as many were left: nobody has taken any since
     return result
 
 
@@ -69,4 +66,4 @@ def _read(index: LmdbIndex, keys: Sequence[bytes], bytes_max: int) -> tuple[Read
     if keys and not 0 < len(longest := max(keys, key=len)) <= KEY_BYTES_MAX:
         raise InvalidKey(f"a key of this read has {len(longest)} bytes; keys have 1 to {KEY_BYTES_MAX}")
     found = index.get_many(keys, bytes_max=bytes_max)
-    return ReadResult(*found), sum(map(len, filter(None, found.values)))
+    return read_result_of(found), sum(map(len, filter(None, found.values)))

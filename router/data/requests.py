@@ -7,10 +7,11 @@ holds, in the same order, a result or the error of that part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from log_tier.model.errors import LimitExceeded, Rejected
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
@@ -37,8 +38,12 @@ __all__ = [
     "WriteOutcome",
     "WritePart",
     "WriteResult",
+    "read_part_of",
+    "read_result_of",
     "too_many_keys",
     "too_many_parts",
+    "write_part_of",
+    "write_result_of",
 ]
 
 PARTS_MAX: Final = 10_000
@@ -115,6 +120,15 @@ class WriteResult(NamedTuple):
     outcomes: Sequence[WriteOutcome] = ()
     pending: bool = False
     """The part wanted outcomes, and they are not known yet: ask `outcomes` for them."""
+
+
+# A named tuple's own constructor is a Python function, and a request makes some of these. `tuple.__new__` is none: it
+# takes all columns, in their order.
+_Columns = tuple[Any, ...]
+read_part_of: Final[Callable[[_Columns], ReadPart]] = partial(tuple.__new__, ReadPart)
+read_result_of: Final[Callable[[_Columns], ReadResult]] = partial(tuple.__new__, ReadResult)
+write_part_of: Final[Callable[[_Columns], WritePart]] = partial(tuple.__new__, WritePart)
+write_result_of: Final[Callable[[_Columns], WriteResult]] = partial(tuple.__new__, WriteResult)
 
 
 class OutcomesPart(NamedTuple):

@@ -30,6 +30,7 @@ from router.proto import keyvalue_pb2_grpc, resp_endpoint_pb2, resp_endpoint_pb2
 from router.proto import tables_pb2 as tables
 from router.remote import messages
 from router.remote.definitions import change_message, definition_from, definition_message
+from router.remote.table_messages import description_from, ref_from
 
 __all__ = ["GrpcConnection"]
 
@@ -124,11 +125,11 @@ class GrpcConnection:
             retention_bytes=spec.retention.bytes,
             definition=None if spec.definition is None else definition_message(spec.definition),
         )
-        return messages.ref_from(await self._wire.ask(self._tables.Create, request, timeout=timeout))
+        return ref_from(await self._wire.ask(self._tables.Create, request, timeout=timeout))
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         request = tables.FindTableRequest(name=name)
-        return messages.ref_from(await self._wire.ask(self._tables.Find, request, timeout=timeout))
+        return ref_from(await self._wire.ask(self._tables.Find, request, timeout=timeout))
 
     async def definition(self, table_id: TableId, *, schema: int = 0, timeout: float) -> TableDefinition | None:
         request = tables.DefinitionRequest(table_id=table_id_to_bytes(table_id), schema=schema)
@@ -136,11 +137,11 @@ class GrpcConnection:
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
         reply = await self._wire.ask(self._tables.List, tables.ListTablesRequest(), timeout=timeout)
-        return [messages.ref_from(table) for table in reply.tables]
+        return [ref_from(table) for table in reply.tables]
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         request = tables.FindTableRequest(name=name)
-        return messages.description_from(await self._wire.ask(self._tables.Describe, request, timeout=timeout))
+        return description_from(await self._wire.ask(self._tables.Describe, request, timeout=timeout))
 
     async def alter_table(self, name: str, change: TableChange, *, timeout: float) -> TableDefinition:
         found = definition_from(await self._wire.ask(self._tables.Alter, change_message(name, change), timeout=timeout))

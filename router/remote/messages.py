@@ -1,4 +1,8 @@
-"""Requests and replies as messages, and back. Both ends of the wire use this file."""
+"""Requests and replies as messages, and back. Both ends of the wire use this file.
+
+A message of a read or a write is filled field by field: one that is made by its constructor and handed to another one
+is copied, which takes twice as long.
+"""
 
 from __future__ import annotations
 
@@ -13,43 +17,37 @@ from log_tier.model.identifiers import (
     table_id_from_bytes,
     table_id_to_bytes,
 )
-from log_tier.model.partitioner import is_partitioner
-from log_tier.model.retention import Retention
-from log_tier.model.table_ref import TableRef
 from log_tier.rpc.problems import error_of, problem_of
 from router.data.requests import (
     PAGE_BYTES_MAX,
     OutcomesPart,
-    PartitionDescription,
     ReadPart,
     ReadResult,
     ScanRequest,
     ScanResult,
-    TableDescription,
     WatchEvent,
     WriteOutcome,
     WritePart,
     WriteResult,
+    read_part_of,
+    read_result_of,
+    write_part_of,
+    write_result_of,
 )
 from router.proto import keyvalue_pb2 as kv
-from router.proto import tables_pb2 as tables
 from router.remote.partition_lists import check_length, offsets_from, partitions_from
 
 __all__ = [
-    "description_from",
-    "description_message",
     "outcomes_parts_from",
     "outcomes_request",
     "read_parts_from",
     "read_reply",
     "read_request",
     "read_results_from",
-    "ref_from",
     "scan_from",
     "scan_reply",
     "scan_request",
     "scan_result_from",
-    "table_message",
     "watch_event_from",
     "watch_reply",
     "write_parts_from",
@@ -63,31 +61,31 @@ __all__ = [
 
 def read_request(parts: Sequence[ReadPart], *, patience: float) -> kv.ReadRequest:
     """Encode a read; the client calls this. `patience` in seconds."""
-    return kv.ReadRequest(
-        patience_ms=int(patience * 1000),
-        parts=[
-            kv.ReadPart(
-                table_id=table_id_to_bytes(part.partition.table),
-                partition=part.partition.partition,
-                after=part.after,
-                strong=part.strong,
-                keys=part.keys,
-                lag_max_ms=part.lag_max_ms,
-            )
-            for part in parts
-        ],
-    )
+    request = kv.ReadRequest()
+    request.patience_ms = int(patience * 1000)
+    add = request.parts.add
+    for (table, partition), keys, after, strong, lag_max_ms in parts:
+        message = add()
+        message.table_id = table_id_to_bytes(table)
+        message.partition = partition
+        message.after = after
+        message.strong = strong
+        message.keys.extend(keys)
+        message.lag_max_ms = lag_max_ms
+    return request
 
 
 def read_parts_from(request: kv.ReadRequest) -> list[ReadPart]:
     """Decode the parts of a read; the server calls this."""
     return [
-        ReadPart(
-            partition_id_from_bytes(part.table_id, part.partition),
-            list(part.keys),
-            Offset(part.after),
-            part.strong,
-            part.lag_max_ms,
+        read_part_of(
+            (
+                partition_id_from_bytes(part.table_id, part.partition),
+                list(part.keys),
+                part.after,
+                part.strong,
+                part.lag_max_ms,
+            )
         )
         for part in request.parts
     ]
@@ -95,19 +93,19 @@ def read_parts_from(request: kv.ReadRequest) -> list[ReadPart]:
 
 def read_reply(results: Sequence[ReadResult | DuramenError]) -> kv.ReadReply:
     """Encode the reply to a read; the server calls this. An absent key travels as an empty value with version -1."""
-    return kv.ReadReply(
-        results=[
-            kv.ReadResult(problem=problem_of(result))
-            if isinstance(result, DuramenError)
-            else kv.ReadResult(
-                applied=result.applied,
-                values=[value or b"" for value in result.values],
-                versions=result.versions,
-                expiries=result.expiries,
-            )
-            for result in results
-        ]
-    )
+    reply = kv.ReadReply()
+    add = reply.results.add
+    for result in results:
+        message = add()
+        if isinstance(result, DuramenError):
+            message.problem.CopyFrom(problem_of(result))
+            continue
+        message.applied, values, versions, expiries = result
+        message.values.extend([value or b"" for value in values])
+        message.versions.extend(versions)
+        if expiries is not None:
+            message.expiries.extend(expiries)
+    return reply
 
 
 def read_results_from(reply: kv.ReadReply) -> list[ReadResult | DuramenError]:
@@ -126,7 +124,7 @@ def read_results_from(reply: kv.ReadReply) -> list[ReadResult | DuramenError]:
             )
         if NOTHING in versions:
             values = [None if version < 0 else value for value, version in zip(values, versions, strict=True)]
-        results.append(ReadResult(Offset(result.applied), values, versions, list(result.expiries) or None))
+        results.append(read_result_of((result.applied, values, versions, list(result.expiries) or None)))
     return results
 
 
@@ -135,43 +133,39 @@ def read_results_from(reply: kv.ReadReply) -> list[ReadResult | DuramenError]:
 
 def write_request(parts: Sequence[WritePart], *, patience: float = 0.0) -> kv.WriteRequest:
     """Encode a write; the client calls this. `patience` in seconds."""
-    return kv.WriteRequest(
-        patience_ms=int(patience * 1000),
-        parts=[
-            kv.WritePart(
-                table_id=table_id_to_bytes(part.partition.table),
-                partition=part.partition.partition,
-                batch=part.batch,
-                outcomes=part.outcomes,
-            )
-            for part in parts
-        ],
-    )
+    request = kv.WriteRequest()
+    request.patience_ms = int(patience * 1000)
+    add = request.parts.add
+    for (table, partition), batch, outcomes, _ in parts:
+        message = add()
+        message.table_id = table_id_to_bytes(table)
+        message.partition = partition
+        message.batch = batch
+        message.outcomes = outcomes
+    return request
 
 
 def write_parts_from(request: kv.WriteRequest) -> list[WritePart]:
     """Decode the parts of a write; the server calls this."""
     return [
-        WritePart(partition_id_from_bytes(part.table_id, part.partition), part.batch, part.outcomes)
+        write_part_of((partition_id_from_bytes(part.table_id, part.partition), part.batch, part.outcomes, False))
         for part in request.parts
     ]
 
 
 def write_reply(results: Sequence[WriteResult | DuramenError]) -> kv.WriteReply:
     """Encode the reply to a write, or to a question for outcomes; the server calls this."""
-    return kv.WriteReply(
-        results=[
-            kv.WriteResult(problem=problem_of(result))
-            if isinstance(result, DuramenError)
-            else kv.WriteResult(
-                base_offset=result.base_offset,
-                timestamp_ms=result.timestamp_ms,
-                outcomes=[_outcome_message(outcome) for outcome in result.outcomes],
-                pending=result.pending,
-            )
-            for result in results
-        ]
-    )
+    reply = kv.WriteReply()
+    add = reply.results.add
+    for result in results:
+        message = add()
+        if isinstance(result, DuramenError):
+            message.problem.CopyFrom(problem_of(result))
+            continue
+        message.base_offset, message.timestamp_ms, outcomes, message.pending = result
+        if outcomes:
+            message.outcomes.extend([_outcome_message(outcome) for outcome in outcomes])
+    return reply
 
 
 def _outcome_message(outcome: WriteOutcome) -> kv.WriteOutcome:
@@ -188,11 +182,13 @@ def write_results_from(reply: kv.WriteReply) -> list[WriteResult | DuramenError]
     return [
         error_of(result.problem)
         if result.HasField("problem")
-        else WriteResult(
-            Offset(result.base_offset),
-            result.timestamp_ms,
-            [_outcome_from(outcome) for outcome in result.outcomes],
-            result.pending,
+        else write_result_of(
+            (
+                result.base_offset,
+                result.timestamp_ms,
+                [_outcome_from(outcome) for outcome in result.outcomes] if result.outcomes else [],
+                result.pending,
+            )
         )
         for result in reply.results
     ]
@@ -328,70 +324,4 @@ def watch_event_from(reply: kv.WatchReply) -> WatchEvent:
         list(reply.void_offsets),
         Offset(reply.latest),
         positions or None,
-    )
-
-
-# --- tables
-
-
-def table_message(ref: TableRef) -> tables.Table:
-    """Encode a table; the server calls this."""
-    return tables.Table(
-        id=table_id_to_bytes(ref.id),
-        name=ref.name,
-        partitions=ref.partitions,
-        partitioner=ref.partitioner,
-        over=ref.over,
-        defined=ref.defined,
-    )
-
-
-def ref_from(message: tables.Table) -> TableRef:
-    """Decode a table; the client calls this. Raises `UnknownFormat` for a partitioner that this client does not know:
-    it would look keys up in the wrong partition.
-    """
-    partitioner = message.partitioner or "slot"
-    if not is_partitioner(partitioner):
-        raise UnknownFormat(
-            f"table {message.name} has the partitioner {partitioner!r}, which this client does not know: update it"
-        )
-    return TableRef(
-        table_id_from_bytes(message.id),
-        message.name,
-        message.partitions,
-        partitioner,
-        message.over,
-        message.defined,
-    )
-
-
-def description_message(description: TableDescription) -> tables.TableDescription:
-    """Encode a table's description; the server calls this."""
-    return tables.TableDescription(
-        table=table_message(description.table),
-        partitions=[tables.PartitionDescription(**partition._asdict()) for partition in description.partitions],
-        retention_ms=description.retention.ms,
-        retention_bytes=description.retention.bytes,
-    )
-
-
-def description_from(message: tables.TableDescription) -> TableDescription:
-    """Decode a table's description; the client calls this."""
-    return TableDescription(
-        ref_from(message.table),
-        [
-            PartitionDescription(
-                Partition(partition.partition),
-                Offset(partition.earliest),
-                Offset(partition.latest),
-                Offset(partition.applied),
-                partition.keys,
-                partition.index_bytes,
-                partition.state,
-                partition.reason,
-                tuple(partition.nodes),
-            )
-            for partition in message.partitions
-        ],
-        Retention(message.retention_ms, message.retention_bytes),
     )

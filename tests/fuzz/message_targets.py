@@ -23,7 +23,7 @@ from router.data.scan import check_scan
 from router.endpoints.grpc.kv.freshness import freshness_of, parse_token
 from router.endpoints.grpc.kv.records import delete_record, group_of, put_record, update_record
 from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, tables_pb2
-from router.remote import messages
+from router.remote import messages, table_messages
 
 __all__ = ["message_targets"]
 
@@ -78,7 +78,7 @@ def _kv() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
 def _requests() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
     reads = [ReadPart(_PLACE, [b"one", b"two"], Offset(7), True, 5)]
     scan = ScanRequest(_TABLE, b"a", b"z", after={Partition(1): Offset(2)}, table_versions={Partition(1): 2})
-    table = messages.table_message(_TABLE_REF)
+    table = table_messages.table_message(_TABLE_REF)
     yield keyvalue_pb2.ReadRequest, messages.read_parts_from, [messages.read_request(reads, patience=0.1)]
     write = messages.write_request([WritePart(_PLACE, b"batch", True)])
     yield keyvalue_pb2.WriteRequest, messages.write_parts_from, [write]
@@ -87,7 +87,7 @@ def _requests() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
     yield keyvalue_pb2.ScanRequest, _scanned, [messages.scan_request(scan)]
     starts = [admin_pb2.AdminStartRequest(dry_run=True), _start("move"), _start("swap")]
     yield admin_pb2.AdminStartRequest, change_from, starts
-    yield tables_pb2.Table, messages.ref_from, [table]
+    yield tables_pb2.Table, table_messages.ref_from, [table]
 
 
 def _start(member: str) -> admin_pb2.AdminStartRequest:

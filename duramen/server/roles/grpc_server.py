@@ -240,25 +240,25 @@ class _ByName:
         self.arriving = ArrivingCalls()
         self._guard: CallGuard | None = None
         self._tracing = TRACING.get()
-        self._added = False
-        self._checked: list[CheckedHandler] = []
+        self._handlers: list[Any] = []
+        self._checked: CheckedHandler | None = None
+        """All services, from the first one on."""
 
     def guard_with(self, guard: CallGuard) -> None:
-        assert not self._added, "a service was added before its guard"
+        assert self._checked is None, "a service was added before its guard"
         self._guard = guard
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
-        self._added = True
-        checked = [
-            CheckedHandler(handler, self._refusals, self._guard, self.arriving, self._bound, self._slow, self._tracing)
-            for handler in handlers
-        ]
-        self._checked.extend(checked)
-        self._server.add_generic_rpc_handlers(checked)
+        self._handlers.extend(handlers)
+        if self._checked is None:
+            self._checked = CheckedHandler(
+                self._handlers, self._refusals, self._guard, self.arriving, self._bound, self._slow, self._tracing
+            )
+            self._server.add_generic_rpc_handlers([self._checked])
 
     def find(self, details: _LocalDetails) -> Any:
-        """The first handler that knows the method."""
-        return next((found for each in self._checked if (found := each.service(details)) is not None), None)
+        """The handler of the method."""
+        return None if self._checked is None else self._checked.service(details)
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
         """Ignored on purpose: see the class."""

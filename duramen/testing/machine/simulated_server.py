@@ -235,7 +235,7 @@ class SimulatedServer:
 
     def add_generic_rpc_handlers(self, handlers: Any) -> None:
         self._by_method.clear()
-        self._handlers += [CheckedHandler(handler, self._refusals, self._guard) for handler in handlers]
+        self._handlers += [CheckedHandler([handler], self._refusals, self._guard) for handler in handlers]
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
         """Methods are found by their names, as in `GrpcServer`."""

@@ -134,6 +134,10 @@ APPLIED_OF: Final = struct.Struct("<q").unpack_from
 """The applied offset of the row `state` of `meta`, alone: what every read of a reader process begins with."""
 
 
+APPLIED_AND_TIME_OF: Final = struct.Struct("<qq").unpack_from
+"""The same with the log time: what a read needs that may meet entries with an expiry."""
+
+
 class State(NamedTuple):
     """The state of an index (applied offset, log time, …): every transaction writes it together with its changes."""
 

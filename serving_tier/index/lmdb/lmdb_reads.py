@@ -12,10 +12,11 @@ the pin is taken by the first call of a `try` block, and not by a context manage
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import lmdb
 
@@ -29,12 +30,15 @@ from serving_tier.index.index import FOUND_BYTES_MAX, Found, IndexStatistics, Sc
 from serving_tier.index.lmdb.bookkeeping import judgements_between, outcomes_known, producer_known
 from serving_tier.index.lmdb.counts import count_live, first_expiry_ms, statistics_of
 from serving_tier.index.lmdb.environment import Databases, named_troubles
-from serving_tier.index.lmdb.format import IDENTITY, STATE, State, unpack_identity
+from serving_tier.index.lmdb.format import APPLIED_AND_TIME_OF, IDENTITY, STATE, State, unpack_identity
 from serving_tier.index.lmdb.pinned_read import PinnedRead
 from serving_tier.index.pins import PIN, Pins
 from serving_tier.index.scan import digest_of, index_bounds, rows_of_entries, take_page
 
 __all__ = ["LmdbReads", "closed"]
+
+# A named tuple's own constructor is a Python function; this one is not.
+_new_found: Final[Callable[[tuple[Any, ...]], Found]] = partial(tuple.__new__, Found)
 
 
 class _Read:
@@ -170,14 +174,14 @@ class LmdbReads:
         try:
             pins.acquire(PIN)
             txn = self._begin(self._data)
-            state = State.unpack(txn.get(STATE, db=self._meta))
+            applied, log_time_ms = APPLIED_AND_TIME_OF(txn.get(STATE, db=self._meta))
             found = _within(txn.get, keys, bytes_max, 8)  # a version is no part of a value
         except lmdb.Error as error:
             self._refuse_read(error)
         finally:
             txn = None  # the transaction ends before the pin does
             pins.release()
-        return Found(state.applied, *columns_of_entries(found, state.log_time_ms))
+        return _new_found((applied, *columns_of_entries(found, log_time_ms)))
 
     def scan(
         self, start: bytes, end: bytes | None, *, reverse: bool = False, limit: int = 1000, bytes_max: int = 1 << 20

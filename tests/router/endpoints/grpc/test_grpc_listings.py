@@ -29,7 +29,6 @@ from router.data import catalog_tables as tables_of_the_log
 from router.data import watch
 from router.endpoints.grpc import services
 from router.proto import admin_pb2, keyvalue_pb2, tables_pb2
-from router.remote import messages
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.proto import node_pb2
 from serving_tier.service import status_feed
@@ -178,7 +177,7 @@ def test_a_watchs_followers_end_some_at_a_time(listings: Listings, monkeypatch: 
 def test_many_tables_are_listed_in_threads(listings: Listings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables_of_the_log, "REF_ITEMS", 2 * AT_ONCE_ITEMS_MAX)
     monkeypatch.setattr(services, "REF_ITEMS", 2 * AT_ONCE_ITEMS_MAX)
-    for owner, function in ((tables_of_the_log, "listed"), (messages, "table_message")):
+    for owner, function in ((tables_of_the_log, "listed"), (services, "table_message")):
         with LoopTurns(listings.server, monkeypatch, owner, function) as counted:
             assert [each.name for each in listings.tables.List(tables_pb2.ListTablesRequest()).tables] == ["wide"]
         assert (counted.calls, counted.elsewhere) == (0, 1)

@@ -25,6 +25,7 @@ from router.data.requests import (
 from router.proto import keyvalue_pb2 as kv
 from router.proto import tables_pb2 as tables
 from router.remote import messages
+from router.remote.table_messages import description_from, description_message, ref_from, table_message
 
 table_ids = st.binary(min_size=16, max_size=16).map(table_id_from_bytes)
 partitions = st.integers(0, 1023).map(Partition)
@@ -190,7 +191,7 @@ def test_watch_events(event: WatchEvent) -> None:
 
 
 def test_tables_and_descriptions() -> None:
-    assert messages.ref_from(tables.Table.FromString(messages.table_message(FLIGHTS).SerializeToString())) == FLIGHTS
+    assert ref_from(tables.Table.FromString(table_message(FLIGHTS).SerializeToString())) == FLIGHTS
     description = TableDescription(
         FLIGHTS,
         [
@@ -198,8 +199,8 @@ def test_tables_and_descriptions() -> None:
             PartitionDescription(Partition(1), Offset(0), Offset(9), Offset(9), 3, 1 << 40, "stopped", "damaged: ü"),
         ],
     )
-    wire = messages.description_message(description).SerializeToString()
-    assert messages.description_from(tables.TableDescription.FromString(wire)) == description
+    wire = description_message(description).SerializeToString()
+    assert description_from(tables.TableDescription.FromString(wire)) == description
 
 
 @pytest.mark.parametrize("raw", [b"", b"short", b"x" * 17])
