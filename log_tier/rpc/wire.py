@@ -45,10 +45,11 @@ class Wire:
 
         `Disconnected` has the field `sent=0` where no connection could be made, so that nothing reached the server.
         """
-        self._check_open()
+        if self._closed:
+            self._check_open()
         if self._renewed.is_secured:
             self._renewed.look()
-        proof, asking = self._proof(), None
+        proof, asking = (_NOTHING if self._credentials is None else self._proof()), None
         if callers := TRACED.get():
             proof, asking = self._traced(callers, request, proof)
         open_calls, call = self._renewed.calls, method(request, timeout=timeout, **proof)

@@ -63,6 +63,7 @@ from router.data.requests import (
     WriteResult,
     too_many_keys,
     too_many_parts,
+    write_result_of,
 )
 from router.data.scan import check_scan, found_pages
 from router.data.watch import watch_replicas
@@ -188,7 +189,7 @@ class LocalData:
         refusals, closed, defined = self.node.refusals, self.catalog.closed, self.catalog.defined
         if not self._plain.issuperset(map(_table_of, parts)):
             parts = await asked_where_misfit(parts, self.catalog.map, self._plain)
-        if (refusals or not closed.isdisjoint(map(_table_of, parts))) and (
+        if (refusals or (closed and not closed.isdisjoint(map(_table_of, parts)))) and (
             lost := refused_parts(parts, closed, refusals)
         ):
             return await self._write_others(parts, lost, timeout, patience)
@@ -219,7 +220,7 @@ class LocalData:
             if isinstance(place, DuramenError):
                 results.append(place)
             else:
-                results.append(WriteResult(place.base_offset, place.timestamp_ms))
+                results.append(write_result_of((place.base_offset, place.timestamp_ms, (), False)))
                 if part.outcomes:
                     asked[number] = OutcomesPart(part.partition, *place)
             if turn is not None and turn.is_full():

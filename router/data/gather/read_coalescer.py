@@ -32,7 +32,7 @@ from log_tier.tracing.span import TRACED, Span
 from router.data.gather.pending_calls import PendingCalls
 from router.data.gather.read_rounds import NextStep, ReadRounds, ReadRules, ReadTerms, next_step
 from router.data.gather.seen_offsets import SeenOffsets
-from router.data.requests import ReadPart, ReadResult
+from router.data.requests import ReadPart, ReadResult, read_part_of
 from router.data.seam import DataPlane
 
 __all__ = ["READ_RULES", "ReadCoalescer"]
@@ -78,7 +78,7 @@ class _Group:
         if self.after is None:
             # Decided once: a group that is sent again does not wait for what the session has seen meanwhile.
             self.after = session.offsets(self.table)[self.partition.partition]
-        return ReadPart(self.partition, keys, self.after, self.strong, self.lag_max_ms)
+        return read_part_of((self.partition, keys, self.after, self.strong, self.lag_max_ms))
 
     def piece(self, calls: Sequence[_Call], loop: asyncio.AbstractEventLoop) -> _Group:
         """A group like this one, for other calls."""

@@ -24,7 +24,7 @@ from router.data.gather.batch_builder import BatchBuilder, C
 from router.data.gather.batch_progress import Fate, place_in
 from router.data.gather.rounds import BatchRounds, Rules, T
 from router.data.outcomes import outcome_unknown
-from router.data.requests import OutcomesPart, WritePart, WriteResult
+from router.data.requests import OutcomesPart, WritePart, WriteResult, write_part_of
 from router.data.seam import DataPlane
 
 __all__ = ["WriteGatherer"]
@@ -229,7 +229,7 @@ class WriteGatherer(Generic[T, C]):
                 self.records += batch.records
             batch.progress.under_way = True
             sent.append(batch)
-            parts.append(WritePart(batch.place, batch.data, outcomes, gathered))
+            parts.append(write_part_of((batch.place, batch.data, outcomes, gathered)))
         return sent, parts, last_s
 
     async def _encode_some(self, batches: Sequence[BatchBuilder[C]]) -> None:

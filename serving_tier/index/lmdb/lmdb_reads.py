@@ -191,9 +191,9 @@ class LmdbReads:
         try:
             pins.acquire(PIN)
             txn = self._begin(self._data)
-            state = State.unpack(txn.get(STATE, db=self._meta))
+            applied, log_time_ms = APPLIED_AND_TIME_OF(txn.get(STATE, db=self._meta))
             pairs = _pairs(txn.cursor(), start, end, reverse=reverse)
-            page, more = take_page(pairs, log_time_ms=state.log_time_ms, limit=limit, bytes_max=bytes_max)
+            page, more = take_page(pairs, log_time_ms=log_time_ms, limit=limit, bytes_max=bytes_max)
         except lmdb.Error as error:
             self._refuse_read(error)
         finally:
@@ -202,7 +202,7 @@ class LmdbReads:
                     txn.abort()  # its cursors end with it
             finally:
                 pins.release()
-        return ScanPage(page, more, state.applied)
+        return ScanPage(page, more, applied)
 
     def find(
         self,
@@ -220,11 +220,11 @@ class LmdbReads:
             pins.acquire(PIN)
             txn = self._begin(self._data)
             self._check_index(index, txn)
-            state = State.unpack(txn.get(STATE, db=self._meta))
+            applied, log_time_ms = APPLIED_AND_TIME_OF(txn.get(STATE, db=self._meta))
             first, behind = index_bounds(index, start, end)
             entries = _pairs(txn.cursor(self._databases.ordered), first, behind, reverse=reverse)
             pairs = rows_of_entries(entries, txn.get)
-            page, more = take_page(pairs, log_time_ms=state.log_time_ms, limit=limit, bytes_max=bytes_max)
+            page, more = take_page(pairs, log_time_ms=log_time_ms, limit=limit, bytes_max=bytes_max)
         except lmdb.Error as error:
             self._refuse_read(error)
         finally:
@@ -233,7 +233,7 @@ class LmdbReads:
                     txn.abort()  # its cursors end with it
             finally:
                 pins.release()
-        return ScanPage(page, more, state.applied)
+        return ScanPage(page, more, applied)
 
     def _check_index(self, index: TableIndex, txn: Any) -> None:
         """Raise what `log_tier.rows.definition.check_index` does by the state that a transaction reads."""
@@ -304,7 +304,8 @@ class LmdbReads:
 
     def _log_time(self, txn: Any) -> int:
         """The log time of the state that `txn` sees."""
-        return State.unpack(txn.get(STATE, db=self._meta)).log_time_ms
+        log_time_ms: int = APPLIED_AND_TIME_OF(txn.get(STATE, db=self._meta))[1]
+        return log_time_ms
 
     def _refuse_read(self, error: lmdb.Error) -> NoReturn:
         """Raise our error for LMDB's. The reads call it in an `except`, which costs nothing until it happens."""
