@@ -13,6 +13,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Final
 
+from duramen.testing.machine.fault import LOST_END
 from duramen.testing.machine.node_disk.node_fault import FILL_INDEX
 from simulation.cluster_trims import compacts
 from simulation.cluster_versions import has_versions
@@ -20,7 +21,7 @@ from simulation.history_ledger import has_history
 from simulation.plan import Plan, plan_of
 from simulation.planted import plant
 from simulation.planted_audit import PLANTED_IN_AUDIT, PLANTED_IN_RESP_AUDIT
-from simulation.planted_damage import PLANTED_IN_DAMAGE
+from simulation.planted_damage import PLANTED_IN_DAMAGE, ZEROS_ARE_THE_END
 from simulation.planted_history import PLANTED_IN_HISTORY
 from simulation.planted_indexes import PLANTED_IN_BUILDS, PLANTED_IN_INDEXES
 from simulation.planted_json_rows import JSON_IN_DATABASE, JSON_IN_RESP
@@ -50,7 +51,10 @@ def _has_fault_of(*kinds: str, call: str = "") -> Callable[[Plan], bool]:
 
 
 SHOWN_WHERE: Final[Mapping[WorldName, Mapping[str, Callable[[Plan], bool]]]] = {
-    "log": dict.fromkeys(PLANTED_IN_DAMAGE, lambda plan: bool(plan.damages)),
+    "log": {
+        **dict.fromkeys(PLANTED_IN_DAMAGE, lambda plan: bool(plan.damages)),
+        ZEROS_ARE_THE_END: lambda plan: any(each.kind == LOST_END for each in plan.damages),
+    },
     "database": dict.fromkeys((*JSON_IN_DATABASE, *ROWS_IN_DATABASE), has_rows),
     "resp": dict.fromkeys(JSON_IN_RESP, has_rows),
     "cluster": {

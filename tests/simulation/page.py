@@ -39,7 +39,7 @@ PROMISED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """By property: the worlds that hold the product to it. `docs/RELIABILITY.md` has the same table."""
 
-_MACHINE: Final = ("power", "kill", "sync", "write", "flip", "misdirect")
+_MACHINE: Final = ("power", "kill", "sync", "write", "flip", "misdirect", "zeros")
 
 
 def fault_of(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from duramen.testing.machine.fault import DAMAGES, FAULTS, FaultKind, MachineFault
+from duramen.testing.machine.fault import DAMAGES, FAULTS, LOST_END, FaultKind, MachineFault
 from duramen.testing.machine.node_disk.node_fault import NodeFault
 from simulation.node_faults import commit_faults_of, node_faults_of
 
@@ -78,6 +78,7 @@ _COPIERS: Final = ("clients", "clients", "router", *_NODES)
 _COPIED_TO: Final = ("log", "log", "router", *_NODES)
 _TRIMS_CHANCE: Final = 0.3
 _DAMAGES_CHANCE: Final = 0.25
+_LOST_ENDS_CHANCE: Final = 0.4
 _PUT_BACK_CHANCE: Final = 0.1
 _OPENINGS_CHANCE: Final = 0.75
 _CLOCKS_CHANCE: Final = 0.35
@@ -261,7 +262,10 @@ def _damages(chance: random.Random) -> tuple[MachineFault, ...]:
     if chance.random() > _DAMAGES_CHANCE:
         return ()
     possible = [kind for kind in DAMAGES if chance.random() < 0.6] or ["flip"]
-    return tuple(sorted((_fault(chance, possible) for _ in range(chance.choice((1, 1, 2, 4)))), key=_at))
+    damages = [_fault(chance, possible) for _ in range(chance.choice((1, 1, 2, 4)))]
+    if chance.random() < _LOST_ENDS_CHANCE:
+        damages += [_fault(chance, [LOST_END]) for _ in range(chance.choice((1, 3)))]
+    return tuple(sorted(damages, key=_at))
 
 
 def _openings(chance: random.Random) -> tuple[MachineFault, ...]:

@@ -130,6 +130,8 @@ def _trim_is_not_written_down() -> Patches:
 PLACES: Final = _all_places()
 
 COVERED: Final = {
+    "Journal._make_fit does not fdatasync": "the header, written next, syncs the same file; power is lost in between "
+    "in tests/log_tier/embedded/test_journal_zeros.py",
     "Journal.open does not sync_folder": "the witness, written next, syncs the same folder before the first frame",
     "DataFolder._open does not sync_folder": "the marker, written next, syncs the same folder",
     "replace_file does not sync_folder of duramen.json": "the journal, opened next, syncs the same folder",

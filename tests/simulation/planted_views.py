@@ -24,7 +24,7 @@ def _generation_is_not_compared() -> Patches:
     read = journal_format._read_frame
 
     def careless(data: bytes, at: int, header: FileHeader) -> Any:
-        if header.version == 1 or at + journal_format._FRAME.size > len(data):
+        if header.version < journal_format.VERSION or at + journal_format._FRAME.size > len(data):
             return read(data, at, header)
         generation = journal_format._FRAME.unpack_from(data, at)[2]
         return read(data, at, header._replace(generation=generation))

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-__all__ = ["DAMAGES", "FAULTS", "FaultKind", "MachineFault", "Wound", "WoundKind", "left_after_write"]
+__all__ = ["DAMAGES", "FAULTS", "LOST_END", "FaultKind", "MachineFault", "Wound", "WoundKind", "left_after_write"]
 
-FaultKind = Literal["power", "kill", "sync", "write", "full", "slow", "flip", "misdirect"]
+FaultKind = Literal["power", "kill", "sync", "write", "full", "slow", "flip", "misdirect", "zeros"]
 
 FAULTS: Final[dict[FaultKind, str]] = {
     "power": "the machine loses power: what was not synced is lost, sector by sector",
@@ -27,6 +27,9 @@ DAMAGES: Final[dict[FaultKind, str]] = {
 }
 """A disk that lies: what was acknowledged may be unreadable afterwards, and must not be wrong."""
 
+LOST_END: Final[FaultKind] = "zeros"
+"""The power fails, and where the newest writes to the journal were, several of them, the disk has zeros."""
+
 
 @dataclass(frozen=True)
 class MachineFault:
@@ -39,8 +42,8 @@ class MachineFault:
     seed: int = 0
 
 
-WoundKind = Literal["flip", "missed", "victim"]
-"""A bit has flipped; a write was confirmed and did not come here; another place's write came here."""
+WoundKind = Literal["flip", "missed", "victim", "zeros"]
+"""A bit has flipped; a write was confirmed and did not come here; another place's write came here; zeros are here."""
 
 
 @dataclass

@@ -43,6 +43,8 @@ class Inode:
         """Sectors that may differ from what is durable."""
         self.wounds: list[Wound] = []
         """Where it holds something else than was written."""
+        self.newest_end = 0
+        """Where the newest write ended."""
 
     def sync(self) -> None:
         for wound in self.wounds:
@@ -61,6 +63,7 @@ class Inode:
         self.content.extend(bytes(max(0, position - len(self.content))))
         self.content[position:end] = data
         self.length = max(self.length, end)
+        self.newest_end = end
         self.dirty.update(range(position // SECTOR, -(-end // SECTOR)))
         if self.wounds:
             self.wounds = left_after_write(self.wounds, position, end)
@@ -81,6 +84,12 @@ class Inode:
         good = self.part(position, 1)
         self._put(position, bytes([good[0] ^ 1 << bit]))
         self.wounds.append(Wound(position, good, "flip", stable=True))
+
+    def blank(self, position: int, end: int) -> None:
+        """The disk has zeros there: of clean bytes, which are synced."""
+        good = self.part(position, end - position)
+        self._put(position, bytes(len(good)))
+        self.wounds.append(Wound(position, good, "zeros", stable=True))
 
     def miss(self, data: bytes, position: int) -> None:
         """A write is confirmed, and its bytes go somewhere else."""
@@ -116,6 +125,7 @@ class Inode:
             piece = self.content[sector * SECTOR : (sector + 1) * SECTOR]
             if keep():
                 survivor.write(bytes(piece[: max(0, survivor.length - sector * SECTOR)]), sector * SECTOR)
+        survivor.newest_end = self.newest_end
         survivor.changed = self.changed if keep() else self.durable_changed
         survivor.wounds = [replace(wound) for wound in self.wounds if wound.stable or wound.kind == "victim"]
         if keep is _always:

@@ -10,14 +10,18 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from duramen.testing.machine.fault import FaultKind, MachineFault
+from duramen.testing.machine.fault import LOST_END, FaultKind, MachineFault
 from duramen.testing.machine.memory_disk import SECTOR, MemoryDisk
 from duramen.testing.machine.story import RunStory
 
 __all__ = ["FaultyDisk"]
 
+_ENDS = ("power", "kill", LOST_END)
 _SYNCS = ("sync", "sync_folder")
 _SEGMENT_CHANCE = 2 / 3
+_JOURNALS = (".0", ".1")
+_HEADERS_END = 8192
+_LOST_MIN = 200
 _TRIES = 20
 """To find bytes that nobody is writing."""
 
@@ -83,7 +87,7 @@ class FaultyDisk:
             self._flip(random.Random(fault.seed))
         if any(armed is fault for armed, _ in self._armed):
             self.disarm(fault)
-            if fault.kind in ("power", "kill"):
+            if fault.kind in _ENDS:
                 self.die(fault, "idle")
 
     def copy(self) -> MemoryDisk:
@@ -102,9 +106,11 @@ class FaultyDisk:
         chance = random.Random(fault.seed)
         disk = self.now
         self.ended_by = fault.kind
-        self.survivor = disk.after_power_loss(chance) if fault.kind == "power" else disk.after_process_end()
+        self.survivor = disk.after_power_loss(chance) if fault.kind in ("power", LOST_END) else disk.after_process_end()
         self.survivor, self.older = self.older or self.survivor, None
         self.survivor.space = disk.space
+        if fault.kind == LOST_END:
+            self._lose_end(self.survivor, chance)
         self._story.tell("machine", f"{fault.kind} at {at}")
         self._story.met[f"{fault.kind} at {at.partition(' ')[0]}"] += 1
         self._died()
@@ -117,7 +123,7 @@ class FaultyDisk:
         waiting, self._armed = self._armed, []
         hit: list[MachineFault] = []
         for fault, steps in waiting:
-            fits = fault.kind in ("power", "kill") or (fault.kind == "sync") == (what in _SYNCS)
+            fits = fault.kind in _ENDS or (fault.kind == "sync") == (what in _SYNCS)
             if fault.kind == "misdirect":
                 fits = what == "write"
             if not fits or steps:
@@ -126,7 +132,7 @@ class FaultyDisk:
                 hit.append(fault)
         place = f"{what} {str(path).removeprefix('/data/')}"
         for fault in hit:
-            if fault.kind in ("power", "kill"):
+            if fault.kind in _ENDS:
                 self.die(fault, place)
         self._on_look(what, path)
         self._astray += [fault for fault in hit if fault.kind == "misdirect"]
@@ -153,6 +159,22 @@ class FaultyDisk:
                     self.damaged(path)
                     self._tell_damage("flip", path, f"bit {bit} of byte {position} flips")
                     return
+
+    def _lose_end(self, disk: MemoryDisk, chance: random.Random) -> None:
+        """The journal that was written last has zeros from somewhere among its last writes on, up to 4 KiB before the
+        end of the newest.
+        """
+        files = [path for path in disk.files if path.stem == "journal" and path.suffix in _JOURNALS]
+        path = max(files, key=lambda each: disk.files[each].changed, default=None)
+        if path is None:
+            return
+        inode = disk.files[path]
+        end = inode.newest_end
+        begin = max(_HEADERS_END, end - chance.randrange(200, 4096))
+        if begin + _LOST_MIN <= end and inode.is_clean(begin, end - begin):
+            inode.blank(begin, end)
+            self._tell_damage("zeros", path, f"{end - begin} bytes at byte {begin} are zeros")
+            self.damaged(path)
 
     def _misdirect(self, path: Path, data: bytes, meant: int) -> Callable[[bytes], None] | None:
         """Where a write goes whose turn it is to go astray: over clean bytes of any file, or nowhere."""

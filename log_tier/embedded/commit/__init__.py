@@ -6,6 +6,7 @@ sync is final (I9): the log stops and says why.
 
 A commit with callers that are traced has spans of its own (`traced_commit.py`), made after everybody has an answer.
 
-Reading order: `lone_calls.py`, `journal_format.py`, `journal.py`, `journal_replay.py`, `room.py`, `commit_errors.py`,
-`appends.py`, `traced_commit.py`, `committer.py`, `batch_checks.py` (what is checked before, and where).
+Reading order: `lone_calls.py`, `journal_room.py`, `journal_format.py`, `journal.py`, `journal_replay.py`, `room.py`,
+`commit_errors.py`, `appends.py`, `traced_commit.py`, `committer.py`, `batch_checks.py` (what is checked before, and
+where).
 """

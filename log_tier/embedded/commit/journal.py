@@ -10,7 +10,8 @@ when the kernel likes.
     commit over several          segments, journal frame ── one sync       small commits only: large ones sync each
                                                                            segment, which costs less than writing twice
 
-There are two journal files of fixed size, used in turn. A file is **settled** when every segment whose bytes it covers
+There are two journal files of fixed size, used in turn. Their room is made fit for frames in a few steps the first time
+that it is used, each with two syncs. A file is **settled** when every segment whose bytes it covers
 has been synced since; only then is it overwritten. Settling runs in a thread of its own as soon as the other file is in
 use, so that the writer nearly never waits for it.
 
@@ -22,7 +23,9 @@ read and may have been acknowledged is damage: the log stays closed, and the err
     J2  A journal file is overwritten only when the segments of all its frames have been synced.
     J3  A file's new header is synced before its first frame is overwritten, so old frames under an old header are
         whole, and under a new one they do not count.
-    J4  Frames name a place in a segment. Only a partition's newest segment is written to by a replay: older ones were
+    J4  Frames are written only where a synced header says that the room is fit: without zeros in a row, on stable
+        storage (`journal_room.py`). So where frames should be and zeros are, the disk has lost something.
+    J5  Frames name a place in a segment. Only a partition's newest segment is written to by a replay: older ones were
         synced when they were sealed.
 
 This is the write-ahead journal of BookKeeper's bookies, used only where it saves syncs.
@@ -50,6 +53,7 @@ from log_tier.embedded.commit.journal_format import (
     entry_bytes,
 )
 from log_tier.embedded.commit.journal_replay import Replayed, Witness, load_journal, replay
+from log_tier.embedded.commit.journal_room import unused_room, without_zeros
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, File
 from log_tier.model.identifiers import Offset, PartitionId
@@ -58,6 +62,11 @@ __all__ = ["JOURNAL_COMMIT_BYTES_MAX", "Journal", "JournalEntry", "Replayed"]
 
 # A commit with more than this goes to its segments directly. Writing 256 KiB twice costs about as much as one sync.
 JOURNAL_COMMIT_BYTES_MAX: Final = 256 << 10
+
+# Room is made fit fourfold from here, by at most this: seven times in the life of a file of 16 MiB, and a log with few
+# commits writes few bytes for it.
+_FIT_BYTES_MIN: Final = 64 << 10
+_FIT_BYTES_MAX: Final = 4 << 20
 
 
 class Journal:
@@ -72,6 +81,7 @@ class Journal:
         log_id: bytes,
         generation: int,
         size: int,
+        fit: Sequence[int] = (FRAMES_AT, FRAMES_AT),
         workers: Workers = THREADS,
     ) -> None:
         self._disk, self._folder = disk, folder
@@ -84,6 +94,10 @@ class Journal:
         """The number of the next frame."""
         self._previous = 0
         """Checksum of the last frame."""
+        self._first = (0, 0)
+        """Number of this file's first frame, and the checksum of the one before it."""
+        self._fit = list(fit)
+        """How far each file's room is fit for frames."""
         self._uncovered: set[Path] = set()
         """Segments with bytes that only this generation's frames made stable."""
         self._settling: Future[None] | None = None
@@ -121,7 +135,14 @@ class Journal:
                 if file.size() < FRAMES_AT + size:
                     file.preallocate(file.size(), FRAMES_AT + size - file.size())
             journal = cls(
-                disk, folder, (files[0], files[1]), log_id=log_id, generation=generation, size=size, workers=workers
+                disk,
+                folder,
+                (files[0], files[1]),
+                log_id=log_id,
+                generation=generation,
+                size=size,
+                fit=replayed.fit,
+                workers=workers,
             )
             # The older one first: as long as it is the newest, a chain begins in it, and the other is not needed.
             journal._begin_file(generation - 1)
@@ -135,12 +156,29 @@ class Journal:
         return journal, replayed
 
     def _begin_file(self, generation: int) -> None:
-        """Write both copies of a file's header and sync: from here on, frames of its older generation do not count."""
-        file = self._files[generation & 1]
-        header = encode_header(generation, self._log_id, size=file.size(), number=self._number, previous=self._previous)
+        """Write a file's header and sync: from here on, frames of its older generation do not count."""
+        self._first = self._number, self._previous
+        self._write_header(generation)
+
+    def _write_header(self, generation: int) -> None:
+        """Write both copies of a file's header and sync."""
+        file, fit = self._files[generation & 1], self._fit[generation & 1]
+        number, previous = self._first
+        header = encode_header(generation, self._log_id, size=file.size(), number=number, previous=previous, fit=fit)
         for at in HEADERS_AT:
             file.pwrite((header,), at)
         file.fdatasync()
+
+    def _make_fit(self, end: int) -> None:
+        """Make room fit for frames, up to `end` at least: under a header that says so, zeros there are damage."""
+        which = self._generation & 1
+        file, fit = self._files[which], self._fit[which]
+        some = min(max(_FIT_BYTES_MIN, 3 * (fit - FRAMES_AT)), _FIT_BYTES_MAX)
+        until = max(end, min(fit + some, FRAMES_AT + self._size))
+        file.pwrite((unused_room(until - fit),), fit)
+        file.fdatasync()
+        self._fit[which] = until
+        self._write_header(self._generation)
 
     @property
     def generation(self) -> int:
@@ -157,16 +195,24 @@ class Journal:
         `paths` are the segments' files, by entry. Raises `OSError`; then what is on the disk is unknown, but for the
         errors `OUT_OF_DESCRIPTORS`: then nothing was written here.
         """
-        payload = encode_entries(entries)
+        key, payload = without_zeros(encode_entries(entries))
         if self._position + FRAME_BYTES + len(payload) > FRAMES_AT + self._size:
             self._turn()
+        end = self._position + FRAME_BYTES + len(payload)
+        if end > self._fit[self._generation & 1]:
+            self._make_fit(end)
         head, check = encode_frame(
-            payload, generation=self._generation, number=self._number, previous=self._previous, entries=len(entries)
+            payload,
+            generation=self._generation,
+            number=self._number,
+            previous=self._previous,
+            entries=len(entries),
+            key=key,
         )
         file = self._files[self._generation & 1]
         file.pwrite((head, payload), self._position)
         file.fdatasync()
-        self._position += len(head) + len(payload)
+        self._position = end
         self._number, self._previous = self._number + 1, check
         self._uncovered.update(paths)
 

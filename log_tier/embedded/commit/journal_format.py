@@ -1,9 +1,10 @@
 """The bytes of a journal file: its header, its frames, and what can be read of a file that is damaged. Pure.
 
     0      header    magic "DuJl", version u16, zero u16, generation u64, log id (16 bytes), size of the file u64,
-    4096   header    number of the first frame u64, checksum of the frame before it u32; CRC-32C of all these
+    4096   header    number of the first frame u64, checksum of the frame before it u32; CRC-32C of all these; end of
+                     the room that is fit for frames u64; CRC-32C of everything before
     8192   frames    magic "DuJf", bytes of the entries u32, generation u64, number u64, checksum of the frame before
-                     u32, entries u32; CRC-32C of all these and the entries; then the entries
+                     u32, key u32, entries u32; CRC-32C of all these and the entries; then the entries, under the key
 
 The header is there twice, in two blocks of the disk: of a header that is being overwritten when power fails each copy
 is the old one or the new one, and a block that is lost takes one of them.
@@ -13,7 +14,12 @@ first frame of a file goes on where the other file ended. Frames are written one
 the next one is begun. So of all frames of a run only the newest can be torn, and a whole frame behind a broken one
 proves that the broken one was on stable storage: that is damage.
 
-Version 1 had one header of 20 bytes and frames without number and chain. It is read and no longer written.
+The room for frames never holds many zeros in a row (`journal_room.py`), and is made so before the first frame is
+written there. So where the chain ends in zeros, frames were lost: a disk shows zeros for what it has lost. That is
+damage as well.
+
+Version 2 had no key and no such room, so that zeros were the end of the chain. Version 1 had one header of 20 bytes and
+frames without number and chain. Both are read and no longer written.
 """
 
 from __future__ import annotations
@@ -24,6 +30,7 @@ from typing import Final, NamedTuple
 
 import google_crc32c
 
+from log_tier.embedded.commit.journal_room import PROBE_BYTES, lost_at, restored
 from log_tier.model.batch_header import read_header
 from log_tier.model.errors import BatchRefused, UnknownFormat
 from log_tier.model.identifiers import (
@@ -45,13 +52,14 @@ __all__ = [
     "encode_frame",
     "encode_header",
     "entry_bytes",
+    "fit_room",
     "has_frame",
     "read_headers",
     "walk",
     "whole_frames",
 ]
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 HEADERS_AT: Final = (0, 4096)
 """One copy for each of two blocks; 4 KiB is the largest block that disks and file systems lose at once."""
@@ -61,14 +69,17 @@ FRAMES_AT: Final = 8192
 _FILE_MAGIC: Final = b"DuJl"
 _FRAME_MAGIC: Final = b"DuJf"
 _HEADER: Final = struct.Struct("<4sHHQ16sQQI")
-_FRAME: Final = struct.Struct("<4sIQQII")
+_FRAME: Final = struct.Struct("<4sIQQIII")
 _ENTRY: Final = struct.Struct("<16sIQQI")
 """Table id, partition, base of the segment, position in it, bytes."""
 _CRC: Final = struct.Struct("<I")
 _HEADER_BYTES: Final = _HEADER.size + _CRC.size
+"""The header of version 2, and what that of each later one begins with: so a version knows that another is newer."""
+_FIT: Final = struct.Struct("<Q")
 FRAME_BYTES: Final = _FRAME.size + _CRC.size
 """Bytes of a frame without its entries."""
 
+_FRAME_V2: Final = struct.Struct("<4sIQQII")
 _HEADER_V1: Final = struct.Struct("<4sHHQ")
 _FRAME_V1: Final = struct.Struct("<4sIQI")
 _FRAMES_AT_V1: Final = _HEADER_V1.size + _CRC.size
@@ -89,6 +100,8 @@ class FileHeader(NamedTuple):
     """The number of the file's first frame. 0: a chain begins here, and nothing of the other file is needed."""
     previous: int
     """Checksum of the frame before its first one."""
+    fit: int = 0
+    """Up to here the file's room is fit for frames: it has no zeros in a row, on stable storage. 0: who knows."""
 
 
 class JournalEntry(NamedTuple):
@@ -139,11 +152,14 @@ class Walk(NamedTuple):
     """Bytes at `end` that claim to be the next frame and are not whole."""
     claims: list[str]
     """Which offsets the torn frame held, as far as they can be read."""
+    zeros: int | None = None
+    """Position of zeros that nothing has written, where the next frame is or should be: frames were lost."""
 
 
-def encode_header(generation: int, log_id: bytes, *, size: int, number: int, previous: int) -> bytes:
+def encode_header(generation: int, log_id: bytes, *, size: int, number: int, previous: int, fit: int) -> bytes:
     """One copy of a file's header."""
     head = _HEADER.pack(_FILE_MAGIC, VERSION, 0, generation, log_id, size, number, previous)
+    head += _CRC.pack(_crc(head)) + _FIT.pack(fit)
     return head + _CRC.pack(_crc(head))
 
 
@@ -161,9 +177,11 @@ def encode_entries(entries: Sequence[JournalEntry]) -> bytes:
     )
 
 
-def encode_frame(payload: bytes, *, generation: int, number: int, previous: int, entries: int) -> tuple[bytes, int]:
-    """What precedes the payload, and the frame's checksum."""
-    head = _FRAME.pack(_FRAME_MAGIC, len(payload), generation, number, previous, entries)
+def encode_frame(
+    payload: bytes, *, generation: int, number: int, previous: int, entries: int, key: int
+) -> tuple[bytes, int]:
+    """What precedes the payload, which is under `key`, and the frame's checksum."""
+    head = _FRAME.pack(_FRAME_MAGIC, len(payload), generation, number, previous, key, entries)
     check = _crc_extend(_crc(head), payload)
     return head + _CRC.pack(check), check
 
@@ -172,7 +190,7 @@ def read_headers(data: bytes) -> FileHeader | None:
     """The header of a file's first bytes: of two valid copies the newer one; None where none is valid."""
     found = [header for at in HEADERS_AT if (header := _read_header(data, at)) is not None]
     if found:
-        return max(found, key=lambda header: header.generation)
+        return max(found, key=lambda header: (header.generation, header.fit))
     head = data[: _HEADER_V1.size]
     if len(data) < _FRAMES_AT_V1 or _CRC.unpack_from(data, _HEADER_V1.size)[0] != _crc(head):
         return None
@@ -185,14 +203,20 @@ def _read_header(data: bytes, at: int) -> FileHeader | None:
     if len(data) < at + _HEADER_BYTES or _CRC.unpack_from(data, at + _HEADER.size)[0] != _crc(head):
         return None
     magic, version, _, generation, log_id, size, number, previous = _HEADER.unpack(head)
-    if magic != _FILE_MAGIC or version < VERSION:
+    if magic != _FILE_MAGIC or version < 2:
         return None
     if version > VERSION:
         raise UnknownFormat(
             f"the journal has format version {version}, this process reads up to version {VERSION}: "
             "open this log with the Duramen that wrote it, or a newer one"
         )
-    return FileHeader(version, generation, log_id, size, number, previous)
+    fit = 0
+    if version > 2:
+        end = at + _HEADER_BYTES + _FIT.size
+        if len(data) < end + _CRC.size or _CRC.unpack_from(data, end)[0] != _crc(data[at:end]):
+            return None
+        (fit,) = _FIT.unpack_from(data, at + _HEADER_BYTES)
+    return FileHeader(version, generation, log_id, size, number, previous, fit)
 
 
 def walk(data: bytes, header: FileHeader) -> Walk:
@@ -208,12 +232,23 @@ def walk(data: bytes, header: FileHeader) -> Walk:
         at, number, previous = frame.end, number + 1, frame.check
     later = next(_frames_behind(data, at, header, number), None)
     torn, claims = (0, []) if later is not None else _torn(data, at, header, number, previous)
-    return Walk(frames, at, number, previous, later, torn, claims)
+    # A tear is no longer than its frame, and nothing was ever written behind it.
+    zeros = lost_at(data, at, min(at + (torn or FRAME_BYTES) + PROBE_BYTES, header.fit)) if later is None else None
+    return Walk(frames, at, number, previous, later, torn, claims, zeros)
 
 
-def whole_frames(data: bytes, generation: int) -> dict[int, int]:
-    """The checksums of all whole frames of a generation in a file, by their numbers, wherever they lie. O(the file)."""
-    header, found, at = FileHeader(VERSION, generation, b"", 0, 0, 0), {}, data.find(_FRAME_MAGIC)
+def fit_room(data: bytes, header: FileHeader | None) -> int:
+    """How much of a file's room is fit for frames: what its header says, up to zeros that came since."""
+    if header is None or header.fit <= FRAMES_AT:
+        return FRAMES_AT
+    end = min(header.fit, len(data))
+    zeros = lost_at(data, FRAMES_AT, end)
+    return end if zeros is None else zeros
+
+
+def whole_frames(data: bytes, header: FileHeader) -> dict[int, int]:
+    """The checksums of all whole frames of a header's generation, by their numbers, wherever they lie. O(the file)."""
+    found, at = {}, data.find(_FRAME_MAGIC)
     while at >= 0:
         frame = _read_frame(data, at, header)
         if frame is not None:
@@ -233,7 +268,7 @@ def _previous(data: bytes, at: int) -> int:
 
 def _read_frame(data: bytes, at: int, header: FileHeader) -> Frame | None:
     """The frame at a position, if it is whole and of the header's generation."""
-    layout = _FRAME_V1 if header.version == 1 else _FRAME
+    layout = _layout(header)
     start = at + layout.size + _CRC.size
     if start > len(data):
         return None
@@ -245,7 +280,17 @@ def _read_frame(data: bytes, at: int, header: FileHeader) -> Frame | None:
     if _CRC.unpack_from(data, at + layout.size)[0] != check:
         return None
     number = 0 if header.version == 1 else fields[3]
-    return Frame(generation, number, check, list(_entries(data, start, start + size, count)), start + size)
+    entries = _entries(restored(data[start : start + size], _key(fields)), count)
+    return Frame(generation, number, check, list(entries), start + size)
+
+
+def _layout(header: FileHeader) -> struct.Struct:
+    return {1: _FRAME_V1, 2: _FRAME_V2}.get(header.version, _FRAME)
+
+
+def _key(fields: Sequence[int]) -> int:
+    """The key of a frame, from the fields of its head."""
+    return fields[5] & 0xFFFF if len(fields) > 6 else 0
 
 
 def _frames_behind(data: bytes, start: int, header: FileHeader, number: int) -> Iterator[int]:
@@ -260,7 +305,7 @@ def _frames_behind(data: bytes, start: int, header: FileHeader, number: int) -> 
 
 def _torn(data: bytes, at: int, header: FileHeader, number: int, previous: int) -> tuple[int, list[str]]:
     """How many bytes at `at` claim to be frame `number` and are not whole, and which offsets they held."""
-    layout = _FRAME_V1 if header.version == 1 else _FRAME
+    layout = _layout(header)
     start = at + layout.size + _CRC.size
     if start > len(data):
         return 0, []
@@ -273,7 +318,7 @@ def _torn(data: bytes, at: int, header: FileHeader, number: int, previous: int) 
         return 0, []
     end = min(start + fields[1], len(data))
     claims: list[str] = []
-    for entry in _entries(data, start, end, min(fields[-1], len(data))):
+    for entry in _entries(restored(data[start:end], _key(fields)), min(fields[-1], len(data))):
         last = entry.end()
         if last is None:
             break
@@ -283,13 +328,16 @@ def _torn(data: bytes, at: int, header: FileHeader, number: int, previous: int) 
     return end - at, claims
 
 
-def _entries(data: bytes, at: int, end: int, count: int) -> Iterator[JournalEntry]:
+def _entries(payload: bytes, count: int) -> Iterator[JournalEntry]:
+    at = 0
     for _ in range(count):
-        if at + _ENTRY.size > end:
+        if at + _ENTRY.size > len(payload):
             return
-        topic, partition, segment, position, size = _ENTRY.unpack_from(data, at)
+        topic, partition, segment, position, size = _ENTRY.unpack_from(payload, at)
         at += _ENTRY.size
-        if at + size > end:
+        if at + size > len(payload):
             return
-        yield JournalEntry(partition_id_from_bytes(topic, partition), Offset(segment), position, data[at : at + size])
+        yield JournalEntry(
+            partition_id_from_bytes(topic, partition), Offset(segment), position, payload[at : at + size]
+        )
         at += size

@@ -6,7 +6,8 @@ Nothing is written before both files were looked at. Where something that may ha
     needed          the newest file; and the other one, unless a chain begins in the newest
     a tear          the newest file's chain ends in a frame that is not whole, and no whole frame of its generation is
                     behind it: at most this one commit was under way. It is cut and reported with its offsets
-    damage          everything else: a whole frame behind a broken one; a file that ends before the other one goes on;
+    damage          everything else: a whole frame behind a broken one; zeros where the chain ends, which nothing has
+                    written (`journal_room.py`); a file that ends before the other one goes on;
                     a file that is missing, of another log, shorter than its header says, without a readable header, or
                     of an older generation than `journal.json` names
 
@@ -21,7 +22,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from log_tier.embedded.commit.journal_format import FileHeader, JournalEntry, Walk, has_frame, read_headers, walk
+from log_tier.embedded.commit.journal_format import (
+    FRAMES_AT,
+    FileHeader,
+    JournalEntry,
+    Walk,
+    fit_room,
+    has_frame,
+    read_headers,
+    walk,
+)
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, File
 from log_tier.embedded.storage.documents import read_document, write_document
@@ -68,6 +78,8 @@ class Replayed:
     notes: list[str] = field(default_factory=list)
     generation: int = 0
     """The newest one that was ever used, as far as is known."""
+    fit: tuple[int, ...] = (FRAMES_AT, FRAMES_AT)
+    """How much of each file's room is fit for frames."""
     clean: bool = False
     """Whether the log was closed cleanly with that generation, so that no frame is needed."""
 
@@ -110,6 +122,7 @@ def load_journal(disk: Disk, folder: Path, log_id: bytes) -> tuple[list[Walk], R
         witness = Witness(0, False)
     files = [_load(disk, folder / name) for name in names.JOURNALS]
     headers = [file.header for file in files if file.header is not None]
+    found.fit = tuple(fit_room(file.data, file.header) for file in files)
     found.generation = max([witness.generation if witness else 0, *(header.generation for header in headers)])
     if witness is not None and witness.clean and found.generation == witness.generation:
         found.clean = True
@@ -215,13 +228,20 @@ def _check_walk(path: Path, found: Walk) -> None:
     if found.later is not None:
         why = f"frame {found.number} should be there, and a frame at byte {found.later} was written after it was synced"
         raise _damaged(path, found.end, why)
+    if found.zeros is not None:
+        why = (
+            f"frame {found.number} or unused room should be there, and from byte {found.zeros} on there are zeros, as "
+            f"nothing writes them: the disk has lost what was there, which may be frame {found.number} and later ones"
+        )
+        raise _damaged(path, found.end, why)
 
 
 def _damaged(path: Path, position: int, why: str) -> LogDamaged:
     return LogDamaged(
         f"{path} is damaged at byte {position}: {why}. It may hold acknowledged writes that no segment has, so nothing "
-        f"was changed and the log stays closed. Restore the file from a copy of this folder, or use a replica; to give "
-        f"up what only it holds, move {', '.join((*names.JOURNALS, names.JOURNAL_WITNESS))} away and open again",
+        f"was changed and the log stays closed. Restore the file from a copy of this folder (`duramen log repair "
+        f"{path.parent} --from COPY`), or use a replica; to give up what only it holds, move "
+        f"{', '.join((*names.JOURNALS, names.JOURNAL_WITNESS))} away and open again",
         file=str(path),
         position=position,
     )

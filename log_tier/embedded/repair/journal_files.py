@@ -101,6 +101,6 @@ def _lack(name: str, ours: FileHeader | None, data: bytes, theirs: FileHeader | 
         return f"the copy's {name} has no header of this version"
     if ours is not None and ours.generation != theirs.generation:
         return f"{name} is of generation {ours.generation}, and the copy's of generation {theirs.generation}"
-    known, there = whole_frames(data, theirs.generation), whole_frames(copied, theirs.generation)
+    known, there = whole_frames(data, theirs), whole_frames(copied, theirs)
     lacking = sorted(number for number, check in known.items() if there.get(number) != check)
     return f"the copy's {name} lacks frame {lacking[0]}, which can be read here" if lacking else ""

@@ -112,9 +112,10 @@ def value_of(batch: bytes) -> bytes:
 
 
 def journal_header(version: int) -> bytes:
-    head = bytearray(encode_header(2, bytes(16), size=8192, number=0, previous=0))
+    head = bytearray(encode_header(2, bytes(16), size=8192, number=0, previous=0, fit=8192))
     head[4:6] = struct.pack("<H", version)
-    head[-4:] = struct.pack("<I", google_crc32c.value(bytes(head[:-4])))
+    for end in (52, 64):
+        head[end : end + 4] = struct.pack("<I", google_crc32c.value(bytes(head[:end])))
     return bytes(head) + bytes(8192 - len(head))
 
 

@@ -2,77 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kit.log.engine_steps import HOME, fails_from, open_log, overwrite, segment_files
+from kit.log.lost_power import COMMITS, OPTIONS, PARTITIONS, frames_of, keys, power_lost, used_journal
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from duramen.testing.machine.memory_disk import MemoryDisk
 from log_tier.embedded import EngineSettings
+from log_tier.embedded.commit.journal_format import FRAME_BYTES, VERSION
 from log_tier.model.errors import DuramenError, LogDamaged
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Appended, Topic
 
-OPTIONS = EngineSettings(segment_bytes=1 << 20, journal_bytes=64 << 10)
-PARTITIONS = 4
-COMMITS = 60
-
 Change = Callable[[bytearray], None]
-
-
-async def _power_lost() -> tuple[MemoryDisk, Topic]:
-    """240 acknowledged keys in the journal alone: power fails, and no segment was synced."""
-    disk = MemoryDisk()
-    log = await open_log(disk, OPTIONS)
-    topic = await log.create_topic("flights", partitions=PARTITIONS)
-    for number in range(COMMITS):
-        await log.append_many(
-            [(topic.partition(p), plain_batch(f"k{number}.{p}", value=b"x" * 20)) for p in range(PARTITIONS)]
-        )
-    survivor = disk.after_process_end()
-    for partition in range(PARTITIONS):
-        (path,) = segment_files(disk, topic, partition)
-        inode = disk.files[path]
-        overwrite(survivor, path, bytes(inode.durable).ljust(inode.durable_length, b"\0"))
-    await log.close()
-    survivor.sync_folder(HOME)
-    return survivor, topic
-
-
-POWER_LOST = asyncio.run(_power_lost())
-"""Tests change copies of it."""
-
-
-def power_lost() -> tuple[MemoryDisk, Topic]:
-    disk, topic = POWER_LOST
-    return disk.after_process_end(), topic
-
-
-def used_journal(disk: MemoryDisk) -> Path:
-    return max((HOME / "journal.0", HOME / "journal.1"), key=lambda path: len(bytes(disk.files[path].content)))
-
-
-async def keys(disk: MemoryDisk, topic: Topic) -> int:
-    async with await open_log(disk, OPTIONS) as log:
-        found = 0
-        for partition in range(PARTITIONS):
-            got = keys_of(await read_all(log, topic.id, partition))
-            assert list(got) == list(range(len(got)))
-            found += len(got)
-        return found
-
-
-def frames_of(data: bytes) -> list[int]:
-    """Where frames begin."""
-    found = []
-    at = data.find(b"DuJf")
-    while at >= 0:
-        found.append(at)
-        at = data.find(b"DuJf", at + 1)
-    return found
 
 
 async def test_240_keys_come_back_from_the_journal_alone() -> None:
@@ -218,7 +163,8 @@ async def test_the_last_frame_is_cut_and_reported_with_its_offsets() -> None:
     path = used_journal(disk)
     data = bytes(disk.files[path].content)
     place = frames_of(data)[-1]
-    disk.files[path].content[len(data) - 3] ^= 4
+    end = place + FRAME_BYTES + int.from_bytes(data[place + 4 : place + 8], "little")
+    disk.files[path].content[end - 3] ^= 4
     async with await open_log(disk, OPTIONS) as log:
         assert (await log.bounds(topic.partition(0))).latest == COMMITS - 2
         (cut,) = [str(cut) for cut in log.recovery.cuts]
@@ -254,13 +200,18 @@ async def test_an_older_copy_of_a_file_that_was_filled_is_noticed() -> None:
         await open_log(killed, EngineSettings(journal_bytes=3000))
 
 
-def version_1(name: str) -> bytes:
-    text = (Path(__file__).parent / "fixtures" / f"{name.replace('.', '_')}_v1.hex").read_text()
-    return bytes.fromhex("".join(text.split())).ljust(1024, b"\0")
+def of_version(version: int, name: str) -> bytes:
+    text = (Path(__file__).parent / "fixtures" / f"{name.replace('.', '_')}_v{version}.hex").read_text()
+    data = bytes.fromhex("".join(text.split()))
+    if version == 1:
+        return data.ljust(1024, b"\0")
+    head = data[:56].ljust(4096, b"\0")
+    return (head + head + data[56:]).ljust(8892, b"\0")
 
 
 @pytest.mark.parametrize("flipped", [False, True])
-async def test_a_journal_of_version_1_is_replayed(flipped: bool) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_journal_of_an_earlier_version_is_replayed(version: int, flipped: bool) -> None:
     disk = MemoryDisk()
     settings = EngineSettings(journal_bytes=3000, random_bytes=lambda size: bytes(range(size)))
     async with await open_log(disk, settings) as log:
@@ -273,19 +224,21 @@ async def test_a_journal_of_version_1_is_replayed(flipped: bool) -> None:
         overwrite(disk, path, b"")
         disk.files.pop(path.parent / "checkpoint.json")
     for name in ("journal.0", "journal.1"):
-        data = bytearray(version_1(name))
-        if flipped and name == "journal.1":
-            data[300] ^= 1
+        data = bytearray(of_version(version, name))
+        if flipped and name == ("", "journal.1", "journal.0")[version]:
+            data[(0, 300, 8300)[version]] ^= 1
         overwrite(disk, HOME / name, bytes(data))
     if flipped:
-        with pytest.raises(LogDamaged, match=r"journal\.1"):
+        with pytest.raises(LogDamaged, match=r"journal\.[01]"):
             await open_log(disk, settings)
         return
     async with await open_log(disk, settings) as log:
         for partition in range(2):
             assert keys_of(await read_all(log, topic.id, partition)) == {0: b"k0", 1: b"k1", 2: b"k2"}
-        assert await log.bounds(topic.partition(0)) == (await log.bounds(topic.partition(1)))
+            assert (await log.bounds(topic.partition(partition))).latest == 2
         assert (await log.append(topic.partition(0), plain_batch("k3"))).base_offset == Offset(3)
+    for name in ("journal.0", "journal.1"):
+        assert disk.files[HOME / name].content[4] == VERSION, "it has become one of this version"
 
 
 async def killed(options: EngineSettings) -> tuple[MemoryDisk, Topic, dict[Path, bytes]]:

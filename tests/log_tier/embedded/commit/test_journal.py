@@ -56,15 +56,18 @@ def test_the_bytes_are_those_of_the_format_page() -> None:
     journal.close(settle=False)
     first, second = (bytes(disk.files[FOLDER / name].content) for name in ("journal.0", "journal.1"))
     log = "101112131415161718191a1b1c1d1e1f"
-    assert first[:52].hex() == f"44754a6c020000000200000000000000{log}00240000000000000000000000000000" + "00000000"
-    assert second[:52].hex() == f"44754a6c020000000100000000000000{log}00240000000000000000000000000000" + "00000000"
+    assert first[:52].hex() == f"44754a6c030000000200000000000000{log}00240000000000000000000000000000" + "00000000"
+    assert second[:52].hex() == f"44754a6c030000000100000000000000{log}00240000000000000000000000000000" + "00000000"
     for data in (first, second):
         assert google_crc32c.value(data[:52]) == int.from_bytes(data[52:56], "little")
-        assert data[4096 : 4096 + 56] == data[:56], "each header is there twice"
-    head = first[8192:8228].hex()
-    assert head == "44754a6658000000020000000000000000000000000000000000000002000000" + first[8224:8228].hex()
-    assert google_crc32c.value(first[8192:8224] + first[8228 : 8228 + 88]) == int.from_bytes(first[8224:8228], "little")
-    payload = first[8228 : 8228 + 88].hex()
+        assert google_crc32c.value(data[:64]) == int.from_bytes(data[64:68], "little")
+        assert data[4096 : 4096 + 68] == data[:68], "each header is there twice"
+    assert [int.from_bytes(data[56:64], "little") for data in (first, second)] == [8192 + 1024, 8192], "fit for frames"
+    head = first[8192:8232].hex()
+    assert head == "44754a66580000000200000000000000000000000000000000000000" + "00000000" + "02000000" + head[-8:]
+    assert google_crc32c.value(first[8192:8228] + first[8232 : 8232 + 88]) == int.from_bytes(first[8228:8232], "little")
+    assert first[8232 + 88 :] == (b"DuJ: unused room" * 64)[120 + 8 :], "the rest of the room"
+    payload = first[8232 : 8232 + 88].hex()
     topic = "000102030405060708090a0b0c0d0e0f"
     assert payload == (
         f"{topic}00000000"
@@ -140,7 +143,8 @@ def test_a_file_is_overwritten_only_when_its_segments_were_synced() -> None:
         position += 20
     journal.close(settle=True)
     turns = [name for name in synced if name in ("journal.0", "journal.1")]
-    assert turns == ["journal.0", *["journal.1", "journal.1", "journal.0", "journal.0"] * 6][:23], (
+    made_fit = [*["journal.0"] * 3, *["journal.1"] * 4]
+    assert turns == [*made_fit, *["journal.0", "journal.0", "journal.1", "journal.1"] * 5], (
         "each file holds one frame of this size, and its header is synced before it"
     )
     assert synced.count("segment.0") >= 10

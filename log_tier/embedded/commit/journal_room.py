@@ -1,0 +1,62 @@
+"""A journal's room never holds many zeros in a row, so zeros there say that the disk has lost what was written. Pure.
+
+A disk that loses a block, a page or the end of a file shows zeros in its place. Were zeros also what room looks like in
+which nothing was written yet, acknowledged frames could vanish without a sign. So:
+
+- Room is filled with `UNUSED` before the first frame is written in it, and the header says how far it was.
+- A frame whose entries have `_ZEROS` zeros in a row is stored under a **key**: two bytes that are added to all of
+  theirs, by exclusive or. There is always a key under which no such run is left.
+- A file that is used again keeps what its older generation wrote, which has no such run either.
+
+A torn frame consists of sectors that are new and of sectors that are old, so what it leaves has no longer run than an
+old and a new one that meet: `_LOST` zeros in a row are no tear.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["PROBE_BYTES", "lost_at", "restored", "unused_room", "without_zeros"]
+
+UNUSED: Final = b"DuJ: unused room"
+_ZEROS: Final = bytes(40)
+"""No frame has so many zeros in a row in its entries; its head has some 20."""
+_LOST: Final = bytes(128)
+"""More zeros than where an old sector and a new one meet. Every frame of two entries is larger."""
+PROBE_BYTES: Final = len(_LOST)
+"""Where a frame is to begin, so many bytes behind it are looked at."""
+_FIRST_KEY: Final = 0xA55A
+
+
+def unused_room(size: int) -> bytes:
+    """What `size` bytes of room look like before they are used."""
+    return (UNUSED * (size // len(UNUSED) + 1))[:size]
+
+
+def lost_at(data: bytes, start: int, end: int) -> int | None:
+    """Where zeros begin, between `start` and `end`, that nothing has written; None: nowhere."""
+    at = data.find(_LOST, start, end)
+    return None if at < 0 else at
+
+
+def without_zeros(payload: bytes) -> tuple[int, bytes]:
+    """The key, and the payload under it. 0: as it is, which is nearly always so."""
+    if _ZEROS not in payload:
+        return 0, payload
+    # A run of the payload rules out two keys at most, and it has room for some 10,000 runs: there are 65,535 keys.
+    key = _FIRST_KEY
+    while any(_repeated(each, len(_ZEROS)) in payload for each in (key, key >> 8 | (key & 0xFF) << 8)):
+        key = key % 0xFFFF + 1
+    return key, restored(payload, key)
+
+
+def restored(payload: bytes, key: int) -> bytes:
+    """The payload that was stored under a key; or what is to be stored."""
+    if not key:
+        return payload
+    added = int.from_bytes(_repeated(key, len(payload)), "little")
+    return (int.from_bytes(payload, "little") ^ added).to_bytes(len(payload), "little")
+
+
+def _repeated(key: int, size: int) -> bytes:
+    return (key.to_bytes(2, "little") * (size // 2 + 1))[:size]
