@@ -67,21 +67,22 @@ def main() -> None:
 def _forked(asks: socket.socket, files: Sequence[int]) -> bool:
     """Fork, and answer with the new process; whether this is that one."""
     reading, writing = os.pipe()
+    begins, held = os.pipe()
     between = os.fork()
     if between == 0:
         forked = os.fork()
         if forked:
             os.write(writing, b"%d" % forked)
             os._exit(0)
-        os.close(reading)
-        os.close(writing)
         asks.close()
+        os.close(held)
+        os.read(begins, 1)  # ends when the process between has: before, that would be its parent
+        for each in (reading, writing, begins):
+            os.close(each)
         return True
-    os.close(writing)
     forked = int(os.read(reading, 20))
-    os.close(reading)
     os.waitpid(between, 0)  # from here on it is the child of who asks
-    for each in files:
+    for each in (reading, writing, begins, held, *files):
         os.close(each)
     asks.send(b"%d" % forked)
     return False
