@@ -14,6 +14,8 @@ old and a new one that meet: `_LOST` zeros in a row are no tear.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from hashlib import blake2b
 from typing import Final
 
 __all__ = ["PROBE_BYTES", "lost_at", "restored", "unused_room", "without_zeros"]
@@ -25,7 +27,6 @@ _LOST: Final = bytes(128)
 """More zeros than where an old sector and a new one meet. Every frame of two entries is larger."""
 PROBE_BYTES: Final = len(_LOST)
 """Where a frame is to begin, so many bytes behind it are looked at."""
-_FIRST_KEY: Final = 0xA55A
 
 
 def unused_room(size: int) -> bytes:
@@ -43,11 +44,25 @@ def without_zeros(payload: bytes) -> tuple[int, bytes]:
     """The key, and the payload under it. 0: as it is, which is nearly always so."""
     if _ZEROS not in payload:
         return 0, payload
-    # A run of the payload rules out two keys at most, and it has room for some 10,000 runs: there are 65,535 keys.
-    key = _FIRST_KEY
-    while any(_repeated(each, len(_ZEROS)) in payload for each in (key, key >> 8 | (key & 0xFF) << 8)):
-        key = key % 0xFFFF + 1
+    key = next(key for key in _keys(payload) if not _has_run(payload, key))
     return key, restored(payload, key)
+
+
+def _keys(payload: bytes) -> Iterator[int]:
+    """Keys to try: as many as anybody needs, in an order that nobody can know who chooses what the payload holds.
+
+    A run of the payload rules out two keys at most, and it has room for some 10,000 runs. The first keys are drawn by a
+    digest of all of it, so each of them fails with a third's chance; were they always the same ones, somebody could
+    write a value for which the commits of all others wait while thousands are tried. Behind them is every key.
+    """
+    digest = blake2b(payload).digest()
+    yield from filter(None, (int.from_bytes(digest[at : at + 2], "little") for at in range(0, len(digest), 2)))
+    yield from range(1, 0x10000)
+
+
+def _has_run(payload: bytes, key: int) -> bool:
+    """Would zeros be left under this key?"""
+    return any(_repeated(each, len(_ZEROS)) in payload for each in (key, key >> 8 | (key & 0xFF) << 8))
 
 
 def restored(payload: bytes, key: int) -> bytes:
