@@ -47,7 +47,7 @@ from router.data.fresh_replicas import FreshReplicas, answers_now
 from router.data.in_time import end_waiting, in_time, time_left
 from router.data.machine_tables import MachineTables
 from router.data.misfits import asked_where_misfit, explained
-from router.data.outcomes import judged, outcome_forgotten, outcome_unknown, refused_parts, unanswered
+from router.data.outcomes import judged, outcome_forgotten, refused_parts, unanswered, unjudged
 from router.data.reply_budget import ReplyBudget, read_keys, read_many_keys
 from router.data.requests import (
     PARTS_MAX,
@@ -193,6 +193,8 @@ class LocalData:
             lost := refused_parts(parts, closed, refusals)
         ):
             return await self._write_others(parts, lost, timeout, patience)
+        if (turn := Turn() if len(parts) > AT_ONCE_ITEMS_MAX else None) is not None:
+            await turn.end()
         appended: Sequence[Appended | DuramenError]
         try:
             appending = self.log.append_many([part[:2] for part in parts], gathered=all(map(_is_gathered, parts)))
@@ -215,7 +217,6 @@ class LocalData:
         results: list[WriteResult | DuramenError] = []
         asked: dict[int, OutcomesPart] = {}
         waits_s = 0.0
-        turn = Turn() if len(parts) > AT_ONCE_ITEMS_MAX else None
         for number, (part, place) in enumerate(zip(parts, appended, strict=True)):
             if isinstance(place, DuramenError):
                 results.append(place)
@@ -230,17 +231,16 @@ class LocalData:
             until_s = min(ends_s, asked_s + patience) if patience else ends_s
             verdicts = await self._judge_all(list(asked.values()), until_s, acknowledged=True)
             for (number, question), verdict in zip(asked.items(), verdicts, strict=True):
-                if isinstance(verdict, (WriteResult, WriteUnknown)):
-                    results[number] = verdict
-                elif patience and isinstance(verdict, DeadlineExceeded):
-                    results[number] = WriteResult(question.base_offset, question.timestamp_ms, pending=True)
-                else:
-                    results[number] = outcome_unknown(question, verdict)
+                if not isinstance(verdict, (WriteResult, WriteUnknown)):
+                    verdict = unjudged(question, verdict, patient=bool(patience))
+                results[number] = verdict
+                if turn is not None and turn.is_full():
+                    await turn.end()
             waits_s = time() - asked_s
         if took_s + waits_s >= self.long.least_s:
             first = next((place.base_offset for place in appended if isinstance(place, Appended)), None)
             self.long.note(LongRequest("write", began_s, time(), places_of(parts), waits_s, first))
-        return explained(parts, results, defined) if defined and asked else results
+        return await explained(parts, results, defined) if defined and asked else results
 
     async def _write_others(
         self, parts: Sequence[WritePart], lost: Mapping[PartitionId, DuramenError], timeout: float, patience: float

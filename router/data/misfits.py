@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.concurrency.sized_work import Turn, run_sized
 from log_tier.model.batch import Columns, decode_batch
 from log_tier.model.errors import DuramenError, FieldAbsent, NumberOverflow, Rejected, RowRejected
 from log_tier.model.identifiers import TableId
@@ -24,11 +25,17 @@ from log_tier.rows.patches.row_patcher import patcher_of
 from router.data.requests import WritePart, WriteResult
 from serving_tier.fold.misfits import misfit_reason
 
-__all__ = ["asked_where_misfit", "explained"]
+__all__ = ["all_explained", "asked_where_misfit", "explained"]
 
 # A batch of so many bytes is judged on the event loop: 0.7 ms of rows of 100 bytes, 10 ms of arrays with an item in
 # each byte for every 4 KiB. A thread judges a larger one; a thread for each costs as much as 30 rows.
 _JUDGED_AT_ONCE_BYTES: Final = 32 * 1024
+
+# To say why a record does not fit costs as much as so many items of `sized_work.py`: its fields are read one by one.
+_EXPLAINED_ITEMS: Final = 10
+
+# And so many bytes of its batch, which is decoded, as much as one.
+_ITEM_BYTES: Final = 64
 
 # Ids that are remembered, some 100 bytes each.
 _PLAIN_MAX: Final = 100_000
@@ -49,17 +56,25 @@ async def asked_where_misfit(
     `plain`: tables of bytes, to which those of the map are added: their ids are never given to a table of another kind,
     so callers need not ask here again. O(records) for tables with a definition.
     """
+    tables = {table_id: cluster.tables.get(table_id) for table_id in {part.partition.table for part in parts}}
+    ours = {table.id for table in tables.values() if table is not None and table.definition is None}
+    if len(plain) + len(ours) > _PLAIN_MAX:
+        plain.clear()
+    plain |= ours
+    if len(ours) == len(tables):
+        return parts
     asked: list[WritePart] = []
+    turn = Turn() if len(parts) > 1 else None  # a lone part pays for nothing else
     for part in parts:
-        table = cluster.tables.get(part.partition.table)
-        if table is not None and table.definition is None:
-            if len(plain) >= _PLAIN_MAX:
-                plain.clear()
-            plain.add(table.id)
-        elif not part.outcomes:
-            fit = table is not None and table.definition is not None and await _fits(part.batch, table.definition)
-            part = part if fit else part._replace(outcomes=True)
+        partition, batch, outcomes, gathered = part
+        if not outcomes and partition.table not in ours:
+            table = tables[partition.table]
+            fit = table is not None and table.definition is not None and await _fits(batch, table.definition)
+            if not fit:
+                part = WritePart(partition, batch, outcomes=True, gathered=gathered)
         asked.append(part)
+        if turn is not None and turn.is_full(1 + min(len(batch), _JUDGED_AT_ONCE_BYTES) // _ITEM_BYTES):
+            await turn.end()
     return asked
 
 
@@ -80,12 +95,29 @@ def _fit(batch: bytes, definition: TableDefinition) -> bool:
     )
 
 
-def explained(
+async def explained(
     parts: Sequence[WritePart],
     results: list[WriteResult | DuramenError],
     defined: Mapping[TableId, TableDefinition],
 ) -> list[WriteResult | DuramenError]:
-    """The results, and why the records that their table refused do not fit: the fold remembers that they did not."""
+    """The results, and why the records that their table refused do not fit: the fold remembers that they did not. A
+    thread looks at many, or at one in a large batch.
+    """
+    items = 0
+    for part, result in zip(parts, results, strict=True):
+        if isinstance(result, WriteResult) and result.outcomes:
+            items += _EXPLAINED_ITEMS * len(result.outcomes) + len(part.batch) // _ITEM_BYTES
+    if not items:
+        return results
+    return await run_sized(items + len(parts), partial(all_explained, parts, results, defined))
+
+
+def all_explained(
+    parts: Sequence[WritePart],
+    results: list[WriteResult | DuramenError],
+    defined: Mapping[TableId, TableDefinition],
+) -> list[WriteResult | DuramenError]:
+    """`explained`, in the caller's thread."""
     return [
         _explained(part, result, defined[part.partition.table])
         if isinstance(result, WriteResult) and part.partition.table in defined

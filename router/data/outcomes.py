@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from log_tier.model.errors import DuramenError, LogDamaged, PermissionDenied, WriteUnknown
+from log_tier.model.errors import DeadlineExceeded, DuramenError, LogDamaged, PermissionDenied, WriteUnknown
 from log_tier.model.identifiers import HISTORY_TABLE, NOTHING, Offset, PartitionId, TableId
 from router.data.requests import OutcomesPart, WriteOutcome, WritePart, WriteResult
 from serving_tier.fold.verdicts import Outcome, Verdict, rejection_of
@@ -20,6 +20,7 @@ __all__ = [
     "outcome_unknown",
     "refused_parts",
     "unanswered",
+    "unjudged",
     "write_unknown",
 ]
 
@@ -76,6 +77,15 @@ def outcome_unknown(part: OutcomesPart, reason: DuramenError) -> WriteUnknown:
         offset=part.base_offset,
         partition=part.partition.partition,
     )
+
+
+def unjudged(part: OutcomesPart, reason: DuramenError, *, patient: bool) -> WriteResult | WriteUnknown:
+    """The answer about a write that is in the log while its outcomes are not known for `reason`. `patient`: its caller
+    asks again where only the time was too short.
+    """
+    if patient and isinstance(reason, DeadlineExceeded):
+        return WriteResult(part.base_offset, part.timestamp_ms, pending=True)
+    return outcome_unknown(part, reason)
 
 
 def judged(part: OutcomesPart, found: Mapping[Offset, Outcome]) -> WriteResult | WriteUnknown:

@@ -83,7 +83,7 @@ class RoutedWrites:
         if asked:
             await self._judge(asked, places, results, deadline, patience)
         defined = cluster.table_facts().defined
-        return explained(parts, results, defined) if defined and asked else results
+        return await explained(parts, results, defined) if defined and asked else results
 
     async def _write_through(
         self,

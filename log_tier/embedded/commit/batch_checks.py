@@ -78,7 +78,7 @@ class BatchChecks:
         answered: asyncio.Future[_Outcomes] = asyncio.get_running_loop().create_future()
         try:
             self._large.run(
-                [partition for partition, _ in parts],
+                {partition for partition, _ in parts},
                 partial(self._checked, parts),
                 partial(self._queue, parts, gathered, answered),
             )

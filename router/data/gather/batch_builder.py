@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -33,6 +34,12 @@ class Callers(Protocol):
 
     def last_deadline(self, now_s: float) -> float | None:
         """The last deadline of a waiting caller, on the loop's clock; None if no caller waits any more. O(calls)."""
+        ...
+
+    def noting(self, result: WriteResult) -> Iterable[None]:
+        """The batch is large, and on stable storage: note what has to be noted of its records before a caller is
+        answered, some of it in each step.
+        """
         ...
 
     def placed(self, result: WriteResult, *, repeated: bool) -> bool:

@@ -8,7 +8,7 @@ a caller who gives up takes nothing away from the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -142,6 +142,10 @@ class FutureCalls:
 
     def last_deadline(self, now_s: float) -> float | None:
         return self._pending.last_deadline()
+
+    def noting(self, result: WriteResult) -> Iterable[None]:
+        """Nothing: its callers look after their tokens themselves."""
+        return ()
 
     def placed(self, result: WriteResult, *, repeated: bool) -> bool:
         """Answer the calls that wait for the place alone, if this is the place that counts. Where the table has a

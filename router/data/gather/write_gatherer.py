@@ -27,7 +27,7 @@ from router.data.outcomes import outcome_unknown
 from router.data.requests import OutcomesPart, WritePart, WriteResult, write_part_of
 from router.data.seam import DataPlane
 
-__all__ = ["WriteGatherer"]
+__all__ = ["AT_ONCE_RECORDS_MAX", "WriteGatherer"]
 
 # The connection's own error at the deadline says more than ours, so its deadline is a little earlier.
 _MARGIN_S: Final = 0.01
@@ -42,6 +42,9 @@ _RECORD_BYTES: Final = 128
 
 # A batch by itself costs as much as so many records, to be encoded and to be answered: some 15 µs.
 _BATCH_RECORDS: Final = 128
+
+# A batch of more records is noted by its callers some at a time, before any of them is answered.
+AT_ONCE_RECORDS_MAX: Final = 8192
 
 # One of the items of `log_tier/concurrency/sized_work.py` costs as much as so many records.
 _ITEM_RECORDS: Final = 16
@@ -172,6 +175,9 @@ class WriteGatherer(Generic[T, C]):
                     again.append(batch)
                     continue
                 place = place_in(result)
+                if place is not None and batch.records > AT_ONCE_RECORDS_MAX:
+                    for _ in batch.callers.noting(place):
+                        await asyncio.sleep(0)
                 if place is None:
                     assert isinstance(result, DuramenError), f"refused without an error: {result!r}"
                     batch.fail(result)

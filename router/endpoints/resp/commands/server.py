@@ -292,10 +292,10 @@ def _keys_of(commands: Mapping[str, CommandSpec], words: Sequence[bytes]) -> lis
         raise Problem("ERR Invalid command specified")
     if not spec.fits(len(words)):
         raise Problem("ERR Invalid number of arguments specified for command")
-    keys = list(spec.keys(words))
+    keys = spec.keys(words)
     if not keys:
         raise Problem("ERR The command has no key arguments")
-    return keys
+    return keys if type(keys) is list else list(keys)
 
 
 SPECS: Final = (

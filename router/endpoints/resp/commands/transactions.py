@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from log_tier.concurrency.sized_work import Turn
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec, async_command, sync_command
@@ -275,9 +276,12 @@ async def watch(client: CommandContext, args: Sequence[bytes]) -> Simple:
     found = await client.server.reads.entries(table, args, client.freshness(table))
     client.caught_up(table)
     view = Overlay(found, client.server.clock.wall_ms())
+    turn = Turn()
     for key in args:
         # What was watched first counts.
         client.watched.setdefault((client.table_name, key), view.version(key))
+        if turn.is_full():
+            await turn.end()
     return _OK
 
 

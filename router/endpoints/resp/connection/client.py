@@ -35,7 +35,7 @@ from router.endpoints.resp.connection.guarded_session import GuardedSession
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.pipeline import Pipeline
 from router.endpoints.resp.connection.read_runs import ReadRuns
-from router.endpoints.resp.connection.slow_path import CommandWork, completed, encoded, perform
+from router.endpoints.resp.connection.slow_path import BegunCommand, CommandWork, completed, encoded, perform
 from router.endpoints.resp.connection.socket_input import SocketInput
 from router.endpoints.resp.connection.turns import SHORT_TURN, TURN, TURN_SHARE_OF_BYTES, TURN_SHARE_OF_RUNS
 from router.endpoints.resp.data.key_views import ReadOnlyView
@@ -287,8 +287,6 @@ class Client(GuardedSession, asyncio.Protocol):
             if not idle:
                 self._run()
 
-    # --- the slow path
-
     def _start(self, name: bytes, command: RespCommand) -> bool:
         """Begin with the first command of the queue; False where it has to wait for those before it."""
         if self._is_upstream and name == self._fence_secret:
@@ -323,7 +321,7 @@ class Client(GuardedSession, asyncio.Protocol):
         drop(self.queue, count)
         self.commands += count
         self.reply_queue.flush()
-        self.task = self.server.start(self._perform(work, command))
+        self.task = self.server.start(self._perform(BegunCommand(work, command)))
         return False
 
     def _at_once(self, spec: CommandSpec, command: RespCommand) -> bool | None:
@@ -374,13 +372,13 @@ class Client(GuardedSession, asyncio.Protocol):
             self.aborted = True
         return self._answer(problem)
 
-    async def _perform(self, work: CommandWork, command: RespCommand) -> None:
+    async def _perform(self, begun: BegunCommand) -> None:
         """Run a command by itself, and go on with the next."""
         slow, began_s = self.reply_queue.slow, self._now_s()
         try:
-            reply = await work()
+            begun.reply = await begun.work()
         except (Problem, DuramenError) as error:
-            reply = error if isinstance(error, Problem) else self.report(error)
+            begun.reply = error if isinstance(error, Problem) else self.report(error)
         except Exception:
             # A bug of ours, of whatever type: it is raised on. The client must not wait for a reply that never comes.
             logger.exception("client %s: %s failed", self.id, self.last_command)
@@ -390,11 +388,12 @@ class Client(GuardedSession, asyncio.Protocol):
             raise
         pieces: list[bytes] = []
         try:
-            pieces = await encoded(reply, self.protocol)
+            pieces = await encoded(begun.reply, self.protocol)
         except OverflowError as error:
             self.drop(f"the reply to {self.last_command} has {error} bytes, more than {OUTPUT_BYTES_MAX}")
         self.task = None
         if self._now_s() - began_s >= slow.least_s:
-            slow.ran(command, began_s, isinstance(reply, Problem))
+            slow.ran(begun.command, began_s, isinstance(begun.reply, Problem))
         self.reply_queue.emit_pieces(pieces)
         self._run()
+        begun.let_go()

@@ -20,12 +20,14 @@ from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.row_words import shown_replies, stored_commands
 from router.endpoints.resp.wire.error_replies import CROSS_SLOT, wrong_arity
 from router.endpoints.resp.wire.fallback_parser import RespCommand
-from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
+from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, AT_ONCE_WORDS_MAX
 from router.endpoints.resp.wire.replies import encode, encode_large, encode_many, is_large
 from router.endpoints.resp.wire.reply_queue import Slot
+from serving_tier.fold.entry import LiveEntry
 
 __all__ = [
     "AT_ONCE_PARTITIONS_MAX",
+    "BegunCommand",
     "CommandWork",
     "Replies",
     "completed",
@@ -47,6 +49,25 @@ _KEEP: Final = int(Expiry.KEEP)
 
 CommandWork = Callable[[], Awaitable[Any]]
 """What runs a command. The command's task calls it: one that is cancelled before its first step leaves no coroutine."""
+
+
+class BegunCommand:
+    """A command that runs by itself, and its reply when there is one."""
+
+    __slots__ = ("command", "reply", "work")
+
+    def __init__(self, work: CommandWork, command: RespCommand) -> None:
+        self.work = work
+        self.command = command
+        self.reply: Any = None
+
+    def let_go(self) -> None:
+        """Forget it. A thread frees the words of a large command, and those of a long reply: 10 ms for 250,000."""
+        is_long = type(self.reply) is list and len(self.reply) > AT_ONCE_KEYS_MAX
+        if is_long or len(self.command) > AT_ONCE_WORDS_MAX:
+            held = [self.work, self.command, self.reply]
+            del self.work, self.command, self.reply
+            asyncio.get_running_loop().run_in_executor(None, held.clear)
 
 
 async def perform(client: ConnectionContext, spec: CommandSpec, command: RespCommand) -> Any:
@@ -80,11 +101,22 @@ async def _performed(client: ConnectionContext, table: ServedTable, spec: Comman
         found = await reads.entries(table, keys, freshness)
         client.caught_up(table)
         view = ReadOnlyView(found, client.server.clock.wall_ms())
-        return await asyncio.to_thread(spec.run, view, args) if len(keys) > AT_ONCE_KEYS_MAX else spec.run(view, args)
+        if len(keys) <= AT_ONCE_KEYS_MAX:
+            return spec.run(view, args)
+        return await asyncio.to_thread(_run_large, spec, view, args, found)
     if freshness.strong or freshness.offsets:
         await reads.entries(table, keys, freshness)
         client.caught_up(table)
     return await _change(client, table, spec, args, keys)
+
+
+def _run_large(
+    spec: CommandSpec, view: ReadOnlyView, args: Sequence[bytes], found: dict[bytes, LiveEntry | None]
+) -> Any:
+    """Run a read of many keys in a thread, which frees what they hold."""
+    reply = spec.run(view, args)
+    found.clear()
+    return reply
 
 
 async def completed(reply: Any) -> Any:

@@ -87,7 +87,8 @@ class Reads(LocalReads):
         self, table: ServedTable, keys: Sequence[bytes], freshness: Freshness, seen: Sequence[Offset]
     ) -> Answers:
         """What the data plane answers, which may have to wait."""
-        groups = by_partition(table, list(dict.fromkeys(keys)))
+        many = len(keys) > AT_ONCE_KEYS_MAX
+        groups = await asyncio.to_thread(_groups, table, keys) if many else _groups(table, keys)
         parts = [
             ReadPart(
                 table.ids[partition],
@@ -116,6 +117,8 @@ class Reads(LocalReads):
                     part.keys, result.values, result.versions, expiries, strict=True
                 ):
                     found[key] = None if value is None else LiveEntry(value, Offset(version), expiry)
+                if many:
+                    await asyncio.sleep(0)
             if failed:
                 break
         return Answers(found, failed)
@@ -180,7 +183,8 @@ class Reads(LocalReads):
                     if stored is not None:
                         found |= entries_of(keys, stored, index)
                     else:
-                        found |= await asyncio.to_thread(_entries, index, keys)
+                        more = await asyncio.to_thread(_entries, index, keys)
+                        found = found | more if found else more
             except DuramenError:
                 return None  # closed, damaged, or too much for one reply: the data plane says so
             cache = table.caches[partition]
@@ -224,6 +228,11 @@ def _entries(index: LmdbIndex, keys: Sequence[bytes]) -> dict[bytes, LiveEntry |
     stored = index.stored_many(keys, bytes_max=MGET_BYTES_MAX)
     assert stored is not None, "no transaction was named"
     return entries_of(keys, stored, index)
+
+
+def _groups(table: ServedTable, keys: Sequence[bytes]) -> dict[Partition, Sequence[bytes]]:
+    """Keys by their partition, each once."""
+    return by_partition(table, list(dict.fromkeys(keys)))
 
 
 def _portions(parts: Sequence[ReadPart]) -> list[list[ReadPart]]:

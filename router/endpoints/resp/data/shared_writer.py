@@ -39,6 +39,9 @@ __all__ = ["RESP_RULES", "SharedWriter", "WriteWaiter"]
 
 RESP_RULES: Final = Rules(gather_share=0.34, verdicts_apart=True, verdict_patience_s=0.05)
 
+# Keys of a large batch that its table notes in one turn of the event loop: 2 ms, where reader processes are to know.
+_NOTED_AT_ONCE: Final = 4096
+
 
 class WriteWaiter(Protocol):
     """A caller that wants to know what became of its records."""
@@ -93,6 +96,22 @@ class Waiters:
         if not self._deadline_s:
             self._deadline_s = now_s + REQUEST_TIMEOUT_S
         return self._deadline_s if now_s < self._deadline_s else None
+
+    def noting(self, result: WriteResult) -> Iterable[None]:
+        """The table notes the keys some at a time. A key that is noted before the batch is acknowledged makes a read of
+        it wait, at worst.
+        """
+        table, self._table = self._table, None
+        if table is None:
+            return
+        partition, keys = self._partition, self._columns.keys
+        last = Offset(result.base_offset + len(keys) - 1)
+        for at in range(0, len(keys), _NOTED_AT_ONCE):
+            replica = table.replicas[partition]
+            applied = None if replica is None else replica.index.applied
+            table.floors.wrote(partition, keys[at : at + _NOTED_AT_ONCE], last, applied)
+            yield
+        self._end()
 
     def placed(self, result: WriteResult, *, repeated: bool) -> bool:
         """The table notes the keys before any caller is answered: every later read at this endpoint shows them."""
@@ -240,16 +259,22 @@ class SharedWriter:
             waiter = _traced(self._tracing, batch, table, waiter)
         batch.callers.add(records, waiter, judged=judged)
 
-    def under_way(self, table: ServedTable, partition: Partition, keys: Iterable[bytes]) -> list[Waiters]:
-        """The waiters of the batches that hold records of these keys and are still on their way. O(records)."""
+    def under_way(self, table: ServedTable, partition: Partition, keys: Iterable[bytes] | None) -> list[Waiters]:
+        """The waiters of the batches that hold records of these keys and are still on their way; None: of any keys.
+        O(records) for keys.
+        """
         place, rounds = table.ids[partition], self._rounds
         if not rounds.waiting and not rounds.under_way:
             return []
+        if keys is None:
+            return [batch.callers for batch in rounds.at(place)]
         asked = frozenset(keys)
         return [batch.callers for batch in rounds.at(place) if not asked.isdisjoint(batch.columns.keys)]
 
-    async def settled(self, table: ServedTable, partition: Partition, keys: Iterable[bytes]) -> None:
-        """Return when no record of these keys that was gathered before this call is still on its way. O(records)."""
+    async def settled(self, table: ServedTable, partition: Partition, keys: Iterable[bytes] | None) -> None:
+        """Return when no record of these keys that was gathered before this call is still on its way. O(records). None:
+        of any keys, as to look for many takes longer than to wait.
+        """
         for waiters in self.under_way(table, partition, keys):
             await waiters.landed()
 

@@ -14,8 +14,8 @@ from typing import Final
 
 from router.endpoints.resp.wire.limits import ARGUMENTS_MAX, BULK_BYTES_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX
 
-# Lines, heads and arguments that one call takes, some 5 ms; the rest waits for its turn.
-_STEPS_MAX: Final = 2000
+# Lines, heads and arguments that one call takes, some 2 ms; the rest waits for its turn.
+_STEPS_MAX: Final = 1000
 
 __all__ = ["FallbackParser", "ProtocolError", "RespCommand", "split_line"]
 
@@ -77,7 +77,7 @@ class FallbackParser:
             while self._at < len(self._data) and self._step(commands):
                 left -= 1
                 if not left:
-                    self.more = True
+                    self.more = self._at < len(self._data)
                     return commands
             if self._taken + len(self._data) - self._at > COMMAND_BYTES_MAX:
                 raise ProtocolError(f"a command has at most {COMMAND_BYTES_MAX} bytes")

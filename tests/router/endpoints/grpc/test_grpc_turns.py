@@ -14,13 +14,13 @@ from kit.client.grpc_thread import GrpcThread
 from kit.resp.loop_turns import LoopTurns
 
 from log_tier.catalog.catalog import Catalog
-from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX, WAKES_AT_ONCE_MAX
 from log_tier.embedded.commit import batch_checks
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.record import Condition, Operation, attribute_of
 from log_tier.rpc import checked
 from log_tier.rpc.checked import FIELDS_MAX
-from router.data import local_data, machine_tables, merge, outcomes, reply_budget, watch
+from router.data import local_data, machine_tables, merge, misfits, outcomes, reply_budget, watch
 from router.endpoints.grpc.kv import records, scans, service, watches
 from router.proto import keyvalue_pb2, kv_pb2, tables_pb2
 from router.remote import messages
@@ -177,6 +177,15 @@ def test_parts_of_no_table_ask_the_catalog_once(stubs: Stubs, monkeypatch: pytes
     assert counted.calls == 1
 
 
+def test_parts_of_no_table_are_asked_for_some_at_a_time(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = keyvalue_pb2.WritePart(table_id=bytes(16), partition=0, batch=encode_batch(Columns([b"key"], [b"value"])))
+    with LoopTurns(stubs.server, monkeypatch, misfits, "WritePart") as counted:
+        results = stubs.data.Write(keyvalue_pb2.WriteRequest(parts=[part] * COUNT)).results
+    assert [result.problem.code for result in results] == ["table_not_found"] * COUNT
+    assert counted.calls == COUNT
+    assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX
+
+
 def test_many_partitions_are_described_some_at_a_time(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
     stubs.tables.Create(tables_pb2.CreateTableRequest(name="wide", partitions=300))
     with LoopTurns(stubs.server, monkeypatch, machine_tables, "_described") as counted:
@@ -209,7 +218,7 @@ def test_messages_of_a_stream_have_so_many_entries(stubs: Stubs, monkeypatch: py
 
 
 def test_a_commit_wakes_some_of_many_watches_in_a_turn(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = 2 * CALLS_AT_ONCE_MAX + 1
+    many = 4 * WAKES_AT_ONCE_MAX + 1
     streams = [stubs.kv.Watch(kv_pb2.KVWatchRequest(table="eight")) for _ in range(many)]
     for stream in streams:
         next(stream)
@@ -220,7 +229,7 @@ def test_a_commit_wakes_some_of_many_watches_in_a_turn(stubs: Stubs, monkeypatch
     for stream in streams:
         stream.cancel()
     assert counted.calls == many
-    assert counted.most_in_one_turn <= CALLS_AT_ONCE_MAX
+    assert counted.most_in_one_turn <= WAKES_AT_ONCE_MAX
 
 
 def test_a_caller_next_to_a_hostile_one_shares_the_loop_with_none_of_its_work(

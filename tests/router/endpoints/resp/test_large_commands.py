@@ -6,19 +6,23 @@ Work is counted in calls that the loop's thread makes in one turn, and not by a 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from kit.resp.loop_turns import LoopTurns
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
 from log_tier.model.record import VALUE_BYTES_MAX
 from router.data.gather.columns_builder import ColumnsBuilder
+from router.data.gather.write_gatherer import AT_ONCE_RECORDS_MAX
 from router.endpoints.resp.commands import server as commands
+from router.endpoints.resp.data.floors import Floors
 from router.endpoints.resp.data.key_views import Overlay, ReadOnlyView
+from router.endpoints.resp.data.rounds import round_keys
 from router.endpoints.resp.server.sockets import RespSettings
 from router.endpoints.resp.wire import replies
 from router.endpoints.resp.wire.limits import (
@@ -94,6 +98,43 @@ def test_a_large_msetnx(large: ServerThread, raw: Raw, monkeypatch: pytest.Monke
     assert counted.elsewhere == MANY
     assert counted.most_in_one_turn <= AT_ONCE_KEYS_MAX
     assert raw.call("DEL", *new[::2]) == MANY
+
+
+def test_a_large_batch_is_noted_some_keys_at_a_time(
+    large: ServerThread, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[int] = []
+    inner = Floors.wrote
+
+    def wrote(self: Floors, partition: Any, keys: Sequence[bytes], last: Any, applied: Any) -> None:
+        noted.append(len(keys))
+        inner(self, partition, keys, last, applied)
+
+    monkeypatch.setattr(Floors, "wrote", wrote)
+    keys = [tagged(number) for number in range(3 * AT_ONCE_RECORDS_MAX)]
+    assert raw.call("MSET", *[word for key in keys for word in (key, b"v")]) == OK
+    assert raw.call("EXISTS", *keys) == len(keys)
+    assert sum(noted) >= len(keys)
+    assert max(noted) <= AT_ONCE_RECORDS_MAX
+    assert raw.call("DEL", *keys) == len(keys)
+
+
+def test_the_keys_of_a_large_round_are_looked_for_in_a_thread(
+    large: ServerThread, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LoopTurns(large, monkeypatch, round_keys, "asked_keys") as counted:
+        assert raw.call("MSETNX", *[word for number in range(MANY) for word in (tagged(number), b"v")]) == 1
+    assert counted.elsewhere
+    assert not counted.calls
+    assert raw.call("DEL", *map(tagged, range(MANY))) == MANY
+
+
+def test_many_watched_keys(large: ServerThread, raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LoopTurns(large, monkeypatch, Overlay, "version") as counted:
+        assert raw.call("WATCH", *KEYS) == OK
+        assert raw.call("UNWATCH") == OK
+    assert counted.calls == MANY
+    assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX
 
 
 def tagged(number: int) -> bytes:

@@ -20,7 +20,7 @@ from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.connection.turns import TURN
 from router.endpoints.resp.data.rounds.command_run import CommandRun
 from router.endpoints.resp.server.sockets import RespSettings
-from router.endpoints.resp.wire.fallback_parser import FallbackParser
+from router.endpoints.resp.wire.fallback_parser import _STEPS_MAX, FallbackParser
 from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
 from serving_tier.index.lmdb.lmdb_reads import LmdbReads
@@ -138,6 +138,14 @@ def test_others_get_their_turn_while_lines_are_parsed(alone: ServerThread, monke
         sender.join()
     assert turns.calls >= 200_000
     assert turns.most_in_one_turn <= 4000
+
+
+def test_a_turn_of_the_fallback_parser_that_ends_with_the_data(alone: ServerThread) -> None:
+    with alone.connect() as raw:
+        for lines in range(_STEPS_MAX - 3, _STEPS_MAX + 3):
+            raw.send(b"\r\n" * lines + b"PING\r\n")
+            assert raw.reply() == Status("PONG")
+            assert raw.call("ECHO", b"%d" % lines) == b"%d" % lines
 
 
 @pytest.mark.parametrize("piece", [1000, 7000])

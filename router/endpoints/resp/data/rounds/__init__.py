@@ -32,6 +32,7 @@ groups of one batch.
 The executors of several partitions know nothing of each other: a pipeline's commands take effect in their order in each
 partition, as if each were a Redis server of its own.
 
-Reading order: `queued_commands.py` (commands and their groups), `command_run.py` (many as one job),
-`partition_executor.py` (a round), `command_rounds.py` (the executors of all partitions, and whose round is next).
+Reading order: `queued_commands.py` (commands and their groups), `command_run.py` (many as one job), `round_keys.py`
+(what a thread does of a large round), `partition_executor.py` (a round), `command_rounds.py` (the executors of all
+partitions, and whose round is next).
 """

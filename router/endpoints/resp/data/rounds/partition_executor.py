@@ -34,6 +34,7 @@ from router.endpoints.resp.data.rounds.queued_commands import (
     fail_all,
     give_up_late,
 )
+from router.endpoints.resp.data.rounds.round_keys import asked_keys, claimed_keys, executed_in_thread, weight_of
 from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
@@ -161,7 +162,7 @@ class PartitionExecutor:
         if not self._running:
             self._running = self._take()
             self.busy = bool(self._running)
-        return _weight(self._running)
+        return weight_of(self._running)
 
     def _take(self) -> list[Work]:
         """The commands of the next round: the first ones of each owner; the owner that waits longest comes first."""
@@ -231,11 +232,13 @@ class PartitionExecutor:
 
     def _claim(self, jobs: Sequence[Work]) -> Mapping[bytes, LiveEntry | None] | None:
         """What the keys hold, read in one transaction; None if it has to be waited for, or is too much for a turn."""
-        keys = _asked(jobs)
+        if weight_of(jobs) > _ROUND_KEYS_MAX:
+            return None
+        keys = asked_keys(jobs)
         table, partition = self._table, self._partition
         if keys:
             table.claims[partition] = frozenset(keys)
-        if _weight(jobs) > _ROUND_KEYS_MAX or self._writer.under_way(table, partition, keys):
+        if self._writer.under_way(table, partition, keys):
             return None
         return self._reads.of_partition(table, partition, keys) if keys else {}
 
@@ -244,14 +247,16 @@ class PartitionExecutor:
         short for it.
         """
         try:
-            large = found is not None or _weight(jobs) > _ROUND_KEYS_MAX
+            large = found is not None or weight_of(jobs) > _ROUND_KEYS_MAX
             if found is None:
-                found = await self._read(jobs)
+                found = await self._read(jobs, large=large)
             if found is None:
                 self._end()
             elif large:
                 now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic_s
-                self._write(await asyncio.to_thread(execute, jobs, found, now_ms, now_s))
+                ran = await asyncio.to_thread(executed_in_thread, jobs, found, now_ms, now_s)
+                self._write(ran)
+                self._loop.run_in_executor(None, ran.clear)
             else:
                 self._found = found
                 self._ready(self)
@@ -259,12 +264,19 @@ class PartitionExecutor:
             self._broken()
             raise
 
-    async def _read(self, jobs: list[Work]) -> dict[bytes, LiveEntry | None] | None:
-        """What the keys hold, after waiting for it; None if the commands got an error, or were put back."""
-        keys = _asked(jobs)
+    async def _read(self, jobs: list[Work], *, large: bool) -> dict[bytes, LiveEntry | None] | None:
+        """What the keys hold, after waiting for it; None if the commands got an error, or were put back.
+
+        A thread looks for the keys of a `large` round. What others write to them until they are claimed is waited for.
+        """
+        table, partition = self._table, self._partition
+        if large:
+            keys, table.claims[partition] = await asyncio.to_thread(claimed_keys, jobs)
+        else:
+            keys = asked_keys(jobs)
         try:
-            await self._writer.settled(self._table, self._partition, keys)
-            return await self._reads.entries(self._table, keys, Freshness()) if keys else {}
+            await self._writer.settled(table, partition, None if large else keys)
+            return await self._reads.entries(table, keys, Freshness()) if keys else {}
         except LimitExceeded as error:
             self._too_large(jobs, error)
         except DuramenError as error:
@@ -370,25 +382,6 @@ class PartitionExecutor:
             return 0
         self._back += give_up_late(jobs, self._loop.time(), self._table.ref.name)
         return max(job.tries for job in jobs)
-
-
-def _asked(jobs: Sequence[Work]) -> list[bytes]:
-    """The keys whose stored state the commands look at, each once."""
-    if len(jobs) == 1:
-        return list(dict.fromkeys(jobs[0].asked))
-    written: set[bytes] = set()
-    keys: dict[bytes, None] = {}
-    for job in jobs:
-        if written:
-            keys.update((key, None) for key in job.asked if key not in written)
-        else:
-            keys.update(dict.fromkeys(job.asked))
-        written.update(job.blind)
-    return list(keys)
-
-
-def _weight(jobs: Sequence[Work]) -> int:
-    return sum([job.weight for job in jobs])
 
 
 def _answer(jobs: Sequence[Work], first: int) -> None:
