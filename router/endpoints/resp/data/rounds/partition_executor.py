@@ -34,7 +34,7 @@ from router.endpoints.resp.data.rounds.queued_commands import (
     fail_all,
     give_up_late,
 )
-from router.endpoints.resp.data.rounds.round_keys import asked_keys, claimed_keys, executed_in_thread, weight_of
+from router.endpoints.resp.data.rounds.round_keys import asked_keys, claimed_keys, executed_in_thread
 from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
@@ -162,7 +162,7 @@ class PartitionExecutor:
         if not self._running:
             self._running = self._take()
             self.busy = bool(self._running)
-        return weight_of(self._running)
+        return _weight(self._running)
 
     def _take(self) -> list[Work]:
         """The commands of the next round: the first ones of each owner; the owner that waits longest comes first."""
@@ -232,9 +232,9 @@ class PartitionExecutor:
 
     def _claim(self, jobs: Sequence[Work]) -> Mapping[bytes, LiveEntry | None] | None:
         """What the keys hold, read in one transaction; None if it has to be waited for, or is too much for a turn."""
-        if weight_of(jobs) > _ROUND_KEYS_MAX:
+        if _weight(jobs) > _ROUND_KEYS_MAX:
             return None
-        keys = asked_keys(jobs)
+        keys = list(dict.fromkeys(jobs[0].asked)) if len(jobs) == 1 else asked_keys(jobs)
         table, partition = self._table, self._partition
         if keys:
             table.claims[partition] = frozenset(keys)
@@ -247,7 +247,7 @@ class PartitionExecutor:
         short for it.
         """
         try:
-            large = found is not None or weight_of(jobs) > _ROUND_KEYS_MAX
+            large = found is not None or _weight(jobs) > _ROUND_KEYS_MAX
             if found is None:
                 found = await self._read(jobs, large=large)
             if found is None:
@@ -382,6 +382,10 @@ class PartitionExecutor:
             return 0
         self._back += give_up_late(jobs, self._loop.time(), self._table.ref.name)
         return max(job.tries for job in jobs)
+
+
+def _weight(jobs: Sequence[Work]) -> int:
+    return sum([job.weight for job in jobs])
 
 
 def _answer(jobs: Sequence[Work], first: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from router.endpoints.resp.data.rounds.queued_commands import Ran, Work, execute
 from serving_tier.fold.entry import LiveEntry
 
-__all__ = ["asked_keys", "claimed_keys", "executed_in_thread", "weight_of"]
+__all__ = ["asked_keys", "claimed_keys", "executed_in_thread"]
 
 
 def asked_keys(jobs: Sequence[Work]) -> list[bytes]:
@@ -39,8 +39,3 @@ def executed_in_thread(
     if isinstance(found, dict):
         found.clear()  # here, and not on the loop: to free 50,000 takes 5 ms
     return ran
-
-
-def weight_of(jobs: Sequence[Work]) -> int:
-    """What the keys of a round cost of a turn of the event loop, in keys."""
-    return sum([job.weight for job in jobs])
