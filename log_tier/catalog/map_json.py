@@ -7,7 +7,7 @@ older follower must not ignore gets a new format version, which the encoder writ
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from functools import lru_cache
 from typing import Any, Final, TypeVar
@@ -21,7 +21,7 @@ from log_tier.model.partitioner import is_partitioner
 from log_tier.rows.definition import TableDefinition
 from log_tier.tally.audit_note import note_from, note_row
 
-__all__ = ["map_from_json", "map_to_json"]
+__all__ = ["MapTexts", "map_from_json", "map_to_json"]
 
 _FORMAT_VERSION: Final = 1
 
@@ -31,6 +31,11 @@ _WITH_DEFINITIONS: Final = 2
 # Texts of definitions whose values are kept: a follower reads the map at each change, and few of them change.
 _DEFINITIONS_KEPT: Final = 1024
 
+_MAPS_KEPT: Final = 4
+"""The newest, and those that a follower behind it may yet get."""
+
+_TO_TEXT: Final = json.JSONEncoder(separators=(",", ":")).encode
+
 _FIELDS: Final = {each: fields(each) for each in (NodeEntry, TableEntry, VersionEntry, SnapshotEntry, Job, Task)}
 _NAMES: Final[dict[type[Any], frozenset[str]]] = {
     kind: frozenset(each.name for each in known) for kind, known in _FIELDS.items()
@@ -39,27 +44,55 @@ _NAMES: Final[dict[type[Any], frozenset[str]]] = {
 _Entry = TypeVar("_Entry")
 
 
+class MapTexts:
+    """Encodes one map after the other, each entry once: between two maps of thousands of tables one has changed, and
+    the texts of the others are kept. Entries are immutable, so a text is that of its object.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[object, str]] = {}
+        """By the identity of an entry of the last map: the entry, which so keeps its identity, and its text."""
+
+    def encode(self, cluster: ClusterMap) -> bytes:
+        """A map without its decisions, which only the fold needs, and without its users. O(size of the map)."""
+        kept: dict[int, tuple[object, str]] = {}
+
+        def texts(entries: Iterable[_Entry], row: Callable[[_Entry], dict[str, Any]]) -> str:
+            found: list[str] = []
+            for entry in entries:
+                known = kept[id(entry)] = self._kept.get(id(entry)) or (entry, _TO_TEXT(row(entry)))
+                found.append(known[1])
+            return f"[{','.join(found)}]"
+
+        has_definitions = bool(cluster.schemas or cluster.table_facts().defined)
+        parts = {
+            "v": str(_WITH_DEFINITIONS if has_definitions else _FORMAT_VERSION),
+            "version": str(int(cluster.version)),
+            "nodes": _TO_TEXT([_node_row(node) for node in cluster.nodes.values()]),
+            "tables": texts(cluster.tables.values(), usual_left_out),
+            "jobs": texts(cluster.jobs.values(), _job_row),
+            "dropped": _TO_TEXT(cluster.dropped),
+            "snapshots": texts((each for those in cluster.snapshots.values() for each in those), usual_left_out),
+        }
+        if cluster.by_hand:  # it came later
+            parts["by_hand"] = _TO_TEXT(cluster.by_hand)
+        if has_definitions:
+            parts["schemas"] = _TO_TEXT(list(cluster.schemas.items()))
+        self._kept = kept
+        return ("{" + ",".join(f'"{name}":{text}' for name, text in parts.items()) + "}").encode()
+
+
 def map_to_json(cluster: ClusterMap) -> bytes:
-    """A map without its decisions, which only the fold needs, and without its users. O(size of the map)."""
-    document = {
-        "v": _FORMAT_VERSION,
-        "version": cluster.version,
-        "nodes": [_node_row(node) for node in cluster.nodes.values()],
-        "tables": [usual_left_out(table) for table in cluster.tables.values()],
-        "jobs": [_job_row(job) for job in cluster.jobs.values()],
-        "dropped": cluster.dropped,
-        "snapshots": [usual_left_out(entry) for entries in cluster.snapshots.values() for entry in entries],
-    }
-    if cluster.by_hand:  # it came later
-        document["by_hand"] = cluster.by_hand
-    if cluster.schemas or cluster.table_facts().defined:
-        document["v"] = _WITH_DEFINITIONS
-        document["schemas"] = list(cluster.schemas.items())
-    return json.dumps(document, separators=(",", ":")).encode()
+    """One map, encoded from nothing."""
+    return MapTexts().encode(cluster)
 
 
+@lru_cache(_MAPS_KEPT)
 def map_from_json(text: bytes) -> ClusterMap:
-    """Read a map. Raises `UnknownFormat` for one of another version, and for what is no map."""
+    """Read a map. Raises `UnknownFormat` for one of another version, and for what is no map.
+
+    The followers of a process get the same text one after the other: they share one map, and it is read once.
+    """
     try:
         document: dict[str, Any] = json.loads(text)
         if document.get("v") not in (_FORMAT_VERSION, _WITH_DEFINITIONS):

@@ -13,7 +13,7 @@ import grpc
 
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap
-from log_tier.catalog.map_json import map_to_json
+from log_tier.catalog.map_json import MapTexts, map_to_json
 from log_tier.concurrency.sized_work import run_sized
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset
@@ -119,6 +119,8 @@ class ClusterService(StatusService):
         self._log_url = log_url
         self._passes_log = passes_log
         self._encoding = asyncio.Lock()
+        self._whole = MapTexts()
+        """Of maps of which everything is shown."""
         self._views: dict[str, cluster_pb2.ClusterView] = {}
         """By whom they are shown to: views that followers got last. All who are shown everything share one: a map of
         thousands of tables is encoded once.
@@ -138,13 +140,16 @@ class ClusterService(StatusService):
             await abort(context, error)
 
     async def _view(self) -> cluster_pb2.ClusterView:
-        """The newest map as a message for the caller. 40 µs a table; many tables are encoded in a thread."""
+        """The newest map as a message for the caller. 40 µs a table that is new there; many tables are encoded in a
+        thread.
+        """
         async with self._encoding:
             cluster = self._maps.map
             shown = self._shown(cluster)
             kept = self._views.pop(shown.to, None)
             if kept is None or kept.version < cluster.version:
-                text = await run_sized(TABLE_ITEMS * len(cluster.tables), lambda: map_to_json(shown.made()))
+                encode = map_to_json if shown.to else self._whole.encode
+                text = await run_sized(TABLE_ITEMS * len(cluster.tables), lambda: encode(shown.made()))
                 kept = cluster_pb2.ClusterView(
                     version=cluster.version,
                     map=text,

@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from log_tier.catalog import map_json
 from log_tier.catalog.catalog import CATALOG_TOPIC
-from log_tier.catalog.cluster_map import ClusterMap, SnapshotEntry, address_for_clients, address_for_servers
+from log_tier.catalog.cluster_map import (
+    ClusterMap,
+    SnapshotEntry,
+    TableEntry,
+    address_for_clients,
+    address_for_servers,
+)
 from log_tier.catalog.commands import (
     AddSnapshot,
     ClearTable,
@@ -20,7 +28,7 @@ from log_tier.catalog.commands import (
     command_batch,
     parse_command,
 )
-from log_tier.catalog.map_json import map_from_json, map_to_json
+from log_tier.catalog.map_json import MapTexts, map_from_json, map_to_json
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import (
@@ -139,6 +147,34 @@ def test_the_map_with_such_tables() -> None:
     assert map_to_json(cluster) == text
     with pytest.raises(UnknownFormat, match="the partitioner 'murmur3', which this process does not know: update"):
         map_from_json(text.replace(b'"murmur2"', b'"murmur3"'))
+
+
+def test_of_a_map_that_changes_one_table_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = map_from_json((FIXTURES / "map-1-tables.json").read_bytes().strip())
+    flights, orders = cluster.tables.values()
+    encoded: list[str] = []
+    inner = map_json.usual_left_out
+
+    def noted(entry: TableEntry) -> dict[str, Any]:
+        encoded.append(entry.name)
+        return inner(entry)
+
+    monkeypatch.setattr(map_json, "usual_left_out", noted)
+    texts = MapTexts()
+    first = texts.encode(cluster)
+    assert encoded == ["flights", "orders"]
+    changed = replace(cluster, tables=cluster.tables.with_entry(orders.id, replace(orders, retention_ms=5)))
+    second = texts.encode(changed)
+    assert encoded == ["flights", "orders", "orders"]
+    gone = replace(changed, tables=changed.tables.without(flights.id))
+    third = texts.encode(gone)
+    assert encoded == ["flights", "orders", "orders"]
+    assert [first, second, third] == [map_to_json(each) for each in (cluster, changed, gone)]
+
+
+def test_the_followers_of_a_process_share_a_map() -> None:
+    text = (FIXTURES / "map-1-tables.json").read_bytes().strip()
+    assert map_from_json(bytes(bytearray(text))) is map_from_json(bytes(bytearray(text)))
 
 
 def test_the_retention_of_a_table() -> None:

@@ -32,7 +32,7 @@ from log_tier.catalog.commands import (
 )
 from log_tier.catalog.decisions import Decisions
 from log_tier.catalog.job_fold import FINISHED_JOBS_MAX, undo_tasks_of
-from log_tier.catalog.map_json import map_from_json, map_to_json
+from log_tier.catalog.map_json import MapTexts, map_from_json, map_to_json
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.identifiers import Offset, Partition
@@ -191,11 +191,12 @@ def lives(draw: st.DrawFn) -> list[Command]:
 @settings(max_examples=250, deadline=None)
 @given(st.one_of(st.lists(COMMANDS, max_size=60), lives()))
 def test_the_map_stays_one_that_can_be(commands: list[Command]) -> None:
-    cluster = ClusterMap()
+    cluster, texts = ClusterMap(), MapTexts()
     for number, command in enumerate([*BEGIN, *commands]):
         before = cluster
         cluster, decision = fold_command(cluster, Offset(number), 1000 + number, f"c{number}", command)
         check_map(cluster, before)
+        assert texts.encode(cluster) == map_to_json(cluster), "whatever it has kept of the maps before"
         if decision.rejection:
             assert replace(cluster, version=before.version, decisions=before.decisions) == before, "rejected as a whole"
     assert map_from_json(map_to_json(cluster)) == replace(cluster, decisions=Decisions())

@@ -17,6 +17,7 @@ from kit.resp.loop_turns import LoopTurns
 
 from log_tier.catalog import commands, job_fold
 from log_tier.catalog import service as map_service
+from log_tier.catalog.map_json import MapTexts
 from log_tier.concurrency import sized_work
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX
 from log_tier.embedded.engine import EmbeddedLog
@@ -198,7 +199,7 @@ def test_followers_of_one_status_miss_nothing(listings: Listings) -> None:
 def test_followers_share_one_map_which_a_thread_encodes(listings: Listings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(map_service, "TABLE_ITEMS", 2 * AT_ONCE_ITEMS_MAX)
     tables = listings.tables
-    with LoopTurns(listings.server, monkeypatch, map_service, "map_to_json") as counted:
+    with LoopTurns(listings.server, monkeypatch, MapTexts, "encode") as counted:
         tables.Create(tables_pb2.CreateTableRequest(name="another", partitions=1))
         try:
             with ThreadPoolExecutor(8) as callers:
