@@ -12,7 +12,7 @@ import math
 import os
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
@@ -294,7 +294,7 @@ class MemoryDisk:
         if folder not in self.folders:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
         self.look("list", folder)
-        return sorted(path.name for path in (*self.files, *self.folders) if path.parent == folder)
+        return sorted(path.name for path in _inside(folder, (*self.files, *self.folders)))
 
     def identities(self, folder: Path, names: Sequence[str]) -> Sequence[FileIdentity | None]:
         return [self._identity(folder / name) for name in names]
@@ -306,7 +306,7 @@ class MemoryDisk:
             return FileIdentity(inode.number, inode.length, inode.changed, inode.changed)
         if path not in self.folders:
             return None
-        inside = sorted((each.name, inode.number) for each, inode in self.files.items() if each.parent == path)
+        inside = sorted((each.name, self.files[each].number) for each in _inside(path, self.files))
         return FileIdentity(0, len(inside), 0, crc32(repr(inside).encode()))
 
     def make_folder(self, folder: Path) -> None:
@@ -368,3 +368,12 @@ class MemoryDisk:
             self.files[path] = Inode(number=self.tick())
             self._changed()
         return lambda: self.locks.discard(path)
+
+
+def _inside(folder: Path, paths: Iterable[Path]) -> Iterator[Path]:
+    """Those of a disk's paths that are entries of a folder. By their text, which a path keeps: a path's parent is made
+    anew each time.
+    """
+    start = os.path.join(folder, "") if folder.parts else ""
+    at = len(start)
+    return (each for each in paths if (text := str(each)).startswith(start) and "/" not in text[at:] and each != folder)

@@ -148,9 +148,18 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         while timers and timers[0][0] <= now_s:
             ready.append(heappop(timers)[2])
         for _ in range(len(ready)):
-            handle = ready.popleft()
+            handle: Any = ready.popleft()
             if not handle._cancelled:
-                handle._run()
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as asyncio's handles do
+                    self._failed(handle, error)
+
+    def _failed(self, handle: asyncio.Handle, error: BaseException) -> None:
+        message = f"Exception in callback {handle!r}"
+        self.call_exception_handler({"message": message, "exception": error, "handle": handle})
 
     def digest(self) -> str:
         """Equal for equal runs so far: of the time, how many timers there were, and what was drawn."""
