@@ -14,6 +14,8 @@ from typing import NamedTuple
 __all__ = ["HeldResources", "held_resources"]
 
 _SELF = Path("/proc/self")
+_KINDS = (asyncio.Task, types.CoroutineType)
+"""A tuple: a process with all tests has a million objects, and a union of types is made, and asked, for each."""
 
 
 class HeldResources(NamedTuple):
@@ -35,7 +37,7 @@ def held_resources(*, collect: bool = True) -> HeldResources:
     if collect:
         gc.collect()
     maps = {line.split(maxsplit=5)[-1] for line in (_SELF / "maps").read_text().splitlines() if ".mdb" in line}
-    found = [each for each in gc.get_objects() if isinstance(each, asyncio.Task | types.CoroutineType)]
+    found = [each for each in gc.get_objects() if isinstance(each, _KINDS)]
     tasks = [each for each in found if isinstance(each, asyncio.Task) and not each.done()]
     elsewhere = set(_of_other_threads(tasks))
     return HeldResources(
