@@ -78,7 +78,6 @@ _COPIERS: Final = ("clients", "clients", "router", *_NODES)
 _COPIED_TO: Final = ("log", "log", "router", *_NODES)
 _TRIMS_CHANCE: Final = 0.3
 _DAMAGES_CHANCE: Final = 0.25
-_LOST_ENDS_CHANCE: Final = 0.4
 _PUT_BACK_CHANCE: Final = 0.1
 _OPENINGS_CHANCE: Final = 0.75
 _CLOCKS_CHANCE: Final = 0.35
@@ -263,8 +262,7 @@ def _damages(chance: random.Random) -> tuple[MachineFault, ...]:
         return ()
     possible = [kind for kind in DAMAGES if chance.random() < 0.6] or ["flip"]
     damages = [_fault(chance, possible) for _ in range(chance.choice((1, 1, 2, 4)))]
-    if chance.random() < _LOST_ENDS_CHANCE:
-        damages += [_fault(chance, [LOST_END]) for _ in range(chance.choice((1, 3)))]
+    damages += [_fault(chance, [LOST_END]) for _ in range(chance.choice((0, 0, 1, 3)))]
     return tuple(sorted(damages, key=_at))
 
 
