@@ -26,6 +26,9 @@ __all__ = ["DefinedRows", "RowJudge", "RowReader", "complete_reader", "row_reade
 
 _FRAME: Final = struct.Struct(">BI")
 
+# In the canonical form of a schema.
+_LISTS: Final = ('"type":"array"', '"type":"map"')
+
 _READERS_MAX: Final = 256
 """Readers of schemas that a process keeps: some 30 KB and 1 ms each, and every map has definitions of its own."""
 
@@ -60,6 +63,8 @@ class RowJudge:
         self._value = definition.value
         self._schemas = {each.number: each.schema for each in definition.schemas if each.number}
         self._readers: dict[int, RowReader] = {}
+        self.has_lists = any(kind in each.text for each in self._schemas.values() for kind in _LISTS)
+        """Rows may have arrays or maps, so each byte may be a value. Also where only a default says so."""
         self.holds_rows = definition.value == "row"
         """A value is a row, and no number or text that an update makes."""
         self.entries = IndexEntries(definition.indexes, definition.schemas) if definition.indexes else None

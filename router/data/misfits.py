@@ -27,9 +27,11 @@ from serving_tier.fold.misfits import misfit_reason
 
 __all__ = ["all_explained", "asked_where_misfit", "explained"]
 
-# A batch of so many bytes is judged on the event loop: 0.7 ms of rows of 100 bytes, 10 ms of arrays with an item in
-# each byte for every 4 KiB. A thread judges a larger one; a thread for each costs as much as 30 rows.
+# A batch of so many bytes is judged on the event loop: 0.7 ms of rows of 100 bytes. A thread judges a larger one; a
+# thread for each costs as much as 30 rows.
 _JUDGED_AT_ONCE_BYTES: Final = 32 * 1024
+_LISTS_JUDGED_AT_ONCE_BYTES: Final = 2 * 1024
+"""Where rows may have arrays or maps: 5 ms, with an item in each byte."""
 
 # To say why a record does not fit costs as much as so many items of `sized_work.py`: its fields are read one by one.
 _EXPLAINED_ITEMS: Final = 10
@@ -80,7 +82,8 @@ async def asked_where_misfit(
 
 async def _fits(batch: bytes, definition: TableDefinition) -> bool:
     judging = partial(_fit, batch, definition)
-    return judging() if len(batch) <= _JUDGED_AT_ONCE_BYTES else await asyncio.to_thread(judging)
+    most = _LISTS_JUDGED_AT_ONCE_BYTES if definition.judge.has_lists else _JUDGED_AT_ONCE_BYTES
+    return judging() if len(batch) <= most else await asyncio.to_thread(judging)
 
 
 def _fit(batch: bytes, definition: TableDefinition) -> bool:
