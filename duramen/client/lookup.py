@@ -13,11 +13,13 @@ from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.shapes.renamed import with_record_name
 from log_tier.model.errors import InvalidToken, PermissionDenied, TableNotFound
 from log_tier.model.identifiers import check_name
+from log_tier.model.partitioner import partition_of_prefix
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rows.alter_table import IndexChange, SchemaChange, TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import EvolutionMode
+from log_tier.rows.finding.find_plan import FindPlan
 from router.data.requests import ScanRequest, TableDescription
 
 __all__ = ["TableLookup"]
@@ -96,10 +98,13 @@ class TableLookup:
         """Give the table an index, or take one away; see `RowTable.create_index`."""
         await self.change(change, self.context.deadline(timeout))
 
-    async def partitions_asked(self, start: bytes, end: bytes | None, index: str) -> int:
-        """How many partitions a scan of a range reads; `index`: of entries of that index."""
+    async def partitions_asked(self, plan: FindPlan) -> int:
+        """How many partitions a find reads."""
         ref = self.ref or await self.resolve()
-        request = ScanRequest(ref.id, start, end, index=index)
+        only = partition_of_prefix(plan.key_prefix, ref.partitions, ref.partitioner)
+        if only is not None:
+            return 1
+        request = ScanRequest(ref.id, plan.start, plan.end, index=plan.index_name)
         return len(request.partitions_asked(ref.partitions, ref.partitioner))
 
     async def asked(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
 from duramen.client.context import ClientContext
@@ -11,6 +11,8 @@ from duramen.client.lookup import TableLookup
 from duramen.client.model.consistency import SESSION, Asked, Level
 from duramen.client.retry import ask_until
 from log_tier.model.errors import InvalidKey, InvalidRequest, PermissionDenied, TableNotFound
+from log_tier.model.identifiers import Partition
+from log_tier.model.partitioner import partition_of_prefix
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rows.finding.find_plan import FindPlan
@@ -31,6 +33,8 @@ class ScanRange(NamedTuple):
     index_name: str = ""
     """The name of an ordered index, whose entries `start` and `end` are; empty: the table's keys."""
     index_number: int = 0
+    key_prefix: bytes = b""
+    """The keys of all that is wanted begin with these elements; empty: they may be any."""
 
     @classmethod
     def of(
@@ -52,16 +56,29 @@ class ScanRange(NamedTuple):
     @classmethod
     def of_plan(cls, plan: FindPlan, limit: int | None) -> ScanRange:
         """What a find goes through."""
-        return cls(plan.start, plan.end, plan.reverse, limit, plan.index_name, plan.index_number)
+        return cls(plan.start, plan.end, plan.reverse, limit, plan.index_name, plan.index_number, plan.key_prefix)
+
+    def partitions_of(self, ref: TableRef) -> Sequence[Partition]:
+        """The one partition that has all of it; none: what is asked for by its bounds."""
+        only = partition_of_prefix(self.key_prefix, ref.partitions, ref.partitioner) if self.key_prefix else None
+        return () if only is None else (only,)
 
 
 def begun_scan(direct: DirectReads, asked_range: ScanRange) -> FirstPage | None:
     """The first page of a scan at level `session`, read in the caller's thread; None: `table_pages` reads it."""
-    start, end, reverse, limit, index_name, index_number = asked_range
+    start, end, reverse, limit, index_name, index_number, key_prefix = asked_range
     if limit == 0 or (end is not None and start >= end):
         return None
     size = SCAN_PAGE_FIRST if limit is None else min(SCAN_PAGE_FIRST, limit)
-    return direct.first_page(start, end, reverse=reverse, limit=size, index_name=index_name, index_number=index_number)
+    return direct.first_page(
+        start,
+        end,
+        reverse=reverse,
+        limit=size,
+        index_name=index_name,
+        index_number=index_number,
+        key_prefix=key_prefix,
+    )
 
 
 async def table_pages(
@@ -107,7 +124,7 @@ async def scan_table(
     Where a page is lost, the scan asks for it again: for the first one until `deadline`, which is on the event loop's
     clock, for each other one for `timeout` seconds. `begun`: the first page, where it was read already.
     """
-    start, end, reverse, limit, index_name, index_number = asked_range
+    start, end, reverse, limit, index_name, index_number, _ = asked_range
     loop = asyncio.get_running_loop()
     first = ScanRequest(
         ref.id,
@@ -117,6 +134,7 @@ async def scan_table(
         SCAN_PAGE_FIRST,
         after=asked.named(context.session, ref),
         strong=asked.strong,
+        partitions=asked_range.partitions_of(ref),
         lag_max_ms=asked.lag_max_ms,
         index=index_name,
         index_number=index_number,

@@ -139,6 +139,11 @@ def partition_of_range(
     return partition_of(common, partitions, partitioner) if common and end <= common + b"\xff" else None
 
 
+def partition_of_prefix(prefix: bytes, partitions: int, partitioner: Partitioner = "slot") -> Partition | None:
+    """The partition of all keys that begin with these elements, where there is one. None: they may be anywhere."""
+    return partition_of_range(prefix, prefix + b"\xff", partitions, partitioner) if prefix else None
+
+
 def is_partitioner(name: str) -> bool:
     """Does this process know a partitioner of that name?"""
     return name in ("slot", "murmur2") or name in _BY_FIELDS

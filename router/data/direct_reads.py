@@ -15,7 +15,7 @@ from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import DuramenError, InvalidKey, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition, PartitionId
-from log_tier.model.partitioner import slot_of
+from log_tier.model.partitioner import partition_of_prefix, slot_of
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
 from log_tier.rows.definition import TableDefinition
@@ -181,10 +181,11 @@ class DirectReads:
         limit: int,
         index_name: str = "",
         index_number: int = 0,
+        key_prefix: bytes = b"",
     ) -> FirstPage | None:
         """The first page of a scan of a range that is not empty, at most `limit` entries; `index_name`, `index_number`:
-        of an ordered index. None: not all partitions of the range can answer now, or the call is one for the slow path.
-        Some 2 µs an entry.
+        of an ordered index. `key_prefix`: only keys that begin with these elements are wanted. None: not all partitions
+        that may have some can answer now, or the call is one for the slow path. Some 2 µs an entry.
         """
         found = self._found
         if found is None:
@@ -194,7 +195,8 @@ class DirectReads:
         request = ScanRequest(
             ref.id, start, end, reverse, limit, index=index_name, index_number=index_number
         )  # the offsets that it must contain are looked at here
-        asked = request.partitions_asked(found.partitions, ref.partitioner)
+        only = partition_of_prefix(key_prefix, found.partitions, ref.partitioner) if key_prefix else None
+        asked = request.partitions_asked(found.partitions, ref.partitioner) if only is None else (only,)
         indexes = {partition: replicas[partition].index for partition in asked}
 
         def read(partition: Partition, start: bytes, end: bytes | None, limit: int) -> tuple[ScanPage, int]:

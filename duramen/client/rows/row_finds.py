@@ -71,7 +71,8 @@ class RowFinds(OpenedRows[R]):
         that the rows are sorted by, with - in front to go down; without it they come as the index has them.
 
         The index with the most fields that are given a value serves, and each entry's row is looked at for conditions
-        that it does not cover; `explain` says which one. The row's token is the index's: a find sees each row that a
+        that it does not cover; `explain` says which one. Where values are given for all fields of `partition_by`, one
+        partition is asked. The row's token is the index's: a find sees each row that a
         get at the same place would see. Consistency, `after`, `level` and `timeout` are those of `scan`. Cost: one
         request to each node for a page of up to 4,000 entries, some 2 µs an entry at a node. Raises what `scan` does,
         and `InvalidRequest`, which says what index would serve, where none does; `IndexBuilding` where that is being
@@ -201,7 +202,7 @@ async def explain_plan(
     return FindExplanation(
         plan.index_name,
         definition.index_named(plan.index_name).fields if plan.index_name else tuple(each.name for each in key),
-        await stored.lookup.partitions_asked(plan.start, plan.end, plan.index_name),
+        await stored.lookup.partitions_asked(plan),
         counted[0],
         rows,
         tuple(each.path for each in plan.rest),

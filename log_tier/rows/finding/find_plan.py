@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import NamedTuple, NoReturn
 
 from log_tier.model.errors import IndexBuilding, InvalidRequest
@@ -25,6 +26,9 @@ class FindPlan(NamedTuple):
     rest: tuple[FieldCondition, ...]
     index_number: int = 0
     """Of the index; 0: the table's key."""
+    key_prefix: bytes = b""
+    """The keys of all that is found begin with these elements, whatever is read: as many of the key's first fields
+    as are given a value."""
 
 
 class FindWay(NamedTuple):
@@ -37,17 +41,21 @@ class FindWay(NamedTuple):
     range_field: str
     """The field behind them, if it is given a range; else empty."""
     reverse: bool
+    key_fields: tuple[str, ...] = ()
+    """The first fields of the table's key, as many as are given a value."""
 
     def plan(self, conditions: Sequence[FieldCondition]) -> FindPlan:
         """The plan for conditions on those fields. Some 2 µs."""
         by_path = {each.path: each for each in conditions}
+        key_prefix = b"".join([by_path[each].start for each in self.key_fields]) if self.key_fields else b""
         prefix = b"".join([by_path.pop(each).start for each in self.value_fields])
         start, end = prefix, prefix + _BEHIND
         if self.range_field:
             between = by_path.pop(self.range_field)
             start, end = prefix + between.start, prefix + between.end
         rest = tuple(by_path.values())
-        return FindPlan(self.index_name, start, None if end == _BEHIND else end, self.reverse, rest, self.index_number)
+        last = None if end == _BEHIND else end
+        return FindPlan(self.index_name, start, last, self.reverse, rest, self.index_number, key_prefix)
 
 
 class _Candidate(NamedTuple):
@@ -115,17 +123,19 @@ def find_way(
         tuple(candidate.fields[:values]),
         behind if behind in by_path else "",
         down,
+        tuple(takewhile(lambda field: _is_value(by_path.get(field)), _key_fields(definition))),
     )
 
 
 def _candidates(definition: TableDefinition) -> Iterator[_Candidate]:
-    if isinstance(definition.key, tuple):
-        yield _Candidate("", [each.name for each in definition.key])
-    else:
-        yield _Candidate("", [])
+    yield _Candidate("", _key_fields(definition))
     for each in definition.indexes:
         if each.number not in definition.history.building:
             yield _Candidate(each.name, each.fields, each.number)
+
+
+def _key_fields(definition: TableDefinition) -> list[str]:
+    return [each.name for each in definition.key] if isinstance(definition.key, tuple) else []
 
 
 def _is_value(condition: FieldCondition | None) -> bool:

@@ -88,6 +88,32 @@ def test_explain_says_what_was_read(table: RowTable[Flight]) -> None:
     assert "each looked at for remark" in str(looked)
 
 
+def test_rows_that_lie_together_are_asked_for_in_one_partition(db: Database) -> None:
+    table = db.create_table(
+        "together",
+        row=Flight,
+        key=("carrier", "flight"),
+        partition_by="carrier",
+        partitions=8,
+        indexes={"by_tail": ("tailnum", "carrier"), "by_delay": "dep_delay"},
+    )
+    carriers = [f"C{number}" for number in range(12)]
+    rows = [Flight(each, n, f"N{n % 3}", float(n % 50)) for each in carriers for n in range(500)]
+    table.put_many(rows)
+    for each in carriers:
+        found = list(table.find(carrier=each, tailnum="N1", dep_delay=(10, 20), order="dep_delay"))
+        expected = [row for row in rows if row.carrier == each and row.tailnum == "N1" and 10 <= row.dep_delay < 20]
+        assert found == sorted(expected, key=lambda row: (row.dep_delay, row.flight))
+    shown = table.explain(carrier="C7", dep_delay=(10, None), order="dep_delay")
+    assert (shown.index, shown.partitions, shown.rows, shown.looked_at) == ("by_delay", 1, 400, ("carrier",))
+    assert shown.entries < len(rows) * 0.8, "those of the other partitions did not come over"
+    assert table.explain(carrier="C7", tailnum="N1").partitions == 1
+    for conditions in ({"tailnum": "N1"}, {"carrier": ("C7", None), "tailnum": "N1"}, {"flight": 7, "tailnum": "N1"}):
+        assert table.explain(conditions).partitions == 8
+    moved = table.put(Flight("C7", 7, "N1", 49.5))
+    assert [row.flight for row in table.find(carrier="C7", dep_delay=49.5, after=moved.token)] == [7]
+
+
 def test_what_no_index_serves_is_refused_with_the_one_that_would(table: RowTable[Flight]) -> None:
     with pytest.raises(duramen.InvalidRequest, match=r"no index serves this: one of the fields \(remark\) would"):
         numbers(table, remark="late")

@@ -21,6 +21,7 @@ from log_tier.model.partitioner import (
     murmur2,
     partition_function,
     partition_of,
+    partition_of_prefix,
     partition_of_range,
     slot_of,
     slots_of_partition,
@@ -161,6 +162,14 @@ def test_a_range_of_keys_that_begin_alike_is_in_one_partition() -> None:
     assert partition_of_range(pack_key("UA"), None, 8, "fields:1") is None
     for other in ("slot", "murmur2"):
         assert partition_of_range(*whole, 8, other) is None
+
+
+def test_the_partition_of_a_prefix() -> None:
+    assert partition_of_prefix(pack_key("UA", 7), 8, "fields:1") == partition_of(pack_key("UA"), 8)
+    assert partition_of_prefix(pack_key("UA"), 8, "fields:1") == partition_of(pack_key("UA"), 8)
+    assert partition_of_prefix(pack_key("UA"), 8, "fields:2") is None
+    assert partition_of_prefix(b"", 8, "fields:1") is None
+    assert partition_of_prefix(pack_key("UA"), 8) is None
 
 
 ELEMENTS = st.sampled_from([None, b"", b"\0", b"a", "", "a", "a\0", "b", 0, 1, -1, 256, 1 << 70, -(1 << 70), 0.5, True])

@@ -16,6 +16,7 @@ from log_tier.rows.finding.conditions import CONDITIONS_MAX, conditions_of
 from log_tier.rows.finding.find_plan import FindPlan, find_plan
 from log_tier.rows.finding.find_planner import FindPlanner
 from log_tier.rows.table_index import TableIndex
+from log_tier.rows.tuple_key import pack_key
 
 SERVED = replace(
     FLIGHTS,
@@ -53,6 +54,22 @@ def test_a_plan_takes_the_values_of_its_own_call() -> None:
     plans = [planner.plan({"tailnum": each, "flight": number}) for number, each in enumerate(["N1", "N2", None])]
     assert len({each.start for each in plans}) == 3
     assert [each.rest[0].start for each in plans] == [b"\x14", b"\x15\x01", b"\x15\x02"]
+
+
+def test_a_plan_knows_how_the_keys_begin_that_are_wanted() -> None:
+    planner = FindPlanner(SERVED)
+    begin: dict[bytes, list[dict[str, Any]]] = {
+        pack_key("UA"): [{"tailnum": "N1", "carrier": "UA"}, {"carrier": "UA", "flight": (1, 5)}],
+        pack_key("DL", 7): [{"dep_delay": (60, None), "flight": 7, "carrier": "DL"}, {"carrier": "DL", "flight": 7}],
+        b"": [
+            {"tailnum": "N1"},
+            {"tailnum": "N1", "flight": 7},
+            {"tailnum": "N1", "carrier": ("UA", None), "flight": 7},
+        ],
+    }
+    for key_prefix, asked in begin.items():
+        for conditions in asked:
+            assert planner.plan(conditions).key_prefix == key_prefix
 
 
 def test_any_number_of_ways_may_be_asked_for() -> None:
