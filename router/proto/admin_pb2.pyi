@@ -915,12 +915,13 @@ class AdminComparison(_message.Message):
     DIFFERENCES_FIELD_NUMBER: _builtins.int
     DIFFERING_BUCKETS_FIELD_NUMBER: _builtins.int
     BUCKETS_FIELD_NUMBER: _builtins.int
+    WRONG_ENTRIES_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     partition: _builtins.int
     offset: _builtins.int
     """At which the replicas were compared."""
     verdict: _builtins.str
-    """equal, different, single, unverified."""
+    """equal, different, damaged (equal, or there is one, and entries of its ordered indexes are wrong), single, unverified."""
     reason: _builtins.str
     differing_buckets: _builtins.int
     buckets: _builtins.int
@@ -929,6 +930,10 @@ class AdminComparison(_message.Message):
     @_builtins.property
     def differences(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminDifference]:
         """At most 100."""
+
+    @_builtins.property
+    def wrong_entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminWrongEntry]:
+        """Entries of ordered indexes that are not as their replica's rows have them; at most 100 of each replica."""
 
     def __init__(
         self,
@@ -942,10 +947,11 @@ class AdminComparison(_message.Message):
         differences: _abc.Iterable[Global___AdminDifference] | None = ...,
         differing_buckets: _builtins.int = ...,
         buckets: _builtins.int = ...,
+        wrong_entries: _abc.Iterable[Global___AdminWrongEntry] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_offset", b"_offset", "offset", b"offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_offset", b"_offset", "buckets", b"buckets", "differences", b"differences", "differing_buckets", b"differing_buckets", "offset", b"offset", "partition", b"partition", "reason", b"reason", "replicas", b"replicas", "table", b"table", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_offset", b"_offset", "buckets", b"buckets", "differences", b"differences", "differing_buckets", b"differing_buckets", "offset", b"offset", "partition", b"partition", "reason", b"reason", "replicas", b"replicas", "table", b"table", "verdict", b"verdict", "wrong_entries", b"wrong_entries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__offset: _TypeAlias = _typing.Literal["offset"]  # noqa: Y015
     _WhichOneofArgType__offset: _TypeAlias = _typing.Literal["_offset", b"_offset"]  # noqa: Y015
@@ -954,25 +960,61 @@ class AdminComparison(_message.Message):
 Global___AdminComparison: _TypeAlias = AdminComparison  # noqa: Y015
 
 @_typing.final
+class AdminWrongEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    index: _builtins.str
+    key: _builtins.str
+    problem: _builtins.str
+    """missing: the row is there, and its entry is not. stale: the entry is there, and no such row."""
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        index: _builtins.str = ...,
+        key: _builtins.str = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "key", b"key", "node", b"node", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminWrongEntry: _TypeAlias = AdminWrongEntry  # noqa: Y015
+
+@_typing.final
 class AdminDigest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    WRONG_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     keys: _builtins.int
     digest: _builtins.str
+    entries: _builtins.int
+    """In ordered indexes: how many there should be, and how many of them are wrong."""
+    wrong: _builtins.int
     def __init__(
         self,
         *,
         node: _builtins.str = ...,
         keys: _builtins.int = ...,
         digest: _builtins.str = ...,
+        entries: _builtins.int = ...,
+        wrong: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "keys", b"keys", "node", b"node"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "entries", b"entries", "keys", b"keys", "node", b"node", "wrong", b"wrong"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

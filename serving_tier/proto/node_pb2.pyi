@@ -339,8 +339,16 @@ class DigestReply(_message.Message):
     LISTED_KEYS_FIELD_NUMBER: _builtins.int
     LISTED_VERSIONS_FIELD_NUMBER: _builtins.int
     LISTED_HASHES_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    WRONG_FIELD_NUMBER: _builtins.int
+    WRONG_ENTRIES_FIELD_NUMBER: _builtins.int
     offset: _builtins.int
     keys: _builtins.int
+    entries: _builtins.int
+    """Where no bucket is listed: how many entries the rows should have in the table's ordered indexes, how many of them
+    are wrong, and at most 100 of those.
+    """
+    wrong: _builtins.int
     @_builtins.property
     def digests(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """One for each bucket, 16 bytes."""
@@ -353,6 +361,8 @@ class DigestReply(_message.Message):
     def listed_versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def listed_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def wrong_entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___WrongEntry]: ...
     def __init__(
         self,
         *,
@@ -362,14 +372,46 @@ class DigestReply(_message.Message):
         listed_keys: _abc.Iterable[_builtins.bytes] | None = ...,
         listed_versions: _abc.Iterable[_builtins.int] | None = ...,
         listed_hashes: _abc.Iterable[_builtins.bytes] | None = ...,
+        entries: _builtins.int = ...,
+        wrong: _builtins.int = ...,
+        wrong_entries: _abc.Iterable[Global___WrongEntry] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digests", b"digests", "keys", b"keys", "listed_hashes", b"listed_hashes", "listed_keys", b"listed_keys", "listed_versions", b"listed_versions", "offset", b"offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digests", b"digests", "entries", b"entries", "keys", b"keys", "listed_hashes", b"listed_hashes", "listed_keys", b"listed_keys", "listed_versions", b"listed_versions", "offset", b"offset", "wrong", b"wrong", "wrong_entries", b"wrong_entries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DigestReply: _TypeAlias = DigestReply  # noqa: Y015
+
+@_typing.final
+class WrongEntry(_message.Message):
+    """An entry of an ordered index that is not as the rows have it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    index: _builtins.str
+    key: _builtins.bytes
+    """Of its row."""
+    problem: _builtins.str
+    """missing: its row is there, and it is not. stale: it is there, and no such row."""
+    def __init__(
+        self,
+        *,
+        index: _builtins.str = ...,
+        key: _builtins.bytes = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "key", b"key", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WrongEntry: _TypeAlias = WrongEntry  # noqa: Y015
 
 @_typing.final
 class TallyRequest(_message.Message):

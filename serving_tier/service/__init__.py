@@ -5,7 +5,8 @@ A node answers five kinds of calls in addition to reads. Each has one file that 
 - **Status** (`status_feed.py`): the status of its replicas, as a stream. Routers choose replicas by it, `admin` shows
   it. What changed is computed once for all who listen; `replica_status.py` is its pure half.
 - **Digest** (`digests.py`, `content_digest.py`): what a replica holds at one offset, in 16 bytes a bucket.
-  `verify` asks all replicas of a partition for the same offset, a little ahead of where they are, and compares.
+  `verify` asks all replicas of a partition for the same offset, a little ahead of where they are, and compares. With it
+  comes what is wrong with the entries of the replica's ordered indexes (`entry_check.py`).
 - **Copy** (`copies.py`, `serving_tier.snapshots.peer_copy`): a replica's whole index, for a node that has none.
   `peer.py` is the receiver's end of the wire.
 - **Tally** (`tallies.py`): what a replica's index counted of the log, to be compared with what the log holds.
@@ -30,8 +31,8 @@ answers `OffsetPassed` with its offset, and the caller names a later one.
 What is not here: which replicas a node should have (`serving_tier.node.hosting`), who asks whom (`router`), and reads
 and writes of keys (`router.endpoints.grpc`).
 
-Reading order: `served_rates.py`, `replica_status.py`, `status_feed.py`, `content_digest.py`, `digests.py`, `copies.py`,
-`tallies.py`, `voids.py`, `access_rules.py`, `shown_status.py`, `server.py`, `peer.py`.
+Reading order: `served_rates.py`, `replica_status.py`, `status_feed.py`, `content_digest.py`, `entry_check.py`,
+`digests.py`, `copies.py`, `tallies.py`, `voids.py`, `access_rules.py`, `shown_status.py`, `server.py`, `peer.py`.
 """
 
 from __future__ import annotations

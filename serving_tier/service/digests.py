@@ -13,6 +13,7 @@ from serving_tier.node.node import Node
 from serving_tier.proto import node_pb2
 from serving_tier.replica.replica import Replica
 from serving_tier.service.content_digest import ContentDigest, digest_pinned
+from serving_tier.service.entry_check import NOTHING_CHECKED, CheckedEntries, check_entries
 
 __all__ = ["DIGESTS_MAX", "Digests", "digest_reply"]
 
@@ -32,8 +33,9 @@ class Digests:
 
     async def digest(
         self, replica: Replica, offset: Offset, *, buckets: int, listed: frozenset[int], timeout: float
-    ) -> ContentDigest:
-        """Digest a replica at the first end of a batch from `offset` on. Some 0.8 µs a key.
+    ) -> tuple[ContentDigest, CheckedEntries]:
+        """Digest a replica at the first end of a batch from `offset` on, and look at the entries of its ordered indexes
+        where nothing is `listed`. Some 0.8 µs a key, and 1.5 µs for each row with indexes and each entry.
 
         Raises what `Replica.at_offset` and `digest_pinned` raise, `Overloaded`, and why the replica was closed.
         """
@@ -52,10 +54,11 @@ class Digests:
                 if unwanted or self._closed:
                     raise ShuttingDown("all callers that wanted this digest have gone")
 
-            def work() -> ContentDigest:
+            def work() -> tuple[ContentDigest, CheckedEntries]:
                 check()
                 with replica.reading():
-                    return digest_pinned(pinned, buckets=buckets, listed=listed, check=check)
+                    found = digest_pinned(pinned, buckets=buckets, listed=listed, check=check)
+                    return found, NOTHING_CHECKED if listed else check_entries(pinned, check=check)
 
             # The thread may be in the pinned read's transaction after the caller has gone: so the thread's end closes
             # the pinned read, and nothing else does.
@@ -82,7 +85,7 @@ async def digest_reply(
     digests: Digests, node: Node, request: node_pb2.DigestRequest, *, timeout: float
 ) -> node_pb2.DigestReply:
     """Answer a `DigestRequest` about one of the node's replicas. Raises as `Digests.digest` and `Node.replica` do."""
-    found = await digests.digest(
+    found, checked = await digests.digest(
         node.replica(PartitionId(table_id_from_bytes(request.table_id), Partition(request.partition))),
         Offset(request.offset),
         buckets=request.buckets or _BUCKETS_DEFAULT,
@@ -96,4 +99,9 @@ async def digest_reply(
         listed_keys=[each.key for each in found.listed],
         listed_versions=[each.version for each in found.listed],
         listed_hashes=[each.hash for each in found.listed],
+        entries=checked.entries,
+        wrong=checked.wrong,
+        wrong_entries=[
+            node_pb2.WrongEntry(index=each.index, key=each.key, problem=each.problem) for each in checked.named
+        ],
     )

@@ -15,7 +15,7 @@ from duramen.cli.terminal.text import bytes_of
 
 __all__ = ["explain", "verify"]
 
-_CODES = {"equal": OK, "single": OK, "different": ERROR, "unverified": RETRY}
+_CODES = {"equal": OK, "single": OK, "different": ERROR, "damaged": ERROR, "unverified": RETRY}
 
 
 def explain(
@@ -80,8 +80,10 @@ def verify(
 ) -> int:
     """Compare all replicas of each partition at one offset; name the keys in which they differ.
 
-    Exit code 1 where replicas differ, 5 where one of them did not answer. Reads everything once at every node, a
-    second or so for a million keys; writes go on meanwhile.
+    The entries of ordered indexes are compared with their rows, at each replica; those that are wrong are named by
+    their row's key. Exit code 1 where replicas differ or entries are wrong, 5 where a replica did not answer. Reads
+    everything once at every node, a second or so for a million keys, and two for a million entries; writes go on
+    meanwhile.
 
     \b
       duramen admin verify flights

@@ -71,6 +71,16 @@ def say_comparison(each: AdminComparison) -> None:
             for replica in difference.replicas
         )
         say(f"  key {difference.key} at offset {difference.offset}  {replicas}")
+    for wrong in each.wrong_entries:
+        problem = "has no entry" if wrong.problem == "missing" else "has an entry that is not its row's"
+        say(f"  {wrong.node}: in the index {wrong.index} the key {wrong.key} {problem}")
+    more = sum(replica.wrong for replica in each.replicas) - len(each.wrong_entries)
+    if more > 0:
+        say(f"  and {more:,} more")
+    for node in sorted({wrong.node for wrong in each.wrong_entries}):
+        say(
+            f"  `duramen admin restore {node}` builds its replicas anew; drop and create an index, and it is built anew"
+        )
     if each.differing_buckets and not each.differences:
         say(f"  {each.differing_buckets} of {each.buckets} buckets of keys differed; no key does any more")
 

@@ -283,6 +283,7 @@ class LmdbReads:
             raise
         return PinnedRead(
             txn,
+            self._databases,
             self.readers,
             applied=state.applied,
             log_time_ms=state.log_time_ms,

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from itertools import takewhile
 from typing import Any
 
 import lmdb
 
 from log_tier.model.identifiers import Offset
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.table_index import TableIndex
+from serving_tier.fold.index_builds import IndexBuilds
+from serving_tier.index.lmdb.environment import Databases
+from serving_tier.index.lmdb.format import BUILDS, DEFINITION, unpack_definition
 from serving_tier.index.pins import Pins
+from serving_tier.index.scan import index_bounds
 
 __all__ = ["PinnedRead"]
 
@@ -23,6 +30,7 @@ class PinnedRead:
     def __init__(
         self,
         txn: Any,
+        databases: Databases,
         pins: Pins,
         *,
         applied: Offset,
@@ -31,6 +39,7 @@ class PinnedRead:
     ) -> None:
         """`pins`: the index's `readers`, of which it holds one already."""
         self._txn = txn
+        self._databases = databases
         self._pins = pins
         self._troubles = troubles
         self.closed = False
@@ -38,6 +47,39 @@ class PinnedRead:
         """The applied offset that it shows."""
         self.log_time_ms = log_time_ms
         """The log time by which expiries are judged, in ms since 1970."""
+
+    def definition(self) -> tuple[TableDefinition | None, IndexBuilds]:
+        """What keys and values are at that offset (None: bytes), and which ordered indexes the file does not hold
+        whole. Raises `IndexDamaged`.
+        """
+        with self._troubles():
+            meta = self._databases.meta
+            return unpack_definition(self._txn.get(DEFINITION, db=meta)), IndexBuilds.unpack(
+                self._txn.get(BUILDS, db=meta)
+            )
+
+    def stored(self, key: bytes) -> bytes | None:
+        """The stored form of a key, expired or not. 1 µs. Raises `IndexDamaged`."""
+        with self._troubles():
+            row: bytes | None = self._txn.get(key)
+            return row
+
+    def entry(self, entry: bytes) -> bytes | None:
+        """What is stored under an entry of an ordered index; None: it is not there. Raises `IndexDamaged`."""
+        with self._troubles():
+            found: bytes | None = self._txn.get(entry, db=self._databases.ordered)
+            return found
+
+    def entries(self, index: TableIndex) -> Iterator[tuple[bytes, bytes]]:
+        """Every entry of an ordered index, with what is stored under it, in their order. Raises `IndexDamaged`."""
+        first, behind = index_bounds(index, b"", None)
+        cursor = self._txn.cursor(self._databases.ordered)
+        try:
+            if cursor.set_range(first):
+                yield from takewhile(lambda pair: pair[0] < behind, cursor.iternext())
+        except lmdb.Error as error:
+            with self._troubles():
+                raise error
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:
         """Every key with its stored form, expired ones included, in key order. 0.15 µs each.
