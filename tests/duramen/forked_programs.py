@@ -336,7 +336,7 @@ def closed_before(target: str) -> None:
     table = db.create_table("flights", if_missing=True)
     pickle.loads(pickle.dumps(table)).put(b"k", b"v")
     with duramen.connect(target) as other:
-        assert other.table("flights").get(b"k") == b"v"
+        assert other.table("flights").get(b"k", level="strong") == b"v"
     del other
 
     def work() -> None:

@@ -11,7 +11,7 @@ from kit.resp.loop_turns import LoopTurns
 from kit.resp.raw_client import Raw, Status, packed
 from kit.resp.server_thread import ServerThread
 
-from router.endpoints.resp.data.rounds import partition_executor, queued_commands
+from router.endpoints.resp.data.rounds import partition_executor, queued_commands, round_keys
 from router.endpoints.resp.server.sockets import RespSettings
 
 OK = Status("OK")
@@ -28,13 +28,14 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every turn is too long at once; the threads in which rounds ran."""
     ran: list[str] = []
-    run = partition_executor.execute
+    run = queued_commands.execute
 
     def noted(*args: Any, **how: Any) -> Any:
         ran.append(threading.current_thread().name)
         return run(*args, **how)
 
-    monkeypatch.setattr(partition_executor, "execute", noted)
+    for module in (partition_executor, round_keys):
+        monkeypatch.setattr(module, "execute", noted)
     monkeypatch.setattr(queued_commands, "EXECUTION_S", 0.0)
     return ran
 
