@@ -26,7 +26,7 @@ from router.membership.views import Membership
 from router.proto import admin_pb2 as pb
 from serving_tier.proto.node_pb2 import DigestReply, DigestRequest
 
-__all__ = ["DIFFERENCES_MAX", "verify_partition"]
+__all__ = ["DIFFERENCES_MAX", "digest_s", "verify_partition"]
 
 # What is named. Where more keys than this differ, the replica is to be built anew and not to be studied.
 DIFFERENCES_MAX: Final = 100
@@ -43,8 +43,9 @@ _AHEAD: Final = 64
 # question names the log's end.
 _AHEAD_S: Final = 1.0
 
-# Three times what a digest takes, for a node that has other things to do.
+# Three times what a digest takes, and a look at each row's entry in an index, for a node that has other things to do.
 _KEY_S: Final = 3e-6
+_ENTRY_S: Final = 6e-6
 
 # A bucket shall hold few enough keys to be listed whole (a node lists 50,000 at a time).
 _BUCKETS_MIN: Final = 256
@@ -83,7 +84,8 @@ async def verify_partition(
     buckets = _BUCKETS_MIN
     while buckets < _BUCKETS_MAX and keys / buckets > _BUCKET_KEYS:
         buckets *= 2
-    asking = _Asking(log, membership, partition, keys, buckets, timeout)
+    indexes = 0 if table.definition is None else len(table.definition.indexes)
+    asking = _Asking(log, membership, partition, buckets, timeout, digest_s(keys, indexes))
     compared = pb.AdminComparison(
         table=table.name,
         partition=partition.partition,
@@ -126,6 +128,11 @@ async def verify_partition(
     elif not lost:
         compared.verdict = "equal" if len(nodes) > 1 else "single"
     return compared
+
+
+def digest_s(keys: int, indexes: int) -> float:
+    """How long a node may take to compute an answer about so many keys of a table with so many ordered indexes."""
+    return keys * (_KEY_S + _ENTRY_S * indexes)
 
 
 def _short(reply: DigestReply) -> str:
@@ -186,12 +193,13 @@ class _Asking:
         log: Log,
         membership: Membership,
         partition: PartitionId,
-        keys: int,
         buckets: int,
         timeout: float,
+        answer_s: float,
     ) -> None:
+        """`answer_s`: how long a node may take to compute its answer."""
         self.buckets = buckets
-        self._ahead_s = min(timeout, _AHEAD_S + keys * _KEY_S)
+        self._ahead_s = min(timeout, _AHEAD_S + answer_s)
         self._log = log
         self._membership = membership
         self._partition = partition
