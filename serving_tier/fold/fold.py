@@ -295,10 +295,12 @@ def _fold_group(
     staged: dict[bytes, bytes | None] = {}
     hints: dict[tuple[int, bytes], bool] = {}
     results: list[tuple[Offset, bytes]] = []
+    # Each record of a table with a definition is judged by itself.
+    in_columns = size >= STRETCH_MIN and effects.definition is None
     at = begin
     while at < end:
-        stop = end if size < STRETCH_MIN or effects.definition is not None else stretch_end(attributes, at, end)
-        if stop - at >= STRETCH_MIN:
+        stop = stretch_end(attributes, at, end) if in_columns else end
+        if in_columns and stop - at >= STRETCH_MIN:
             changed = (staged, effects.entries)
             like = decide_stretch(columns, at, stop, offsets[at], changed, view.stored, effects.log_time_ms)
             if like is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,27 @@ def test_many_like_records_are_judged_one_by_one(index: Any, log: StoredLog) -> 
     done = index.apply(log.append(*records))
     assert (done.records, done.rejected, done.void) == (200, 1, 1)
     assert index.count() == 199
+
+
+def test_a_large_group_of_rows_is_each_of_its_records(index: Any, log: StoredLog) -> None:
+    """Its first record is a put, and others ask for something else."""
+    rows = [put(flight_key("UA", n), flight("UA", n), grouped=n > 0) for n in range(20)]
+    done = index.apply(log.append(*rows, delete(flight_key("UA", 3), grouped=True)))
+    assert (done.records, done.rejected, index.count()) == (21, 0, 19)
+    assert index.get(flight_key("UA", 3)) is None
+
+
+@pytest.mark.parametrize("first", [{}, {"condition": Condition.ABSENT}], ids=["put", "put of what is absent"])
+def test_a_large_group_of_rows_with_a_misfit_has_no_effect(index: Any, log: StoredLog, first: Any) -> None:
+    index.apply(log.append(GOOD))
+    rows = [put(flight_key("AA", n), flight("AA", n), grouped=n > 0, **first) for n in range(20)]
+    for refused in (
+        put(UA7, b"junk", grouped=True),
+        put(UA7, flight("UA", 7), grouped=True, condition=Condition.ABSENT),
+    ):
+        done = index.apply(log.append(*rows[:10], refused, *[replace(row, grouped=True) for row in rows[10:]]))
+        assert (done.rejected, index.count()) == (21, 1)
+    assert index.get(UA7).version == 0
 
 
 def test_a_batch_that_comes_twice_is_a_duplicate_and_no_misfit(index: Any, log: StoredLog) -> None:

@@ -14,6 +14,7 @@ import serving_tier.fold.fold as fold_module
 from log_tier.model.batch import Columns, decode_batch
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import VALUE_BYTES_MAX, Condition, Expiry, Operation
+from log_tier.rows.definition import TableDefinition
 from serving_tier.fold.effects import Effects
 from serving_tier.fold.entry import LiveEntry, entry_of, stored_entry
 from serving_tier.fold.fold import fold
@@ -49,14 +50,17 @@ class View:
         return iter(())
 
 
-def folded(records: list[Said], held: Stored, least: int) -> Effects:
+TEXTS = TableDefinition(key="str", value="str")
+
+
+def folded(records: list[Said], held: Stored, least: int, definition: TableDefinition | None = None) -> Effects:
     """What the records make of an index in which `held` is, where so many in a row are decided on in columns."""
     log = StoredLog()
     log.next_offset, log.time_ms = 100, NOW
     batch = decode_batch(log.append(*records))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fold_module, "STRETCH_MIN", least)
-        return fold([batch], View(held), applied=Offset(99), log_time_ms=NOW)
+        return fold([batch], View(held), applied=Offset(99), log_time_ms=NOW, definition=definition)
 
 
 ENTRIES = st.builds(
@@ -103,6 +107,16 @@ def test_a_stretch_is_what_its_records_are_one_by_one(given_: tuple[list[Said], 
     records, held = given_
     if records:
         assert folded(records, held, 1) == folded(records, held, 1000)
+
+
+@settings(deadline=None)
+@given(groups(), st.sets(st.integers(0, 23)))
+def test_a_table_of_texts_is_judged_record_by_record(given_: tuple[list[Said], Stored], misfits: set[int]) -> None:
+    """Whatever follows the plain put with which a group begins."""
+    others, held = given_
+    others = [replace(each, value=b"\xff") if at in misfits else each for at, each in enumerate(others)]
+    records = [Said(Operation.PUT, KEYS[0], b"first"), *(replace(each, grouped=True) for each in others)]
+    assert folded(records, held, 1, TEXTS) == folded(records, held, 1000, TEXTS)
 
 
 def test_where_a_stretch_ends() -> None:
