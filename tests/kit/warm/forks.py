@@ -76,15 +76,16 @@ def _forked(asks: socket.socket, files: Sequence[int]) -> bool:
             os._exit(0)
         asks.close()
         os.close(held)
-        os.read(begins, 1)  # ends when the process between has: before, that would be its parent
+        os.read(begins, 1)  # ends when it is a child of who asks, which takes no orphans any more
         for each in (reading, writing, begins):
             os.close(each)
         return True
     forked = int(os.read(reading, 20))
     os.waitpid(between, 0)  # from here on it is the child of who asks
+    asks.send(b"%d" % forked)
+    asks.recv(1)
     for each in (reading, writing, begins, held, *files):
         os.close(each)
-    asks.send(b"%d" % forked)
     return False
 
 

@@ -53,6 +53,8 @@ class _Forks:
                 said = self._socket.recv(20)
             finally:
                 self._takes_orphans(False)
+            # The new process begins now: what it leaves goes to nobody here.
+            self._socket.send(b".")
         assert said, "the process that forks has ended: its standard error says why"
         return int(said)
 
