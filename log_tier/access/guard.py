@@ -45,7 +45,7 @@ IdentifyPeer = Callable[[_Context], "tuple[str, bool] | None"]
 """Whom the certificate of a call's connection names, and whether that is a server; None: it showed none."""
 
 
-_STREAMS: Final[Mapping[str, Stream]] = {"Scan": "scans", "Watch": "watches"}
+_STREAMS: Final[Mapping[str, Stream]] = {"Scan": "scans", "Find": "scans", "Watch": "watches"}
 """What streams of these methods are to a quota. Others, such as the cluster's map, are calls and nothing more."""
 
 

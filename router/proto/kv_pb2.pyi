@@ -24,6 +24,11 @@ long. docs/GRPC.md has the table. Errors that every call can end with: INVALID_A
 cannot mean anything), NOT_FOUND (table_not_found), RESOURCE_EXHAUSTED (limit_exceeded; overloaded and disk_full may be
 tried again), UNAVAILABLE (nothing was done, try again), DEADLINE_EXCEEDED, DATA_LOSS (what is stored is damaged).
 
+Forms. Keys and values are bytes. Where a table says what they are (key fields, rows, JSON, text), a call with
+KV_FORM_JSON writes and reads them as text: a key as a list of its fields, `["UA",1545]`, a row as an object,
+`{"carrier":"UA","flight":1545}`. docs/GRPC.md has the text of each type. Rights on a key prefix are rights on stored
+keys: a call with KV_FORM_JSON needs its right on the whole table.
+
 Deadlines. A call without one ends after 30 s; Watch has none.
 
 Limits. Keys have 1 to 511 bytes, values at most 4 MiB, a reply at most 32 MiB, a group at most 10,000 writes and
@@ -78,6 +83,34 @@ KV_LEVEL_BOUNDED: KVLevel.ValueType  # 4
 """Everything that had been acknowledged `max_lag_ms` before."""
 Global___KVLevel: _TypeAlias = KVLevel  # noqa: Y015
 
+class _KVForm:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _KVFormEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_KVForm.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    KV_FORM_UNSPECIFIED: _KVForm.ValueType  # 0
+    """As KV_FORM_STORED."""
+    KV_FORM_STORED: _KVForm.ValueType  # 1
+    """As they are stored: docs/FORMATS.md has the bytes of keys of fields and of rows."""
+    KV_FORM_JSON: _KVForm.ValueType  # 2
+    """As text, by the table's definition; rows by its newest schema. Text, and bytes of a table without a definition, are
+    as they are stored.
+    """
+
+class KVForm(_KVForm, metaclass=_KVFormEnumTypeWrapper):
+    """How the keys and values of a request and of its replies are written."""
+
+KV_FORM_UNSPECIFIED: KVForm.ValueType  # 0
+"""As KV_FORM_STORED."""
+KV_FORM_STORED: KVForm.ValueType  # 1
+"""As they are stored: docs/FORMATS.md has the bytes of keys of fields and of rows."""
+KV_FORM_JSON: KVForm.ValueType  # 2
+"""As text, by the table's definition; rows by its newest schema. Text, and bytes of a table without a definition, are
+as they are stored.
+"""
+Global___KVForm: _TypeAlias = KVForm  # noqa: Y015
+
 class _KVWatchStart:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -122,7 +155,7 @@ class _KVOperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_KVOperati
     `value` describes the version, as JSON.
     """
     KV_OPERATION_PATCH: _KVOperation.ValueType  # 10
-    """Some fields of a row. `value` says which, and what was done to them: docs/FORMATS.md has its bytes."""
+    """Some fields of a row. `value` says which, and what was done to them: see KVForm."""
 
 class KVOperation(_KVOperation, metaclass=_KVOperationEnumTypeWrapper):
     """What a change does to its key."""
@@ -141,7 +174,7 @@ KV_OPERATION_BARRIER: KVOperation.ValueType  # 9
 `value` describes the version, as JSON.
 """
 KV_OPERATION_PATCH: KVOperation.ValueType  # 10
-"""Some fields of a row. `value` says which, and what was done to them: docs/FORMATS.md has its bytes."""
+"""Some fields of a row. `value` says which, and what was done to them: see KVForm."""
 Global___KVOperation: _TypeAlias = KVOperation  # noqa: Y015
 
 @_typing.final
@@ -157,6 +190,7 @@ class KVPutRequest(_message.Message):
     TTL_MS_FIELD_NUMBER: _builtins.int
     KEEP_TTL_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
+    FORM_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     """The table's name. It must exist."""
     key: _builtins.bytes
@@ -175,6 +209,8 @@ class KVPutRequest(_message.Message):
     """Keep the expiry that the key has. Not together with `ttl_ms`."""
     after: _builtins.str
     """A token of this table, which the reply's token then also names. The write waits for nothing. Empty: none."""
+    form: Global___KVForm.ValueType
+    """How `key` and `value` are written. The key of a row with KV_FORM_JSON may be empty: the row has it."""
     def __init__(
         self,
         *,
@@ -187,10 +223,11 @@ class KVPutRequest(_message.Message):
         ttl_ms: _builtins.int = ...,
         keep_ttl: _builtins.bool = ...,
         after: _builtins.str = ...,
+        form: Global___KVForm.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "if_version", b"if_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "after", b"after", "if_absent", b"if_absent", "if_present", b"if_present", "if_version", b"if_version", "keep_ttl", b"keep_ttl", "key", b"key", "table", b"table", "ttl_ms", b"ttl_ms", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "after", b"after", "form", b"form", "if_absent", b"if_absent", "if_present", b"if_present", "if_version", b"if_version", "keep_ttl", b"keep_ttl", "key", b"key", "table", b"table", "ttl_ms", b"ttl_ms", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__if_version: _TypeAlias = _typing.Literal["if_version"]  # noqa: Y015
     _WhichOneofArgType__if_version: _TypeAlias = _typing.Literal["_if_version", b"_if_version"]  # noqa: Y015
@@ -231,6 +268,7 @@ class KVGetRequest(_message.Message):
     AFTER_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     MAX_LAG_MS_FIELD_NUMBER: _builtins.int
+    FORM_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     """The table's name."""
     key: _builtins.bytes
@@ -241,6 +279,8 @@ class KVGetRequest(_message.Message):
     """How fresh the answer must be apart from `after`."""
     max_lag_ms: _builtins.int
     """Milliseconds, 1 to 86,400,000: for KV_LEVEL_BOUNDED, and only for it."""
+    form: Global___KVForm.ValueType
+    """How `key` and the reply's value are written."""
     def __init__(
         self,
         *,
@@ -249,10 +289,11 @@ class KVGetRequest(_message.Message):
         after: _builtins.str = ...,
         level: Global___KVLevel.ValueType = ...,
         max_lag_ms: _builtins.int = ...,
+        form: Global___KVForm.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "key", b"key", "level", b"level", "max_lag_ms", b"max_lag_ms", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "form", b"form", "key", b"key", "level", b"level", "max_lag_ms", b"max_lag_ms", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -301,6 +342,7 @@ class KVGetManyRequest(_message.Message):
     AFTER_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     MAX_LAG_MS_FIELD_NUMBER: _builtins.int
+    FORM_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     """The table's name."""
     after: _builtins.str
@@ -309,6 +351,8 @@ class KVGetManyRequest(_message.Message):
     """As for KVGetRequest."""
     max_lag_ms: _builtins.int
     """As for KVGetRequest."""
+    form: Global___KVForm.ValueType
+    """How `keys` and the reply's keys and values are written."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """At most 10,000, each of 1 to 511 bytes."""
@@ -321,10 +365,11 @@ class KVGetManyRequest(_message.Message):
         after: _builtins.str = ...,
         level: Global___KVLevel.ValueType = ...,
         max_lag_ms: _builtins.int = ...,
+        form: Global___KVForm.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "keys", b"keys", "level", b"level", "max_lag_ms", b"max_lag_ms", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "form", b"form", "keys", b"keys", "level", b"level", "max_lag_ms", b"max_lag_ms", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -398,6 +443,7 @@ class KVDeleteRequest(_message.Message):
     IF_VERSION_FIELD_NUMBER: _builtins.int
     IF_PRESENT_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
+    FORM_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     """The table's name."""
     key: _builtins.bytes
@@ -408,6 +454,8 @@ class KVDeleteRequest(_message.Message):
     """Delete only if the key is there."""
     after: _builtins.str
     """A token of this table, which the reply's token then also names. The write waits for nothing. Empty: none."""
+    form: Global___KVForm.ValueType
+    """How `key` is written."""
     def __init__(
         self,
         *,
@@ -416,10 +464,11 @@ class KVDeleteRequest(_message.Message):
         if_version: _builtins.int | None = ...,
         if_present: _builtins.bool = ...,
         after: _builtins.str = ...,
+        form: Global___KVForm.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "if_version", b"if_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "after", b"after", "if_present", b"if_present", "if_version", b"if_version", "key", b"key", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "after", b"after", "form", b"form", "if_present", b"if_present", "if_version", b"if_version", "key", b"key", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__if_version: _TypeAlias = _typing.Literal["if_version"]  # noqa: Y015
     _WhichOneofArgType__if_version: _TypeAlias = _typing.Literal["_if_version", b"_if_version"]  # noqa: Y015
@@ -489,17 +538,21 @@ class KVUpdateRequest(_message.Message):
     MIN_FIELD_NUMBER: _builtins.int
     MAX_FIELD_NUMBER: _builtins.int
     APPEND_FIELD_NUMBER: _builtins.int
+    PATCH_FIELD_NUMBER: _builtins.int
     IF_VERSION_FIELD_NUMBER: _builtins.int
     IF_ABSENT_FIELD_NUMBER: _builtins.int
     IF_PRESENT_FIELD_NUMBER: _builtins.int
     TTL_MS_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
+    FORM_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     """The table's name."""
     key: _builtins.bytes
     """1 to 511 bytes."""
     append: _builtins.bytes
     """The value with these bytes behind it. An absent key counts as empty."""
+    patch: _builtins.bytes
+    """Some fields of a row: `{"set": {"gate": "B7"}, "add": {"seats": -1}}` with KV_FORM_JSON. The row must be there."""
     if_version: _builtins.int
     """As for KVPutRequest."""
     if_absent: _builtins.bool
@@ -510,6 +563,8 @@ class KVUpdateRequest(_message.Message):
     """Milliseconds until the key expires. 0: the expiry stays as it is."""
     after: _builtins.str
     """A token of this table, which the reply's token then also names. The write waits for nothing. Empty: none."""
+    form: Global___KVForm.ValueType
+    """How `key` and `patch` are written."""
     @_builtins.property
     def add(self) -> Global___KVNumber:
         """Number + operand. An absent key counts as 0."""
@@ -536,19 +591,21 @@ class KVUpdateRequest(_message.Message):
         min: Global___KVNumber | None = ...,
         max: Global___KVNumber | None = ...,
         append: _builtins.bytes = ...,
+        patch: _builtins.bytes = ...,
         if_version: _builtins.int | None = ...,
         if_absent: _builtins.bool = ...,
         if_present: _builtins.bool = ...,
         ttl_ms: _builtins.int = ...,
         after: _builtins.str = ...,
+        form: Global___KVForm.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "add", b"add", "append", b"append", "if_version", b"if_version", "max", b"max", "min", b"min", "multiply", b"multiply", "operation", b"operation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "add", b"add", "append", b"append", "if_version", b"if_version", "max", b"max", "min", b"min", "multiply", b"multiply", "operation", b"operation", "patch", b"patch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "add", b"add", "after", b"after", "append", b"append", "if_absent", b"if_absent", "if_present", b"if_present", "if_version", b"if_version", "key", b"key", "max", b"max", "min", b"min", "multiply", b"multiply", "operation", b"operation", "table", b"table", "ttl_ms", b"ttl_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "add", b"add", "after", b"after", "append", b"append", "form", b"form", "if_absent", b"if_absent", "if_present", b"if_present", "if_version", b"if_version", "key", b"key", "max", b"max", "min", b"min", "multiply", b"multiply", "operation", b"operation", "patch", b"patch", "table", b"table", "ttl_ms", b"ttl_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__if_version: _TypeAlias = _typing.Literal["if_version"]  # noqa: Y015
     _WhichOneofArgType__if_version: _TypeAlias = _typing.Literal["_if_version", b"_if_version"]  # noqa: Y015
-    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["add", "multiply", "min", "max", "append"]  # noqa: Y015
+    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["add", "multiply", "min", "max", "append", "patch"]  # noqa: Y015
     _WhichOneofArgType_operation: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__if_version) -> _WhichOneofReturnType__if_version | None: ...
@@ -565,7 +622,9 @@ class KVUpdateResponse(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
     value: _builtins.bytes
-    """The new number as decimal text, which is the new value; after `append` the new length, as decimal text."""
+    """The new number as decimal text, which is the new value; after `append` the new length, as decimal text; empty after
+    `patch`.
+    """
     version: _builtins.int
     """The key's version from now on."""
     token: _builtins.str
@@ -592,10 +651,13 @@ class KVWriteRequest(_message.Message):
     TABLE_FIELD_NUMBER: _builtins.int
     WRITES_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
+    FORM_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     """The table's name."""
     after: _builtins.str
     """A token of this table, which the reply's token then also names. The write waits for nothing. Empty: none."""
+    form: Global___KVForm.ValueType
+    """How the keys, values and patches of the writes are written."""
     @_builtins.property
     def writes(self) -> _containers.RepeatedCompositeFieldContainer[Global___KVWrite]:
         """1 to 10,000 writes of keys of one partition, in their order."""
@@ -606,10 +668,11 @@ class KVWriteRequest(_message.Message):
         table: _builtins.str = ...,
         writes: _abc.Iterable[Global___KVWrite] | None = ...,
         after: _builtins.str = ...,
+        form: Global___KVForm.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "table", b"table", "writes", b"writes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "form", b"form", "table", b"table", "writes", b"writes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -629,6 +692,7 @@ class KVWrite(_message.Message):
     MIN_FIELD_NUMBER: _builtins.int
     MAX_FIELD_NUMBER: _builtins.int
     APPEND_FIELD_NUMBER: _builtins.int
+    PATCH_FIELD_NUMBER: _builtins.int
     IF_VERSION_FIELD_NUMBER: _builtins.int
     IF_ABSENT_FIELD_NUMBER: _builtins.int
     IF_PRESENT_FIELD_NUMBER: _builtins.int
@@ -641,6 +705,8 @@ class KVWrite(_message.Message):
     delete: _builtins.bool
     """Remove the key; true. See Delete."""
     append: _builtins.bytes
+    """See Update."""
+    patch: _builtins.bytes
     """See Update."""
     if_version: _builtins.int
     """As for KVPutRequest. A condition of one write is a condition of the group."""
@@ -679,19 +745,20 @@ class KVWrite(_message.Message):
         min: Global___KVNumber | None = ...,
         max: Global___KVNumber | None = ...,
         append: _builtins.bytes = ...,
+        patch: _builtins.bytes = ...,
         if_version: _builtins.int | None = ...,
         if_absent: _builtins.bool = ...,
         if_present: _builtins.bool = ...,
         ttl_ms: _builtins.int = ...,
         keep_ttl: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "add", b"add", "append", b"append", "delete", b"delete", "if_version", b"if_version", "max", b"max", "min", b"min", "multiply", b"multiply", "operation", b"operation", "put", b"put"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "add", b"add", "append", b"append", "delete", b"delete", "if_version", b"if_version", "max", b"max", "min", b"min", "multiply", b"multiply", "operation", b"operation", "patch", b"patch", "put", b"put"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "add", b"add", "append", b"append", "delete", b"delete", "if_absent", b"if_absent", "if_present", b"if_present", "if_version", b"if_version", "keep_ttl", b"keep_ttl", "key", b"key", "max", b"max", "min", b"min", "multiply", b"multiply", "operation", b"operation", "put", b"put", "ttl_ms", b"ttl_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "add", b"add", "append", b"append", "delete", b"delete", "if_absent", b"if_absent", "if_present", b"if_present", "if_version", b"if_version", "keep_ttl", b"keep_ttl", "key", b"key", "max", b"max", "min", b"min", "multiply", b"multiply", "operation", b"operation", "patch", b"patch", "put", b"put", "ttl_ms", b"ttl_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__if_version: _TypeAlias = _typing.Literal["if_version"]  # noqa: Y015
     _WhichOneofArgType__if_version: _TypeAlias = _typing.Literal["_if_version", b"_if_version"]  # noqa: Y015
-    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["put", "delete", "add", "multiply", "min", "max", "append"]  # noqa: Y015
+    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["put", "delete", "add", "multiply", "min", "max", "append", "patch"]  # noqa: Y015
     _WhichOneofArgType_operation: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__if_version) -> _WhichOneofReturnType__if_version | None: ...
@@ -763,6 +830,8 @@ class KVScanRequest(_message.Message):
     AFTER_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     MAX_LAG_MS_FIELD_NUMBER: _builtins.int
+    FORM_FIELD_NUMBER: _builtins.int
+    START_AFTER_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     """The table's name."""
     prefix: _builtins.bytes
@@ -781,6 +850,12 @@ class KVScanRequest(_message.Message):
     """As for KVGetRequest."""
     max_lag_ms: _builtins.int
     """As for KVGetRequest."""
+    form: Global___KVForm.ValueType
+    """How `prefix`, `start`, `end`, `start_after` and the replies' entries are written. With KV_FORM_JSON a bound of keys of
+    fields is a list of their first ones: `["UA"]`.
+    """
+    start_after: _builtins.bytes
+    """From behind this key on: a scan that goes on names the last key that it gave. Not together with `start` or `reverse`."""
     def __init__(
         self,
         *,
@@ -793,10 +868,12 @@ class KVScanRequest(_message.Message):
         after: _builtins.str = ...,
         level: Global___KVLevel.ValueType = ...,
         max_lag_ms: _builtins.int = ...,
+        form: Global___KVForm.ValueType = ...,
+        start_after: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "end", b"end", "level", b"level", "limit", b"limit", "max_lag_ms", b"max_lag_ms", "prefix", b"prefix", "reverse", b"reverse", "start", b"start", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "end", b"end", "form", b"form", "level", b"level", "limit", b"limit", "max_lag_ms", b"max_lag_ms", "prefix", b"prefix", "reverse", b"reverse", "start", b"start", "start_after", b"start_after", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -829,12 +906,96 @@ class KVScanResponse(_message.Message):
 Global___KVScanResponse: _TypeAlias = KVScanResponse  # noqa: Y015
 
 @_typing.final
+class KVFindRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    WHERE_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    MAX_LAG_MS_FIELD_NUMBER: _builtins.int
+    FORM_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    """The table's name. It has rows."""
+    where: _builtins.str
+    """An object of JSON with the fields and what they are: `{"tailnum":"N14228","dep_delay":[60,null],"origin.code":null}`. A
+    list is a range, from its first value (inclusive) to its second (exclusive), null for an open end. Null sorts first.
+    Empty: every row.
+    """
+    limit: _builtins.int
+    """At most so many rows; 0: all."""
+    after: _builtins.str
+    """As for KVGetRequest."""
+    level: Global___KVLevel.ValueType
+    """As for KVGetRequest."""
+    max_lag_ms: _builtins.int
+    """As for KVGetRequest."""
+    form: Global___KVForm.ValueType
+    """How the replies' keys and values are written."""
+    @_builtins.property
+    def order(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The fields that the rows are sorted by, all with - in front to go down. None: as the index has them."""
+
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        where: _builtins.str = ...,
+        order: _abc.Iterable[_builtins.str] | None = ...,
+        limit: _builtins.int = ...,
+        after: _builtins.str = ...,
+        level: Global___KVLevel.ValueType = ...,
+        max_lag_ms: _builtins.int = ...,
+        form: Global___KVForm.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "form", b"form", "level", b"level", "limit", b"limit", "max_lag_ms", b"max_lag_ms", "order", b"order", "table", b"table", "where", b"where"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KVFindRequest: _TypeAlias = KVFindRequest  # noqa: Y015
+
+@_typing.final
+class KVFindResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    token: _builtins.str
+    """What has been read so far, in all partitions."""
+    index: _builtins.str
+    """The index that is read; empty: the table's key. In the first message only."""
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___KVEntry]:
+        """In the order asked for; empty only in the one message of a find without rows."""
+
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[Global___KVEntry] | None = ...,
+        token: _builtins.str = ...,
+        index: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "index", b"index", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KVFindResponse: _TypeAlias = KVFindResponse  # noqa: Y015
+
+@_typing.final
 class KVWatchRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TABLE_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
     START_FIELD_NUMBER: _builtins.int
+    FORM_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     """The table's name."""
     after: _builtins.str
@@ -843,16 +1004,19 @@ class KVWatchRequest(_message.Message):
     """
     start: Global___KVWatchStart.ValueType
     """Not together with `after`."""
+    form: Global___KVForm.ValueType
+    """How the keys and values of changes are written; a patch as KVUpdateRequest has it."""
     def __init__(
         self,
         *,
         table: _builtins.str = ...,
         after: _builtins.str = ...,
         start: Global___KVWatchStart.ValueType = ...,
+        form: Global___KVForm.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "start", b"start", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "form", b"form", "start", b"start", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -65,6 +65,11 @@ class KVStub:
                 request_serializer=duramen_dot_v1_dot_kv__pb2.KVWriteRequest.SerializeToString,
                 response_deserializer=duramen_dot_v1_dot_kv__pb2.KVWriteResponse.FromString,
                 _registered_method=True)
+        self.Find = channel.unary_stream(
+                '/duramen.v1.KV/Find',
+                request_serializer=duramen_dot_v1_dot_kv__pb2.KVFindRequest.SerializeToString,
+                response_deserializer=duramen_dot_v1_dot_kv__pb2.KVFindResponse.FromString,
+                _registered_method=True)
         self.Scan = channel.unary_stream(
                 '/duramen.v1.KV/Scan',
                 request_serializer=duramen_dot_v1_dot_kv__pb2.KVScanRequest.SerializeToString,
@@ -140,6 +145,15 @@ class KVServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Find(self, request, context):
+        """Rows by their fields, through the table's key or an ordered index, each found row once, in the index's order. The
+        first message names the index. Errors as for Scan; INVALID_ARGUMENT invalid_request: no index serves, with the one
+        that would; UNAVAILABLE index_building: the index that serves is still being made.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Scan(self, request, context):
         """All keys of a range, in the order of their bytes over all partitions, in messages of up to some thousand entries.
         Each message is at least as new as the one before it, and all are of the same version of the table. A scan that
@@ -201,6 +215,11 @@ def add_KVServicer_to_server(servicer, server):
                     servicer.Write,
                     request_deserializer=duramen_dot_v1_dot_kv__pb2.KVWriteRequest.FromString,
                     response_serializer=duramen_dot_v1_dot_kv__pb2.KVWriteResponse.SerializeToString,
+            ),
+            'Find': grpc.unary_stream_rpc_method_handler(
+                    servicer.Find,
+                    request_deserializer=duramen_dot_v1_dot_kv__pb2.KVFindRequest.FromString,
+                    response_serializer=duramen_dot_v1_dot_kv__pb2.KVFindResponse.SerializeToString,
             ),
             'Scan': grpc.unary_stream_rpc_method_handler(
                     servicer.Scan,
@@ -381,6 +400,33 @@ class KV:
             '/duramen.v1.KV/Write',
             duramen_dot_v1_dot_kv__pb2.KVWriteRequest.SerializeToString,
             duramen_dot_v1_dot_kv__pb2.KVWriteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Find(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/duramen.v1.KV/Find',
+            duramen_dot_v1_dot_kv__pb2.KVFindRequest.SerializeToString,
+            duramen_dot_v1_dot_kv__pb2.KVFindResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,6 +13,8 @@ import pytest
 from kit.certs_at_hand import CertsAtHand
 from kit.client.server_process import ServerProcess
 from kit.clients.programs import ROOT, go_tool, run_checked
+from kit.flight_rows import FLIGHT_SCHEMA
+from kit.warm.warm_process import run_warm
 
 GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.1"
 ADDRESS = "localhost:7070"
@@ -73,14 +75,17 @@ def test_a_call_with_tls_and_a_token(grpcurl: Path, tmp_path: Path) -> None:
 
 
 def test_the_pages_python_runs(server: ServerProcess) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/GRPC.md").read_text(), re.DOTALL)
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs/GRPC.md").read_text(), re.DOTALL)
     with server.connect() as database:
         database.create_table("cities")
-    done = subprocess.run(
-        [sys.executable, "-c", program.replace(ADDRESS, server.target)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "b'Switzerland' True\n"
+        database.create_table("flights", row=FLIGHT_SCHEMA, key=("carrier", "flight"))
+    said = []
+    for program in programs:
+        done = run_warm([sys.executable, "-c", program.replace(ADDRESS, server.target)], text=True)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    row = b'{"carrier":"UA","flight":1545,"tailnum":"N14228","dep_delay":2.0}'
+    assert said == ["b'Switzerland' True\n", f"by the key [{row!r}]\n"]
 
 
 GO_MODULES = ("examples/clients/go/go.mod", "tests/clients/go_users/go.mod")

@@ -47,6 +47,7 @@ MOST: Final = {
     "AppendManyRequest.parts": PARTS_MAX,
     "KVGetManyRequest.keys": GET_MANY_KEYS_MAX,
     "KVWriteRequest.writes": GROUP_RECORDS_MAX,
+    "KVFindRequest.order": INDEX_FIELDS_MAX,
     "DigestRequest.list_buckets": BUCKETS_MAX,
     "TableDefinition.indexes": INDEXES_MAX,
     "TableDefinition.first_indexes": INDEXES_MAX,
@@ -69,7 +70,7 @@ LARGE: Final = {
     "KeyValue.Read": 70_002,
     "KeyValue.Outcomes": 60_001,
     "Log.AppendMany": 40_000,
-    "KV.Write": 90_002,
+    "KV.Write": 90_003,
     "Admin.AuditData": 90_003,
 }
 

@@ -67,7 +67,11 @@ def _kv() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
         kv_pb2.KVWrite(key=key, append=b"more"),
     ]
     yield kv_pb2.KVPutRequest, put_record, puts
-    yield kv_pb2.KVDeleteRequest, delete_record, [kv_pb2.KVDeleteRequest(table="f", key=key, if_present=True)]
+    yield (
+        kv_pb2.KVDeleteRequest,
+        lambda request: delete_record(request, request.key),
+        [kv_pb2.KVDeleteRequest(table="f", key=key, if_present=True)],
+    )
     yield kv_pb2.KVUpdateRequest, update_record, [kv_pb2.KVUpdateRequest(table="f", key=key, multiply=number)]
     yield kv_pb2.KVWriteRequest, lambda request: group_of(request.writes), [kv_pb2.KVWriteRequest(writes=writes)]
     bounded = kv_pb2.KVGetRequest(table="f", key=key, level=kv_pb2.KV_LEVEL_BOUNDED, max_lag_ms=5)

@@ -1,16 +1,16 @@
-"""Conditions as a person writes them."""
+"""Conditions as a person writes them, and as JSON has them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from log_tier.model.errors import InvalidKey, InvalidRequest
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.finding.conditions import found_field
-from log_tier.rows.json_rows.json_keys import element_of_text
+from log_tier.rows.json_rows.json_keys import element_of_json, element_of_text
 
-__all__ = ["conditions_of_words"]
+__all__ = ["conditions_of_json", "conditions_of_words"]
 
 _BETWEEN = ".."
 
@@ -42,4 +42,22 @@ def conditions_of_words(words: Sequence[str], definition: TableDefinition) -> di
             given[path] = tuple(value_of(each) if each else None for each in text.split(_BETWEEN, 1))
         else:
             given[path] = value_of(text)
+    return given
+
+
+def conditions_of_json(found: Mapping[str, Any], definition: TableDefinition) -> dict[str, Any]:
+    """Conditions for `conditions_of`, of an object of JSON: a value, or a list of two, a range. Raises as
+    `conditions_of_words`.
+    """
+    given: dict[str, Any] = {}
+    for path, wanted in found.items():
+        field, _ = found_field(path, definition)
+        try:
+            if isinstance(wanted, list):
+                given[path] = tuple(None if each is None else element_of_json(field, each) for each in wanted)
+            else:
+                given[path] = element_of_json(field, wanted)
+        except InvalidKey as error:
+            why = error.message.removeprefix(f"the key's field {field.name} ")
+            raise InvalidRequest(f"the condition on {path}: it {why}") from None
     return given

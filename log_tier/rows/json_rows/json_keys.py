@@ -23,7 +23,14 @@ from log_tier.rows.elements import KeyElement
 from log_tier.rows.json_rows.json_leaves import Unfit, leaf_from_json, leaf_to_json
 from log_tier.rows.key_fields import KeyField, KeyType
 
-__all__ = ["KEY_TEXT_MAX", "element_of_text", "elements_of_json", "json_of_elements", "text_of_elements"]
+__all__ = [
+    "KEY_TEXT_MAX",
+    "element_of_json",
+    "element_of_text",
+    "elements_of_json",
+    "json_of_elements",
+    "text_of_elements",
+]
 
 KEY_TEXT_MAX: Final = 16 * 1024
 """Characters of a key. A byte of the 511 is at most six of them (`\\u0000`); the rest is for blanks."""
@@ -97,7 +104,7 @@ def elements_of_json(fields: Sequence[KeyField], text: str, *, partial: bool = F
         raise InvalidKey(f"the key {_shown(text)} is no list: write {example}")
     if len(found) != len(fields) and not (partial and len(found) < len(fields)):
         raise InvalidKey(f"the key has the fields {names}, and {len(found)} values are given")
-    return [_from_json(field, value) for field, value in zip(fields, found, strict=not partial)]
+    return [element_of_json(field, value) for field, value in zip(fields, found, strict=not partial)]
 
 
 def element_of_text(field: KeyField, text: str) -> KeyElement:
@@ -113,11 +120,12 @@ def element_of_text(field: KeyField, text: str) -> KeyElement:
         except (ValueError, RecursionError):
             value = text
         if value is not None and not isinstance(value, (list, dict)):
-            return _from_json(field, value)
-    return _from_json(field, text)
+            return element_of_json(field, value)
+    return element_of_json(field, text)
 
 
-def _from_json(field: KeyField, value: Any) -> KeyElement:
+def element_of_json(field: KeyField, value: Any) -> KeyElement:
+    """The value of one field, from what JSON was parsed to. Raises `InvalidKey`."""
     try:
         return _read(field, value)
     except Unfit as unfit:

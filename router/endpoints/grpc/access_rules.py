@@ -13,19 +13,37 @@ from log_tier.access.demands import AllDemands, BatchDemand, Demand, KeyDemand, 
 from log_tier.access.rules import MethodRules, Rule, TableNames, any_user
 from log_tier.model.identifiers import table_id_from_bytes
 from log_tier.trust.grants import Right
+from router.proto import kv_pb2 as kv
 
 __all__ = ["DATA_RULES"]
 
 
 def _on_key(right: Right) -> Rule:
-    return lambda request, _names: KeyDemand(right, request.table, (request.key,))
+    def demand(request: Any, _names: TableNames) -> Demand:
+        if _is_text(request):
+            return PrefixDemand(right, request.table)
+        return KeyDemand(right, request.table, (request.key,))
+
+    return demand
+
+
+def _is_text(request: Any) -> bool:
+    """Are the request's keys text, and so not what grants on a key prefix are about? The console's requests have stored
+    ones.
+    """
+    return getattr(request, "form", kv.KV_FORM_STORED) not in (kv.KV_FORM_UNSPECIFIED, kv.KV_FORM_STORED)
 
 
 def _get_many(request: Any, _names: TableNames) -> Demand:
+    if _is_text(request):
+        return PrefixDemand(Right.READ, request.table)
     return KeyDemand(Right.READ, request.table, tuple(request.keys))
 
 
-def _written(table: str, writes: Any) -> Demand:
+def _written(table: str, writes: Any, *, is_text: bool) -> Demand:
+    if is_text:
+        rights = [Right.WRITE, Right.READ] if any(map(_tells, writes)) else [Right.WRITE]
+        return _of_parts([PrefixDemand(right, table) for right in rights])
     write = KeyDemand(Right.WRITE, table, tuple(each.key for each in writes))
     shown = tuple(each.key for each in writes if _tells(each))
     return AllDemands((write, KeyDemand(Right.READ, table, shown))) if shown else write
@@ -44,17 +62,21 @@ def _tells(write: Any) -> bool:
 
 
 def _one_write(request: Any, _names: TableNames) -> Demand:
-    return _written(request.table, (request,))
+    return _written(request.table, (request,), is_text=_is_text(request))
 
 
 def _group(request: Any, _names: TableNames) -> Demand:
-    return _written(request.table, request.writes)
+    return _written(request.table, request.writes, is_text=_is_text(request))
 
 
 def _kv_scan(request: Any, _names: TableNames) -> Demand:
+    if _is_text(request):
+        return PrefixDemand(Right.READ, request.table)
     if request.prefix:
         return PrefixDemand(Right.READ, request.table, request.prefix)
-    return RangeDemand(Right.READ, request.table, request.start, request.end or None)
+    return RangeDemand(
+        Right.READ, request.table, max(request.start, getattr(request, "start_after", b"")), request.end or None
+    )
 
 
 def _whole_table(right: Right) -> Rule:
@@ -120,6 +142,8 @@ DATA_RULES: Final[MethodRules] = {
     "/duramen.v1.KV/Update": _one_write,
     "/duramen.v1.KV/Write": _group,
     "/duramen.v1.KV/Scan": _kv_scan,
+    # Rows of any key may be found.
+    "/duramen.v1.KV/Find": _whole_table(Right.READ),
     "/duramen.v1.KV/Watch": _whole_table(Right.READ),
     "/duramen.v1.KV/EndToken": _sees,
     "/duramen.v1.KeyValue/Read": _read,

@@ -29,7 +29,7 @@ _LEVELS: Final[Mapping[int, FreshnessLevel]] = {
     kv.KV_LEVEL_BOUNDED: "bounded",
 }
 
-_Read = kv.KVGetRequest | kv.KVGetManyRequest | kv.KVScanRequest
+_Read = kv.KVGetRequest | kv.KVGetManyRequest | kv.KVScanRequest | kv.KVFindRequest
 
 
 def parse_token(text: str) -> Token | None:

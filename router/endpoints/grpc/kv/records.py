@@ -15,6 +15,7 @@ from router.data.gather.columns_builder import joined, one_record
 from router.proto import kv_pb2 as kv
 
 __all__ = [
+    "check_group",
     "delete_record",
     "group_of",
     "partition_of_group",
@@ -36,10 +37,10 @@ def put_record(request: kv.KVPutRequest) -> tuple[Columns, bool]:
     )
 
 
-def delete_record(request: kv.KVDeleteRequest) -> tuple[Columns, bool]:
-    """The record of a delete, and whether its verdict must be waited for."""
+def delete_record(request: kv.KVDeleteRequest, key: bytes) -> tuple[Columns, bool]:
+    """The record of a delete of `key`, as it is stored, and whether its verdict must be waited for."""
     condition = _condition(request)
-    return _record(Operation.DELETE, request.key, b"", condition=condition, version=request.if_version)
+    return _record(Operation.DELETE, key, b"", condition=condition, version=request.if_version)
 
 
 def update_record(request: kv.KVUpdateRequest) -> Columns:
@@ -58,6 +59,12 @@ def update_record(request: kv.KVUpdateRequest) -> Columns:
 
 def group_of(writes: Sequence[kv.KVWrite]) -> Columns:
     """The records of an atomic group, in its order. Raises `InvalidRequest` with what is wrong."""
+    check_group(writes)
+    return joined(_grouped(write, first=not number) for number, write in enumerate(writes))
+
+
+def check_group(writes: Sequence[kv.KVWrite]) -> None:
+    """Raises `InvalidRequest` for a group without writes, `LimitExceeded` for one with too many."""
     if not writes:
         raise InvalidRequest("a group has at least one write, this one has none")
     if len(writes) > GROUP_RECORDS_MAX:
@@ -66,7 +73,6 @@ def group_of(writes: Sequence[kv.KVWrite]) -> Columns:
             limit=GROUP_RECORDS_MAX,
             size=len(writes),
         )
-    return joined(_grouped(write, first=not number) for number, write in enumerate(writes))
 
 
 def partition_of_group(table: TableRef, keys: Sequence[bytes]) -> Partition:
@@ -120,6 +126,8 @@ def _update(request: kv.KVUpdateRequest | kv.KVWrite, named: str | None) -> tupl
     """The operation and the operand's bytes."""
     if named is None:
         raise InvalidRequest("the operation is missing: give one, with its operand")
+    if named == "patch":
+        return Operation.PATCH, request.patch
     operation = UPDATES_BY_NAME[named]
     if operation is Operation.APPEND:
         return operation, request.append

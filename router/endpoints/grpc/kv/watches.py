@@ -16,17 +16,20 @@ from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.sized_work import each_sized
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
-from log_tier.model.errors import InvalidRequest, TableNotFound, Unavailable
+from log_tier.model.errors import InvalidRequest, TableNotFound, Unavailable, UnknownFormat
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
+from log_tier.rows.json_rows.json_table import JsonTable
 from log_tier.rpc.stream_budget import HeldPage
 from router.data.requests import WatchEvent
 from router.data.seam import Connection
+from router.endpoints.grpc.kv.forms import TableText
 from router.endpoints.grpc.kv.freshness import check_token, parse_token
 from router.endpoints.grpc.kv.results import token_text
 from router.endpoints.grpc.kv.scans import MESSAGE_BYTES_MAX, MESSAGE_ENTRIES_MAX
+from router.endpoints.grpc.kv.texts import shown_change
 from router.proto import kv_pb2 as kv
 
 __all__ = ["ChangeStream"]
@@ -62,12 +65,20 @@ async def _start(
 class ChangeStream:
     """A watch's messages, and how far they go: `messages` can be closed, and called again to go on behind them."""
 
-    def __init__(self, connection: Connection, table: TableRef, request: kv.KVWatchRequest, timeout: float) -> None:
-        """`timeout` in seconds is for finding the watch's start."""
+    def __init__(
+        self,
+        connection: Connection,
+        table: TableRef,
+        request: kv.KVWatchRequest,
+        timeout: float,
+        text: TableText | None = None,
+    ) -> None:
+        """`timeout` in seconds is for finding the watch's start. `text`: keys and values are shown as text."""
         self._connection = connection
         self._table = table
         self._request = request
         self._timeout = timeout
+        self._text = text
         self._sent: dict[Partition, Offset] = {}
         """How far the messages go in each partition, from the first one on."""
 
@@ -101,25 +112,40 @@ class ChangeStream:
         self, event: WatchEvent, after: Token | None, held: HeldPage
     ) -> AsyncIterator[kv.KVWatchResponse]:
         room = held.next_page(MESSAGE_BYTES_MAX)
-        # A record has a few dozen bytes at least.
-        made = each_sized(len(event.batches) // 32, _messages(self._table, event, dict(self._sent), after, room))
-        async for message, size, last in made:
-            self._sent[event.partition] = last
-            if message is not None:
-                held.got(size)
-                yield message
-                held.release()
+        # A record has a few dozen bytes at least, and is text in some 10 µs.
+        items = len(event.batches) // (32 if self._text is None else 20)
+        while True:
+            form = None if self._text is None else self._text.form
+            try:
+                made = each_sized(items, _messages(self._table, event, dict(self._sent), after, room, form))
+                async for message, size, last in made:
+                    self._sent[event.partition] = last
+                    if message is not None:
+                        held.got(size)
+                        yield message
+                        held.release()
+                return
+            except UnknownFormat as unknown:
+                # The row's schema is newer than what was known of the table: once more, behind what was sent.
+                if self._text is None:
+                    raise
+                await self._text.learn(int(unknown.fields["schema"]))
 
 
 def _messages(
-    table: TableRef, event: WatchEvent, seen: dict[Partition, Offset], after: Token | None, room: int
+    table: TableRef,
+    event: WatchEvent,
+    seen: dict[Partition, Offset],
+    after: Token | None,
+    room: int,
+    form: JsonTable | None,
 ) -> Iterator[tuple[kv.KVWatchResponse | None, int, Offset]]:
     """An event's changes from behind `seen` on, which learns how far they go, with the bytes of keys and values; None
-    for what follows the last change.
+    for what follows the last change. `form`: the text that keys and values are shown as.
     """
     partition = event.partition
     message, left = kv.KVWatchResponse(), room
-    for change, offset in _changes(table, event, seen):
+    for change, offset in _changes(table, event, seen, form):
         if change is not None:
             if left <= 0 or len(message.changes) >= MESSAGE_ENTRIES_MAX:
                 message.token = token_text(table, seen, after)
@@ -135,7 +161,7 @@ def _messages(
 
 
 def _changes(
-    table: TableRef, event: WatchEvent, seen: Mapping[Partition, Offset]
+    table: TableRef, event: WatchEvent, seen: Mapping[Partition, Offset], form: JsonTable | None
 ) -> Iterator[tuple[kv.KVChange | None, Offset]]:
     """Every offset of an event that was not seen, with its change where it is one."""
     void = frozenset(event.void_offsets)
@@ -152,11 +178,14 @@ def _changes(
             if offset in void or code in _SILENT:
                 yield None, Offset(offset)
                 continue
+            key, value = columns.keys[number], None if code == Operation.DELETE else columns.values[number]
+            if form is not None:
+                key, value = shown_change(form, code, key, value)
             yield (
                 kv.KVChange(
                     operation=cast("Any", code),  # the numbers are the log's own
-                    key=columns.keys[number],
-                    value=None if code == Operation.DELETE else columns.values[number],
+                    key=key,
+                    value=value,
                     version=offset,
                     timestamp_ms=timestamp_ms,
                     partition=event.partition,

@@ -36,6 +36,7 @@ from serving_tier.proto import node_pb2
 
 KEY: Final = b"eu:1"
 TABLE: Final = "orders"
+JSON: Final = kv.KV_FORM_JSON
 
 
 class Row(NamedTuple):
@@ -75,7 +76,21 @@ ROWS: Final = [
     Row("KV/Scan", "read of key", lambda _: kv.KVScanRequest(table=TABLE, prefix=b"eu:")),
     Row("KV/Scan", "read of key", lambda _: kv.KVScanRequest(table=TABLE, start=b"eu:1", end=b"eu:9")),
     Row("KV/Scan", "read of table", lambda _: kv.KVScanRequest(table=TABLE)),
+    Row("KV/Scan", "read of key", lambda _: kv.KVScanRequest(table=TABLE, start_after=b"eu:1", end=b"eu:9")),
     Row("KV/Watch", "read of table", lambda _: kv.KVWatchRequest(table=TABLE)),
+    Row("KV/Find", "read of table", lambda _: kv.KVFindRequest(table=TABLE)),
+    # Of keys as text nobody knows the prefix that is stored.
+    Row("KV/Get", "read of table", lambda _: kv.KVGetRequest(table=TABLE, key=KEY, form=JSON)),
+    Row("KV/GetMany", "read of table", lambda _: kv.KVGetManyRequest(table=TABLE, keys=[KEY], form=JSON)),
+    Row("KV/Put", "write of table", lambda _: kv.KVPutRequest(table=TABLE, key=KEY, value=b"v", form=JSON)),
+    Row("KV/Delete", "write of table", lambda _: kv.KVDeleteRequest(table=TABLE, key=KEY, form=JSON)),
+    Row("KV/Update", "read,write of table", lambda _: kv.KVUpdateRequest(table=TABLE, key=KEY, append=b"v", form=JSON)),
+    Row(
+        "KV/Write",
+        "read,write of table",
+        lambda _: kv.KVWriteRequest(table=TABLE, writes=[kv.KVWrite(key=KEY, put=b"", if_absent=True)], form=JSON),
+    ),
+    Row("KV/Scan", "read of table", lambda _: kv.KVScanRequest(table=TABLE, prefix=b"eu:", form=JSON)),
     Row("KV/EndToken", "some of table", lambda _: kv.KVEndTokenRequest(table=TABLE)),
     Row(
         "KeyValue/Read",
