@@ -25,17 +25,17 @@ described in its `__init__`. In this package `client/` is the library; `aio.py` 
 `blocking/` for threads. `server/` is what `duramen up` runs, `cli/` the command line, `loading/` loads files,
 `exporting/` writes them, `verification/` is `duramen check`, `certificates/` makes and reads certificates, `tracing/`
 is OpenTelemetry for who asks for it, and `testing/` is for tests that choose what fails (`pytest_plugin.py` has its
-fixtures). Importing `duramen` imports neither gRPC nor LMDB: that waits until something is opened.
+fixtures). Importing `duramen` imports the errors and little else: gRPC, LMDB and the client wait until something is
+opened, other names until they are first asked for (`later_names.py`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from duramen.client.model.consistency import bounded
-from duramen.client.rows.shapes.marks import NAIVE, Digits
+from duramen.later_names import later_names
 from log_tier.model.errors import (
     AccessDenied,
     BatchRefused,
@@ -96,11 +96,13 @@ from log_tier.model.errors import (
     VersionMissing,
     WriteUnknown,
 )
-from log_tier.model.tokens import Token
-from log_tier.rows.tuple_key import ScanBounds, key_range, pack_key, unpack_key
 
 if TYPE_CHECKING:
     from duramen.blocking import Database
+    from duramen.client.model.consistency import bounded
+    from duramen.client.rows.shapes.marks import NAIVE, Digits
+    from log_tier.model.tokens import Token
+    from log_tier.rows.tuple_key import ScanBounds, key_range, pack_key, unpack_key
 
 __version__ = "0.1.0"
 
@@ -175,6 +177,22 @@ __all__ = [
     "pack_key",
     "unpack_key",
 ]
+
+_LATER: Final = {
+    "NAIVE": "duramen.client.rows.shapes.marks",
+    "Digits": "duramen.client.rows.shapes.marks",
+    "ScanBounds": "log_tier.rows.tuple_key",
+    "Token": "log_tier.model.tokens",
+    "bounded": "duramen.client.model.consistency",
+    "key_range": "log_tier.rows.tuple_key",
+    "pack_key": "log_tier.rows.tuple_key",
+    "unpack_key": "log_tier.rows.tuple_key",
+}
+"""The modules of names that not every program uses. A name is imported when it is first asked for; the errors, which
+every program may have to catch, are here at once."""
+
+if not TYPE_CHECKING:  # or a type checker would take any name for one of this module
+    __getattr__, __dir__ = later_names(globals(), _LATER)
 
 
 def connect(

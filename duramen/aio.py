@@ -5,24 +5,31 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from duramen.client.context import TIMEOUT_DEFAULT_S, Address, check_timeout
 from duramen.client.database import Database
 from duramen.client.model.session import Session
-from duramen.client.row_table import RowTable
 from duramen.client.table import Table
-from duramen.client.typed_table import TypedTable
+from duramen.later_names import later_names
 from duramen.tracing.asked_for import client_operations
 from log_tier.access.client.client_credentials import client_credentials
 from log_tier.access.client.client_target import parse_target
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.credentials import CREDENTIALS, proving
 from log_tier.rpc.security import SECURITY, secured
-from router.data.direct_reads import DirectReads, LocalTables
+
+if TYPE_CHECKING:
+    from duramen.client.row_table import RowTable
+    from duramen.client.typed_table import TypedTable
 
 __all__ = ["Database", "RowTable", "Table", "TypedTable", "connect", "open"]
+
+_LATER: Final = {"RowTable": "duramen.client.row_table", "TypedTable": "duramen.client.typed_table"}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = later_names(globals(), _LATER)
 
 
 async def connect(
@@ -110,6 +117,7 @@ async def open(  # noqa: A001
     """
     from duramen.server.wiring.serving_node import SnapshotPolicy
     from duramen.server.wiring.single_machine import open_local_data
+    from router.data.direct_reads import DirectReads
 
     check_timeout(timeout)
     if not 0 <= snapshot_every_s < math.inf:
@@ -117,9 +125,8 @@ async def open(  # noqa: A001
     policy = SnapshotPolicy(every_s=snapshot_every_s)
     operations = client_operations((), traces) if traces else None
     data_plane = await open_local_data(Path(path), log_url=log, take_over=take_over, snapshots=policy)
-    direct = partial(_direct_reads, data_plane)
+
+    def direct(name: str, session: Session) -> DirectReads:
+        return DirectReads(data_plane, name, session.offsets, session.saw)
+
     return Database(data_plane, timeout=timeout, compress=compress, direct=direct, operations=operations)
-
-
-def _direct_reads(data_plane: LocalTables, name: str, session: Session) -> DirectReads:
-    return DirectReads(data_plane, name, session.offsets, session.saw)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import duramen
 from duramen import aio, blocking, testing
-from duramen.client import atomic, database, row_table, table, table_writer, typed_table
+from duramen.client import atomic, database, row_table, row_writes, table, table_writer, typed_table
 from duramen.client.model import results
 from duramen.client.rows import row_results
 from duramen.client.watch import Watch
@@ -43,8 +43,8 @@ _PAIRS: Final[tuple[tuple[str, type, type], ...]] = (
     ("AtomicBatch", atomic.AtomicBatch, blocking.AtomicBatch),
     ("TableWriter", table_writer.TableWriter, blocking.TableWriter),
     ("RowTable", row_table.RowTable, blocking.RowTable),
-    ("AtomicRows", atomic.AtomicRows, blocking.AtomicRows),
-    ("RowWriter", table_writer.RowWriter, blocking.RowWriter),
+    ("AtomicRows", row_writes.AtomicRows, blocking.AtomicRows),
+    ("RowWriter", row_writes.RowWriter, blocking.RowWriter),
     ("TypedTable", typed_table.TypedTable, blocking.TypedTable),
 )
 """Name, asynchronous class, blocking class."""

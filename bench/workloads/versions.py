@@ -185,7 +185,7 @@ class _Writer(_Reader):
 async def _swapped(settings: RunSettings) -> Measurement:
     verbs = importlib.import_module("router.admin.verbs")
     client = importlib.import_module("router.admin.client")
-    remote = importlib.import_module("log_tier.catalog.remote")
+    remote = importlib.import_module("log_tier.catalog.remote.cluster_view")
     duramen = importlib.import_module("duramen.aio")
     rows = _count(settings, _ROWS)
     command = [sys.executable, "-m", "duramen", "up", "--data", str(settings.folder / "data"), "--port", "0", "--json"]

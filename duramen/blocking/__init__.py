@@ -19,11 +19,16 @@ Reading order: `wrapped.py` (a blocking method of an asynchronous one), `table.p
 thread), `database.py`.
 """
 
+from typing import TYPE_CHECKING, Final
+
 from duramen.blocking.database import Database, start
-from duramen.blocking.row_streams import AtomicRows, RowWriter
-from duramen.blocking.row_table import RowTable
 from duramen.blocking.table import AtomicBatch, Table, TableWriter
-from duramen.blocking.typed_table import TypedTable
+from duramen.later_names import later_names
+
+if TYPE_CHECKING:
+    from duramen.blocking.row_streams import AtomicRows, RowWriter
+    from duramen.blocking.row_table import RowTable
+    from duramen.blocking.typed_table import TypedTable
 
 __all__ = [
     "AtomicBatch",
@@ -36,3 +41,14 @@ __all__ = [
     "TypedTable",
     "start",
 ]
+
+_LATER: Final = {
+    "AtomicRows": "duramen.blocking.row_streams",
+    "RowTable": "duramen.blocking.row_table",
+    "RowWriter": "duramen.blocking.row_streams",
+    "TypedTable": "duramen.blocking.typed_table",
+}
+"""Imported by programs with rows or typed tables."""
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = later_names(globals(), _LATER)

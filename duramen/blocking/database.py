@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
-from duramen.blocking.observed_table import ObservedBlockingTable
-from duramen.blocking.row_table import RowTable
 from duramen.blocking.table import Table
-from duramen.blocking.typed_table import TypedTable
 from duramen.blocking.wrapped import wrapped
-from duramen.client import database, row_table, table, typed_table
+from duramen.client import database, table
 from duramen.client.model.table_options import TableOptions
-from duramen.client.observed_table import ObservedTable
-from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.transport.loop_thread import LoopThread
 from log_tier.model.errors import DatabaseClosed
 from log_tier.model.partitioner import Partitioner
 from log_tier.model.tokens import Token
-from log_tier.rows.evolution import EvolutionMode
+
+if TYPE_CHECKING:
+    from duramen.blocking.row_table import RowTable
+    from duramen.blocking.typed_table import TypedTable
+    from duramen.client import row_table
+    from duramen.client.rows.shapes.arrow_schema import ArrowSchema
+    from log_tier.rows.evolution import EvolutionMode
 
 __all__ = ["Database", "start"]
 
@@ -29,7 +30,7 @@ R = TypeVar("R")
 K = TypeVar("K", str, bytes)
 V = TypeVar("V", str, bytes)
 
-AnyTable = Table | RowTable[Any] | TypedTable[Any, Any]
+AnyTable: TypeAlias = "Table | RowTable[Any] | TypedTable[Any, Any]"
 """Whatever `create_table` and `table` return."""
 
 
@@ -175,11 +176,14 @@ class Database:
     table.__doc__ = database.Database.table.__doc__
 
     def _blocking(self, inner: database.AnyTable) -> AnyTable:
-        if isinstance(inner, row_table.RowTable):
-            return RowTable(_table(inner.stored, self._loop, self), inner)
-        if isinstance(inner, typed_table.TypedTable):
-            return TypedTable(_table(inner.stored, self._loop, self), inner)
-        return _table(inner, self._loop, self)
+        if isinstance(inner, table.Table):
+            return _table(inner, self._loop, self)
+        from duramen.blocking.row_table import RowTable
+        from duramen.blocking.typed_table import TypedTable
+        from duramen.client import row_table
+
+        stored = _table(inner.stored, self._loop, self)
+        return RowTable(stored, inner) if isinstance(inner, row_table.RowTable) else TypedTable(stored, inner)
 
     tables = wrapped(database.Database.tables)
     describe_table = wrapped(database.Database.describe_table)
@@ -220,6 +224,8 @@ class Database:
         alter: Callable[..., Awaitable[row_table.RowTable[Any]]] = partial(self._inner.alter_table, name)
         asked = partial(alter, row=row, compatibility=compatibility, if_definition=if_definition, timeout=timeout)
         inner = self._loop.run(asked)
+        from duramen.blocking.row_table import RowTable
+
         return RowTable(_table(inner.stored, self._loop, self), inner)
 
     alter_table.__doc__ = database.Database.alter_table.__doc__
@@ -274,4 +280,9 @@ def start(make: Callable[[], Awaitable[database.Database]], *, isolated: bool) -
 
 
 def _table(inner: table.Table, loop: LoopThread, owner: Database) -> Table:
+    if type(inner) is table.Table:
+        return Table(inner, loop, owner)
+    from duramen.blocking.observed_table import ObservedBlockingTable
+    from duramen.client.observed_table import ObservedTable
+
     return ObservedBlockingTable(inner, loop, owner) if isinstance(inner, ObservedTable) else Table(inner, loop, owner)

@@ -13,7 +13,7 @@ from duramen.client.rows.row_codec import RowCodec
 from duramen.client.rows.row_finds import plan_of
 from duramen.client.transport.loop_thread import LoopThread
 from log_tier.model.errors import IndexBuilding, InvalidRequest
-from log_tier.rows.finding.find_plan import FindPlan
+from log_tier.rows.finding.found_range import FindPlan
 
 __all__ = ["IndexedRows"]
 

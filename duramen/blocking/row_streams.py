@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from duramen.blocking.wrapped import wrapped
-from duramen.client import atomic, table_writer
+from duramen.client import row_writes
 from duramen.client.rows.arrow.given_frames import ArrowArray, ArrowStream
 from duramen.client.rows.row_patches import PatchedFields
 from duramen.client.transport.loop_thread import LoopThread
@@ -21,7 +21,7 @@ R = TypeVar("R")
 class AtomicRows(Generic[R]):
     """Collects rows of one partition; `commit()` writes them: all take effect, or none."""
 
-    def __init__(self, inner: atomic.AtomicRows[R], loop: LoopThread) -> None:
+    def __init__(self, inner: row_writes.AtomicRows[R], loop: LoopThread) -> None:
         self._inner = inner
         self._loop = loop
 
@@ -58,19 +58,19 @@ class AtomicRows(Generic[R]):
         return self
 
     for _method in (put, delete, update):
-        _method.__doc__ = getattr(atomic.AtomicRows, _method.__name__).__doc__
+        _method.__doc__ = getattr(row_writes.AtomicRows, _method.__name__).__doc__
     del _method
 
     def __len__(self) -> int:
         return len(self._inner)
 
-    commit = wrapped(atomic.AtomicRows.commit)
+    commit = wrapped(row_writes.AtomicRows.commit)
 
 
 class RowWriter(Generic[R]):
     """A stream of rows that resumes after an interruption: each row is written exactly once."""
 
-    def __init__(self, inner: table_writer.RowWriter[R], loop: LoopThread) -> None:
+    def __init__(self, inner: row_writes.RowWriter[R], loop: LoopThread) -> None:
         self._inner = inner
         self._loop = loop
 
@@ -103,4 +103,4 @@ class RowWriter(Generic[R]):
         """
         self._loop.run(partial(self._inner.put_rows, rows))
 
-    flush = wrapped(table_writer.RowWriter.flush)
+    flush = wrapped(row_writes.RowWriter.flush)

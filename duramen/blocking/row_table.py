@@ -29,8 +29,7 @@ from log_tier.model.errors import DuramenError, FieldAbsent, NumberOverflow, Unk
 from log_tier.model.tokens import Token
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import EvolutionMode
-from log_tier.rows.finding.conditions import FieldCondition
-from log_tier.rows.finding.find_plan import FindPlan
+from log_tier.rows.finding.found_range import FieldCondition, FindPlan
 from log_tier.rows.finding.row_filter import row_filter
 
 __all__ = ["RowTable", "stored_rows"]

@@ -16,7 +16,7 @@ from duramen.client.transport.loop_thread import LoopThread
 from duramen.client.transport.resp_fast_path import FastPathTable
 from log_tier.model.tokens import Token
 from log_tier.tracing.span import TRACED
-from router.data.direct_reads import NOT_FRESH, DirectReads
+from router.data.seam import NOT_FRESH, CallerReads
 
 __all__ = ["AtomicBatch", "Table", "TableOwner", "TableWriter"]
 
@@ -83,8 +83,8 @@ class Table:
         self._owner = owner
         self._loop = loop
         self._fast_path: FastPathTable | None = inner.fast_path()
-        self._local: DirectReads | None = inner.direct_reads()
-        self._direct: DirectReads | FastPathTable | None = self._local or self._fast_path
+        self._local: CallerReads | None = inner.direct_reads()
+        self._direct: CallerReads | FastPathTable | None = self._local or self._fast_path
         self.name = inner.name
 
     @property

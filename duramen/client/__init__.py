@@ -15,11 +15,12 @@ Below them:
 - `transport/connect.py` finds the shortest way from an address to the data: one server, or the nodes and the log
   themselves.
 - `rows/` makes keys and values of Python's types, for `row_table.py` and `typed_table.py`, which say what theirs are.
+  `row_writes.py` are their batches and streams. A client of bytes imports none of these.
 - `observer.py` is the seam at which a test sees every call.
 - `observed_table.py` is a table whose calls are operations of OpenTelemetry (`traces=True`); without, nothing has it.
   `observed_writer.py` is its writer.
 - `model/consistency.py` says what a read must have seen, `many_keys.py` cuts many keys into what a request carries,
-  `retry.py` asks again where that is harmless.
+  `transport/retry.py` asks again where that is harmless.
 
 Invariants:
 
@@ -31,8 +32,8 @@ Invariants:
 
 What is not here: choosing among replicas (`router.routing` does that, also in this process), and caching of values.
 
-Reading order, which is also the layers from below: `model/`, `retry.py`, `observer.py`, `transport/`, `context.py`,
+Reading order, which is also the layers from below: `model/`, `observer.py`, `transport/`, `context.py`,
 `lookup.py`, then `atomic.py`, `many_keys.py`, `scan.py`, `watch.py`, `table_writer.py`, and `table.py`,
-`observed_writer.py`, `observed_table.py`, `row_table.py`, `typed_table.py`, `database.py`. `rows/`
+`observed_writer.py`, `observed_table.py`, `row_writes.py`, `row_table.py`, `typed_table.py`, `database.py`. `rows/`
 comes after `model/`.
 """

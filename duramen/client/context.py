@@ -21,15 +21,14 @@ from log_tier.model.errors import DatabaseClosed, DatabaseForked, InvalidRequest
 from log_tier.model.tokens import Token
 from log_tier.rpc.credentials import CallCredentials, proving
 from log_tier.rpc.security import ChannelSecurity, secured
-from router.data.direct_reads import DirectReads
 from router.data.gather.acknowledged import Acknowledged
 from router.data.gather.read_coalescer import ReadCoalescer
 from router.data.gather.write_coalescer import WriteCoalescer
-from router.data.seam import Connection
+from router.data.seam import CallerReads, Connection
 
 __all__ = ["TIMEOUT_DEFAULT_S", "Address", "ClientContext", "DirectFactory", "check_timeout"]
 
-DirectFactory = Callable[[str, Session], DirectReads]
+DirectFactory = Callable[[str, Session], CallerReads]
 """Makes the direct reads of a table, from its name and the session whose offsets hold for them."""
 
 # The server has just answered. If it does not answer this question in time, the client goes without the endpoint.
@@ -84,7 +83,7 @@ class ClientContext:
         self._links: _Links | None = None
         self._closed = False
         self._direct = direct
-        self._direct_reads: dict[str, DirectReads] = {}
+        self._direct_reads: dict[str, CallerReads] = {}
         """By name of a table that the caller has used: as many as its program names."""
         self.fast_path: RespFastPath | None = None
         """The fast path of blocking callers to a server that is the whole cluster."""
@@ -182,7 +181,7 @@ class ClientContext:
         """The gatherer of writes: concurrent calls leave in one request."""
         return (self._links or self._link_again()).writes
 
-    def direct_reads(self, name: str) -> DirectReads | None:
+    def direct_reads(self, name: str) -> CallerReads | None:
         """The shortest way to the values of the table of that name, where they are in this process; always the same
         one, so that the token has what it showed.
         """

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpack, overload
 
 from duramen.client.context import TIMEOUT_DEFAULT_S, Address, ClientContext, DirectFactory
 from duramen.client.lookup import TableLookup
 from duramen.client.model.acknowledged_json import acknowledged_to_json
 from duramen.client.model.results import TableInfo
 from duramen.client.model.table_options import TableOptions
-from duramen.client.observed_table import ObservedTable
-from duramen.client.retry import ask_until
-from duramen.client.row_table import RowTable, altered
-from duramen.client.rows.asked_definition import AskedDefinition, asked_definition, asked_kind
-from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.table import Table
-from duramen.client.typed_table import TypedTable
+from duramen.client.transport.retry import ask_until
 from duramen.tracing.operations import Operations
 from log_tier.model.errors import InvalidRequest, TableExists
 from log_tier.model.identifiers import check_adopted_name, check_name
@@ -25,11 +20,16 @@ from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from log_tier.rows.definition import TableDefinition
-from log_tier.rows.evolution import EvolutionMode
-from log_tier.rows.table_spec import TableSpec
 from router.data.requests import TableDescription
 from router.data.seam import Connection
+
+if TYPE_CHECKING:
+    from duramen.client.row_table import RowTable
+    from duramen.client.rows.asked_definition import AskedDefinition
+    from duramen.client.rows.shapes.arrow_schema import ArrowSchema
+    from duramen.client.typed_table import TypedTable
+    from log_tier.rows.definition import TableDefinition
+    from log_tier.rows.evolution import EvolutionMode
 
 __all__ = ["PARTITIONS_DEFAULT", "AnyTable", "Database"]
 
@@ -37,7 +37,7 @@ R = TypeVar("R")
 K = TypeVar("K", str, bytes)
 V = TypeVar("V", str, bytes)
 
-AnyTable = Table | RowTable[Any] | TypedTable[Any, Any]
+AnyTable: TypeAlias = "Table | RowTable[Any] | TypedTable[Any, Any]"
 """Whatever `create_table` and `table` return."""
 
 # Enough for a table to be spread over a few nodes later on; each costs one sync of its own in a write to all of them.
@@ -204,6 +204,9 @@ class Database:
         `set_retention` changes both. Raises `InvalidRequest` with `over`, and for a bound by size where the log
         is in Kafka.
         """
+        from duramen.client.rows.asked_definition import asked_definition
+        from log_tier.rows.table_spec import TableSpec
+
         asked = asked_definition(row, key, value, partition_by, indexes)
         if over is not None:
             check_adopted_name(over)
@@ -272,12 +275,20 @@ class Database:
         call raises `InvalidSchema`, which names the field, where the table has other rows, keys or values. Without
         them, a table is opened in bytes, whatever it has. Raises `InvalidName`, `InvalidSchema`.
         """
+        if row is None and key is None and value is None:
+            return self._stored(name)
+        from duramen.client.rows.asked_definition import asked_kind
+
         asked = asked_kind(row, key, value)
         stored = self._stored(name)
         return stored if asked is None else _opened(stored, asked)
 
     def _stored(self, name: str, ref: TableRef | None = None) -> Table:
-        return (Table if self.context.operations is None else ObservedTable)(self.context, name, ref)
+        if self.context.operations is None:
+            return Table(self.context, name, ref)
+        from duramen.client.observed_table import ObservedTable
+
+        return ObservedTable(self.context, name, ref)
 
     async def tables(self, *, timeout: float | None = None) -> list[TableInfo]:
         """All tables, sorted by name. One request."""
@@ -355,6 +366,8 @@ class Database:
         timeout: float | None = None,
     ) -> RowTable[Any]:
         """Give the rows of a table another schema; returns the table with rows of that type. See `RowTable.alter`."""
+        from duramen.client.row_table import altered
+
         return await altered(self._stored(name), row, compatibility, if_definition, timeout)
 
     async def drop_table(self, name: str, *, timeout: float | None = None) -> None:
@@ -382,4 +395,6 @@ class Database:
 
 
 def _opened(stored: Table, asked: AskedDefinition) -> RowTable[Any] | TypedTable[Any, Any]:
-    return TypedTable(stored, asked) if asked.shape is None else RowTable(stored, asked)
+    from duramen.client import row_table, typed_table
+
+    return typed_table.TypedTable(stored, asked) if asked.shape is None else row_table.RowTable(stored, asked)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from copy import copy
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from duramen.client.context import ClientContext
 from duramen.client.model.consistency import Asked, Level, asked_of, check_level
-from duramen.client.retry import ask_until
-from duramen.client.rows.asked_definition import AskedDefinition
-from duramen.client.rows.shapes.renamed import with_record_name
+from duramen.client.transport.retry import ask_until
 from log_tier.model.errors import InvalidToken, PermissionDenied, TableNotFound
 from log_tier.model.identifiers import check_name
 from log_tier.model.partitioner import partition_of_prefix
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from log_tier.rows.alter_table import IndexChange, SchemaChange, TableChange
-from log_tier.rows.definition import TableDefinition
-from log_tier.rows.evolution import EvolutionMode
-from log_tier.rows.finding.find_plan import FindPlan
+from log_tier.rows.finding.found_range import FindPlan
 from router.data.requests import ScanRequest, TableDescription
+
+if TYPE_CHECKING:
+    from log_tier.rows.alter_table import IndexChange, TableChange
+    from log_tier.rows.definition import TableDefinition
 
 __all__ = ["TableLookup"]
 
@@ -75,17 +74,6 @@ class TableLookup:
             return ref, None
         asking = ask_until(deadline, lambda remaining: connection.definition(ref.id, schema=schema, timeout=remaining))
         return ref, await self.noticing_drops(asking)
-
-    async def alter(self, asked: AskedDefinition, mode: EvolutionMode, if_definition: int, deadline: float) -> None:
-        """Give the rows of the table another schema; see `RowTable.alter`."""
-        assert asked.shape is not None, "rows have a shape"
-        schema = asked.shape.schema
-        if asked.shape.hint is not None:
-            # The name of a class is its program's. Readers of earlier schemas find the record by the name that it has.
-            _, present = await self.definition(deadline)
-            if present is not None and present.schemas:
-                schema = with_record_name(schema, present.schemas[-1].schema.name)
-        await self.change(SchemaChange(schema, mode, if_definition), deadline)
 
     async def change(self, change: TableChange, deadline: float) -> None:
         """Give the table another definition. Asked again, it goes on where it stood."""

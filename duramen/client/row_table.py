@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeVar, overload
 
-from duramen.client.atomic import AtomicRows
 from duramen.client.model.results import Done, ManyDone
+from duramen.client.row_writes import AtomicRows, RowWriter
+from duramen.client.rows.altering import alter_rows
 from duramen.client.rows.arrow.given_frames import ArrowArray, ArrowStream, put_frames
 from duramen.client.rows.arrow.row_frames import RowFrames
 from duramen.client.rows.asked_definition import AskedDefinition
@@ -21,7 +22,6 @@ from duramen.client.rows.row_results import TypedChange, TypedEntry, changes_of,
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.rows.shapes.shape import shape_of
 from duramen.client.table import Level, Table
-from duramen.client.table_writer import RowWriter
 from duramen.client.watch import Watch
 from log_tier.model.errors import FieldAbsent, NumberOverflow, UnknownFormat
 from log_tier.model.tokens import Token
@@ -394,6 +394,6 @@ async def altered(
     """Give the rows of a table another schema; see `RowTable.alter`."""
     asked = AskedDefinition("row", (), shape_of(row))
     deadline, table = stored.lookup.context.deadline(timeout), RowTable[Any](stored, asked)
-    await stored.lookup.alter(asked, check_mode(compatibility), if_definition, deadline)
+    await alter_rows(stored.lookup, asked, check_mode(compatibility), if_definition, deadline)
     await table.codec.find(deadline)
     return table

@@ -9,16 +9,16 @@ from typing import NamedTuple
 from duramen.client.context import ClientContext
 from duramen.client.lookup import TableLookup
 from duramen.client.model.consistency import SESSION, Asked, Level
-from duramen.client.retry import ask_until
+from duramen.client.transport.retry import ask_until
 from log_tier.model.errors import InvalidKey, InvalidRequest, PermissionDenied, TableNotFound
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import partition_of_prefix
+from log_tier.model.prefix_range import prefix_range
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from log_tier.rows.finding.find_plan import FindPlan
-from router.data.direct_reads import DirectReads, FirstPage
+from log_tier.rows.finding.found_range import FindPlan
 from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
-from serving_tier.index.scan import prefix_range
+from router.data.seam import CallerReads, FirstPage
 
 __all__ = ["ScanRange", "begun_scan", "scan_table", "table_pages"]
 
@@ -64,7 +64,7 @@ class ScanRange(NamedTuple):
         return () if only is None else (only,)
 
 
-def begun_scan(direct: DirectReads, asked_range: ScanRange) -> FirstPage | None:
+def begun_scan(direct: CallerReads, asked_range: ScanRange) -> FirstPage | None:
     """The first page of a scan at level `session`, read in the caller's thread; None: `table_pages` reads it."""
     start, end, reverse, limit, index_name, index_number, key_prefix = asked_range
     if limit == 0 or (end is not None and start >= end):

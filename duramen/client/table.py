@@ -24,9 +24,9 @@ from log_tier.model.identifiers import Offset, Partition, partition_id
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from log_tier.rows.finding.find_plan import FindPlan
-from router.data.direct_reads import DirectReads
+from log_tier.rows.finding.found_range import FindPlan
 from router.data.requests import ReadResult, TableDescription
+from router.data.seam import CallerReads
 
 __all__ = ["Level", "Table"]
 
@@ -371,7 +371,7 @@ class Table:
 
     # --- about the table
 
-    def direct_reads(self) -> DirectReads | None:
+    def direct_reads(self) -> CallerReads | None:
         """For the blocking API: reads in the caller's thread, if the index is in this process."""
         return self._context.direct_reads(self.name)
 

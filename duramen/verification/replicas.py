@@ -8,7 +8,7 @@ from typing import Any, Final
 from duramen.verification.history import text_of
 from duramen.verification.observations import HEAL_S
 from duramen.verification.recorder import Recorder
-from log_tier.catalog.remote import fetch_view
+from log_tier.catalog.remote.cluster_view import fetch_view
 from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
 from router.data.requests import ScanRequest

@@ -40,5 +40,5 @@ millisecond, and the nodes report it themselves (`serving_tier.service`). The ma
 
 Reading order: `decisions.py`, `jobs.py`, `cluster_map.py`, `actions.py`, `commands.py`,
 `placement.py`, `version_fold.py`, `definition_fold.py`, `job_fold.py`, `catalog_fold.py`, `map_json.py`, `catalog.py`,
-`map_follower.py`, `service.py`, `remote.py`.
+`map_follower.py`, `service.py`, `remote/` (the map from a server).
 """

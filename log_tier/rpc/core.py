@@ -27,7 +27,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
 from types import ModuleType
 from typing import Any, Final
 
@@ -93,7 +92,7 @@ def grpc_core() -> Any:
     return _core.package
 
 
-class _CopyFinder(MetaPathFinder):
+class _CopyFinder:
     """Finds the extension in another file."""
 
     def __init__(self, copy: str) -> None:

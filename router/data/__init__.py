@@ -1,6 +1,6 @@
 """The data plane of one process: what a read, a write, a scan and a watch mean, in words that belong to no protocol.
 
-`requests.py` has the values, `seam.py` the two protocols: `DataPlane` (records) and `TableAdmin` (tables).
+`requests.py` has the values, `seam.py` the protocols: `DataPlane` (records), `TableAdmin` (tables), `CallerReads`.
 `local_data.py` implements both over a log and the replicas of this process, `router/routing` over many nodes,
 `router/remote` over a wire. Endpoints and clients work with whichever of them they were given, and take the narrower
 protocol where it is enough.

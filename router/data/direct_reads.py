@@ -21,14 +21,12 @@ from log_tier.model.table_ref import TableRef
 from log_tier.rows.definition import TableDefinition
 from router.data.freshness import may_answer, needed_offset
 from router.data.merge import read_merged
-from router.data.requests import ScanRequest, ScanResult
+from router.data.requests import ScanRequest
 from router.data.scan import PagedIndex, Served, read_index
+from router.data.seam import NOT_FRESH, FirstPage
 from serving_tier.index.index import ScanPage
 
-__all__ = ["NOT_FRESH", "DirectReads", "FirstPage", "LocalTables"]
-
-NOT_FRESH: Final = object()
-"""The index has not got that far, or the call is one for the slow path."""
+__all__ = ["DirectReads", "LocalTables"]
 
 _UNDEFINED: Final = TableDefinition()
 
@@ -76,9 +74,7 @@ class _Node(Protocol):
 
 
 class LocalTables(Protocol):
-    """What these reads need of a `LocalData`: the map of the tables, and the replicas of this process. A client that
-    connects to a server imports this module, and neither LMDB nor gRPC with it.
-    """
+    """What these reads need of a `LocalData`: the map of the tables, and the replicas of this process."""
 
     @property
     def catalog(self) -> _Catalog:
@@ -89,13 +85,6 @@ class LocalTables(Protocol):
     def node(self) -> _Node:
         """The node, which has the replicas. `replica` raises `NotHosted` for another node's."""
         ...
-
-
-class FirstPage(NamedTuple):
-    """The first page of a scan, and the table that it is of."""
-
-    table: TableRef
-    page: ScanResult
 
 
 class _Found(NamedTuple):
@@ -112,7 +101,7 @@ class _Found(NamedTuple):
 
 
 class DirectReads:
-    """The shortest way to a table's values. Safe from any thread."""
+    """`CallerReads` over the replicas of this process."""
 
     def __init__(
         self,
@@ -142,7 +131,7 @@ class DirectReads:
         self._forked = True
 
     def get(self, key: bytes) -> object:
-        """The value, None where the key is absent, or `NOT_FRESH`. About 1 µs where nothing has to wait."""
+        """About 1 µs where nothing has to wait."""
         found = self._found
         if found is None:
             self._found = self._look_up()
@@ -183,10 +172,7 @@ class DirectReads:
         index_number: int = 0,
         key_prefix: bytes = b"",
     ) -> FirstPage | None:
-        """The first page of a scan of a range that is not empty, at most `limit` entries; `index_name`, `index_number`:
-        of an ordered index. `key_prefix`: only keys that begin with these elements are wanted. None: not all partitions
-        that may have some can answer now, or the call is one for the slow path. Some 2 µs an entry.
-        """
+        """Some 2 µs an entry."""
         found = self._found
         if found is None:
             self._found = self._look_up()
@@ -219,9 +205,6 @@ class DirectReads:
         return FirstPage(ref, page)
 
     def note_shown(self) -> None:
-        """Merge into the session all that these reads can have shown: the newest state of each replica, including the
-        writes of others. O(partitions).
-        """
         if (found := self._found) is not None:
             self._note(found)
 

@@ -1,4 +1,5 @@
-"""The seam between callers and implementations of the data plane: `DataPlane` for records, `TableAdmin` for tables.
+"""The seam between callers and implementations of the data plane: `DataPlane` for records, `TableAdmin` for tables,
+`CallerReads` for reads in the caller's own thread, which an embedded database has (`router.data.direct_reads`).
 
 Implementations: `router.data.local_data.LocalData` (the replicas of this process), `router.remote.grpc_connection` (a
 server over gRPC), `router.routing` (many nodes: routed, local first, failover) and the client's deferred connection.
@@ -19,15 +20,12 @@ every implementation):
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.alter_table import TableChange
-from log_tier.rows.definition import TableDefinition
-from log_tier.rows.table_spec import TableSpec
 from router.data.requests import (
     OutcomesPart,
     ReadPart,
@@ -40,7 +38,15 @@ from router.data.requests import (
     WriteResult,
 )
 
-__all__ = ["Connection", "DataPlane", "TableAdmin"]
+if TYPE_CHECKING:
+    from log_tier.rows.alter_table import TableChange
+    from log_tier.rows.definition import TableDefinition
+    from log_tier.rows.table_spec import TableSpec
+
+__all__ = ["NOT_FRESH", "CallerReads", "Connection", "DataPlane", "FirstPage", "TableAdmin"]
+
+NOT_FRESH: Final = object()
+"""The index has not got that far, or the call is one for the slow path."""
 
 
 class DataPlane(Protocol):
@@ -146,4 +152,42 @@ class Connection(DataPlane, TableAdmin, Protocol):
 
     async def close(self) -> None:
         """Close what the connection owns: channels, replicas, the log. Calls under way end. Idempotent."""
+        ...
+
+
+class FirstPage(NamedTuple):
+    """The first page of a scan, and the table that it is of."""
+
+    table: TableRef
+    page: ScanResult
+
+
+class CallerReads(Protocol):
+    """Reads the values of one table, in the caller's own thread. Safe from any thread."""
+
+    def get(self, key: bytes) -> object:
+        """The value, None where the key is absent, or `NOT_FRESH`."""
+        ...
+
+    def first_page(
+        self,
+        start: bytes,
+        end: bytes | None,
+        *,
+        reverse: bool,
+        limit: int,
+        index_name: str = "",
+        index_number: int = 0,
+        key_prefix: bytes = b"",
+    ) -> FirstPage | None:
+        """The first page of a scan of a range that is not empty, at most `limit` entries; `index_name`, `index_number`:
+        of an ordered index. `key_prefix`: only keys that begin with these elements are wanted. None: not all partitions
+        that may have some can answer now, or the call is one for the slow path.
+        """
+        ...
+
+    def note_shown(self) -> None:
+        """Merge into the session all that these reads can have shown: the newest state of each replica, including the
+        writes of others. O(partitions).
+        """
         ...

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from log_tier.model.errors import Disconnected, DuramenError, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
 from log_tier.model.retention import Retention, check_retention
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.alter_table import TableChange
-from log_tier.rows.definition import TableDefinition
-from log_tier.rows.table_spec import TableSpec
 from log_tier.rpc.wire import Wire
 from router.data.requests import (
     OutcomesPart,
@@ -29,8 +26,12 @@ from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, resp_endpoint_pb2, resp_endpoint_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
 from router.remote import messages
-from router.remote.definitions import change_message, definition_from, definition_message
 from router.remote.table_messages import description_from, ref_from
+
+if TYPE_CHECKING:
+    from log_tier.rows.alter_table import TableChange
+    from log_tier.rows.definition import TableDefinition
+    from log_tier.rows.table_spec import TableSpec
 
 __all__ = ["GrpcConnection"]
 
@@ -115,6 +116,8 @@ class GrpcConnection:
         return {Partition(position.partition): position.last_sequence for position in reply.positions}
 
     async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
+        from router.remote.definitions import definition_message
+
         request = tables.CreateTableRequest(
             name=spec.name,
             partitions=spec.partitions,
@@ -132,6 +135,8 @@ class GrpcConnection:
         return ref_from(await self._wire.ask(self._tables.Find, request, timeout=timeout))
 
     async def definition(self, table_id: TableId, *, schema: int = 0, timeout: float) -> TableDefinition | None:
+        from router.remote.definitions import definition_from
+
         request = tables.DefinitionRequest(table_id=table_id_to_bytes(table_id), schema=schema)
         return definition_from(await self._wire.ask(self._tables.Definition, request, timeout=timeout))
 
@@ -144,6 +149,8 @@ class GrpcConnection:
         return description_from(await self._wire.ask(self._tables.Describe, request, timeout=timeout))
 
     async def alter_table(self, name: str, change: TableChange, *, timeout: float) -> TableDefinition:
+        from router.remote.definitions import change_message, definition_from
+
         found = definition_from(await self._wire.ask(self._tables.Alter, change_message(name, change), timeout=timeout))
         if found is None:
             raise UnknownFormat(f"the server at {self.target} altered table {name}, and names no definition: update it")

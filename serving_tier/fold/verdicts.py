@@ -23,7 +23,7 @@ from log_tier.model.errors import (
     RowRejected,
 )
 from log_tier.model.identifiers import NOTHING, Offset
-from log_tier.rows.patches.row_patch import Hindrance
+from log_tier.rows.patches.hindrance import Hindrance
 
 __all__ = [
     "RESULTS_MAX",

@@ -11,22 +11,12 @@ from log_tier.model.errors import IndexDamaged
 from log_tier.rows.table_index import INDEX_NUMBER_BYTES, TableIndex
 from serving_tier.fold.entry import LiveEntry, entry_of, is_live
 
-__all__ = ["digest_of", "index_bounds", "prefix_range", "rows_of_entries", "take_page"]
+__all__ = ["digest_of", "index_bounds", "rows_of_entries", "take_page"]
 
 _LENGTHS: Final = struct.Struct("<HI")
 
 # Pieces between two calls into the hash: enough that the call is cheap, few enough that it stays in the cache.
 _DIGEST_PIECES: Final = 3000
-
-
-def prefix_range(prefix: bytes) -> tuple[bytes, bytes | None]:
-    """The range of the keys that begin with `prefix`: start inclusive, end exclusive (None: to the last key).
-
-    >>> prefix_range(b"ab"), prefix_range(b"a\\xff"), prefix_range(b"\\xff"), prefix_range(b"")
-    ((b'ab', b'ac'), (b'a\\xff', b'b'), (b'\\xff', None), (b'', None))
-    """
-    stem = prefix.rstrip(b"\xff")
-    return prefix, stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
 def take_page(

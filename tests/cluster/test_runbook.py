@@ -20,7 +20,7 @@ from kit.storage.lost_end import lose_the_end
 from kit.storage.versioned_document import sealed_json
 
 from duramen.blocking import Database
-from log_tier.catalog.remote import fetch_view
+from log_tier.catalog.remote.cluster_view import fetch_view
 from log_tier.model.errors import CommandRejected, LogDamaged
 from log_tier.model.identifiers import Partition
 from log_tier.model.tokens import Token

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from duramen import aio
-from duramen.cli.data.record_text import record_text
+from duramen.cli.data.table_text import record_text
 from duramen.testing.machine.resp_words import RawError
 from duramen.testing.machine.simulated_wire import WireCut
 from log_tier.model.errors import DuramenError

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kit.flight_rows import UNNUMBERED_FLIGHTS
 
-from duramen.cli.data.record_text import record_text
+from duramen.cli.data.table_text import record_text
 from duramen.client.database import Database
 from duramen.testing.machine.resp_words import RawError
 from duramen.testing.machine.simulated_wire import WireCut

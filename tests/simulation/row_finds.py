@@ -15,7 +15,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.tokens import Token
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.finding.find_plan import FindPlan
+from log_tier.rows.finding.found_range import FindPlan
 from log_tier.rows.table_index import INDEX_NUMBER_BYTES, TableIndex
 from simulation.book import Broken
 from simulation.cluster_world import ClusterWorld

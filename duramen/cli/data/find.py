@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from duramen.cli.data.record_text import text_of
+from duramen.cli.data.table_text import text_of
 from duramen.cli.terminal.options import AT_DEFAULT, After, At, Json, Level, MaxLag, Timeout, level_of
 from duramen.cli.terminal.output import say, say_json
 from log_tier.model.errors import InvalidRequest

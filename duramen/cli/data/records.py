@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from duramen.cli.data.record_text import RecordText, text_of
+from duramen.cli.data.record_text import RecordText
+from duramen.cli.data.table_text import text_of
 from duramen.cli.terminal.exits import NOT_FOUND, OK
 from duramen.cli.terminal.options import (
     AT_DEFAULT,

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from duramen.cli.data.record_text import RecordText, text_of
+from duramen.cli.data.record_text import RecordText
+from duramen.cli.data.table_text import text_of
 from duramen.cli.terminal.options import (
     AT_DEFAULT,
     After,

@@ -11,7 +11,7 @@ from duramen.client.rows.row_codec import RowCodec
 from log_tier.model.errors import UnknownFormat
 from log_tier.model.tokens import Token
 from log_tier.rows.alter_table import IndexChange
-from log_tier.rows.finding.find_plan import FindPlan
+from log_tier.rows.finding.found_range import FindPlan
 
 __all__ = ["CountsPartitions", "FindsPages", "OpenedRows"]
 

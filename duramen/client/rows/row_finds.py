@@ -14,8 +14,8 @@ from duramen.client.rows.row_codec import RowCodec
 from log_tier.model.errors import IndexBuilding, InvalidRequest, UnknownFormat
 from log_tier.model.tokens import Token
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.finding.find_plan import FindPlan
 from log_tier.rows.finding.find_planner import FindPlanner
+from log_tier.rows.finding.found_range import FindPlan
 from log_tier.rows.finding.row_filter import row_filter
 
 __all__ = ["FindExplanation", "RowFinds", "explain_plan", "found_values", "plan_of"]

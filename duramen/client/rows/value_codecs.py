@@ -9,10 +9,10 @@ from duramen.client.model.call_records import check_key, check_value
 from duramen.client.rows.plans.refusals import shown
 from duramen.client.rows.row_key import RowKey
 from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
+from log_tier.model.prefix_range import prefix_range
 from log_tier.model.record import check_key as checked_key
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.tuple_key import key_range
-from serving_tier.index.scan import prefix_range
 
 __all__ = ["KeyCodec", "TableCodec", "ValueCodec", "codec_of"]
 

@@ -5,7 +5,8 @@ a router or a node of a larger one      the routed connection (`router.routing`)
                                         server, straight to the nodes and to the log; and that server again for
                                         whatever cannot be reached from here
 
-What routes is imported for a larger cluster only: it takes as long as all else that a client of one server imports.
+What routes, the classes of the cluster map among it, is imported for a larger cluster only, and what fails over for
+several addresses: a client of one server imports less than half of it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from log_tier.catalog.remote import ClusterView, fetch_view
+from log_tier.catalog.remote.cluster_question import ask_cluster
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
@@ -22,9 +23,9 @@ from log_tier.model.errors import (
     Unavailable,
     UnknownFormat,
 )
+from log_tier.proto.cluster_pb2 import ClusterView
 from router.data.seam import Connection
 from router.remote.grpc_connection import GrpcConnection
-from router.routing.failover import FailoverConnection
 
 __all__ = ["connect_to"]
 
@@ -42,12 +43,18 @@ async def connect_to(targets: Sequence[str], *, timeout: float, direct: bool) ->
     ordered = [answering, *(target for target in targets if target != answering)]
     alone = direct and len(ordered) == 1 and view is not None and view.role == "single"
     servers = [GrpcConnection(target, alone=alone, pass_on=not direct) for target in ordered]
-    server: Connection = servers[0] if len(servers) == 1 else FailoverConnection(servers)
+    server = servers[0] if len(servers) == 1 else _failing_over(servers)
     if view is None or view.role == "single" or not direct:
         return server
     from duramen.client.transport.routing import route_from
 
     return await route_from(ordered, view, server)
+
+
+def _failing_over(servers: Sequence[Connection]) -> Connection:
+    from router.routing.failover import FailoverConnection
+
+    return FailoverConnection(servers)
 
 
 async def _first_view(targets: Sequence[str], timeout: float) -> tuple[str, ClusterView | None]:
@@ -58,7 +65,7 @@ async def _first_view(targets: Sequence[str], timeout: float) -> tuple[str, Clus
     for number, target in enumerate(targets):
         left = max(0.0, deadline - loop.time())
         try:
-            return target, await fetch_view(
+            return target, await ask_cluster(
                 target, timeout=left if number == len(targets) - 1 else min(left, _SEVERAL_S)
             )
         except UnknownFormat:

@@ -33,8 +33,8 @@ from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
 from log_tier.rpc.credentials import CallCredentials
-from router.data.direct_reads import NOT_FRESH
 from router.data.gather.acknowledged import NOTED_MAX, Acknowledged
+from router.data.seam import NOT_FRESH
 
 __all__ = ["FastPathTable", "Lost", "RespFastPath"]
 

@@ -9,9 +9,11 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from log_tier.catalog.map_follower import MapFollower
-from log_tier.catalog.remote import ClusterView, RemoteMaps
-from log_tier.model.errors import DuramenError
+from log_tier.catalog.remote.cluster_view import view_of
+from log_tier.catalog.remote.remote_maps import RemoteMaps
+from log_tier.model.errors import DuramenError, UnknownFormat
 from log_tier.model.log import Log
+from log_tier.proto.cluster_pb2 import ClusterView
 from log_tier.remote.remote_log import RemoteLog
 from router.data.seam import Connection
 from router.membership.live_membership import LiveMembership
@@ -25,14 +27,19 @@ logger = logging.getLogger(__name__)
 _LOG_S: Final = 1.0
 
 
-async def route_from(targets: Sequence[str], view: ClusterView, server: Connection) -> Connection:
-    """Follow the map from the first of `targets`, which answered with `view`, and connect to the nodes and the log.
+async def route_from(targets: Sequence[str], answer: ClusterView, server: Connection) -> Connection:
+    """Follow the map from the first of `targets`, which gave this answer, and connect to the nodes and the log.
 
-    `server` passes on what cannot be reached from here. It belongs to the connection from now on, and is closed if that
-    fails.
+    `server` passes on what cannot be reached from here; it does everything where the map is of a later version than
+    this process knows. It belongs to the connection from now on, and is closed if that fails.
     """
     async with AsyncExitStack() as opened:
         opened.push_async_callback(server.close)
+        try:
+            view = await view_of(answer)
+        except UnknownFormat:
+            opened.pop_all()
+            return server
         maps = await RemoteMaps.open(targets[0], view, *targets[1:])
         opened.push_async_callback(maps.close)
         membership = await LiveMembership.open(MapFollower(maps))

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from duramen.verification.recorder import Recorder
 from duramen.verification.replicas import read_replica, read_replicas
 from log_tier.catalog.cluster_map import TableEntry
-from log_tier.catalog.remote import fetch_view
+from log_tier.catalog.remote.cluster_view import fetch_view
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Log
 from log_tier.model.table_ref import TableRef

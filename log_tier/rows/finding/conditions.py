@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidSchema
 from log_tier.rows.avro.avro_types import AvroType
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.elements import encode_element
+from log_tier.rows.finding.found_range import FieldCondition
 from log_tier.rows.index_entries import NAN
 from log_tier.rows.key_fields import KeyField, key_type_of, keyed_value
 from log_tier.rows.table_index import INDEX_FIELDS_MAX, TableIndex
 
-__all__ = ["CONDITIONS_MAX", "ConditionFields", "FieldCondition", "conditions_of", "found_field"]
+__all__ = ["CONDITIONS_MAX", "ConditionFields", "conditions_of", "found_field"]
 
 CONDITIONS_MAX: Final = INDEX_FIELDS_MAX
 
 _BEHIND: Final = b"\xff"
-
-
-class FieldCondition(NamedTuple):
-    """The elements that a field may have: `start` <= element < `end`."""
-
-    path: str
-    start: bytes
-    end: bytes
-    is_value: bool
-    """It is one value, whose element is `start`."""
-
-    def holds(self, element: bytes) -> bool:
-        """Whether a row whose field has this element meets it."""
-        return self.start <= element < self.end
 
 
 def conditions_of(given: Mapping[str, Any], definition: TableDefinition) -> tuple[FieldCondition, ...]:

@@ -8,27 +8,11 @@ from typing import NamedTuple, NoReturn
 
 from log_tier.model.errors import IndexBuilding, InvalidRequest
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.finding.conditions import FieldCondition
+from log_tier.rows.finding.found_range import FieldCondition, FindPlan
 
-__all__ = ["FindPlan", "FindWay", "find_plan", "find_way", "order_of"]
+__all__ = ["FindWay", "find_plan", "find_way", "order_of"]
 
 _BEHIND = b"\xff"
-
-
-class FindPlan(NamedTuple):
-    """A range of the entries of one index, or of keys, and the conditions that each of its rows is looked at for."""
-
-    index_name: str
-    """Empty: the table's key."""
-    start: bytes
-    end: bytes | None
-    reverse: bool
-    rest: tuple[FieldCondition, ...]
-    index_number: int = 0
-    """Of the index; 0: the table's key."""
-    key_prefix: bytes = b""
-    """The keys of all that is found begin with these elements, whatever is read: as many of the key's first fields
-    as are given a value."""
 
 
 class FindWay(NamedTuple):

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.finding.conditions import ConditionFields
-from log_tier.rows.finding.find_plan import FindPlan, FindWay, find_way, order_of
+from log_tier.rows.finding.find_plan import FindWay, find_way, order_of
+from log_tier.rows.finding.found_range import FindPlan
 
 __all__ = ["FindPlanner"]
 

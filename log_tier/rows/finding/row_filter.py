@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from log_tier.model.errors import UnknownFormat
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.finding.conditions import FieldCondition
+from log_tier.rows.finding.found_range import FieldCondition
 from log_tier.rows.index_entries import elements_of
 
 __all__ = ["row_filter"]

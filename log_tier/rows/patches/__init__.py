@@ -35,7 +35,7 @@ Of an optional field that is null `min`, `max` and `append` make the operand, as
 What is not here: whether there is a row, conditions and expiry (`serving_tier.fold`), and values of Python or JSON
 (`duramen`, `json_rows`).
 
-Reading order: `row_patch.py` (the format), `field_paths.py` (which fields, and what may be done to them),
-`leaf_changes.py` (numbers and appends), `body_changes.py` (a row's bytes), `resolution.py` (a row of one schema as one
-of another), `row_patcher.py` (all of it, for a definition).
+Reading order: `hindrance.py`, `row_patch.py` (the format), `field_paths.py` (which fields, and what may be done to
+them), `leaf_changes.py` (numbers and appends), `body_changes.py` (a row's bytes), `resolution.py` (a row of one schema
+as one of another), `row_patcher.py` (all of it, for a definition).
 """

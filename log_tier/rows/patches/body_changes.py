@@ -13,8 +13,9 @@ from log_tier.rows.avro.row_room import RowRoom
 from log_tier.rows.avro.varints import long_value, unzigzag
 from log_tier.rows.avro.writing import long_bytes
 from log_tier.rows.patches.field_paths import ChangeTree, resolved_type
+from log_tier.rows.patches.hindrance import Hindrance
 from log_tier.rows.patches.leaf_changes import changed_leaf
-from log_tier.rows.patches.row_patch import FieldChange, FieldOperation, Hindrance, NotPatched
+from log_tier.rows.patches.row_patch import FieldChange, FieldOperation, NotPatched
 from log_tier.rows.schema import RowSchema
 
 __all__ = ["changed_body"]

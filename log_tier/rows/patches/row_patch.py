@@ -18,13 +18,13 @@ from typing import Final, NamedTuple
 from log_tier.rows.avro.plain_readers import sized_end
 from log_tier.rows.avro.varints import Misfit, int_value, unzigzag
 from log_tier.rows.avro.writing import long_bytes, sized_bytes
+from log_tier.rows.patches.hindrance import Hindrance
 
 __all__ = [
     "CHANGES_MAX",
     "STEPS_MAX",
     "FieldChange",
     "FieldOperation",
-    "Hindrance",
     "NotPatched",
     "RowPatch",
     "encode_patch",
@@ -70,23 +70,6 @@ class RowPatch(NamedTuple):
     schema: int
     """The number of the schema that paths and operands are of."""
     changes: tuple[FieldChange, ...]
-
-
-class Hindrance(IntEnum):
-    """Why a patch cannot change this row. The numbers are part of the index's stored format."""
-
-    NULL = 0
-    """The field, or a record around it, is null."""
-    OTHER_TYPE = 1
-    """A union holds a value of another type."""
-    GONE = 2
-    """The row is of a newer schema, which does not have the field, or not of such a type."""
-    UNREADABLE = 3
-    """The row is of an older schema, which the patch's schema does not read."""
-    OVERFLOW = 4
-    """The number is beyond its type."""
-    TOO_LARGE = 5
-    """The row would have more bytes or values than one may have."""
 
 
 class NotPatched(Exception):

@@ -19,8 +19,9 @@ from log_tier.rows.patches.field_paths import (
     place_at,
     resolved_type,
 )
+from log_tier.rows.patches.hindrance import Hindrance
 from log_tier.rows.patches.resolution import RowResolution, TooLarge, resolution_of
-from log_tier.rows.patches.row_patch import FieldChange, FieldOperation, Hindrance, NotPatched, RowPatch, read_patch
+from log_tier.rows.patches.row_patch import FieldChange, FieldOperation, NotPatched, RowPatch, read_patch
 
 __all__ = ["RowPatcher", "patcher_of"]
 

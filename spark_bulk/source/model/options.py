@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
 from log_tier.model.errors import InvalidRequest
+from log_tier.model.prefix_range import prefix_range
 from log_tier.model.tokens import Token
-from serving_tier.index.scan import prefix_range
 from spark_bulk.source.model.cluster_login import ClusterLogin
 from spark_bulk.source.model.key_ranges import KeyRange
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from log_tier.catalog.cluster_map import SnapshotEntry
-from log_tier.catalog.remote import ClusterView, fetch_view
+from log_tier.catalog.remote.cluster_view import ClusterView, fetch_view
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,

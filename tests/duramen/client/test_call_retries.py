@@ -7,8 +7,8 @@ import gc
 
 import pytest
 
-from duramen.client.retry import ask_until
 from duramen.client.transport.deferred import DeferredConnection
+from duramen.client.transport.retry import ask_until
 from log_tier.model.errors import DeadlineExceeded, Disconnected
 from router.data.seam import Connection
 

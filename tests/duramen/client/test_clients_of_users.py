@@ -32,7 +32,7 @@ from log_tier.rpc.checked import Admit
 from log_tier.rpc.credentials import proving
 from log_tier.trust.trust_commands import RevokeRights, RevokeToken, SetPassword
 from router.admin.client import AdminConnection
-from router.data.direct_reads import NOT_FRESH
+from router.data.seam import NOT_FRESH
 from router.endpoints.resp.server.sockets import RespSettings
 
 pytestmark = pytest.mark.embedded_log_only  # what is asked is the client, and not where the log is

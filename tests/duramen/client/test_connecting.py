@@ -106,20 +106,18 @@ async def test_nodes_and_log_that_cannot_be_reached_from_here(
     """The map names addresses that mean nothing to the client; the router, which has the right ones, does it all."""
     async with cluster_of(tmp_path, routers=1) as cluster:
         view = type("View", (), {})()
-        from duramen.client.transport import connect as connecting
-        from log_tier.catalog.remote import fetch_view
+        from duramen.client.transport import routing
+        from log_tier.catalog.remote.cluster_view import view_of
 
-        real = fetch_view
-
-        async def fetch(target: str, *, timeout: float) -> Any:
-            found = await real(target, timeout=timeout)
+        async def misled(message: Any) -> Any:
+            found = await view_of(message)
             for node in found.map.nodes.values():
                 object.__setattr__(node, "address", UNREACHABLE)
             found.log_url = f"grpc://{UNREACHABLE}"
             view.found = found
             return found
 
-        monkeypatch.setattr(connecting, "fetch_view", fetch)
+        monkeypatch.setattr(routing, "view_of", misled)
         table = await cluster.router.create_table(TableSpec("before", partitions=2), timeout=DEADLINE_S)
         await cluster.hosted(table)
         database = await connect(cluster.routers[0].address)

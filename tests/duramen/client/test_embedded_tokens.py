@@ -9,8 +9,9 @@ from kit.cluster.one_machine import DEADLINE_S, one_machine
 from duramen.client.database import Database
 from duramen.client.model.session import Session
 from log_tier.model.tokens import Token
-from router.data.direct_reads import NOT_FRESH, DirectReads
+from router.data.direct_reads import DirectReads
 from router.data.local_data import LocalData
+from router.data.seam import NOT_FRESH
 
 
 def client_of(data_plane: LocalData) -> Database:

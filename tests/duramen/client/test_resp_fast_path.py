@@ -20,7 +20,7 @@ from duramen.client.model.results import Done
 from duramen.client.transport.loop_thread import LoopThread
 from duramen.client.transport.resp_fast_path import Lost, RespFastPath, _Line
 from duramen.server.roles.all_in_one import SingleServer as Server
-from router.data.direct_reads import NOT_FRESH
+from router.data.seam import NOT_FRESH
 from router.endpoints.resp.server.sockets import RespSettings
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica import apply

@@ -16,7 +16,7 @@ from kit.deadlines import patience_s
 
 import duramen
 from log_tier.catalog.catalog import CATALOG_TOPIC
-from log_tier.catalog.remote import fetch_view
+from log_tier.catalog.remote.cluster_view import fetch_view
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, PermissionDenied, Unauthenticated
 from log_tier.model.identifiers import AUDIT_TABLE, Offset, Partition, PartitionId, TableId

@@ -21,7 +21,7 @@ from kit.deadlines import patience_s, wait_until
 
 import duramen
 from duramen.blocking import Database
-from log_tier.catalog.remote import fetch_view
+from log_tier.catalog.remote.cluster_view import fetch_view
 from log_tier.rpc import renewed_channel
 from log_tier.rpc.security import secured
 

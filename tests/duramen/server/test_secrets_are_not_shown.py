@@ -17,7 +17,7 @@ from kit.client.server_process import run_duramen
 from kit.deadlines import patience_s, wait_until
 from kit.warm.warm_process import WarmProcess
 
-from log_tier.catalog.remote import fetch_view
+from log_tier.catalog.remote.cluster_view import fetch_view
 
 pytestmark = pytest.mark.embedded_log_only
 

@@ -19,7 +19,7 @@ import duramen
 from duramen import aio
 from duramen.certificates.channel_files import ChannelFiles
 from duramen.certificates.folder import CertificateFolder
-from log_tier.catalog.remote import fetch_view
+from log_tier.catalog.remote.cluster_view import fetch_view
 from log_tier.rpc.security import secured
 
 pytestmark = pytest.mark.embedded_log_only  # TLS is of gRPC and RESP; the log is in the server's process

@@ -24,12 +24,12 @@ from log_tier.model.errors import (
     UnknownFormat,
 )
 from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.prefix_range import prefix_range
 from log_tier.model.record import VALUE_BYTES_MAX, Condition, Expiry, Operation
 from serving_tier.fold.entry import LiveEntry
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Outcome, Verdict, rejection_of
 from serving_tier.index.index import Index, IndexLimits
-from serving_tier.index.scan import prefix_range
 
 Opened = Callable[..., Index]
 

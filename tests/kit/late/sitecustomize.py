@@ -121,7 +121,7 @@ LATE: Final = (
         {
             "serving_tier.service.server": _statuses,
             "log_tier.catalog.map_follower": _called("newer_map"),
-            "log_tier.catalog.remote": _called("run_sized"),
+            "log_tier.catalog.remote.cluster_view": _called("run_sized"),
         },
     ),
 )

@@ -26,7 +26,8 @@ from log_tier.catalog.commands import (
 )
 from log_tier.catalog.decisions import Decisions
 from log_tier.catalog.map_json import map_to_json
-from log_tier.catalog.remote import ClusterView, RemoteMaps, fetch_view
+from log_tier.catalog.remote.cluster_view import ClusterView, fetch_view
+from log_tier.catalog.remote.remote_maps import RemoteMaps
 from log_tier.catalog.service import ClusterService
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Columns, encode_batch
@@ -348,7 +349,7 @@ async def test_a_follower_of_the_map_that_ends_by_a_bug_is_reported(monkeypatch:
     def broken(target: str) -> Any:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("log_tier.catalog.remote.Wire", broken)
+    monkeypatch.setattr("log_tier.catalog.remote.remote_maps.Wire", broken)
     maps = await RemoteMaps.open("127.0.0.1:1", ClusterView(cluster_pb2.ClusterView(map=map_to_json(ClusterMap()))))
     with pytest.raises(DuramenError, match=r"follow map at 127\.0\.0\.1:1 ended \(RuntimeError\('a bug'\)\)"):
         await maps.wait_for(lambda cluster: False, timeout=DEADLINE_S)
@@ -380,7 +381,7 @@ def test_a_map_that_is_too_new_is_looked_for_elsewhere_at_a_pause_that_grows(
         assert maps.map == first.map
         await maps.close()
 
-    monkeypatch.setattr("log_tier.catalog.remote.Wire", Newer)
+    monkeypatch.setattr("log_tier.catalog.remote.remote_maps.Wire", Newer)
     run_virtually(follow())
     assert connected < 200
     assert {each.levelname for each in caplog.records if "has format 3" in each.message} == {"WARNING"}

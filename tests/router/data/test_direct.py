@@ -16,9 +16,10 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from log_tier.model.partitioner import partition_of
 from log_tier.model.table_ref import TableRef
 from log_tier.rows.table_spec import TableSpec
-from router.data.direct_reads import NOT_FRESH, DirectReads
+from router.data.direct_reads import DirectReads
 from router.data.local_data import LocalData
 from router.data.requests import ReadPart, ReadResult
+from router.data.seam import NOT_FRESH
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 

@@ -19,9 +19,10 @@ from log_tier.model.table_ref import TableRef
 from log_tier.rows.elements import encode_element
 from log_tier.rows.table_index import TableIndex
 from log_tier.rows.table_spec import TableSpec
-from router.data.direct_reads import DirectReads, FirstPage
+from router.data.direct_reads import DirectReads
 from router.data.local_data import LocalData
 from router.data.requests import ScanRequest
+from router.data.seam import FirstPage
 
 BY_DELAY = TableIndex(1, "by_delay", ("dep_delay",))
 INDEXED = replace(UNNUMBERED_FLIGHTS, indexes=(BY_DELAY,))

@@ -17,9 +17,10 @@ from log_tier.model.partitioner import partition_of
 from log_tier.model.table_ref import TableRef
 from log_tier.rows.table_spec import TableSpec
 from router.data.catalog_tables import CatalogTables
-from router.data.direct_reads import NOT_FRESH, DirectReads
+from router.data.direct_reads import DirectReads
 from router.data.local_data import LocalData
 from router.data.requests import ReadPart, ReadResult, ScanRequest
+from router.data.seam import NOT_FRESH
 
 ZERO, ONE = Partition(0), Partition(1)
 

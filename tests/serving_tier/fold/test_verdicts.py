@@ -14,7 +14,7 @@ from log_tier.model.errors import (
     error_from_code,
 )
 from log_tier.model.identifiers import NOTHING, Offset
-from log_tier.rows.patches.row_patch import Hindrance
+from log_tier.rows.patches.hindrance import Hindrance
 from serving_tier.fold.verdicts import (
     FoldVerdicts,
     Judgement,

@@ -1,24 +1,7 @@
 from __future__ import annotations
 
-import doctest
-
-from hypothesis import given
-from hypothesis import strategies as st
-
 from serving_tier.fold.entry import stored_entry
-from serving_tier.index import scan
-from serving_tier.index.scan import digest_of, prefix_range, take_page
-
-
-def test_the_examples_in_the_text() -> None:
-    result = doctest.testmod(scan)
-    assert (result.failed, result.attempted) == (0, 1)
-
-
-@given(prefix=st.binary(max_size=4), key=st.one_of(st.binary(max_size=6), st.just(b"\xff" * 6)))
-def test_a_prefixs_range_holds_the_keys_that_begin_with_it_and_no_others(prefix: bytes, key: bytes) -> None:
-    start, end = prefix_range(prefix)
-    assert (start <= key and (end is None or key < end)) == key.startswith(prefix)
+from serving_tier.index.scan import digest_of, take_page
 
 
 def test_a_page_knows_of_more_only_if_what_follows_is_live() -> None:

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log_tier.model.errors import IndexDamaged
+from log_tier.model.prefix_range import prefix_range
 from serving_tier.fold.entry import NEVER, stored_entry
-from serving_tier.index.scan import prefix_range
 from spark_bulk.source.model.key_ranges import ALL_KEYS, KeyRange
 from spark_bulk.source.table.closed_index_file import ClosedIndexFile
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from log_tier.concurrency.sized_work import each_sized
 from log_tier.model.errors import InvalidKey, InvalidRequest
+from log_tier.model.prefix_range import prefix_range
 from log_tier.model.record import KEY_BYTES_MAX, check_key
 from log_tier.model.table_ref import TableRef
 from log_tier.rpc.stream_budget import HeldPage
@@ -19,7 +20,6 @@ from router.endpoints.grpc.kv.freshness import freshness_of, parse_token
 from router.endpoints.grpc.kv.results import token_text
 from router.endpoints.grpc.kv.texts import range_of_texts, shown_entries
 from router.proto import kv_pb2 as kv
-from serving_tier.index.scan import prefix_range
 
 __all__ = [
     "MESSAGE_BYTES_MAX",

@@ -8,11 +8,11 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError, InvalidKey, InvalidRequest, LimitExceeded
 from log_tier.model.identifiers import partition_id
 from log_tier.model.partitioner import slot_of
+from log_tier.model.prefix_range import prefix_range
 from log_tier.model.record import KEY_BYTES_MAX, check_key
 from router.data.requests import ReadPart, ScanRequest
 from router.data.seam import Connection
 from router.proto import console_pb2 as pb
-from serving_tier.index.scan import prefix_range
 
 __all__ = ["ENTRIES_MAX", "VALUE_BYTES_MAX", "found_entry", "page_of_entries", "rows_of", "value_bytes_of"]
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from log_tier.model.identifiers import Partition
+from log_tier.model.prefix_range import prefix_range
 from log_tier.model.record import KEY_BYTES_MAX
 from router.data.requests import ScanRequest, ScanResult
 from router.data.scan import SCAN_LIMIT_MAX
@@ -24,7 +25,6 @@ from router.endpoints.resp.wire.arguments import SYNTAX, check_options, integer,
 from router.endpoints.resp.wire.limits import KEYS_BYTES_MAX, KEYS_REPLY_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.patterns import Glob
 from router.endpoints.resp.wire.replies import Problem
-from serving_tier.index.scan import prefix_range
 
 __all__ = ["SPECS", "keys", "randomkey", "scan"]
 

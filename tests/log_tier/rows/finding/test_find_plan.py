@@ -16,7 +16,8 @@ from kit.avro_rows import avro_encode
 from log_tier.model.errors import InvalidRequest
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.finding.conditions import CONDITIONS_MAX, conditions_of
-from log_tier.rows.finding.find_plan import FindPlan, find_plan
+from log_tier.rows.finding.find_plan import find_plan
+from log_tier.rows.finding.found_range import FindPlan
 from log_tier.rows.finding.row_filter import row_filter
 from log_tier.rows.framing import frame
 from log_tier.rows.key_fields import KeyField

@@ -13,8 +13,9 @@ from kit.flight_rows import FLIGHTS
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.rows.finding.conditions import CONDITIONS_MAX, conditions_of
-from log_tier.rows.finding.find_plan import FindPlan, find_plan
+from log_tier.rows.finding.find_plan import find_plan
 from log_tier.rows.finding.find_planner import FindPlanner
+from log_tier.rows.finding.found_range import FindPlan
 from log_tier.rows.table_index import TableIndex
 from log_tier.rows.tuple_key import pack_key
 

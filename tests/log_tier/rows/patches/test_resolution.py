@@ -18,8 +18,9 @@ from log_tier.model.record import VALUE_BYTES_MAX
 from log_tier.rows.avro.row_room import ROW_VALUES_MAX
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.framing import frame
+from log_tier.rows.patches.hindrance import Hindrance
 from log_tier.rows.patches.resolution import RowResolution, TooLarge
-from log_tier.rows.patches.row_patch import Hindrance, NotPatched
+from log_tier.rows.patches.row_patch import NotPatched
 from log_tier.rows.patches.row_patcher import RowPatcher
 from log_tier.rows.schema import NumberedSchema, RowSchema
 

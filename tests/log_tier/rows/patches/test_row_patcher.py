@@ -22,7 +22,8 @@ from log_tier.rows.definition import TableDefinition
 from log_tier.rows.framing import frame
 from log_tier.rows.key_fields import KeyField
 from log_tier.rows.patches.field_paths import path_of
-from log_tier.rows.patches.row_patch import FieldChange, FieldOperation, Hindrance, NotPatched, encode_patch
+from log_tier.rows.patches.hindrance import Hindrance
+from log_tier.rows.patches.row_patch import FieldChange, FieldOperation, NotPatched, encode_patch
 from log_tier.rows.patches.row_patcher import RowPatcher, patcher_of
 from log_tier.rows.schema import NumberedSchema, RowSchema
 

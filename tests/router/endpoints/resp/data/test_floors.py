@@ -23,7 +23,7 @@ from duramen.client.transport.resp_fast_path import RespFastPath
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from router.data.direct_reads import NOT_FRESH
+from router.data.seam import NOT_FRESH
 from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.data.floors import Floors
 from router.endpoints.resp.data.served_tables import ServedTable

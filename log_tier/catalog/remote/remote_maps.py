@@ -6,56 +6,24 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import aclosing
-from functools import partial
 from typing import Any, Final
 
 from log_tier.catalog.cluster_map import ClusterMap
-from log_tier.catalog.map_json import map_from_json
+from log_tier.catalog.remote.cluster_view import ClusterView, read_map
 from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.backoff import Backoff
-from log_tier.concurrency.sized_work import run_sized
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, ShuttingDown, UnknownFormat
 from log_tier.model.identifiers import Offset
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from log_tier.rpc.wire import Wire
 
-__all__ = ["ClusterView", "RemoteMaps", "fetch_view"]
+__all__ = ["RemoteMaps"]
 
 logger = logging.getLogger(__name__)
 
 _PAUSE_FIRST_S: Final = 0.05
 _PAUSE_MAX_S: Final = 2.0
-
-# Reading 20 bytes of a map costs as much as one key of a read; a table has some 200 bytes.
-_ITEM_BYTES: Final = 20
-
-
-class ClusterView:
-    """A server's reply about the cluster: the map, how clients reach the log, and what the server is and does."""
-
-    __slots__ = ("log_url", "map", "passes_log", "role")
-
-    def __init__(self, message: cluster_pb2.ClusterView) -> None:
-        self.map = map_from_json(message.map)
-        self.log_url = message.log_url
-        self.role = message.role
-        self.passes_log = message.passes_log
-
-
-async def fetch_view(target: str, *, timeout: float) -> ClusterView:
-    """Ask one server once. Raises `Disconnected`, `UnknownFormat`, and `TimeoutError` after `timeout` seconds."""
-    wire = Wire(target)
-    try:
-        async with asyncio.timeout(timeout):
-            stub = cluster_pb2_grpc.ClusterStub(wire.channel)  # type: ignore[no-untyped-call]
-            replies: Any = wire.stream(stub.Follow, cluster_pb2.FollowRequest(once=True))
-            async with aclosing(replies) as views:
-                async for view in views:
-                    return await run_sized(len(view.map) // _ITEM_BYTES, partial(ClusterView, view))
-        raise ShuttingDown(f"the server at {target} ended before it sent the cluster map")
-    finally:
-        await wire.close()
 
 
 class RemoteMaps:
@@ -101,7 +69,7 @@ class RemoteMaps:
                 async with aclosing(replies) as views:
                     async for message in views:
                         if Offset(message.version) > self.map.version:
-                            self._feed.advance(await _read(message.map))
+                            self._feed.advance(await read_map(message.map))
                         backoff.reset()
             except UnknownFormat as error:
                 logger.warning("the map at %s is not followed: %s", target, error)
@@ -117,7 +85,3 @@ class RemoteMaps:
             await end_tasks(self._follower)
         finally:
             self._feed.fail(ShuttingDown("the database was closed, and follows the cluster's map no longer"))
-
-
-async def _read(text: bytes) -> ClusterMap:
-    return await run_sized(len(text) // _ITEM_BYTES, lambda: map_from_json(text))
