@@ -16,9 +16,3 @@ that is written out: `list.py`, `inspect.py`, `restore.py`, `versions.py`, `jobs
 A module that declares commands imports what they need (gRPC, the answers' messages) when one of them runs:
 `connection.py`, `change.py`, `progress.py`, `answer.py` and `rendering.py` import it at their top.
 """
-
-from __future__ import annotations
-
-from duramen.cli.admin.app import app
-
-__all__ = ["app"]

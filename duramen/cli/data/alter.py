@@ -7,12 +7,9 @@ from typing import Annotated
 
 import typer
 
-from duramen.cli.data.definition_text import definition_document, definition_line, schema_text
+from duramen.cli.data.definition_text import schema_text
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_json
-from log_tier.rows.alter_table import SchemaChange
-from log_tier.rows.evolution import check_mode
-from log_tier.rows.schema import RowSchema
 
 __all__ = ["alter"]
 
@@ -48,7 +45,11 @@ def alter(
       duramen table alter departures --schema departure-2.avsc
       duramen table alter departures --schema departure-3.avsc --compatibility full
     """
+    from duramen.cli.data.shown_definition import definition_document, definition_line
     from duramen.cli.terminal.connection import connected
+    from log_tier.rows.alter_table import SchemaChange
+    from log_tier.rows.evolution import check_mode
+    from log_tier.rows.schema import RowSchema
 
     text, mode = schema_text(schema), check_mode(compatibility)
     with connected(at, timeout) as database:

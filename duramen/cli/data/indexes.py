@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
@@ -10,7 +11,6 @@ import typer
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_json
 from log_tier.model.errors import InvalidRequest
-from log_tier.rows.alter_table import IndexChange
 
 __all__ = ["app"]
 
@@ -41,9 +41,7 @@ def create(
       duramen table index create departures by_tail tailnum
       duramen table index create departures by_origin origin.code dep_delay
     """
-    from duramen.client.rows.row_indexes import new_index
-
-    _change(table, new_index(name, tuple(fields)), at, timeout)
+    _change(table, name, fields, at, timeout)
     if json:
         say_json({"table": table, "index": name, "fields": fields})
     else:
@@ -56,7 +54,7 @@ def drop(table: Table, name: Name, at: At = AT_DEFAULT, timeout: Timeout = 30.0,
 
     Finds that it served are refused from then on.
     """
-    _change(table, IndexChange(name), at, timeout)
+    _change(table, name, (), at, timeout)
     if json:
         say_json({"table": table, "dropped": name})
     else:
@@ -80,9 +78,13 @@ def list_(table: Table, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json
             say(f"{each.name} ({', '.join(each.fields)}){'' if each.in_service else ', being built'}")
 
 
-def _change(table: str, change: IndexChange, at: str, timeout: float) -> None:
+def _change(table: str, name: str, fields: Sequence[str], at: str, timeout: float) -> None:
+    """Without fields the index goes."""
     from duramen.cli.terminal.connection import connected
+    from duramen.client.rows.row_indexes import new_index
+    from log_tier.rows.alter_table import IndexChange
 
+    change = new_index(name, tuple(fields)) if fields else IndexChange(name)
     with connected(at, timeout) as database:
         stored = database.table(table)
         stored.loop.run(partial(stored.asynchronous.lookup.change_indexes, change, timeout))

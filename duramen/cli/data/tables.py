@@ -14,7 +14,7 @@ from duramen.cli.admin.figures import duration, offset
 from duramen.cli.admin.figures import size as format_size
 from duramen.cli.data import indexes
 from duramen.cli.data.alter import alter
-from duramen.cli.data.definition_text import definition_document, definition_line, indexes_of, names_of, schema_text
+from duramen.cli.data.definition_text import indexes_of, names_of, schema_text
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_json, say_table
 from duramen.cli.terminal.text import counted
@@ -227,6 +227,7 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
     \b
       duramen table describe flights
     """
+    from duramen.cli.data.shown_definition import definition_document, definition_line
     from duramen.cli.terminal.connection import connected
 
     with connected(at, timeout) as database:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from log_tier.access.client.client_credentials import TokenFileCredentials
+from log_tier.access.client.kept_credentials import TokenFileCredentials
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.credentials import CREDENTIALS
 from log_tier.rpc.security import SECURITY

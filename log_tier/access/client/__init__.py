@@ -2,5 +2,5 @@
 
 Programs, the command line, and Spark's driver and executors read the same addresses, options and environment variables.
 
-Reading order: `client_target.py`, `client_credentials.py`, `pem_files.py`.
+Reading order: `client_target.py`, `client_credentials.py`, `kept_credentials.py`, `pem_files.py`.
 """

@@ -16,8 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from log_tier.access.client.client_credentials import TokenFileCredentials
 from log_tier.access.client.client_target import parse_target
+from log_tier.access.client.kept_credentials import TokenFileCredentials
 from log_tier.access.client.pem_files import CaFile
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.credentials import CallCredentials, proving

@@ -23,7 +23,7 @@ from duramen.client.model.session import Session
 from duramen.client.transport.loop_thread import LoopThread
 from duramen.client.transport.resp_fast_path import RespFastPath
 from duramen.server.roles.all_in_one import SingleServer
-from log_tier.access.client.client_credentials import PasswordCredentials, TokenFileCredentials
+from log_tier.access.client.kept_credentials import PasswordCredentials, TokenFileCredentials
 from log_tier.access.guard import GrpcGuard
 from log_tier.access.tokens import mint_token
 from log_tier.model.identifiers import TableId

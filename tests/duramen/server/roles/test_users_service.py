@@ -18,7 +18,8 @@ from duramen.server.roles.all_in_one import SingleServer
 from duramen.server.roles.log_role import LogRole
 from duramen.server.roles.node_role import NodeRole
 from duramen.server.roles.router_role import RouterRole
-from log_tier.access.client.client_credentials import TokenCredentials, client_credentials
+from log_tier.access.client.client_credentials import client_credentials
+from log_tier.access.client.kept_credentials import TokenCredentials
 from log_tier.access.tokens import read_token
 from log_tier.model.errors import (
     CommandRejected,

@@ -11,13 +11,9 @@ from typing import Any
 
 import pytest
 
-from log_tier.access.client.client_credentials import (
-    PasswordCredentials,
-    TokenCredentials,
-    TokenFileCredentials,
-    client_credentials,
-)
+from log_tier.access.client.client_credentials import client_credentials
 from log_tier.access.client.client_target import parse_target
+from log_tier.access.client.kept_credentials import PasswordCredentials, TokenCredentials, TokenFileCredentials
 from log_tier.access.tokens import mint_token
 from log_tier.model.errors import InvalidName, InvalidRequest
 from log_tier.privacy.secret_files import read_secret_file
