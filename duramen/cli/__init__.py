@@ -17,7 +17,8 @@ How a command passes through:
       └── exits.py: the error's class ──▶ exit code; output.py: the error's line ◀───┘
 
 Starting quickly is a feature: nothing but typer and the module of the command is imported before it is needed. gRPC
-comes with the first connection, rich with the first table or progress bar, pyarrow with the first Parquet file.
+comes with the first connection, types of rows with the first table that has some, rich with the first table or progress
+bar, pyarrow with the first Parquet file. `tests/duramen/cli/test_command_imports.py` holds it by the names of modules.
 
 What it deliberately does not do: keep a session between two commands (a token from one, `--after` in the next, does
 that), ask questions where nobody is there to answer, or reach into the server's files; only `log dump` and `log

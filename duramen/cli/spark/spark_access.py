@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from log_tier.access.client.kept_credentials import TokenFileCredentials
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.credentials import CREDENTIALS
 from log_tier.rpc.security import SECURITY
@@ -26,8 +25,9 @@ def spark_access(at: str) -> SparkAccess:
     Raises `InvalidRequest` for a certificate of the caller's own, and for a secret that is in no file: executors get
     paths, and open the files themselves.
     """
-    # Here, and not at the top: `cryptography` is for those who use it.
+    # Here, and not at the top: `cryptography` and tokens are for those who use them.
     from duramen.certificates.channel_files import ChannelFiles
+    from log_tier.access.client.kept_credentials import TokenFileCredentials
 
     security, credentials = SECURITY.get(), CREDENTIALS.get()
     token_file = str(credentials.path) if isinstance(credentials, TokenFileCredentials) else None
