@@ -34,7 +34,8 @@ _judged: Final = ContextVar("judged", default=False)
 
 _CALLS: Final = (
     *("read", "write", "outcomes", "scan", "producer"),
-    *("create_table", "find_table", "list_tables", "describe_table", "set_retention", "drop_table"),
+    *("create_table", "find_table", "definition", "list_tables", "describe_table"),
+    *("alter_table", "set_retention", "drop_table"),
 )
 
 
@@ -124,7 +125,9 @@ def slow_log(data_plane: LocalData, replicas: Sequence[Replica] = ()) -> Iterato
 
 
 async def check_time_is_shared(call: Callable[[], Awaitable[object]]) -> None:
-    """Make the call over a slow log. It fails if it takes more than its timeout, however it ends."""
+    """Make the call over a slow log. It fails if it takes more than its timeout, however it ends, and if it asks for no
+    slow answer: it would show nothing.
+    """
     loop = asyncio.get_running_loop()
     begun = loop.time()
     ended: object
@@ -136,4 +139,5 @@ async def check_time_is_shared(call: Callable[[], Awaitable[object]]) -> None:
     finally:
         _judged.reset(token)
     took_s = loop.time() - begun
+    assert took_s >= _SHARE * CALL_S, f"no slow answer in {took_s:.0f} s, for {ended!r}"
     assert took_s < 1.1 * CALL_S, f"{took_s:.0f} s of {CALL_S:.0f} s, for {ended!r}"

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from kit.cluster.one_machine import DEADLINE_S
+from kit.cluster.one_machine import DEADLINE_S, NO_TABLE
 from kit.cluster.silent_log import TIMEOUT_S, check_ends_in_time, silent_log
 from kit.cluster.slow_log import CALL_S, check_time_is_shared, slow_log
 from kit.flight_rows import ALTERED_FLIGHTS, FLIGHT_SCHEMA, FLIGHTS, LATER_SCHEMA, UNNUMBERED_FLIGHTS
@@ -24,7 +24,7 @@ from log_tier.model.errors import (
     TableExists,
     TableNotFound,
 )
-from log_tier.model.identifiers import Offset, PartitionId, TableId
+from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.retention import FOREVER, Retention
 from log_tier.rows.alter_table import SchemaChange
 from log_tier.rows.definition import NEWEST_SCHEMA
@@ -46,7 +46,7 @@ Call = Callable[[TableAdmin], Awaitable[object]]
 CALLS: Final[dict[str, Call]] = {
     "create_table": lambda it: it.create_table(TableSpec("new", 1), timeout=TIMEOUT_S),
     "find_table": lambda it: it.find_table("missing", timeout=TIMEOUT_S),
-    "definition": lambda it: it.definition(TableId("0" * 32), timeout=TIMEOUT_S),
+    "definition": lambda it: it.definition(NO_TABLE, timeout=TIMEOUT_S),
     "list_tables": lambda it: it.list_tables(timeout=TIMEOUT_S),
     "describe_table": lambda it: it.describe_table("flights", timeout=TIMEOUT_S),
     "alter_table": lambda it: it.alter_table("rows", LATER, timeout=TIMEOUT_S),
@@ -57,7 +57,7 @@ CALLS: Final[dict[str, Call]] = {
 SLOW_CALLS: Final[dict[str, Call]] = {
     "create_table": lambda it: it.create_table(TableSpec("new", 1), timeout=CALL_S),
     "find_table": lambda it: it.find_table("missing", timeout=CALL_S),
-    "definition": lambda it: it.definition(TableId("0" * 32), timeout=CALL_S),
+    "definition": lambda it: it.definition(NO_TABLE, timeout=CALL_S),
     "list_tables": lambda it: it.list_tables(timeout=CALL_S),
     "describe_table": lambda it: it.describe_table("flights", timeout=CALL_S),
     "describe_table of no table": lambda it: it.describe_table("missing", timeout=CALL_S),
