@@ -12,6 +12,7 @@ import pytest
 from kit.client.grpc_stubs import GrpcStubs, served
 from kit.deadlines import patience_s, wait_until
 
+import duramen
 from log_tier.rpc.stream_budget import FLOOR_BYTES, SOFT_BYTES
 from router.proto import kv_pb2 as kv
 from router.proto import tables_pb2
@@ -27,9 +28,8 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcStubs]:
     folder: Path = tmp_path_factory.mktemp("unread")
     with served(folder, GrpcStubs) as made:
         made.tables.Create(tables_pb2.CreateTableRequest(name="cities", partitions=4), timeout=patience_s(20))
-        for number in range(COUNT):
-            put = kv.KVPutRequest(table="cities", key=b"%06d" % number, value=VALUE)
-            made.kv.Put(put, timeout=patience_s(20))
+        with duramen.connect(f"127.0.0.1:{made.server.server.port}") as database:
+            database.table("cities").put_many([(key, VALUE) for key in KEYS])
         wait_until(lambda: keys_of(scan(made)) == KEYS, "the replicas have applied them")
         yield made
 
