@@ -17,6 +17,7 @@ from duramen.blocking import Database
 from kit.client.server_process import read_line
 from kit.deadlines import patience_s
 from kit.disk_calls.call_faults import DiskCalls
+from kit.warm.warm_process import WarmProcess
 from router.admin.client import AdminConnection
 from router.admin.verbs import AdminChange, Clear, RestoreNode, RestoreTable, TakeSnapshots
 
@@ -155,12 +156,12 @@ class ServedLife:
 
     def _start(self, *, faulty: bool) -> tuple[subprocess.Popen[bytes], int] | None:
         """The server and its port; None if it ended, which is then told."""
-        calls = self.calls if faulty else self.calls._replace(fault=None)
+        environment = self.calls.environment() if faulty else None
         command = [sys.executable, "-m", "duramen", "up", "--data", str(self.data), "--port", "0", "--json"]
         command.append("--no-history")  # whose rows come when a minute is over, wherever the traffic is then
         with self._errors.open("ab") as errors:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=calls.environment()
+            process = WarmProcess[bytes](
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environment
             )
         line = read_line(process, _START_S)
         if line:
