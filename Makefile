@@ -104,7 +104,7 @@ sbom:  ## what the image holds, as CycloneDX, in dist/sbom.cdx.json
 	@mv dist/image/sbom.cdx.json dist/sbom.cdx.json && rm -r dist/image && echo dist/sbom.cdx.json
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .data .kafka .tlc .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .data .kafka .spark .tlc .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(CORE): pyproject.toml $(if $(LOCKED),requirements/build.lock requirements/runtime.lock)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

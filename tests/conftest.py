@@ -15,7 +15,7 @@ from kit.kafka.kafka_brokers import kafka, kafka_url, start_brokers, three_broke
 from kit.late.lateness import lateness
 from kit.log.log_choice import log_of_the_databases
 from kit.marked_files import has_mark, wanted_mark
-from kit.spark.spark_session import spark
+from kit.spark.spark_session import prepare_starts, spark
 from kit.storage.s3_server import bucket, s3_address
 
 __all__ = [
@@ -61,6 +61,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.suffix != ".py" or (mark := wanted_mark(config.option.markexpr)) is None:
         return None
     return None if has_mark(collection_path, mark) else True
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before the workers of a run for Spark begin: they inherit the options of its Java processes."""
+    if wanted_mark(session.config.option.markexpr) == "spark" and not hasattr(session.config, "workerinput"):
+        prepare_starts()
 
 
 @pytest.hookimpl(wrapper=True)

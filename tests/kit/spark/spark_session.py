@@ -16,15 +16,25 @@ from typing import Any, Final
 import pytest
 
 from kit.deadlines import patience_s
+from kit.spark.class_archive import archive_option, make_archive
 from spark_bulk.spark_session import java_problem
 
-__all__ = ["spark", "start_spark"]
+__all__ = ["prepare_starts", "spark", "start_spark"]
 
 QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A Java process of a test lives for seconds: the optimizing compiler costs it more than its code gains."""
 
-# Spark's starter gives these to the Java process of every session: of this process, and of those that it starts.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_START)
+_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+"""Spark's starter gives these to the Java process of every session: of this process, and of those that it starts."""
+
+os.environ.setdefault(_OPTIONS, f"{QUICK_START} {archive_option()}".strip())
+
+
+def prepare_starts() -> None:
+    """Make the archive of Spark's classes where there is none, for this process and what it starts."""
+    if os.environ[_OPTIONS] == QUICK_START:
+        make_archive(QUICK_START)
+        os.environ[_OPTIONS] = f"{QUICK_START} {archive_option()}".strip()
 
 
 def start_spark(folder: Path, *, master: str = "local[2, 3]", **settings: str) -> Any:
