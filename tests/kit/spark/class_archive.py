@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from kit.deadlines import patience_s
 from spark_bulk.spark_session import java_problem
 
 __all__ = ["archive_file", "archive_option", "make_archive"]
@@ -71,7 +72,7 @@ def make_archive(start_options: str) -> None:
         env={**os.environ, "SPARK_SUBMIT_OPTS": options, "PYTHONPATH": str(_TOP / "tests")},
         capture_output=True,
         text=True,
-        timeout=_MAKE_S,
+        timeout=patience_s(_MAKE_S),
         check=False,
     )
     if done.returncode:
@@ -117,7 +118,7 @@ def _main() -> None:
         spark.stop()
         gateway.shutdown()
         gateway.proc.stdin.close()
-        gateway.proc.wait(_MAKE_S)  # until it has written its archive
+        gateway.proc.wait(patience_s(_MAKE_S))  # until it has written its archive
 
 
 if __name__ == "__main__":
