@@ -10,7 +10,7 @@ import pytest
 from simulation.first_seeds import FIRST_SEEDS, SHOWN_WHERE, first_seed, may_show, write_first_seeds
 from simulation.plan import plan_of
 from simulation.run import Outcome, run_seed
-from simulation.seed_search import ShownBug, search_first_seeds
+from simulation.seed_search import ShownBug, demand, search_first_seeds
 from simulation.worlds import BUGS, WORLDS, WorldName
 
 BUG, OTHER = list(BUGS["log"])[:2]
@@ -85,6 +85,16 @@ def test_what_showed_one_bug_is_tried_first_for_the_next(monkeypatch: pytest.Mon
     runs = Runs({3: 0.5, 0: 4.0}, {3})
     assert [each.seed for each in searched(runs, BUG, OTHER)] == [3, 3]
     assert runs.asked == [0, 1, 2, 3, 0, 3]
+
+
+def test_plans_of_clusters_that_ask_for_little_are_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    bug = "a repeated batch takes effect twice"
+    monkeypatch.setitem(FIRST_SEEDS, "cluster", {})
+    runs = Runs({}, set())
+    list(search_first_seeds("cluster", [bug], 8, 1.0, runs.run))
+    first, *tried = [demand(seed) for seed in runs.asked]
+    assert tried == sorted(tried)
+    assert max(tried) < first, "seed 0, which is not searched for, has trims and rows"
 
 
 def test_what_is_shown_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
