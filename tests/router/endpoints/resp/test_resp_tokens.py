@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kit.cluster.one_machine import held
+from kit.cluster.one_machine import held, puts, write
 from kit.resp.raw_client import Raw, RawError, Status
 from kit.resp.server_thread import ServerThread
 
@@ -45,6 +45,29 @@ def test_a_token_travels(server: ServerThread, raw: Raw, key: str) -> None:
         assert other.call("GET", key) == b"1"
         assert other.call("DURAMEN.AFTER", "d1.nonsense").text.startswith("ERR ")
         assert other.call("DURAMEN.AFTER", text + b"x").text.startswith("ERR ")
+
+
+@pytest.mark.parametrize("words", [("DURAMEN.AFTER",), ("DURAMEN.LEVEL", "strong")], ids=" ".join)
+def test_what_the_server_acknowledged_by_grpc_is_read_with_its_token(
+    server: ServerThread, raw: Raw, key: str, words: tuple[str, ...]
+) -> None:
+    """An endpoint's floors hold what it acknowledged itself; a write that came another way is like another server's."""
+    assert raw.call("SET", key, "old") == OK
+    assert raw.call("GET", key) == b"old"
+    table = server.run(lambda: server.server.tables.open("default"))
+    replica = server.data_plane.node.replica(PartitionId(table.ref.id, Partition(0)))
+    with server.connect() as patient:
+        with held(replica):
+            batch = puts((key.encode(), b"new"))
+            result = server.run(lambda: write(server.data_plane, table.ref, 0, batch))
+            assert raw.call("GET", key) == b"old", "no token was given, and nothing was shown: it need not wait"
+            if words == ("DURAMEN.AFTER",):
+                words = (*words, str(Token.of(table.ref.id, Partition(0), result.base_offset)))
+            assert patient.call(*words) == OK
+            patient.send(b"GET %b\r\n" % key.encode())
+            for number in range(10):
+                assert raw.call("ECHO", number) == b"%d" % number, "a read that did not wait has its answer by now"
+        assert patient.reply() == b"new"
 
 
 def test_a_token_of_the_future_is_refused(server: ServerThread, raw: Raw, key: str) -> None:
