@@ -16,7 +16,8 @@ from log_tier.model.table_ref import TableRef
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.finding.condition_words import conditions_of_json
 from log_tier.rows.finding.conditions import conditions_of
-from log_tier.rows.finding.find_plan import FindPlan, find_plan
+from log_tier.rows.finding.find_plan import find_plan
+from log_tier.rows.finding.found_range import FindPlan
 from log_tier.rows.finding.row_filter import row_filter
 from log_tier.rows.index_entries import elements_of
 from log_tier.rows.json_rows.json_table import JsonTable
