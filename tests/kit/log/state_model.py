@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from log_tier.model.batch import decode_batch
-from log_tier.model.batch_header import read_header
 from log_tier.model.record import CONDITION_SHIFT, EXPIRY_SHIFT, GROUPED, OPERATION_MASK, Condition, Expiry, Operation
 
 NEVER = -1
@@ -51,10 +50,10 @@ class Step:
 def fold(state: State, stored: list[bytes]) -> State:
     """Apply stored batches, in order; those below the applied offset are skipped."""
     for data in stored:
-        if read_header(data).last_offset <= state.applied:
-            continue
         batch = _decoded(data)
         header, columns = batch.header, batch.columns
+        if header.last_offset <= state.applied:
+            continue
         state.time_ms = max(state.time_ms, header.timestamp_ms)
         used = state.sequences.get(header.producer_id, -1) if header.producer_id else -1
         first = max(state.applied + 1, header.base_offset + max(0, used - header.sequence + 1))
