@@ -16,7 +16,14 @@ from simulation.relieving import relieve_by_seed
 
 SEEDS = 200 if os.environ.get("DURAMEN_CAMPAIGN") == "1" else 8
 FOUND_WITHIN = 20
-FOUND_FROM = {"two reliefs are under way at once": 16}
+FOUND_FROM = {
+    "two reliefs are under way at once": 16,
+    "a node is filled to relieve another": 1,
+    "a full node relieves a full one": 1,
+    "relief that is switched off goes on": 4,
+    "a hot node is not seen": 1,
+    "what makes a node hot goes where it makes another one as hot": 2,
+}
 """Seeds to begin with, which save time: the others follow, for a change of the product moves what a seed comes to."""
 LIMIT_S = 10_000.0
 
