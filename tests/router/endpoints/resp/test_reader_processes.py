@@ -24,6 +24,14 @@ DEADLINE_S = 20
 READERS = 2
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    """For tests that leave nothing but keys, and expect none but their own: each reader is a cold start."""
+    running = ServerThread(tmp_path_factory.mktemp("lasting"), RespSettings(port=0, readers=READERS)).start()
+    yield running
+    running.close()
+
+
 @pytest.fixture
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
     """One of this test's own: some of them break it."""
@@ -74,10 +82,10 @@ def test_reads_are_answered_by_reader_processes(server: ServerThread) -> None:
         assert f"total_commands_processed:{at_server + 1 + tally(server)}" in stats
 
 
-def test_wrong_calls_are_refused_alike(server: ServerThread) -> None:
-    with server.connect() as connection:
+def test_wrong_calls_are_refused_alike(lasting: ServerThread) -> None:
+    with lasting.connect() as connection:
         connection.call("SET", "a", "1")
-        settled(server, connection, "a")
+        settled(lasting, connection, "a")
         assert connection.call("GET") == RawError("ERR wrong number of arguments for 'get' command")
         assert connection.call("GET", "") == RawError("ERR keys have 1 to 511 bytes here")
         assert connection.call("GETRANGE", "a", "x", "1") == RawError("ERR value is not an integer or out of range")
@@ -126,19 +134,19 @@ def test_subscribers_are_handed_over(server: ServerThread) -> None:
         assert listener.call("GET", "b") == b"2"
 
 
-def test_clients_are_known_by_their_own_address(server: ServerThread) -> None:
-    with server.connect() as connection:
+def test_clients_are_known_by_their_own_address(lasting: ServerThread) -> None:
+    with lasting.connect() as connection:
         host, port = connection.socket.getsockname()
         assert f"addr={host}:{port} " in connection.call("CLIENT", "LIST").decode()
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_pipelines_against_a_dict(server: ServerThread, seed: int) -> None:
+def test_random_pipelines_against_a_dict(lasting: ServerThread, seed: int) -> None:
     """Reads, writes and others in one stream, cut anywhere: each reply as if they had run one after the other."""
-    chance = random.Random(seed)
-    keys = [f"k{number}" for number in range(5)]
+    chance, before = random.Random(seed), tally(lasting)
+    keys = [f"{seed}k{number}" for number in range(5)]
     values: dict[str, str] = {}
-    with server.connect() as connection:
+    with lasting.connect() as connection:
         for _ in range(60):
             stream = b""
             expected: list[Any] = []
@@ -178,19 +186,20 @@ def test_random_pipelines_against_a_dict(server: ServerThread, seed: int) -> Non
                 connection.send(stream[:cut])
                 stream = stream[cut:]
             assert [connection.reply() for _ in expected] == expected
-        assert tally(server) > 0
+        assert tally(lasting) > before
 
 
-def test_a_read_sees_every_write_that_was_acknowledged(server: ServerThread) -> None:
+def test_a_read_sees_every_write_that_was_acknowledged(lasting: ServerThread) -> None:
     """Whichever reader it comes to; and nobody sees less than somebody has seen before."""
+    before = tally(lasting)
     stop, enough = threading.Event(), time.monotonic() + DEADLINE_S
     acknowledged = seen = 0
-    with server.connect() as first:
+    with lasting.connect() as first:
         first.call("SET", "n", "0")
 
     def write() -> None:
         nonlocal acknowledged
-        with server.connect() as connection:
+        with lasting.connect() as connection:
             for number in range(1, 1000):
                 assert connection.call("SET", "n", number) == Status("OK")
                 acknowledged = number
@@ -202,7 +211,7 @@ def test_a_read_sees_every_write_that_was_acknowledged(server: ServerThread) -> 
     def read() -> int:
         nonlocal seen
         reads = 0
-        with server.connect() as connection:
+        with lasting.connect() as connection:
             while not stop.is_set():
                 floor = max(acknowledged, seen)
                 found = int(connection.call("GET", "n"))
@@ -215,7 +224,7 @@ def test_a_read_sees_every_write_that_was_acknowledged(server: ServerThread) -> 
         readers = [threads.submit(read) for _ in range(6)]
         threads.submit(write).result(patience_s(DEADLINE_S * 3))
         assert all(reader.result(patience_s(DEADLINE_S)) > 0 for reader in readers)
-    assert tally(server) > 0
+    assert tally(lasting) > before
 
 
 def test_a_table_that_is_cleared_is_cleared_for_all(server: ServerThread) -> None:
@@ -304,20 +313,20 @@ def test_readers_end_with_the_server(server: ServerThread) -> None:
         socket.create_connection(server.address, timeout=patience_s(5))
 
 
-def test_the_port_is_not_shared_with_another_server(server: ServerThread) -> None:
+def test_the_port_is_not_shared_with_another_server(lasting: ServerThread) -> None:
     for readers in (0, 2):
         with pytest.raises(PortInUse, match="another server may have it"):
-            RespSockets.take(RespSettings(port=server.server.port, readers=readers))
+            RespSockets.take(RespSettings(port=lasting.server.port, readers=readers))
     with pytest.raises(InvalidRequest, match="--resp-port with --resp-readers"):
         RespSockets.take(RespSettings(readers=2))
 
 
-def test_a_client_that_does_not_read_is_waited_for(server: ServerThread) -> None:
+def test_a_client_that_does_not_read_is_waited_for(lasting: ServerThread) -> None:
     """Its replies wait in the kernel and here up to a limit; others go on; then it gets all of them."""
     value = "v" * 100_000
-    with server.connect() as slow, server.connect() as other:
+    with lasting.connect() as slow, lasting.connect() as other:
         slow.call("SET", "large", value)
-        settled(server, slow, "large")
+        settled(lasting, slow, "large")
         count = 400
         sending = threading.Thread(target=slow.send, args=[packed("GET", "large") * count])
         sending.start()
@@ -329,10 +338,10 @@ def test_a_client_that_does_not_read_is_waited_for(server: ServerThread) -> None
         assert not sending.is_alive()
 
 
-def test_what_a_client_sent_before_it_left_takes_effect(server: ServerThread) -> None:
-    with server.connect() as other:
+def test_what_a_client_sent_before_it_left_takes_effect(lasting: ServerThread) -> None:
+    with lasting.connect() as other:
         for number in range(20):
-            with server.connect() as connection:
+            with lasting.connect() as connection:
                 assert connection.call("PING") == Status("PONG")
                 connection.send(packed("SET", "last", number) + packed("GET", "last") * 3)
             wait_until(lambda number=number: other.call("GET", "last") == b"%d" % number)  # type: ignore[misc]
