@@ -313,7 +313,9 @@ class EmbeddedLog:
             raise self._refusal
         opened = self._topics.get(topic)
         if opened is None:
-            raise TableNotFound(f"there is no topic {topic} here: it was deleted, or it is another log's")
+            raise TableNotFound(
+                f"no table has the id {topic} in this log: it was dropped, or it is another log's", table=topic
+            )
         return opened
 
     def _partition(self, partition: PartitionId) -> PartitionLog:

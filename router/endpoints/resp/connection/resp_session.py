@@ -151,12 +151,16 @@ class RespSession:
         Where the selected table may be gone, the next command looks for it; it keeps its floors if it is still there.
         """
         table = self.table
-        if (
-            isinstance(error, TableNotFound)
-            and table is not None
-            and error.fields.get("table", table.ref.id) in (table.ref.id, table.ref.name)
-        ):
-            table.gone = True
+        if isinstance(error, TableNotFound) and table is not None:
+            name, table_id = table.ref.name, table.ref.id
+            missing = error.fields.get("table", table_id)
+            if missing in (name, table_id):
+                table.gone = True
+            if missing == table_id:
+                return Problem(
+                    f"ERR there is no table {name!r} with the id {table_id} here: it was dropped; the next command "
+                    "looks for a table of that name"
+                )
         return problem_of(error)
 
     async def current_table(self) -> ServedTable:

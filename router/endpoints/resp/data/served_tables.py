@@ -258,9 +258,9 @@ class ServedTables:
         """Held while a thread reads or makes JSON of many bytes: its memory is bounded for all clients together."""
 
     def at_hand(self, name: str) -> ServedTable | None:
-        """The table, where it was used before and is still there."""
+        """The table, where it was used before and is still there, as far as this process has heard."""
         table = self._open.get(name)
-        return None if table is None or table.gone else table
+        return None if table is None or table.gone or table.ref.id not in self._known() else table
 
     def served(self) -> list[ServedTable]:
         """The tables that were used so far, by name."""
