@@ -11,7 +11,7 @@ from log_tier.embedded.segments import segment
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.verification import verify
 from log_tier.embedded.verification.segments import check_segment
-from log_tier.model.batch_header import BatchHeader, check_stored_at, read_header
+from log_tier.model.batch_header import BatchHeader, check_read_at
 from simulation.planted import Patches
 
 __all__ = ["PLANTED_IN_DAMAGE", "ZEROS_ARE_THE_END"]
@@ -20,17 +20,14 @@ ZEROS_ARE_THE_END: Final = "zeros at the end of the journal count as its end"
 
 
 def _body_is_not_checked() -> Patches:
-    def believed(data: bytes, at: int, place: Any = None) -> BatchHeader:
-        return read_header(data, at)
-
-    return [(segment, "check_stored_at", believed)]
+    return [(segment, "check_read_at", lambda data, at, header, place=None: None)]
 
 
 def _place_is_not_compared() -> Patches:
-    def anywhere(data: bytes, at: int, place: Any = None) -> BatchHeader:
-        return check_stored_at(data, at)
+    def anywhere(data: bytes, at: int, header: BatchHeader, place: Any = None) -> None:
+        check_read_at(data, at, header)
 
-    return [(segment, "check_stored_at", anywhere)]
+    return [(segment, "check_read_at", anywhere)]
 
 
 def _holes_are_believed() -> Patches:

@@ -10,6 +10,7 @@ from log_tier.rows.numbering import number_schemas
 from router.data import local_data
 from router.routing import writes
 from serving_tier.fold import fold
+from serving_tier.fold.stretch import STRETCH_MIN
 from serving_tier.index.lmdb.index_file import IndexFile
 from serving_tier.replica.version_folders import ReplicaFolder
 from simulation.planted import Patches
@@ -19,6 +20,21 @@ __all__ = ["PLANTED_IN_ROWS", "ROWS_IN_DATABASE"]
 
 def _fold_takes_misfits() -> Patches:
     return [(fold, "fits", lambda judge, operation, key, value: True)]
+
+
+def _large_groups_are_taken_unjudged() -> Patches:
+    judged = fold._fold_group
+
+    def taken(batch: Any, attributes: Any, begin: int, end: int, view: Any, effects: Any) -> None:
+        known = effects.definition
+        if end - begin >= STRETCH_MIN:
+            effects.definition = None
+        try:
+            judged(batch, attributes, begin, end, view, effects)
+        finally:
+            effects.definition = known
+
+    return [(fold, "_fold_group", taken)]
 
 
 def _definition_lost_when_opened_again() -> Patches:
@@ -55,5 +71,6 @@ PLANTED_IN_ROWS: Final[dict[str, Callable[[], Patches]]] = {
 
 ROWS_IN_DATABASE: Final[dict[str, Callable[[], Patches]]] = {
     "the fold takes what does not fit": _fold_takes_misfits,
+    "a large group of rows is taken without a look": _large_groups_are_taken_unjudged,
 }
 """What one process shows by itself."""

@@ -133,7 +133,7 @@ class RowCaller:
         return records
 
     def _kinds(self, has_misfit: bool) -> list[str]:
-        kinds = ["row"] * self._chance.choice((1, 2, 5))
+        kinds = ["row"] * self._chance.choice((1, 2, 5, 9))
         if has_misfit:
             kinds.insert(self._chance.randrange(len(kinds) + 1), self._chance.choice(_MADE))
         return kinds
