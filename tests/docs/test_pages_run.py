@@ -153,7 +153,9 @@ def test_the_readme_with_spark(
         pytest.skip(reason)
     import pyarrow
     from pyarrow import parquet
+    from pyspark.sql import SparkSession
 
+    begun_before = SparkSession.getActiveSession() is not None
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # what `python3` is in an activated environment
     rows = {"id": [f"A{number}" for number in range(100)], "value": [f"ship {number}" for number in range(100)]}
     parquet.write_table(pyarrow.table(rows), tmp_path / "ships.parquet")
@@ -162,7 +164,8 @@ def test_the_readme_with_spark(
     terminal.check_block(many)
     for block in blocks(README, "spark"):
         terminal.check_block(block)
-    terminal.names["spark"].stop()
+    if not begun_before:  # else it is the one that all tests of this process share
+        terminal.names["spark"].stop()
 
 
 def need_redis_cli() -> None:
