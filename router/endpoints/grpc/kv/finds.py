@@ -83,7 +83,7 @@ async def find_pages(
         seen.update(page.applied)
         walk.took(page)
         await rows.meet(page.values)
-        found = await run_sized(len(page.keys), partial(_met, rows.form.definition, plan, page, left))
+        found = await run_sized(items_of(page, rows), partial(_met, rows.form.definition, plan, page, left))
         left = None if left is None else left - len(found.keys)
         token = token_text(table, seen, asked)
         async for message in each_sized(items_of(found, text), entry_messages(found, token, text)):

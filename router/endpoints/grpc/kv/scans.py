@@ -24,6 +24,7 @@ from router.proto import kv_pb2 as kv
 __all__ = [
     "MESSAGE_BYTES_MAX",
     "MESSAGE_ENTRIES_MAX",
+    "TEXT_ITEM_BYTES",
     "check_limit",
     "entry_messages",
     "items_of",
@@ -38,8 +39,8 @@ configured otherwise, and a larger one would end the scan."""
 MESSAGE_ENTRIES_MAX: Final = 5000
 """Entries of one message of a stream: gRPC encodes it on the event loop, some 0.2 µs each."""
 
-_TEXT_ITEM_BYTES: Final = 20
-"""A row of so many bytes is text in some 10 µs."""
+TEXT_ITEM_BYTES: Final = 5
+"""So many bytes of a row are text in some 3 µs."""
 
 
 def range_of(request: kv.KVScanRequest) -> tuple[bytes, bytes | None]:
@@ -119,8 +120,8 @@ async def scan_pages(
 
 
 def items_of(page: ScanResult, text: TableText | None) -> int:
-    """How much there is to do for a page: a text of 20 bytes is an item."""
-    return len(page.keys) if text is None else max(len(page.keys), sum(map(len, page.values)) // _TEXT_ITEM_BYTES)
+    """How much there is to do for a page whose rows are looked at or shown as text."""
+    return len(page.keys) if text is None else max(len(page.keys), sum(map(len, page.values)) // TEXT_ITEM_BYTES)
 
 
 def entry_messages(page: ScanResult, token: str, text: TableText | None = None) -> Iterator[kv.KVScanResponse]:

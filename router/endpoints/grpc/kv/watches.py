@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.sized_work import each_sized
 from log_tier.model.batch import decode_batch
-from log_tier.model.batch_header import place_of, split_batches
+from log_tier.model.batch_header import decoded_bytes, place_of, split_batches
 from log_tier.model.errors import InvalidRequest, TableNotFound, Unavailable, UnknownFormat
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
@@ -28,7 +28,7 @@ from router.data.seam import Connection
 from router.endpoints.grpc.kv.forms import TableText
 from router.endpoints.grpc.kv.freshness import check_token, parse_token
 from router.endpoints.grpc.kv.results import token_text
-from router.endpoints.grpc.kv.scans import MESSAGE_BYTES_MAX, MESSAGE_ENTRIES_MAX
+from router.endpoints.grpc.kv.scans import MESSAGE_BYTES_MAX, MESSAGE_ENTRIES_MAX, TEXT_ITEM_BYTES
 from router.endpoints.grpc.kv.texts import shown_change
 from router.proto import kv_pb2 as kv
 
@@ -112,8 +112,10 @@ class ChangeStream:
         self, event: WatchEvent, after: Token | None, held: HeldPage
     ) -> AsyncIterator[kv.KVWatchResponse]:
         room = held.next_page(MESSAGE_BYTES_MAX)
-        # A record has a few dozen bytes at least, and is text in some 10 µs.
-        items = len(event.batches) // (32 if self._text is None else 20)
+        # A record has a few dozen bytes at least.
+        items = len(event.batches) // 32
+        if self._text is not None:
+            items = sum(map(decoded_bytes, split_batches(event.batches))) // TEXT_ITEM_BYTES
         while True:
             form = None if self._text is None else self._text.form
             try:

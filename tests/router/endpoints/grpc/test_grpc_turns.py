@@ -11,6 +11,7 @@ import grpc
 import pytest
 from kit.client.grpc_stubs import GrpcStubs, served
 from kit.client.grpc_thread import GrpcThread
+from kit.flight_rows import UNNUMBERED_FLIGHTS
 from kit.resp.loop_turns import LoopTurns
 
 from log_tier.catalog.catalog import Catalog
@@ -21,13 +22,20 @@ from log_tier.model.record import Condition, Operation, attribute_of
 from log_tier.rpc import checked
 from log_tier.rpc.checked import FIELDS_MAX
 from router.data import local_data, machine_tables, merge, misfits, outcomes, reply_budget, watch
-from router.endpoints.grpc.kv import records, scans, service, watches
+from router.endpoints.grpc.kv import finds, records, scans, service, watches
 from router.proto import keyvalue_pb2, kv_pb2, tables_pb2
 from router.remote import messages
+from router.remote.definitions import definition_message
 
 COUNT: Final = 3 * AT_ONCE_ITEMS_MAX
 KEYS: Final = [b"key:%05d" % number for number in range(COUNT)]
 EIGHT: Final = 8
+
+JSON: Final = kv_pb2.KV_FORM_JSON
+ROW_KEYS: Final = [b'["UA",%d]' % number for number in range(COUNT)]
+ROWS: Final = [
+    b'{"carrier":"UA","flight":%d,"tailnum":"N14228","dep_delay":%.1f}' % (number, number) for number in range(COUNT)
+]
 
 
 class Stubs(GrpcStubs):
@@ -38,6 +46,8 @@ class Stubs(GrpcStubs):
         tables = self.tables
         self.one = tables.Create(tables_pb2.CreateTableRequest(name="one", partitions=1))
         self.eight = tables.Create(tables_pb2.CreateTableRequest(name="eight", partitions=EIGHT))
+        definition = definition_message(UNNUMBERED_FLIGHTS)
+        tables.Create(tables_pb2.CreateTableRequest(name="flights", partitions=1, definition=definition))
 
     def put(self) -> None:
         writes = [kv_pb2.KVWrite(key=key, put=b"value") for key in KEYS]
@@ -61,6 +71,32 @@ class Stubs(GrpcStubs):
                 break
         stream.cancel()
         assert seen[:COUNT] == KEYS
+
+    def put_rows(self) -> None:
+        writes = [kv_pb2.KVWrite(put=row) for row in ROWS]
+        self.kv.Write(kv_pb2.KVWriteRequest(table="flights", writes=writes, form=JSON))
+
+    def get_rows(self) -> None:
+        reply = self.kv.GetMany(kv_pb2.KVGetManyRequest(table="flights", keys=ROW_KEYS, form=JSON))
+        assert [entry.value for entry in reply.entries] == ROWS
+
+    def scan_rows(self) -> None:
+        pages = self.kv.Scan(kv_pb2.KVScanRequest(table="flights", form=JSON))
+        assert [entry.value for page in pages for entry in page.entries] == ROWS
+
+    def find_rows(self) -> None:
+        where = '{"carrier":"UA","dep_delay":[1,null]}'
+        pages = self.kv.Find(kv_pb2.KVFindRequest(table="flights", where=where, form=JSON))
+        assert [entry.value for page in pages for entry in page.entries] == ROWS[1:]
+
+    def watch_rows(self) -> None:
+        request = kv_pb2.KVWatchRequest(table="flights", start=kv_pb2.KV_WATCH_START_EARLIEST, form=JSON)
+        stream, seen = self.kv.Watch(request), 0
+        for message in stream:
+            seen += len(message.changes)
+            if seen >= len(ROWS):
+                break
+        stream.cancel()
 
     def read(self) -> None:
         part = keyvalue_pb2.ReadPart(table_id=self.one.id, partition=0, keys=KEYS, after=-1)
@@ -119,6 +155,7 @@ class Stubs(GrpcStubs):
 def stubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stubs]:
     with served(tmp_path_factory.mktemp("grpc turns"), Stubs) as opened:
         opened.put()
+        opened.put_rows()
         yield opened
 
 
@@ -129,6 +166,9 @@ IN_THREADS: Final[dict[str, tuple[Callable[[Stubs], None], ModuleType, str]]] = 
     "GetMany, the read": (Stubs.get_many, reply_budget, "_read"),
     "a read of many keys": (Stubs.read, reply_budget, "_read"),
     "a page of a scan": (Stubs.scan_page, merge, "merged_result"),
+    "a group of rows as text": (Stubs.put_rows, service, "stored_write"),
+    "rows of a GetMany as text": (Stubs.get_rows, service, "shown_entries"),
+    "rows of a watch with a backlog as text": (Stubs.watch_rows, watches, "shown_change"),
     "a watch with a backlog": (Stubs.watch, watches, "decode_batch"),
     "the checks of many parts": (Stubs.write_parts, batch_checks, "checked_span"),
     "many questions about outcomes": (Stubs.ask_outcomes, messages, "outcomes_parts_from"),
@@ -145,6 +185,23 @@ def test_work_that_a_thread_does(stubs: Stubs, monkeypatch: pytest.MonkeyPatch, 
         work(stubs)
     assert counted.elsewhere >= 1
     assert counted.calls == 0, "none of it on the event loop"
+
+
+OF_PAGES: Final[dict[str, tuple[Callable[[Stubs], None], ModuleType, str, int]]] = {
+    "rows of a scan as text": (Stubs.scan_rows, scans, "shown_entries", 2 * AT_ONCE_ITEMS_MAX // 10),
+    "rows that are looked at for a find": (Stubs.find_rows, finds, "row_filter", 1),
+    "rows of a find as text": (Stubs.find_rows, scans, "shown_entries", 2 * AT_ONCE_ITEMS_MAX // 10),
+}
+"""With what a turn may have: the first page is small."""
+
+
+@pytest.mark.parametrize("name", OF_PAGES)
+def test_work_that_a_thread_does_for_large_pages(stubs: Stubs, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    work, owner, function, most = OF_PAGES[name]
+    with LoopTurns(stubs.server, monkeypatch, owner, function) as counted:
+        work(stubs)
+    assert counted.elsewhere >= 1
+    assert counted.most_in_one_turn <= most
 
 
 def test_many_parts_are_read_some_at_a_time(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
