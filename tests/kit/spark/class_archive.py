@@ -1,8 +1,9 @@
 """An archive of the classes that Spark loads, made once for a Java and a PySpark: it saves half of a short command.
 
 A Java process that runs a small query reads, checks and links some twenty thousand classes from 280 files. With an
-archive it maps them into its memory (https://openjdk.org/jeps/350). Java leaves an archive alone that it cannot use,
-such as one of another version, so a session never depends on it.
+archive it maps them into its memory (https://openjdk.org/jeps/350). Java leaves an archive alone that it can see to be
+none of its version. One that was cut short ends it, so an archive has its name when it is whole: after `rm -r .spark`
+the next run makes it again.
 
     python -m kit.spark.class_archive      a run of Spark that loads what tests need; Java writes the archive at its end
 """
@@ -63,8 +64,7 @@ def make_archive(start_options: str) -> None:
     archive = archive_file()
     if archive is None or archive.exists() or java_problem():
         return
-    shutil.rmtree(_FOLDER, ignore_errors=True)  # of another Java, or another PySpark
-    _FOLDER.mkdir(parents=True)
+    _FOLDER.mkdir(parents=True, exist_ok=True)
     written = archive.with_suffix(f".{os.getpid()}")
     options = f'{start_options} {_NO_LOG} -XX:ArchiveClassesAtExit="{written}"'
     done = subprocess.run(
@@ -78,6 +78,9 @@ def make_archive(start_options: str) -> None:
     if done.returncode:
         raise RuntimeError(f"the run of Spark that shows which classes it loads failed: {done.stdout}{done.stderr}")
     written.rename(archive)
+    for other in _FOLDER.glob("*.jsa"):
+        if other != archive:
+            other.unlink(missing_ok=True)  # of another Java, or another PySpark
 
 
 def _load_classes(spark: Any, folder: Path) -> int:
