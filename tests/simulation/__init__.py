@@ -175,7 +175,9 @@ read, or shown by a watch, nobody is refused for another one's, and what was ack
 token (`row_ledger.py`). Nodes and router have endpoints of
 the Redis protocol there: a client writes rows as JSON to the first of the tables, in pipelines and transactions with
 one misfit and without, and others write to it as `duramen put` does. Of what they write that does not fit nothing is in
-the log, and what fits is there as writers of Avro store it (`json_row_calls.py`). When all is level, each replica
+the log, and what fits is there as writers of Avro store it (`json_row_calls.py`). A program with `duramen.v1.KV` alone
+writes groups of such rows, of one row to nine, and asks other servers for them by key, by fields and by their token
+(`kv_row_calls.py`). When all is level, each replica
 holds, and has counted as void, what a fold of its log from the beginning does; then a table is cleared, and judges as
 before (`cluster_rows.py`). In a fifth of the runs of the worlds `database` and `resp` there is such a table with the
 same callers, through all lives of the database (`database_rows.py`).
@@ -229,7 +231,8 @@ commit of LMDB, and loses nothing that was not synced.
 
 **Reading order**: the simulated machine is `duramen.testing.machine`. Here: `node_faults.py`, `plan.py`,
 `planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`, `row_ledger.py`,
-`database_world.py`, `reconnecting.py`, `row_calls.py`, `json_row_calls.py`, `row_checks.py`, `database_rows.py`,
+`database_world.py`, `reconnecting.py`, `row_calls.py`, `json_row_calls.py`, `kv_row_calls.py`, `row_checks.py`,
+`database_rows.py`,
 `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`, `kept_log.py`,
 `index_crashes.py`, `quota_ledger.py`, `place_ledger.py`, `access_ledger.py`, `refusal_ledger.py`, `history_ledger.py`,
 `asked_snapshots.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`,

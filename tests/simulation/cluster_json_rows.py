@@ -16,9 +16,10 @@ from simulation.book import Broken
 from simulation.cluster_turns import ASK_S
 from simulation.cluster_world import ClusterWorld
 from simulation.json_row_calls import CommandRowCaller, WireRowCaller
+from simulation.kv_row_calls import KVRowCaller
 from simulation.trust_turns import TARGETS
 
-__all__ = ["check_json_rows", "put_by_commands", "write_json_rows"]
+__all__ = ["check_json_rows", "put_by_commands", "put_by_kv", "write_json_rows"]
 
 _PAUSE_S: Final = 1.0
 _CALLS: Final = 10
@@ -54,6 +55,15 @@ async def put_by_commands(world: ClusterWorld, table: str, stop: asyncio.Event) 
                 await CommandRowCaller(world, database.table(table), words, chance).write()
 
 
+async def put_by_kv(world: ClusterWorld, table: str, stop: asyncio.Event) -> None:
+    """A program without a client of ours, at any of the servers, until `stop` is set. Raises `Broken`."""
+    chance = random.Random(f"rows by KV {world.plan.seed}")
+    caller = KVRowCaller(world, table, chance)
+    while not stop.is_set():
+        await asyncio.sleep(chance.random() * 2 * _PAUSE_S)
+        await caller.write(TARGETS)
+
+
 async def check_json_rows(world: ClusterWorld, server: str, table: str, chance: random.Random) -> None:
     """When nothing is at fault: every kind of call is answered as it should be, by one server. Raises `Broken`."""
     client = await world.connected(chance, server)
@@ -69,3 +79,5 @@ async def check_json_rows(world: ClusterWorld, server: str, table: str, chance: 
     async with await aio.connect(f"{server}:7070", timeout=ASK_S, direct=False) as database:
         words = record_text(await database.definition(table), lambda _: None)
         await CommandRowCaller(world, database.table(table), words, chance).write(sure=True)
+    for _ in range(2):
+        await KVRowCaller(world, table, chance).write([server], sure=True)

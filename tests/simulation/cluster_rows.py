@@ -28,7 +28,7 @@ from router.admin.verbs import AdminChange, Clear, Move, RestoreNode, SetReplica
 from serving_tier.index.memory_index import MemoryIndex
 from simulation.book import Broken
 from simulation.cluster_jobs import maps_differ, newest_map, unfinished
-from simulation.cluster_json_rows import check_json_rows, put_by_commands, write_json_rows
+from simulation.cluster_json_rows import check_json_rows, put_by_commands, put_by_kv, write_json_rows
 from simulation.cluster_turns import ASK_S, begin, take_turn
 from simulation.cluster_world import NODES, ClusterWorld
 from simulation.row_calls import RowCaller, follow_rows, read_row
@@ -110,6 +110,7 @@ async def use_rows(world: ClusterWorld, stop: asyncio.Event) -> None:
     working.append(asyncio.create_task(follow_rows(world, _ROWS[0], stop)))
     working.append(asyncio.create_task(write_json_rows(world, _ROWS[0], stop)))
     working.append(asyncio.create_task(put_by_commands(world, _ROWS[0], stop)))
+    working.append(asyncio.create_task(put_by_kv(world, _ROWS[0], stop)))
     working.append(asyncio.create_task(change_indexes(world, _ROWS[0], stop)))
     try:
         await asyncio.gather(*working)

@@ -24,7 +24,7 @@ from log_tier.model.identifiers import Offset
 from simulation.book import Broken
 from simulation.row_ledger import RowLedger, RowWrite
 
-__all__ = ["CommandRowCaller", "JsonWorld", "WireRowCaller"]
+__all__ = ["CommandRowCaller", "DrawnRows", "JsonWorld", "TextRow", "WireRowCaller", "stored"]
 
 _CARRIERS: Final = ("AA", "UA")
 _FLIGHTS: Final = 4
@@ -49,7 +49,7 @@ class JsonWorld(Protocol):
         ...
 
 
-class _Row(NamedTuple):
+class TextRow(NamedTuple):
     """One row as text, and as it is stored."""
 
     key_text: bytes
@@ -58,17 +58,17 @@ class _Row(NamedTuple):
     value: bytes
 
 
-class _Drawn:
+class DrawnRows:
     """Rows and misfits, each with a number of its own."""
 
     def __init__(self, world: JsonWorld, chance: random.Random) -> None:
         self._rows, self._chance = world.rows, chance
 
-    def row(self, carrier: str = "") -> _Row:
+    def row(self, carrier: str = "") -> TextRow:
         """One that fits."""
         fields, schema = self.fields(carrier), self._rows.row_schema
         name, number = fields["carrier"], fields["flight"]
-        return _Row(_key_text(name, number), _text(fields), flight_key(name, number), stored(fields, schema))
+        return TextRow(_key_text(name, number), _text(fields), flight_key(name, number), stored(fields, schema))
 
     def fields(self, carrier: str = "") -> dict[str, Any]:
         """Those of a row that fits."""
@@ -105,7 +105,7 @@ class WireRowCaller:
 
     def __init__(self, world: JsonWorld, client: WireClient, table: str, chance: random.Random) -> None:
         self._world, self._client, self._table, self._chance = world, client, table, chance
-        self._drawn = _Drawn(world, chance)
+        self._drawn = DrawnRows(world, chance)
 
     async def write_some(self) -> None:
         """A pipeline, and reads of what it has written. Raises `Broken`, and `WireCut` where the connection ends."""
@@ -122,7 +122,7 @@ class WireRowCaller:
     async def _write(self, kinds: Sequence[str], *, sure: bool) -> None:
         calls = [self._call(kind) for kind in kinds]
         replies = iter(await self._client.call([command for commands, _ in calls for command in commands]))
-        written: dict[bytes, _Row] = {}
+        written: dict[bytes, TextRow] = {}
         for kind, (commands, rows) in zip(kinds, calls, strict=True):
             reply = [next(replies) for _ in commands][-1]
             if self._is_written(kind, reply, sure=sure):
@@ -130,7 +130,7 @@ class WireRowCaller:
         for row in written.values():
             await self._read(row, sure=sure)
 
-    def _call(self, kind: str) -> tuple[list[Command], list[_Row]]:
+    def _call(self, kind: str) -> tuple[list[Command], list[TextRow]]:
         """Commands, of which the last reply counts, and the rows that they write."""
         if kind == "APPEND":
             return [(b"APPEND", self._drawn.row().key_text, b"x")], []
@@ -166,7 +166,7 @@ class WireRowCaller:
         if kind in ("WRITEUNKNOWN", "MISCONF"):
             self._world.stop()
 
-    async def _read(self, row: _Row, *, sure: bool) -> None:
+    async def _read(self, row: TextRow, *, sure: bool) -> None:
         """What this connection has written is there, or something later."""
         (reply,) = await self._client.call([(b"DURAMEN.GETV", row.key_text)])
         if isinstance(reply, RawError):
@@ -188,7 +188,7 @@ class CommandRowCaller:
 
     def __init__(self, world: JsonWorld, table: Table, words: RecordText, chance: random.Random) -> None:
         self._world, self._table, self._words, self._chance = world, table, words, chance
-        self._drawn = _Drawn(world, chance)
+        self._drawn = DrawnRows(world, chance)
 
     async def write(self, *, sure: bool = False) -> None:
         """A row, or something that does not fit. `sure`: nothing is at fault. Raises `Broken`."""
@@ -223,7 +223,7 @@ class CommandRowCaller:
             return
         raise Broken("fitting", f"a command takes {text!r} ({wrong}) and stores {found}")
 
-    async def _read(self, row: _Row, least: RowWrite) -> None:
+    async def _read(self, row: TextRow, least: RowWrite) -> None:
         """By the fields of its key, as a person writes them."""
         fields = json.loads(row.text)
         (key,) = self._words.keys([fields["carrier"], str(fields["flight"])])

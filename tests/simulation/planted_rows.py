@@ -8,6 +8,8 @@ from typing import Any, Final
 from log_tier.catalog import catalog_fold
 from log_tier.rows.numbering import number_schemas
 from router.data import local_data
+from router.data.freshness import Freshness
+from router.endpoints.grpc.kv import finds
 from router.routing import writes
 from serving_tier.fold import fold
 from serving_tier.fold.stretch import STRETCH_MIN
@@ -62,11 +64,16 @@ def _each_table_counts_for_itself() -> Patches:
     return [(catalog_fold, "number_schemas", lambda definition, known: number_schemas(definition, {}))]
 
 
+def _finds_wait_for_no_token() -> Patches:
+    return [(finds, "freshness_of", lambda table, token, request: Freshness("session", {}, 0))]
+
+
 PLANTED_IN_ROWS: Final[dict[str, Callable[[], Patches]]] = {
     "the fold takes what does not fit": _fold_takes_misfits,
     "a replica that is opened again takes anything": _definition_lost_when_opened_again,
     "a batch with a misfit does not ask for its outcomes": _nobody_asks,
     "each table gives numbers to its schemas by itself": _each_table_counts_for_itself,
+    "a find by KV does not wait for its token": _finds_wait_for_no_token,
 }
 
 ROWS_IN_DATABASE: Final[dict[str, Callable[[], Patches]]] = {
