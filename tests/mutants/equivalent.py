@@ -95,8 +95,8 @@ EQUIVALENT: Final[tuple[EquivalentMutant, ...]] = (
     ),
     EquivalentMutant(
         "serving_tier/fold/fold.py",
-        "stop = end if size < STRETCH_MIN or effects.definition is not None else stretch_end(attributes, at, end)",
-        "size < STRETCH_MIN -> (size <= STRETCH_MIN)",
+        "in_columns = size >= STRETCH_MIN and effects.definition is None",
+        "size >= STRETCH_MIN -> (size > STRETCH_MIN)",
         "A group of as many records as a stretch needs is decided on one by one, with the same outcome.",
     ),
     EquivalentMutant(
@@ -177,7 +177,7 @@ EQUIVALENT: Final[tuple[EquivalentMutant, ...]] = (
     ),
     EquivalentMutant(
         "serving_tier/fold/fold.py",
-        "if stop - at >= STRETCH_MIN:",
+        "if in_columns and stop - at >= STRETCH_MIN:",
         "stop - at >= STRETCH_MIN -> (stop - at > STRETCH_MIN)",
         "A run of as many records as a stretch needs is decided on one by one, with the same outcome.",
     ),

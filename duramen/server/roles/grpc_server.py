@@ -168,7 +168,6 @@ class GrpcServer:
         await self._server.start()
         self._started = True
         await self.say(serving=serving)
-        quick_switching()
 
     async def say(self, *, serving: bool) -> None:
         """Report by the health service whether requests are welcome."""
@@ -194,7 +193,9 @@ class GrpcServer:
 
 
 def quick_switching() -> None:
-    """Set the interpreter for a server: threads take turns quickly, the collector looks rarely."""
+    """Set the interpreter of a server's program, when it has opened: threads take turns quickly, the collector looks
+    rarely, and at nothing of what is there. A server in another program, such as a test, leaves it as it is.
+    """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from duramen.server.roles.grpc_server import quick_switching
 from duramen.server.wiring.allocator import keep_large_buffers
 from log_tier.concurrency.descriptors import raise_descriptor_limit
 from log_tier.model.errors import DuramenError, InvalidRequest
@@ -43,6 +44,7 @@ async def run_until_signal(
     `started` is called when it takes requests, `stopping` with what ended it.
     """
     role = await opening
+    quick_switching()
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[str] = loop.create_future()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import grpc
@@ -18,6 +20,7 @@ from kit.held_port import HeldPort
 import duramen
 from duramen import aio
 from duramen.server.roles.all_in_one import SingleServer as Server
+from duramen.server.roles.grpc_server import GC_THRESHOLDS
 from duramen.server.roles.run import run_until_signal
 from log_tier.model.identifiers import Offset
 from log_tier.open import open_log
@@ -145,12 +148,43 @@ async def test_what_was_accepted_is_finished(tmp_path: Path) -> None:
     await server.close()
 
 
-async def test_serving_until_a_signal(tmp_path: Path) -> None:
+Interpreter = tuple[float, tuple[int, int, int], int]
+
+
+def interpreter() -> Interpreter:
+    """What is set for all of a process: how quickly threads take turns, and what the collector looks at."""
+    return sys.getswitchinterval(), gc.get_threshold(), gc.get_freeze_count()
+
+
+@pytest.fixture
+def as_before() -> Iterator[Interpreter]:
+    """How the interpreter is set, and is again after the test."""
+    interval, thresholds, frozen = before = interpreter()
+    yield before
+    sys.setswitchinterval(interval)
+    gc.set_threshold(*thresholds)
+    if not frozen:
+        gc.unfreeze()
+
+
+async def test_a_server_in_another_program_leaves_its_interpreter_alone(tmp_path: Path, as_before: Interpreter) -> None:
+    server = await Server.open(tmp_path / "data", port=0)
+    try:
+        assert interpreter() == as_before
+    finally:
+        await server.close()
+
+
+async def test_serving_until_a_signal(tmp_path: Path, as_before: Interpreter) -> None:
     said: list[str] = []
     started = asyncio.Event()
 
     def on_start(server: Server) -> None:
         said.append(f"on {server.port}")
+        interval, thresholds, frozen = interpreter()
+        assert interval == pytest.approx(0.0001)
+        assert thresholds == GC_THRESHOLDS
+        assert frozen > as_before[2]
         started.set()
 
     serving = asyncio.ensure_future(
