@@ -1,23 +1,24 @@
 """What a gRPC call is about, from its message: table, partitions, first key. Looked at only where a call was slow.
 
 The messages of the data services have few shapes: parts with a table's id and a partition; the same without parts; a
-table's name with a key, keys, or writes.
+table's name with a key, keys, or writes. Keys written as text (`KV_FORM_JSON`) are looked at as they are stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.model.batch import decode_batch
-from log_tier.model.errors import DuramenError, InvalidRequest
+from log_tier.model.errors import DuramenError, InvalidKey, InvalidRequest
 from log_tier.model.identifiers import PartitionId, partition_id, table_id_from_bytes
+from log_tier.rows.json_rows.json_table import JsonTable
 from log_tier.slow_calls.slow_call import KEY_BYTES_MAX, NO_SUBJECT, CallKind, CallSubject
 
-__all__ = ["CALL_KINDS", "FIRST_ONLY", "subject_of"]
+__all__ = ["CALL_KINDS", "FIRST_ONLY", "stored_keys", "subject_of"]
 
 CALL_KINDS: Final[dict[str, CallKind]] = {
     "/duramen.v1.KeyValue/Read": "read",
@@ -32,6 +33,7 @@ CALL_KINDS: Final[dict[str, CallKind]] = {
     "/duramen.v1.KV/Update": "write",
     "/duramen.v1.KV/Write": "write",
     "/duramen.v1.KV/EndToken": "other",
+    "/duramen.v1.KV/Find": "scan",
     "/duramen.v1.KV/Scan": "scan",
     "/duramen.v1.KV/Watch": "other",
     "/duramen.v1.KeyValue/Watch": "other",
@@ -44,6 +46,7 @@ CALL_KINDS: Final[dict[str, CallKind]] = {
     "/duramen.v1.Tables/List": "other",
     "/duramen.v1.Tables/Definition": "other",
     "/duramen.v1.Tables/Describe": "other",
+    "/duramen.v1.Tables/Alter": "other",
     "/duramen.v1.Tables/SetRetention": "other",
     "/duramen.v1.Tables/Drop": "other",
 }
@@ -80,11 +83,31 @@ def _by_name(request: Any, cluster: ClusterMap | None) -> CallSubject:
     if entry is None:
         return CallSubject(None, items=len(items))
     keys = [item if isinstance(item, bytes) else item.key for item in islice(items, _PARTS_MAX)]
+    if entry.definition is not None and _is_text(request):
+        keys = stored_keys(JsonTable(entry.definition), keys)
     partition_of = entry.ref.partition_of
     places = list(dict.fromkeys(entry.partition(partition_of(key)) for key in keys if key))
-    if "prefix" in fields:  # of a range, which may have keys in each partition
+    # A range may have keys in each partition, and a row that is put without its key may be of each.
+    if "prefix" in fields or "where" in fields or (keys and not all(keys)):
         places = [entry.partition(number) for number in range(min(_PARTS_MAX, entry.partitions))]
-    return CallSubject(entry.name, places, keys[0][:KEY_BYTES_MAX] if keys else None, len(items))
+    return CallSubject(entry.name, places, (keys[0][:KEY_BYTES_MAX] or None) if keys else None, len(items))
+
+
+def stored_keys(form: JsonTable, texts: Iterable[bytes]) -> list[bytes]:
+    """Keys as they are stored; empty: the text is none of a key."""
+    return [_stored_key(form, text) for text in texts]
+
+
+def _stored_key(form: JsonTable, text: bytes) -> bytes:
+    try:
+        return form.key(text) if text else b""
+    except InvalidKey:
+        return b""
+
+
+def _is_text(request: Any) -> bool:
+    field = request.DESCRIPTOR.fields_by_name.get("form")
+    return field is not None and request.form == field.enum_type.values_by_name["KV_FORM_JSON"].number
 
 
 def _by_id(parts: Any, cluster: ClusterMap | None) -> CallSubject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ from kit.log.sample_batches import plain_batch
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.model.identifiers import table_id_from_bytes
 from log_tier.proto import log_pb2
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.key_fields import KeyField
+from log_tier.rows.tuple_key import pack_key
 from log_tier.slow_calls.call_subject import CALL_KINDS, FIRST_ONLY, subject_of
 from log_tier.slow_calls.slow_call import KEY_BYTES_MAX, NO_SUBJECT
 from router.proto import keyvalue_pb2, kv_pb2, tables_pb2
@@ -36,7 +40,7 @@ def test_every_kind_is_of_a_call_that_there_is_and_streams_are_those_that_client
         assert not found.client_streaming, method
         if found.server_streaming:
             streams.add(method)
-    assert streams == {"/duramen.v1.KV/Scan", *FIRST_ONLY}
+    assert streams == {"/duramen.v1.KV/Find", "/duramen.v1.KV/Scan", *FIRST_ONLY}
 
 
 def test_a_range_is_of_all_partitions() -> None:
@@ -108,3 +112,48 @@ def test_no_message_makes_it_fail(table_id: bytes, partition: int, batch: bytes)
         written = subject_of(keyvalue_pb2.WriteRequest(parts=[part]), cluster)
         appended = subject_of(log_pb2.AppendRequest(topic_id=table_id, partition=partition, batch=batch), cluster)
         assert written == appended
+
+
+PLANES = replace(
+    FLIGHTS,
+    name="planes",
+    partitioner="fields:1",
+    definition=TableDefinition(key=(KeyField("carrier", "str"), KeyField("flight", "int")), value="json"),
+)
+ROWS = ClusterMap().with_table(PLANES)
+JSON = kv_pb2.KV_FORM_JSON
+UA_1545 = pack_key("UA", 1545)
+
+
+def test_every_call_on_tables_is_measured() -> None:
+    """A method that nobody has put here would be missing in the slow log, however long its calls take."""
+    for service in ("KV", "KeyValue", "Tables"):
+        for name in MESSAGES[service].DESCRIPTOR.services_by_name[service].methods_by_name:
+            assert f"/duramen.v1.{service}/{name}" in CALL_KINDS
+
+
+def test_a_find_is_of_all_partitions() -> None:
+    found = subject_of(kv_pb2.KVFindRequest(table="flights", where='{"carrier":"UA"}'), CLUSTER)
+    assert found == ("flights", [FLIGHTS.partition(number) for number in range(4)], None, 0)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        kv_pb2.KVGetRequest(table="planes", key=b'["UA", 1545]', form=JSON),
+        kv_pb2.KVGetManyRequest(table="planes", keys=[b'["UA",1545]'], form=JSON),
+        kv_pb2.KVUpdateRequest(table="planes", key=b'["UA",1545]', form=JSON),
+        kv_pb2.KVWriteRequest(table="planes", writes=[kv_pb2.KVWrite(key=b'["UA",1545]', put=b"1")], form=JSON),
+        kv_pb2.KVGetRequest(table="planes", key=UA_1545),
+    ],
+)
+def test_a_key_that_is_written_as_text_is_the_stored_one(request_: Any) -> None:
+    """Grants on a key prefix decide who is shown it, and its partition says which request carried the call."""
+    place = PLANES.partition(PLANES.ref.partition_of(UA_1545))
+    assert subject_of(request_, ROWS) == ("planes", [place], UA_1545, 1)
+
+
+@pytest.mark.parametrize("text", [b"", b"[", b'["UA"]', b"\xff", b"[" * 10_000])
+def test_a_text_of_no_key_shows_none_and_may_be_of_each_partition(text: bytes) -> None:
+    found = subject_of(kv_pb2.KVPutRequest(table="planes", key=text, value=b"1", form=JSON), ROWS)
+    assert found == ("planes", [PLANES.partition(number) for number in range(4)], None, 1)

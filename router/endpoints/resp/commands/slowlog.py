@@ -17,6 +17,7 @@ from typing import Any, Final
 from log_tier.access.shown_tables import shown_rights
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition, PartitionId, TableId
+from log_tier.slow_calls.call_subject import stored_keys
 from log_tier.slow_calls.slow_call import KEY_BYTES_MAX, CallKind, CallSubject, SlowCall
 from log_tier.slow_calls.slow_document import is_own_call, may_read_key, shown_calls
 from log_tier.trust.rights import Rights
@@ -132,8 +133,10 @@ def _subject(client: CommandContext, spec: CommandSpec, command: RespCommand) ->
     if table is None or spec.kind not in DATA_KINDS:
         return CallSubject(client.table_name if spec.name == "exec" else None, items=len(command))
     keys = list(islice(spec.keys(command), _KEYS_MAX))
+    if table.form is not None:
+        keys = stored_keys(table.form, keys)
     places = list(dict.fromkeys(table.ids[table.partition_of(key)] for key in keys if key))
-    return CallSubject(table.ref.name, places, bytes(keys[0][:KEY_BYTES_MAX]) if keys else None, len(command))
+    return CallSubject(table.ref.name, places, (bytes(keys[0][:KEY_BYTES_MAX]) or None) if keys else None, len(command))
 
 
 def _of_native(client: CommandContext, spec: CommandSpec, command: RespCommand) -> CallSubject:

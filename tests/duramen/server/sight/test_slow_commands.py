@@ -29,6 +29,10 @@ from log_tier.embedded import EmbeddedLog
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.identifiers import Partition, PartitionId, TableId
 from log_tier.model.log import Log
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.key_fields import KeyField
+from log_tier.rows.table_spec import TableSpec
+from log_tier.rows.tuple_key import pack_key
 from log_tier.slow_calls.slow_call import NO_SUBJECT, SlowCall
 from router.endpoints.resp.server.sockets import RespSettings
 
@@ -124,6 +128,21 @@ async def test_a_slow_disk_shows_as_synced(tmp_path: Path, what: str, key: bytes
     assert entry["duration"] == int(call.took_s * 1e6)
     assert b"secret" not in entry["command"]
     assert entry["command"].startswith(call.what.encode() + b" " + key)
+
+
+async def test_a_key_as_json_is_the_stored_one(tmp_path: Path) -> None:
+    """Grants on a key prefix decide who is shown it, and its partition says which request carried the command."""
+    disk, stored = MemoryDisk(), pack_key("UA", 1545)
+    async with served(tmp_path / "data", await log_on(disk)) as server, connected(server) as client:
+        definition = TableDefinition(key=(KeyField("carrier", "str"), KeyField("flight", "int")), value="json")
+        planes = await server.data_plane.create_table(TableSpec("planes", 8, definition=definition), timeout=30)
+        await client.execute_command("SELECT planes")
+        await client.set('["UA",1545]', "1")
+        await held_sync(disk, client.set('["UA",1545]', "2"))
+        call = newest(server, "set")
+    assert (call.subject.table, call.subject.key) == ("planes", stored)
+    assert call.partition == planes.partition_of(stored)
+    assert (call.parts["synced"] or 0.0) >= HELD_S
 
 
 async def test_a_transaction_is_one_call(tmp_path: Path) -> None:
