@@ -4,7 +4,8 @@
     NAME.crt, NAME.key        the server's own: the only pair that is a server's, or `server`
 
 A file that cannot be read keeps a server from starting. Later it does not: the server goes on with what it has read
-before, and reports that once for each change.
+before, and reports that once for each change. A key that other users of the machine can read is used, since a company
+may keep keys for a group, and each reading warns.
 
 Every role imports this module. What brings `cryptography` is imported where a folder is read: a server without TLS has
 no use for it.
@@ -30,6 +31,7 @@ __all__ = ["ServerCertificates"]
 
 logger = logging.getLogger(__name__)
 
+_OTHERS: Final = 0o077
 _NAME: Final = "server"
 """The pair that counts where a folder has several: that of `duramen cert issue server`."""
 
@@ -109,6 +111,7 @@ class ServerCertificates:
             raise CertificateInvalid(
                 f"{self.files.certificate} is no server's: issue one with --server", file=str(self.files.certificate)
             )
+        _warn_of_readers(self.files.key)
         return grpc.ssl_server_certificate_configuration([(pair.key, pair.certificate)], authorities)
 
     def _stamp_now(self) -> tuple[tuple[int, int, int] | None, ...]:
@@ -140,9 +143,17 @@ def _server_pair(folder: Path) -> PairFiles:
         )
     raise CertificateInvalid(
         f"{folder} has no server's certificate with its key: `duramen cert issue {_NAME} --server HOST,… --dir {where}"
-        "` makes one, where the CA is",
+        "` makes one, where the CA is; one of another CA is a server's by the URI duramen:server:NAME",
         file=str(folder),
     )
+
+
+def _warn_of_readers(key: Path) -> None:
+    mode = key.stat().st_mode & 0o777
+    if mode & _OTHERS:
+        logger.warning(
+            "%s has the mode %04o, and who can read it can be this server: chmod 600 %s", key, mode, quote(str(key))
+        )
 
 
 def _is_of_server(certificate: bytes) -> bool:
