@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from log_tier.concurrency.sized_work import each_sized, run_sized
+from log_tier.concurrency.sized_work import each_sized
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.partitioner import partition_of_prefix
 from log_tier.model.table_ref import TableRef
@@ -75,6 +75,7 @@ async def find_pages(
     )
     left = request.limit or None
     walk = ScanWalk(first, None if plan.rest else left)
+    each = rows.each_sized if as_text else each_sized
     seen, index, text, empty = dict(freshness.offsets), plan.index_name, rows if as_text else None, True
     while left != 0 and (wanted := walk.request()) is not None:
         wanted = replace(wanted, bytes_max=held.next_page(wanted.bytes_max))
@@ -83,10 +84,10 @@ async def find_pages(
         seen.update(page.applied)
         walk.took(page)
         await rows.meet(page.values)
-        found = await run_sized(items_of(page, rows), partial(_met, rows.form.definition, plan, page, left))
+        found = await rows.run_sized(items_of(page, rows), partial(_met, rows.form.definition, plan, page, left))
         left = None if left is None else left - len(found.keys)
         token = token_text(table, seen, asked)
-        async for message in each_sized(items_of(found, text), entry_messages(found, token, text)):
+        async for message in each(items_of(found, text), entry_messages(found, token, text)):
             yield kv.KVFindResponse(entries=message.entries, token=token, index=index)
             empty, index = False, ""
     if empty:

@@ -2,26 +2,31 @@
 request is of a newer one.
 
 What has many bytes is read and written in a thread, one call at a time: a text takes some twenty times its bytes of
-memory meanwhile.
+memory meanwhile. The calls of all users take turns for that.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
 from log_tier.model.errors import IndexBuilding, InvalidRequest, InvalidRow, UnknownFormat
 from log_tier.model.table_ref import TableRef
 from log_tier.rows.definition import NEWEST_SCHEMA
 from log_tier.rows.json_rows.json_table import JsonTable
 from router.data.seam import TableAdmin
 from router.endpoints.grpc.kv.texts import unknown_schema
+from router.endpoints.turns.user_turns import ThreadTurns
 from router.proto import kv_pb2 as kv
 
-__all__ = ["TableText", "TextForms"]
+__all__ = ["TEXT_ITEM_BYTES", "TableText", "TextForms"]
 
 T = TypeVar("T")
+
+TEXT_ITEM_BYTES: Final = 5
+"""So many bytes of a row are text in some 3 µs."""
 
 _AT_ONCE_BYTES: Final = 2048
 """A row of so many bytes is read or made in some 0.2 ms."""
@@ -31,7 +36,7 @@ class TextForms:
     """Makes the form of a call. One per server."""
 
     def __init__(self) -> None:
-        self._converting: Final = asyncio.Lock()
+        self._turns: Final = ThreadTurns()
 
     async def of(self, admin: TableAdmin, table: TableRef, form: int, deadline: float) -> TableText | None:
         """The text of a table; None where the call's keys and values are as they are stored. `deadline` is on the event
@@ -48,7 +53,7 @@ class TextForms:
         definition = await admin.definition(table.id, timeout=_left_s(deadline))
         if definition is None:
             return None
-        return TableText(admin, table, JsonTable(definition), deadline, self._converting)
+        return TableText(admin, table, JsonTable(definition), deadline, self._turns)
 
     async def of_rows(self, admin: TableAdmin, table: TableRef, form: int, deadline: float) -> tuple[TableText, bool]:
         """The text of a table of rows, and whether a call with this form shows it. Raises `InvalidRequest`."""
@@ -62,14 +67,14 @@ class TableText:
     """The text of one table's keys and values, for one call."""
 
     def __init__(
-        self, admin: TableAdmin, table: TableRef, form: JsonTable, deadline: float, converting: asyncio.Lock
+        self, admin: TableAdmin, table: TableRef, form: JsonTable, deadline: float, turns: ThreadTurns
     ) -> None:
         self._admin = admin
         self._table = table
         self.form = form
         """By the newest definition that was needed so far."""
         self._deadline: float | None = deadline
-        self._converting = converting
+        self._turns = turns
 
     def lasts(self) -> None:
         """The call is a stream without an end: each look at the catalog has the usual time from now on."""
@@ -93,8 +98,20 @@ class TableText:
         form = self.form
         if size <= _AT_ONCE_BYTES:
             return convert(form)
-        async with self._converting:
-            return await asyncio.to_thread(convert, form)
+        return await self._turns.run(size, lambda: convert(form))
+
+    async def run_sized(self, items: int, work: Callable[[], T]) -> T:
+        """What `work` on so many items of a page returns (see `items_of`): in a turn where they are many."""
+        return work() if items <= AT_ONCE_ITEMS_MAX else await self._turns.run(items * TEXT_ITEM_BYTES, work)
+
+    async def each_sized(self, items: int, made: Iterator[T]) -> AsyncIterator[T]:
+        """What an iterator makes of so many items. Each takes a turn where they are many."""
+        if items > AT_ONCE_ITEMS_MAX:
+            async for each in self._turns.each(items * TEXT_ITEM_BYTES, made):
+                yield each
+        else:
+            for each in made:
+                yield each
 
     async def meet(self, values: Iterable[bytes | None]) -> None:
         """Know the schemas of these stored values. Raises `UnknownFormat` where the table does not have one."""

@@ -15,7 +15,7 @@ from log_tier.model.table_ref import TableRef
 from log_tier.rpc.stream_budget import HeldPage
 from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
 from router.data.seam import DataPlane
-from router.endpoints.grpc.kv.forms import TableText
+from router.endpoints.grpc.kv.forms import TEXT_ITEM_BYTES, TableText
 from router.endpoints.grpc.kv.freshness import freshness_of, parse_token
 from router.endpoints.grpc.kv.results import token_text
 from router.endpoints.grpc.kv.texts import range_of_texts, shown_entries
@@ -24,7 +24,6 @@ from router.proto import kv_pb2 as kv
 __all__ = [
     "MESSAGE_BYTES_MAX",
     "MESSAGE_ENTRIES_MAX",
-    "TEXT_ITEM_BYTES",
     "check_limit",
     "entry_messages",
     "items_of",
@@ -38,9 +37,6 @@ configured otherwise, and a larger one would end the scan."""
 
 MESSAGE_ENTRIES_MAX: Final = 5000
 """Entries of one message of a stream: gRPC encodes it on the event loop, some 0.2 µs each."""
-
-TEXT_ITEM_BYTES: Final = 5
-"""So many bytes of a row are text in some 3 µs."""
 
 
 def range_of(request: kv.KVScanRequest) -> tuple[bytes, bytes | None]:
@@ -112,7 +108,8 @@ async def scan_pages(
         token = token_text(table, seen, asked)
         if text is not None:
             await text.meet(page.values)
-        async for message in each_sized(items_of(page, text), entry_messages(page, token, text)):
+        each = each_sized if text is None else text.each_sized
+        async for message in each(items_of(page, text), entry_messages(page, token, text)):
             empty = False
             yield message
     if empty:

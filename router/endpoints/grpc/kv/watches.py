@@ -25,10 +25,10 @@ from log_tier.rows.json_rows.json_table import JsonTable
 from log_tier.rpc.stream_budget import HeldPage
 from router.data.requests import WatchEvent
 from router.data.seam import Connection
-from router.endpoints.grpc.kv.forms import TableText
+from router.endpoints.grpc.kv.forms import TEXT_ITEM_BYTES, TableText
 from router.endpoints.grpc.kv.freshness import check_token, parse_token
 from router.endpoints.grpc.kv.results import token_text
-from router.endpoints.grpc.kv.scans import MESSAGE_BYTES_MAX, MESSAGE_ENTRIES_MAX, TEXT_ITEM_BYTES
+from router.endpoints.grpc.kv.scans import MESSAGE_BYTES_MAX, MESSAGE_ENTRIES_MAX
 from router.endpoints.grpc.kv.texts import shown_change
 from router.proto import kv_pb2 as kv
 
@@ -119,7 +119,8 @@ class ChangeStream:
         while True:
             form = None if self._text is None else self._text.form
             try:
-                made = each_sized(items, _messages(self._table, event, dict(self._sent), after, room, form))
+                each = each_sized if self._text is None else self._text.each_sized
+                made = each(items, _messages(self._table, event, dict(self._sent), after, room, form))
                 async for message, size, last in made:
                     self._sent[event.partition] = last
                     if message is not None:

@@ -1,0 +1,92 @@
+"""Large work in threads, some at a time, in turns of the users who want it.
+
+Threads share one interpreter: more of them at once are no faster, and each makes the event loop wait for its own turn.
+So one call's work is done at a time, and the next one is of the user who has waited longest since its last turn. A
+thousand calls of one user are for another user's call one piece of work that it waits for.
+
+What is small does not wait behind what is large: it has turns of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar, cast
+
+from log_tier.access.current import CALLER
+
+__all__ = ["SMALL_BYTES_MAX", "ThreadTurns", "UserTurns"]
+
+T = TypeVar("T")
+
+SMALL_BYTES_MAX: Final = 64 << 10
+"""Work on so many bytes of text takes a few milliseconds."""
+
+
+class UserTurns:
+    """Turns of one after the other. Belongs to one event loop.
+
+    Invariants: while somebody waits, somebody has the turn; no user in `_waiting` has an empty line.
+    """
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        """Those who wait, by user, in the order of the users' turns."""
+
+    @asynccontextmanager
+    async def turn(self, user: str) -> AsyncIterator[None]:
+        """Wait for a turn of this user, and have it."""
+        if self._is_taken:
+            await self._wait(user)
+        self._is_taken = True
+        try:
+            yield
+        finally:
+            self._end()
+
+    async def _wait(self, user: str) -> None:
+        called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(user, deque()).append(called)
+        try:
+            await called
+        except asyncio.CancelledError:
+            if called.done() and not called.cancelled():
+                self._end()  # its turn came in the same turn of the loop
+            raise
+
+    def _end(self) -> None:
+        """The turn is the next one's who still waits, or nobody's."""
+        self._is_taken = False
+        while self._waiting:
+            user, line = self._waiting.popitem(last=False)
+            called = line.popleft()
+            if line:
+                self._waiting[user] = line
+            if not called.done():
+                self._is_taken = True
+                called.set_result(None)
+                return
+
+
+class ThreadTurns:
+    """Work in threads for the callers of one server, small and large work in turns of their own."""
+
+    def __init__(self) -> None:
+        self._small: Final = UserTurns()
+        self._large: Final = UserTurns()
+
+    async def run(self, size: int, work: Callable[[], T]) -> T:
+        """What `work` on so many bytes returns or raises. Its turn is one of the calling user."""
+        turns = self._small if size <= SMALL_BYTES_MAX else self._large
+        caller = CALLER.get()
+        async with turns.turn("" if caller is None else caller.name):
+            return await asyncio.to_thread(work)
+
+    async def each(self, size: int, made: Iterator[T]) -> AsyncIterator[T]:
+        """What an iterator makes of so many bytes. Each takes a turn, and has none while it is used."""
+        end = object()
+        while (found := await self.run(size, lambda: next(made, end))) is not end:
+            yield cast("T", found)
