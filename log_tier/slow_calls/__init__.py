@@ -19,8 +19,8 @@ What holds:
 - L4 A part that a call does not have is absent. One that this server cannot know is `null`, and then so is the rest.
 - L5 Names come from the catalog. What a caller made up is not shown, for a table that is not there is nobody's.
 
-A stream takes as long as its caller reads it, so its messages are measured: each page of `KV.Scan` by the time in which
-the server made it, and the first message of a watch, since the others come when somebody writes
+A stream takes as long as its caller reads it, so its messages are measured: each page of `KV.Scan` and `KV.Find` by the
+time in which the server made it, and the first message of a watch, since the others come when somebody writes
 (`log_tier.rpc.messages.timed_streams`). Calls of administration, which copy or wait by nature, have a progress of their
 own.
 

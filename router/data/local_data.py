@@ -309,22 +309,23 @@ class LocalData:
         Every partition's state is at least as new as `after` says; the page names the offset at which each was read.
         """
         check_scan(request)
-        time = asyncio.get_running_loop().time
-        began_s = time()
+        began_s = (time := asyncio.get_running_loop().time)()
         left_s = time_left(timeout)
         async with in_time(timeout, "the table was not looked up"):
             table = await self.tables.known(request.table_id)
-        after, lag_max_ms = request.after, request.lag_max_ms
         places = [table.partition(each) for each in request.partitions_asked(table.partitions, table.partitioner)]
 
         async def fresh(strong: bool = True) -> list[Replica]:
-            how = partial(self._fresh.fresh, strong=strong, lag_max_ms=lag_max_ms, left_s=left_s)
-            return await gather_some(places, lambda each: how(each, after.get(each.partition, NOTHING)))
+            how = partial(self._fresh.fresh, strong=strong, lag_max_ms=request.lag_max_ms, left_s=left_s)
+            return await gather_some(places, lambda each: how(each, request.after.get(each.partition, NOTHING)))
 
         replicas = await fresh(request.strong)
         waits_s = time() - began_s
         try:
-            return await found_pages(replicas, request, fresh)
+            page = await found_pages(replicas, request, fresh)
+            if callers := TRACED.get():
+                trace_read(callers, time() - began_s - waits_s, page.applied.items())
+            return page
         except VersionMissing as error:
             known = self.catalog.map.tables.get(table.id)
             if known is not None and known.has_ended(int(error.fields["version"])):

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from kit.client.server_process import ServerProcess
-from kit.clients.kv_servers import DEADLINE_S, KVClient
+from kit.clients.kv_servers import DEADLINE_S, KVClient, refused
 from kit.cluster.cluster_process import ClusterProcess
+from kit.flight_rows import FLIGHT_SCHEMA
 from kit.traces.collector import Collector, tree_of
 from kit.traces.program import sending_to
 from kit.traces.servers import environment_of_traces
@@ -208,6 +209,41 @@ def test_a_cluster_has_one_trace_from_router_to_log_and_node(collector: Collecto
             assert (span.attributes["duramen.partition"], span.attributes["duramen.offset"]) == (0, done.offset)
     finally:
         cluster.close()
+
+
+async def test_pages_of_scans_and_finds_by_other_languages_are_in_their_traces(
+    server: ServerProcess, client: KVClient, collector: Collector
+) -> None:
+    """The span is there until the last page was taken; a watch, which has no last one, has none."""
+
+    def make() -> None:
+        with duramen.connect(f"localhost:{server.announcement['port']}") as db:
+            table = db.create_table("streamed", row=FLIGHT_SCHEMA, key=("carrier", "flight"), partitions=1)
+            table.put({"carrier": "UA", "flight": 1545, "tailnum": None, "dep_delay": 0.5})
+
+    await asyncio.to_thread(make)
+    collector.received.clear()
+    watch = client.stub.Watch(kv.KVWatchRequest(table="streamed"), timeout=DEADLINE_S, metadata=parent(0x7A7))
+    await watch.read()
+    asked = (
+        ("Scan", kv.KVScanRequest(table="streamed", level=kv.KV_LEVEL_STRONG), 0x5CA),
+        ("Find", kv.KVFindRequest(table="streamed", level=kv.KV_LEVEL_STRONG), 0xF1D),
+    )
+    for name, request, number in asked:
+        async for _ in getattr(client.stub, name)(request, timeout=DEADLINE_S, metadata=parent(number)):
+            pass
+        (call,) = await asyncio.to_thread(collector.wait_for, f"duramen.v1.KV/{name}")
+        assert (call.trace, call.parent, call.failed) == (number.to_bytes(16), number.to_bytes(8), False)
+        read = await asyncio.to_thread(collector.wait_for_part, call, "index read")
+        assert (read.attributes["duramen.partition"], read.attributes["duramen.offset"]) == (0, 0)
+        assert f"single: duramen.v1.KV/{name} > index read" in tree_of(collector.received, call.trace)
+    missing = client.stub.Scan(kv.KVScanRequest(table="nowhere"), timeout=DEADLINE_S, metadata=parent(0xBAD))
+    assert (await refused(missing.read())).reason == "table_not_found"
+    _, call = await asyncio.to_thread(collector.wait_for, "duramen.v1.KV/Scan", 2)
+    assert (call.trace, call.failed) == (0xBAD.to_bytes(16), True)
+    assert call.attributes["error.type"] == "table_not_found"
+    watch.cancel()
+    assert not [span for span in collector.received if span.name.endswith("/Watch")]
 
 
 def wait_for_roots(collector: Collector, trace: bytes) -> None:
