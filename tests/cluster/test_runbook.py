@@ -210,13 +210,17 @@ def test_an_update_was_taken_back(cluster: ClusterProcess) -> None:
         for marker in index.glob("*/*/index.json"):
             marker.write_bytes(sealed_json(marker.read_bytes(), lambda fields: fields.update(version=9)))
 
+    def held() -> bool:
+        return sum("n2" in each for each in holders(cluster)) == len(list(index.glob("*/*/index.json"))) > 0
+
+    wait_until(held, "n2 has an index of each partition that it holds, and no others")
     cluster.kill9("n2", before_restart=as_newer)
     wait_until(lambda: "format version 9" in cluster.run("admin", "lag", "flights", "--json"), "n2 has looked at them")
     check_whole(cluster)
     shown, _ = follow(cluster, "An update was taken back")
     assert "format version 9" in shown
     cluster.wait_ready("flights")
-    assert sum("n2" in each for each in holders(cluster)) == len(list(index.glob("*/*/index.json"))) > 0
+    assert held()
     check_whole(cluster)
 
 
