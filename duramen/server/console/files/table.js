@@ -47,11 +47,13 @@ class TablePage {
     this.audited.node.hidden = true;
     this.versions = new Section("versions");
     this.snapshots = new Section("snapshots");
+    this.definition = new Section("what its keys and values are");
+    this.definition.node.hidden = true;
     this.partitions = new Section("partitions");
     root.append(
       made("div", "bar", this.heading, made("nav", "links", ...links)),
       this.note,
-      ...[this.facts, this.proof, this.audited, this.versions, this.snapshots, this.partitions].map((each) => each.node),
+      ...[this.facts, this.definition, this.proof, this.audited, this.versions, this.snapshots, this.partitions].map((each) => each.node),
     );
     this.#table();
     this.poll = new Poll((signal) => this.#ask(signal), (answer) => this.#take(answer), (error) => this.#fail(error), EACH_MS);
@@ -75,6 +77,8 @@ class TablePage {
       partitions: call("Admin/Partitions", { table }, { signal }),
     };
     if (seldom) {
+      const defined = ({ table: { id, defined: is } }) => (is ? call("Tables/Definition", { table_id: id }, { signal }) : null);
+      asked.definition = asked.described.then(defined);
       asked.versions = call("Admin/Versions", { table }, { signal });
       asked.snapshots = call("Admin/Snapshots", { table }, { signal });
       asked.minutes = replies("Admin/AuditData", { table, since_ms: since }, { signal, messages: MINUTES_MAX, timeout_s: 10 });
@@ -86,13 +90,17 @@ class TablePage {
     return found;
   }
 
-  #take({ described, partitions, versions, snapshots, minutes }) {
+  #take({ described, definition, partitions, versions, snapshots, minutes }) {
     this.note.hidden = true;
     this.heard = this.console.view.facts?.now_ms ?? Date.now();
     const { table, partitions: rows, ...others } = described.value;
     this.facts.set(this.#facts(table, others));
     this.#partitions(rows, partitions);
     if (partitions.value) this.#audited(auditedNodes(partitions.value.partitions));
+    if (definition) {
+      this.definition.node.hidden = definition.value === null;
+      if (definition.value !== null) this.definition.set(...(definition.error ? [failure(definition.error)] : definedBy(definition.value)));
+    }
     if (versions) {
       this.versions.set(versions.error ? failure(versions.error) : listOf(versions.value.versions, "It has one version: what its log says.", { without: ["table"] }));
       const links = { offset: (each) => Object.assign(made("a", "", count(each.offset)), { href: address("log", this.name, each.partition, each.offset) }) };
@@ -110,7 +118,7 @@ class TablePage {
     this.note.hidden = false;
     this.note.replaceChildren(...failure(error).childNodes, this.heard ? ` What is shown is of ${clock(this.heard)}.` : "");
     this.note.className = "note-line bad";
-    if (this.heard === undefined) for (const each of [this.facts, this.proof, this.audited, this.versions, this.snapshots, this.partitions]) each.node.hidden = true;
+    if (this.heard === undefined) for (const each of [this.facts, this.definition, this.proof, this.audited, this.versions, this.snapshots, this.partitions]) each.node.hidden = true;
   }
 
   #facts(table, others) {
@@ -170,6 +178,18 @@ function replicasText(each) {
   return each.replicas
     .map((replica) => `${replica.node} ${replica.applied === each.latest ? "level" : count(replica.applied)}${replica.state === "ready" ? "" : ` ${replica.state}`}`)
     .join(", ");
+}
+
+// A definition: how keys are made, what values are, and of rows the indexes and the schemas, the newest first.
+function definedBy({ key, key_fields: fields, value, schemas, indexes, partition_by: by, ...more }) {
+  const typed = fields.map((each) => `${each.name} ${each.type}${each.optional ? " or null" : ""}`).join(", ");
+  const placed = fields.slice(0, by || fields.length).map((each) => each.name).join(", ");
+  const found = [factList({ keys: typed || key, ...(placed ? { "placed by": placed } : {}), values: value, ...more })];
+  if (value === "row") found.push(listOf(indexes.map((each) => ({ index: each.name, fields: each.fields.join(", ") })), "It has no index but its key."));
+  for (const each of [...schemas].reverse()) {
+    found.push(made("p", "note-line", `schema ${each.number}`), made("pre", "value-text", JSON.stringify(JSON.parse(each.avro), null, 1)));
+  }
+  return found;
 }
 
 function listOf(objects, none, options) {

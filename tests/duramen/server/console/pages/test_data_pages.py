@@ -10,7 +10,9 @@ import pytest
 from kit.browser import Browser
 from kit.client.with_users import WithUsers
 from kit.console_content import BINARY, HOSTILE
+from kit.flight_rows import FLIGHT_SCHEMA
 
+from duramen import aio
 from duramen.server.roles.all_in_one import SingleServer
 from router.admin.client import AdminConnection
 from router.proto import admin_pb2
@@ -55,6 +57,30 @@ async def test_one_table(browser: Browser, server: SingleServer) -> None:
         shows(browser, server, f"#/table/{quote(HOSTILE, safe='')}")
         check_has(browser, HOSTILE)
         check_harmless(browser)
+
+    await asyncio.to_thread(looked)
+
+
+async def test_a_table_of_rows_has_its_key_its_indexes_and_its_schemas(browser: Browser, server: SingleServer) -> None:
+    schema = {
+        **FLIGHT_SCHEMA,
+        "fields": [*FLIGHT_SCHEMA["fields"], {"name": "remark", "type": "string", "default": HOSTILE}],
+    }
+    async with await aio.connect(f"127.0.0.1:{server.port}") as db:
+        await db.create_table(
+            "rows", row=schema, key=("carrier", "flight"), indexes={"by_tail": ("tailnum", "dep_delay")}, partitions=1
+        )
+
+    def looked() -> None:
+        shows(browser, server, "#/table/rows")
+        check_has(browser, "what its keys and values are", "carrier str, flight int", "by_tail", "tailnum, dep_delay")
+        browser.wait("document.querySelector('#page .value-text')?.innerText.includes(arguments[0])", '"dep_delay"')
+        check_has(browser, "<img src=x")
+        check_harmless(browser)
+        check_fits(browser)
+        shows(browser, server, "#/table/orders")
+        check_has(browser, "2 partitions", "equal at every tier")
+        assert "what its keys and values are" not in browser.text("#page"), "a table of bytes has no definition"
 
     await asyncio.to_thread(looked)
 
