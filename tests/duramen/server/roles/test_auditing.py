@@ -18,7 +18,6 @@ from duramen.server.roles.log_role import LogRole
 from duramen.server.roles.node_role import NodeRole
 from duramen.testing.embedded.database_machine import DatabaseMachine
 from log_tier.access.authenticator import basic_header
-from log_tier.audit.audit_event import TEXT_MAX
 from log_tier.audit.audit_queue import REFUSED_ROWS_PER_S
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.model.batch import Columns, encode_batch
@@ -113,41 +112,6 @@ async def test_reads_and_writes_of_chosen_tables(calls: AuditedCalls) -> None:
     reads = await calls.rows(kind="read", result="allowed")
     assert [(row["table"], row["key"]) for row in reads] == [("orders", "eu:1"), ("orders", "eu:")]
     assert not await calls.rows(kind="write", table="orders"), "not chosen"
-
-
-async def test_a_call_with_keys_as_json_names_them_as_it_has_them(calls: AuditedCalls) -> None:
-    """It needs its right on the whole table, and still says which keys it was about."""
-    of_root, form = calls.of("root"), kv_pb2.KV_FORM_JSON
-    key, others = b"eu:1", [b"eu:22", b"eu:2"]
-    get = kv_pb2.KVGetRequest(table="orders", key=key, form=form)
-    assert await calls.error(calls.kv.Get(get, metadata=of_root)) is None
-    many = kv_pb2.KVGetManyRequest(table="orders", keys=others, form=form)
-    assert await calls.error(calls.kv.GetMany(many, metadata=of_root)) is None
-    put = kv_pb2.KVPutRequest(table="ships", key=key, value=b"v", form=form)
-    assert await calls.error(calls.kv.Put(put, metadata=of_root)) is None
-    writes = [kv_pb2.KVWrite(key=b"us:1", put=b"v", if_absent=True)]
-    group = kv_pb2.KVWriteRequest(table="ships", writes=writes, form=form)
-    assert await calls.error(calls.kv.Write(group, metadata=of_root)) is None
-    async for _ in calls.kv.Scan(kv_pb2.KVScanRequest(table="orders", prefix=b"eu:", form=form), metadata=of_root):
-        pass
-    await calls.until_rows(kind="read", action="KV/Scan", key="eu:")
-    reads = await calls.rows(kind="read", result="allowed")
-    assert [(row["action"], row["key"]) for row in reads] == [
-        ("KV/Get", "eu:1"),
-        ("KV/GetMany", "eu:2"),
-        ("KV/Scan", "eu:"),
-    ]
-    written = await calls.rows(kind="write", result="allowed")
-    assert [(row["action"], row["key"]) for row in written] == [("KV/Put", "eu:1"), ("KV/Write", "us:1")]
-    await calls.add_user("alice", "read orders --key eu:")
-    refused = kv_pb2.KVPutRequest(table="orders", key=b"x" * 100_000, value=b"v", form=form)
-    assert isinstance(await calls.error(calls.kv.Put(refused, metadata=calls.of("alice"))), PermissionDenied)
-    (row,) = await calls.until_rows(user="alice", result="refused")
-    assert row["key"].startswith("xxx")
-    assert len(row["key"]) <= TEXT_MAX
-    unnamed = kv_pb2.KVPutRequest(table="orders", value=b"{}", form=form)
-    assert isinstance(await calls.error(calls.kv.Put(unnamed, metadata=calls.of("alice"))), PermissionDenied)
-    await calls.until_rows(user="alice", result="refused", key="")
 
 
 async def test_a_stream_that_a_revocation_ends(calls: AuditedCalls) -> None:
