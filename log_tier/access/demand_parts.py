@@ -35,7 +35,8 @@ def parts_of(demand: Demand, *, with_keys: bool) -> Iterator[DemandPart]:
     elif isinstance(demand, BatchDemand):
         yield "write", demand.table, common_prefix_text(_batch_keys(demand.batch)) if with_keys else ""
     elif isinstance(demand, PrefixDemand):
-        yield _kind(demand.right), demand.table, key_prefix_text(demand.prefix) if demand.prefix else ""
+        texts = common_prefix_text(demand.texts) if with_keys else ""
+        yield _kind(demand.right), demand.table, key_prefix_text(demand.prefix) if demand.prefix else texts
     elif isinstance(demand, RangeDemand):
         yield _kind(demand.right), demand.table, common_prefix_text((demand.start, demand.end)) if demand.end else ""
     elif demand.keys:

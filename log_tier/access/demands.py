@@ -59,6 +59,8 @@ class PrefixDemand:
     right: Right
     table: str
     prefix: bytes = b""
+    texts: tuple[bytes, ...] = ()
+    """Keys as the call has them, as text, for the audit: no grant is about them."""
 
     def lacks(self, rights: Rights) -> str:
         """The grant that is missing; empty: none."""

@@ -21,7 +21,7 @@ __all__ = ["DATA_RULES"]
 def _on_key(right: Right) -> Rule:
     def demand(request: Any, _names: TableNames) -> Demand:
         if _is_text(request):
-            return PrefixDemand(right, request.table)
+            return PrefixDemand(right, request.table, texts=(request.key,))
         return KeyDemand(right, request.table, (request.key,))
 
     return demand
@@ -36,14 +36,15 @@ def _is_text(request: Any) -> bool:
 
 def _get_many(request: Any, _names: TableNames) -> Demand:
     if _is_text(request):
-        return PrefixDemand(Right.READ, request.table)
+        return PrefixDemand(Right.READ, request.table, texts=tuple(request.keys))
     return KeyDemand(Right.READ, request.table, tuple(request.keys))
 
 
 def _written(table: str, writes: Any, *, is_text: bool) -> Demand:
     if is_text:
         rights = [Right.WRITE, Right.READ] if any(map(_tells, writes)) else [Right.WRITE]
-        return _of_parts([PrefixDemand(right, table) for right in rights])
+        texts = tuple(each.key for each in writes)
+        return _of_parts([PrefixDemand(right, table, texts=texts) for right in rights])
     write = KeyDemand(Right.WRITE, table, tuple(each.key for each in writes))
     shown = tuple(each.key for each in writes if _tells(each))
     return AllDemands((write, KeyDemand(Right.READ, table, shown))) if shown else write
@@ -71,7 +72,7 @@ def _group(request: Any, _names: TableNames) -> Demand:
 
 def _kv_scan(request: Any, _names: TableNames) -> Demand:
     if _is_text(request):
-        return PrefixDemand(Right.READ, request.table)
+        return PrefixDemand(Right.READ, request.table, texts=(request.prefix,) if request.prefix else ())
     if request.prefix:
         return PrefixDemand(Right.READ, request.table, request.prefix)
     return RangeDemand(
