@@ -7,7 +7,7 @@ from typing import Any
 
 from log_tier.model.errors import InvalidKey, InvalidRequest
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.finding.conditions import found_field
+from log_tier.rows.finding.conditions import found_field, refused_condition
 from log_tier.rows.json_rows.json_keys import element_of_json, element_of_text
 
 __all__ = ["conditions_of_json", "conditions_of_words"]
@@ -33,8 +33,7 @@ def conditions_of_words(words: Sequence[str], definition: TableDefinition) -> di
             try:
                 return element_of_text(field, text)
             except InvalidKey as error:
-                why = error.message.removeprefix(f"the key's field {field.name} ")
-                raise InvalidRequest(f"the condition on {path}: it {why}") from None
+                raise refused_condition(path, field, error) from None
 
         if not sign:
             given[path] = None
@@ -58,6 +57,5 @@ def conditions_of_json(found: Mapping[str, Any], definition: TableDefinition) ->
             else:
                 given[path] = element_of_json(field, wanted)
         except InvalidKey as error:
-            why = error.message.removeprefix(f"the key's field {field.name} ")
-            raise InvalidRequest(f"the condition on {path}: it {why}") from None
+            raise refused_condition(path, field, error) from None
     return given

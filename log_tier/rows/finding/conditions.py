@@ -15,7 +15,7 @@ from log_tier.rows.index_entries import NAN
 from log_tier.rows.key_fields import KeyField, key_type_of, keyed_value
 from log_tier.rows.table_index import INDEX_FIELDS_MAX, TableIndex
 
-__all__ = ["CONDITIONS_MAX", "ConditionFields", "conditions_of", "found_field"]
+__all__ = ["CONDITIONS_MAX", "ConditionFields", "conditions_of", "found_field", "refused_condition"]
 
 CONDITIONS_MAX: Final = INDEX_FIELDS_MAX
 
@@ -70,6 +70,13 @@ def found_field(path: str, definition: TableDefinition) -> tuple[KeyField, AvroT
     return KeyField(path.rpartition(".")[2], kind, optional=True), type_
 
 
+def refused_condition(path: str, field: KeyField, error: InvalidKey) -> InvalidRequest:
+    """What a condition is refused with whose value is none of its field."""
+    of_field = f"the key's field {field.name} "
+    why = f"it {error.message.removeprefix(of_field)}" if error.message.startswith(of_field) else error.message
+    return InvalidRequest(f"the condition on {path}: {why}")
+
+
 def _condition(path: str, wanted: Any, field: KeyField, type_: AvroType) -> FieldCondition:
     def element_of(value: Any) -> bytes:
         if isinstance(value, float) and math.isnan(value) and field.type == "float":
@@ -77,8 +84,7 @@ def _condition(path: str, wanted: Any, field: KeyField, type_: AvroType) -> Fiel
         try:
             return encode_element(keyed_value(field, value, type_))
         except InvalidKey as error:
-            why = error.message.removeprefix(f"the key's field {field.name} ")
-            raise InvalidRequest(f"the condition on {path}: it {why}") from None
+            raise refused_condition(path, field, error) from None
 
     if not isinstance(wanted, tuple):
         element = element_of(wanted)

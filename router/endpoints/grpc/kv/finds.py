@@ -113,7 +113,9 @@ def _where(text: str) -> dict[str, Any]:
         raise InvalidRequest(f"where has at most {_WHERE_MAX} characters, this one has {len(text)}")
     try:
         found = json.loads(text or "{}", object_pairs_hook=_once, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InvalidRequest("where is no JSON of a find: it is nested too deep") from None
+    except ValueError as error:
         raise InvalidRequest(f"where is no JSON: {error}") from None
     if not isinstance(found, dict):
         raise InvalidRequest('where is an object of fields and what they are: {"tailnum": "N14228"}')

@@ -109,7 +109,9 @@ def _update(form: JsonTable, update: kv.KVUpdateRequest | kv.KVWrite) -> None:
 def _operations(text: bytes) -> Mapping[str, Mapping[str, Any]]:
     try:
         found = json.loads(text, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InvalidRequest("the patch is nested too deep: no row is") from None
+    except ValueError as error:
         raise InvalidRequest(f"the patch is no JSON: {error}") from None
     if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
         raise InvalidRequest('a patch is an object of objects: {"set": {"gate": "B7"}, "add": {"seats": -1}}')
