@@ -56,7 +56,8 @@ def subject_of(client: SchemaRegistryClient) -> str:
 def test_a_deserializer_reads_a_stored_row(server: ServerProcess, client: SchemaRegistryClient) -> None:
     with grpc.insecure_channel(server.target) as channel:
         stub: Any = kv_pb2_grpc.KVStub(channel)  # type: ignore[no-untyped-call]
-        stored = stub.Get(kv_pb2.KVGetRequest(table="hops", key=flight_key("UA", 7))).value
+        get = kv_pb2.KVGetRequest(table="hops", key=flight_key("UA", 7), level=kv_pb2.KV_LEVEL_STRONG)
+        stored = stub.Get(get).value
     context = SerializationContext(subject_of(client).removesuffix("-value"), MessageField.VALUE)
     assert AvroDeserializer(client)(stored, context) == FIELDS
 
