@@ -110,7 +110,7 @@ class ConsoleEntry(_message.Message):
     version: _builtins.int
     """The offset of its last write."""
     expires_at_ms: _builtins.int
-    """0: never, and in a page of a scan, which does not say."""
+    """0: never, and in a page, which does not say."""
     def __init__(
         self,
         *,
@@ -174,6 +174,48 @@ class ConsoleScanRequest(_message.Message):
 Global___ConsoleScanRequest: _TypeAlias = ConsoleScanRequest  # noqa: Y015
 
 @_typing.final
+class ConsoleFindRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    WHERE_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    VALUE_BYTES_MAX_FIELD_NUMBER: _builtins.int
+    EVENTUAL_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    """It has rows."""
+    where: _builtins.str
+    """An object of JSON with the fields and what they are, as in KVFindRequest. Empty: every row."""
+    limit: _builtins.int
+    """Rows of the page: 0: 100, at most 500."""
+    value_bytes_max: _builtins.int
+    """Of a row's text."""
+    eventual: _builtins.bool
+    """As for a get."""
+    @_builtins.property
+    def order(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in KVFindRequest."""
+
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        where: _builtins.str = ...,
+        order: _abc.Iterable[_builtins.str] | None = ...,
+        limit: _builtins.int = ...,
+        value_bytes_max: _builtins.int = ...,
+        eventual: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["eventual", b"eventual", "limit", b"limit", "order", b"order", "table", b"table", "value_bytes_max", b"value_bytes_max", "where", b"where"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsoleFindRequest: _TypeAlias = ConsoleFindRequest  # noqa: Y015
+
+@_typing.final
 class ConsolePage(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -181,12 +223,17 @@ class ConsolePage(_message.Message):
     MORE_FIELD_NUMBER: _builtins.int
     START_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
     more: _builtins.bool
-    """Others follow: go on at `start`, and before `end`."""
+    """Others follow. In a scan, go on at `start`, and before `end`."""
     start: _builtins.bytes
     end: _builtins.bytes
+    index: _builtins.str
+    """Of a find: the index that was read; empty: the table's key."""
     @_builtins.property
-    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConsoleEntry]: ...
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConsoleEntry]:
+        """Keys as they are stored. The values of a find are the rows as JSON, by the table's newest schema."""
+
     def __init__(
         self,
         *,
@@ -194,10 +241,11 @@ class ConsolePage(_message.Message):
         more: _builtins.bool = ...,
         start: _builtins.bytes = ...,
         end: _builtins.bytes = ...,
+        index: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "entries", b"entries", "more", b"more", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "entries", b"entries", "index", b"index", "more", b"more", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

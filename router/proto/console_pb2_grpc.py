@@ -44,6 +44,11 @@ class ConsoleStub:
                 request_serializer=router_dot_proto_dot_console__pb2.ConsoleScanRequest.SerializeToString,
                 response_deserializer=router_dot_proto_dot_console__pb2.ConsolePage.FromString,
                 _registered_method=True)
+        self.Find = channel.unary_unary(
+                '/duramen.v1.Console/Find',
+                request_serializer=router_dot_proto_dot_console__pb2.ConsoleFindRequest.SerializeToString,
+                response_deserializer=router_dot_proto_dot_console__pb2.ConsolePage.FromString,
+                _registered_method=True)
         self.Records = channel.unary_unary(
                 '/duramen.v1.Console/Records',
                 request_serializer=router_dot_proto_dot_console__pb2.ConsoleRecordsRequest.SerializeToString,
@@ -68,6 +73,13 @@ class ConsoleServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Find(self, request, context):
+        """The first rows of a table of rows that meet conditions on their fields, through its key or an index.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Records(self, request, context):
         """Some records of a partition's log, as they lie there.
         """
@@ -86,6 +98,11 @@ def add_ConsoleServicer_to_server(servicer, server):
             'Scan': grpc.unary_unary_rpc_method_handler(
                     servicer.Scan,
                     request_deserializer=router_dot_proto_dot_console__pb2.ConsoleScanRequest.FromString,
+                    response_serializer=router_dot_proto_dot_console__pb2.ConsolePage.SerializeToString,
+            ),
+            'Find': grpc.unary_unary_rpc_method_handler(
+                    servicer.Find,
+                    request_deserializer=router_dot_proto_dot_console__pb2.ConsoleFindRequest.FromString,
                     response_serializer=router_dot_proto_dot_console__pb2.ConsolePage.SerializeToString,
             ),
             'Records': grpc.unary_unary_rpc_method_handler(
@@ -147,6 +164,33 @@ class Console:
             target,
             '/duramen.v1.Console/Scan',
             router_dot_proto_dot_console__pb2.ConsoleScanRequest.SerializeToString,
+            router_dot_proto_dot_console__pb2.ConsolePage.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Find(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Console/Find',
+            router_dot_proto_dot_console__pb2.ConsoleFindRequest.SerializeToString,
             router_dot_proto_dot_console__pb2.ConsolePage.FromString,
             options,
             channel_credentials,

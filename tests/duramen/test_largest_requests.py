@@ -23,13 +23,23 @@ from log_tier.rpc.messages.message_fields import count_fields
 from router.admin.audits.audit_acknowledged import RUNS_MAX
 from router.data.requests import PARTS_MAX, READ_KEYS_MAX
 from router.endpoints.grpc.kv.service import GET_MANY_KEYS_MAX
-from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, resp_endpoint_pb2, tables_pb2
+from router.proto import admin_pb2, console_pb2, keyvalue_pb2, kv_pb2, resp_endpoint_pb2, tables_pb2
 from serving_tier.proto import node_pb2
 from serving_tier.service.content_digest import BUCKETS_MAX
 
 pytestmark = pytest.mark.embedded_log_only
 
-MODULES: Final = (cluster_pb2, log_pb2, admin_pb2, resp_endpoint_pb2, keyvalue_pb2, kv_pb2, tables_pb2, node_pb2)
+MODULES: Final = (
+    cluster_pb2,
+    log_pb2,
+    admin_pb2,
+    console_pb2,
+    resp_endpoint_pb2,
+    keyvalue_pb2,
+    kv_pb2,
+    tables_pb2,
+    node_pb2,
+)
 
 METHODS: Final = [
     method
@@ -48,6 +58,7 @@ MOST: Final = {
     "KVGetManyRequest.keys": GET_MANY_KEYS_MAX,
     "KVWriteRequest.writes": GROUP_RECORDS_MAX,
     "KVFindRequest.order": INDEX_FIELDS_MAX,
+    "ConsoleFindRequest.order": INDEX_FIELDS_MAX,
     "DigestRequest.list_buckets": BUCKETS_MAX,
     "TableDefinition.indexes": INDEXES_MAX,
     "TableDefinition.first_indexes": INDEXES_MAX,

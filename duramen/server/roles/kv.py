@@ -16,6 +16,7 @@ from log_tier.model.errors import ShuttingDown
 from log_tier.model.log import Log
 from router.data.local_data import LocalData
 from router.data.seam import Connection
+from router.endpoints.grpc.kv.forms import TextForms
 from router.endpoints.grpc.kv.plane import Plane
 from router.endpoints.grpc.kv.service import KVService
 from router.endpoints.grpc.pages.console_service import ConsoleService
@@ -109,6 +110,9 @@ def add_kv_services(
     """
     plane = LazyPlane(connect)
     opened.push_async_callback(plane.close)
-    kv_pb2_grpc.add_KVServicer_to_server(KVService(plane, shell.streams, load), shell.registry)  # type: ignore[no-untyped-call]
-    console_pb2_grpc.add_ConsoleServicer_to_server(ConsoleService(connect, log), shell.registry)  # type: ignore[no-untyped-call]
+    forms = TextForms()
+    kv = KVService(plane, shell.streams, load, forms)
+    console = ConsoleService(connect, log, forms, shell.streams.budget)
+    kv_pb2_grpc.add_KVServicer_to_server(kv, shell.registry)  # type: ignore[no-untyped-call]
+    console_pb2_grpc.add_ConsoleServicer_to_server(console, shell.registry)  # type: ignore[no-untyped-call]
     return KV_SERVICES

@@ -165,6 +165,7 @@ DATA_RULES: Final[MethodRules] = {
     "/duramen.v1.RespEndpoint/Describe": any_user,
     "/duramen.v1.Console/Get": _on_key(Right.READ),
     "/duramen.v1.Console/Scan": _kv_scan,
+    "/duramen.v1.Console/Find": _whole_table(Right.READ),
     # A log shows all keys of its partition, as a watch does.
     "/duramen.v1.Console/Records": _whole_table(Right.READ),
 }

@@ -11,7 +11,7 @@ import grpc
 
 from kit.client.grpc_thread import GrpcThread
 from log_tier.proto import cluster_pb2_grpc
-from router.proto import admin_pb2_grpc, keyvalue_pb2_grpc, kv_pb2_grpc, tables_pb2_grpc
+from router.proto import admin_pb2_grpc, console_pb2_grpc, keyvalue_pb2_grpc, kv_pb2_grpc, tables_pb2_grpc
 from serving_tier.proto import node_pb2_grpc
 
 __all__ = ["GrpcStubs", "served"]
@@ -27,6 +27,7 @@ class GrpcStubs:
         self.data: Any = keyvalue_pb2_grpc.KeyValueStub(channel)  # type: ignore[no-untyped-call]
         self.tables: Any = tables_pb2_grpc.TablesStub(channel)  # type: ignore[no-untyped-call]
         self.admin: Any = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call]
+        self.console: Any = console_pb2_grpc.ConsoleStub(channel)  # type: ignore[no-untyped-call]
         self.node: Any = node_pb2_grpc.NodeStub(channel)  # type: ignore[no-untyped-call]
         self.cluster: Any = cluster_pb2_grpc.ClusterStub(channel)  # type: ignore[no-untyped-call]
 

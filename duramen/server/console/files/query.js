@@ -1,8 +1,9 @@
-// A query: a get of one key, or a scan of a prefix or a range. It changes nothing.
+// A query: a get of one key, a scan of a prefix or a range, or a find of rows by their fields. It changes nothing.
 
 import { base64Of, brief, bytesOf, textOf, typed } from "./bytes.js";
 import { call } from "./call.js";
 import { failure } from "./documents.js";
+import { FIND_WORDS, FindForm, hasRows } from "./find_form.js";
 import { newest } from "./key.js";
 import { made } from "./made.js";
 import { address } from "./pages.js";
@@ -14,7 +15,9 @@ const LIMIT = 100;
 const LIMIT_MAX = 500;
 const LINE_BYTES = 512;
 
-// What can be asked: the fields of each. `bytes`: it is a key, or the beginning of one.
+const KEY_WORDS = "Keys are text, or base64:… where their bytes are no text. An empty prefix is all of the table.";
+
+// What can be asked of every table: the fields of each, which are keys, or the beginnings of some.
 const KINDS = {
   get: [["key", "key"]],
   prefix: [["prefix", "prefix"]],
@@ -27,7 +30,9 @@ class QueryPage {
   constructor(root, console) {
     this.console = console;
     this.table = tableField();
-    this.kinds = Object.keys(KINDS).map((kind) => {
+    this.table.node.addEventListener("change", () => this.#learn());
+    this.find = new FindForm();
+    this.kinds = [...Object.keys(KINDS), "find"].map((kind) => {
       const choice = button(kind, () => this.choose(kind));
       choice.dataset.kind = kind;
       return choice;
@@ -38,35 +43,58 @@ class QueryPage {
     this.limit.inputMode = "numeric";
     this.reverse = made("input", "reverse");
     this.reverse.type = "checkbox";
-    this.scan = made("div", "fields", field("limit", this.limit, `1 to ${LIMIT_MAX}`), field("backwards", this.reverse));
+    this.backwards = field("backwards", this.reverse);
+    this.scan = made("div", "fields", field("limit", this.limit, `1 to ${LIMIT_MAX}`), this.backwards);
     this.form = made("form", "ask", this.table.label, made("div", "choice", ...this.kinds), this.fields, this.scan, button("ask", null));
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.ask();
     });
-    this.note = made("p", "note-line", "Keys are text, or base64:… where their bytes are no text. An empty prefix is all of the table.");
+    this.note = made("p", "note-line");
     this.body = made("div", "wide");
     this.question = new Question(this.body);
-    this.next = button("next page", () => this.#ask(this.following));
+    this.next = button("next page", () => this.#ask("Scan", this.following));
     this.next.hidden = true;
     root.append(this.form, this.note, this.body, made("div", "bar", this.next));
+    this.#offer(false);
     this.choose("prefix");
   }
 
   open(table) {
     if (table !== undefined) this.table.node.value = table;
+    this.#learn();
   }
 
   close() {
     this.question.end();
+    this.#learning.abort();
   }
 
   choose(kind) {
     this.kind = kind;
     for (const choice of this.kinds) choice.setAttribute("aria-pressed", String(choice.dataset.kind === kind));
-    this.inputs = KINDS[kind].map(([name, words]) => ({ name, words, node: input(name, 28, 800) }));
-    this.fields.replaceChildren(...this.inputs.map((each) => field(each.words, each.node)));
+    const isFind = kind === "find";
+    this.inputs = isFind ? [] : KINDS[kind].map(([name, words]) => ({ name, words, node: input(name, 28, 800) }));
+    this.fields.replaceChildren(...(isFind ? this.find.fields : this.inputs.map((each) => field(each.words, each.node))));
     this.scan.hidden = kind === "get";
+    this.backwards.hidden = isFind;
+    this.note.textContent = isFind ? FIND_WORDS : KEY_WORDS;
+    this.note.className = "note-line";
+  }
+
+  #learning = new AbortController();
+
+  // A find is offered where the table has rows.
+  async #learn() {
+    this.#learning.abort();
+    const { signal } = (this.#learning = new AbortController());
+    const has = await hasRows(this.table.node.value.trim(), signal);
+    if (!signal.aborted) this.#offer(has);
+  }
+
+  #offer(has) {
+    this.kinds.find((choice) => choice.dataset.kind === "find").hidden = !has;
+    if (!has && this.kind === "find") this.choose("prefix");
   }
 
   ask() {
@@ -76,20 +104,24 @@ class QueryPage {
       if (bytes === null) return this.#fail({ message: `What follows base64: in ${words} is no base64.` });
       request[name] = base64Of(bytes);
     }
-    if (this.kind === "get") return this.#ask(request);
+    if (this.kind === "get") return this.#ask("Get", request);
     const limit = Number(this.limit.value);
     if (!Number.isInteger(limit) || limit < 1 || limit > LIMIT_MAX) return this.#fail({ message: `The limit is a number from 1 to ${LIMIT_MAX}.` });
-    return this.#ask({ ...request, limit, reverse: this.reverse.checked });
+    if (this.kind !== "find") return this.#ask("Scan", { ...request, limit, reverse: this.reverse.checked });
+    try {
+      return this.#ask("Find", { ...request, ...this.find.request, limit });
+    } catch (error) {
+      return this.#fail(error);
+    }
   }
 
-  async #ask(request) {
-    const method = this.kind === "get" ? "Console/Get" : "Console/Scan";
+  async #ask(method, request) {
     const begun = performance.now();
     await this.question.ask(
-      (signal) => newest((eventual) => call(method, { ...request, eventual }, { signal, timeout_s: 15 })),
+      (signal) => newest((eventual) => call(`Console/${method}`, { ...request, eventual }, { signal, timeout_s: 15 })),
       ({ answer, isOld }) => {
         const entries = answer.entries ?? (answer.entry ? [answer.entry] : []);
-        this.#show(request, entries, answer, performance.now() - begun, isOld);
+        this.#show(method, request, entries, answer, performance.now() - begun, isOld);
       },
       (error) => this.#fail(error),
     );
@@ -100,16 +132,18 @@ class QueryPage {
     this.note.className = "note-line bad";
   }
 
-  #show(request, entries, answer, ms, isOld) {
-    const found = entries.length ? plural(entries.length, "key") : "nothing";
+  #show(method, request, entries, answer, ms, isOld) {
+    const isFind = method === "Find";
+    const found = entries.length ? plural(entries.length, isFind ? "row" : "key") : "nothing";
+    const by = isFind ? ` by ${answer.index ? `the index ${answer.index}` : "the key"}` : "";
     const old = isOld ? ` It may be older than what was written last: ${isOld}` : "";
-    this.note.textContent = `Found ${found}${answer.more ? ", and there are more" : ""}, in ${Math.round(ms)} ms.${old}`;
+    this.note.textContent = `Found ${found}${by}${answer.more ? ", and there are more" : ""}, in ${Math.round(ms)} ms.${old}`;
     this.note.className = isOld ? "note-line warn" : "note-line";
     const { prefix: _, ...rest } = request;
     this.following = { ...rest, start: answer.start, end: answer.end };
-    this.next.hidden = !answer.more;
+    this.next.hidden = !answer.more || isFind;
     const node = made("table", "list entries");
-    node.createTHead().append(made("tr", "", made("th", "", "key"), made("th", "", "value"), made("th", "number", "bytes"), made("th", "number", "version")));
+    node.createTHead().append(made("tr", "", made("th", "", "key"), made("th", "", isFind ? "row" : "value"), made("th", "number", "bytes"), made("th", "number", "version")));
     node.createTBody().append(
       ...entries.map((each) => {
         const key = bytesOf(each.key);
@@ -133,4 +167,4 @@ export function hide() {
   shown = null;
 }
 
-export const keys = [["/", "the first field", () => shown.inputs[0].node.select()]];
+export const keys = [["/", "the first field", () => (shown.inputs[0]?.node ?? shown.find.where).select()]];

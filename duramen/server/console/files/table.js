@@ -37,7 +37,7 @@ class TablePage {
     this.name = name;
     this.turn = 0;
     this.heading = made("h2", "page-title", name);
-    const links = [["log", "its log"], ["query", "get and scan"], ["key", "a key"]].map(([path, text]) =>
+    const links = [["log", "its log"], ["query", "get, scan and find"], ["key", "a key"]].map(([path, text]) =>
       Object.assign(made("a", "", text), { href: address(path, name) }),
     );
     this.note = made("p", "note-line");
@@ -249,5 +249,5 @@ export function hide() {
 
 export const keys = [
   ["l", "the log of this table", () => shown && shown.console.go(address("log", shown.name))],
-  ["q", "get and scan in this table", () => shown && shown.console.go(address("query", shown.name))],
+  ["q", "get, scan and find in this table", () => shown && shown.console.go(address("query", shown.name))],
 ];

@@ -35,7 +35,9 @@ export function tableField() {
   call("Tables/List")
     .then((reply) => {
       names.replaceChildren(...reply.tables.map((table) => Object.assign(made("option"), { value: table.name })));
-      if (!node.value && reply.tables.length === 1) node.value = reply.tables[0].name;
+      if (node.value || reply.tables.length !== 1) return;
+      node.value = reply.tables[0].name;
+      node.dispatchEvent(new Event("change"));
     })
     .catch(() => {});
   return { node, label: made("label", "field", made("span", "", "table"), node, names) };

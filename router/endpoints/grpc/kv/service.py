@@ -59,12 +59,20 @@ _READ_ITEMS: Final = 10
 class KVService(kv_pb2_grpc.KVServicer):
     """One per server. It keeps nothing of its callers."""
 
-    def __init__(self, plane: OpenPlane, streams: OpenStreams | None = None, load: Load | None = None) -> None:
-        """`streams`: the watches under way, which a shutdown ends; `load` counts the reads under way."""
+    def __init__(
+        self,
+        plane: OpenPlane,
+        streams: OpenStreams | None = None,
+        load: Load | None = None,
+        forms: TextForms | None = None,
+    ) -> None:
+        """`streams`: the watches under way, which a shutdown ends; `load` counts the reads under way. `forms`: those
+        that the server's other services have.
+        """
         self._plane = plane
         self._streams = OpenStreams() if streams is None else streams
         self._load = Load() if load is None else load
-        self._forms = TextForms()
+        self._forms = TextForms() if forms is None else forms
         self._loop = asyncio.get_running_loop()
 
     # --- reads

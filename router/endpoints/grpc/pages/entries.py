@@ -14,7 +14,7 @@ from router.data.requests import ReadPart, ScanRequest
 from router.data.seam import Connection
 from router.proto import console_pb2 as pb
 
-__all__ = ["ENTRIES_MAX", "VALUE_BYTES_MAX", "found_entry", "page_of_entries", "rows_of", "value_bytes_of"]
+__all__ = ["ENTRIES_MAX", "VALUE_BYTES_MAX", "cut_entry", "found_entry", "page_of_entries", "rows_of", "value_bytes_of"]
 
 ENTRIES_MAX: Final = 500
 """Of one page: what a person scrolls through."""
@@ -63,7 +63,7 @@ async def found_entry(
     value = result.values[0]
     if value is not None:
         expires_ms = result.expiries[0] if result.expiries else 0
-        found.entry.CopyFrom(_entry(key, value, result.versions[0], expires_ms, bytes_max))
+        found.entry.CopyFrom(cut_entry(key, value, result.versions[0], expires_ms, bytes_max))
     return found
 
 
@@ -80,7 +80,7 @@ async def page_of_entries(connection: Connection, request: pb.ConsoleScanRequest
     page = await connection.scan(asked, timeout=timeout)
     rows = zip(page.keys, page.values, page.versions, strict=True)
     reply = pb.ConsolePage(
-        entries=[_entry(key, value, version, 0, bytes_max) for key, value, version in rows], more=page.more
+        entries=[cut_entry(key, value, version, 0, bytes_max) for key, value, version in rows], more=page.more
     )
     if page.more and page.keys:
         last = page.keys[-1]
@@ -101,7 +101,8 @@ def _range(request: pb.ConsoleScanRequest) -> tuple[bytes, bytes | None]:
     return prefix_range(request.prefix) if request.prefix else (request.start, request.end or None)
 
 
-def _entry(key: bytes, value: bytes, version: int, expires_ms: int, bytes_max: int) -> pb.ConsoleEntry:
+def cut_entry(key: bytes, value: bytes, version: int, expires_ms: int, bytes_max: int) -> pb.ConsoleEntry:
+    """An entry with the beginning of its value."""
     return pb.ConsoleEntry(
         key=key, value=value[:bytes_max], value_bytes=len(value), version=version, expires_at_ms=expires_ms
     )

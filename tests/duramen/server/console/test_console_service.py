@@ -77,7 +77,7 @@ async def test_pages_of_a_range(server: SingleServer) -> None:
         (b64(BINARY), 1 << 20, len(b64(bytes(1024))))
     ]
     _, page = await asked(server, "Scan", start=b64(b"z"), end=b64(b"a"))
-    assert page == {"entries": [], "more": False, "start": "", "end": ""}
+    assert page == {"entries": [], "more": False, "start": "", "end": "", "index": ""}
     for request in ({"limit": 501}, {"prefix": b64(b"a"), "start": b64(b"b")}, {"prefix": b64(b"k" * 600)}):
         assert (await asked(server, "Scan", **request))[0] in (400, 429), request
 

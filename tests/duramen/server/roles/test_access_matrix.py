@@ -117,6 +117,7 @@ ROWS: Final = [
     Row("Console/Scan", "read of key", lambda _: console.ConsoleScanRequest(table=TABLE, prefix=b"eu:")),
     Row("Console/Scan", "read of key", lambda _: console.ConsoleScanRequest(table=TABLE, start=b"eu:1", end=b"eu:9")),
     Row("Console/Scan", "read of table", lambda _: console.ConsoleScanRequest(table=TABLE)),
+    Row("Console/Find", "read of table", lambda _: console.ConsoleFindRequest(table=TABLE)),
     Row("Console/Records", "read of table", lambda _: console.ConsoleRecordsRequest(table=TABLE)),
     Row("Tables/Create", "admin of table", lambda _: tables.CreateTableRequest(name=TABLE, partitions=1)),
     Row("Tables/Find", "some of table", lambda _: tables.FindTableRequest(name=TABLE)),

@@ -23,7 +23,8 @@ from log_tier.rpc import checked
 from log_tier.rpc.checked import FIELDS_MAX
 from router.data import local_data, machine_tables, merge, misfits, outcomes, reply_budget, watch
 from router.endpoints.grpc.kv import finds, records, scans, service, watches
-from router.proto import keyvalue_pb2, kv_pb2, tables_pb2
+from router.endpoints.grpc.pages import found_rows
+from router.proto import console_pb2, keyvalue_pb2, kv_pb2, tables_pb2
 from router.remote import messages
 from router.remote.definitions import definition_message
 
@@ -88,6 +89,10 @@ class Stubs(GrpcStubs):
         where = '{"carrier":"UA","dep_delay":[1,null]}'
         pages = self.kv.Find(kv_pb2.KVFindRequest(table="flights", where=where, form=JSON))
         assert [entry.value for page in pages for entry in page.entries] == ROWS[1:]
+
+    def find_page(self) -> None:
+        page = self.console.Find(console_pb2.ConsoleFindRequest(table="flights", limit=500))
+        assert ([entry.value for entry in page.entries], page.more) == (ROWS[:500], True)
 
     def watch_rows(self) -> None:
         request = kv_pb2.KVWatchRequest(table="flights", start=kv_pb2.KV_WATCH_START_EARLIEST, form=JSON)
@@ -168,6 +173,7 @@ IN_THREADS: Final[dict[str, tuple[Callable[[Stubs], None], ModuleType, str]]] = 
     "a page of a scan": (Stubs.scan_page, merge, "merged_result"),
     "a group of rows as text": (Stubs.put_rows, service, "stored_write"),
     "rows of a GetMany as text": (Stubs.get_rows, service, "shown_entries"),
+    "rows of a page of the console as text": (Stubs.find_page, found_rows, "cut_entry"),
     "rows of a watch with a backlog as text": (Stubs.watch_rows, watches, "shown_change"),
     "a watch with a backlog": (Stubs.watch, watches, "decode_batch"),
     "the checks of many parts": (Stubs.write_parts, batch_checks, "checked_span"),

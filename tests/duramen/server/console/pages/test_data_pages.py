@@ -304,6 +304,63 @@ async def test_a_query(browser: Browser, server: SingleServer) -> None:
     await asyncio.to_thread(looked)
 
 
+async def test_a_find(browser: Browser, server: SingleServer) -> None:
+    """It is offered where the table has rows, and says which index it read, or why none serves."""
+    async with await aio.connect(f"127.0.0.1:{server.port}") as db:
+        flights = await db.create_table(
+            "rows", row=FLIGHT_SCHEMA, key=("carrier", "flight"), indexes={"by_tail": ("tailnum", "dep_delay")}
+        )
+        rows = [
+            {"carrier": "UA", "flight": number, "tailnum": HOSTILE if number == 9 else "N1", "dep_delay": number / 2}
+            for number in range(10)
+        ]
+        await flights.put_many(rows)
+    cells = (
+        "[...document.querySelectorAll('.entries tbody tr')].map((row) => JSON.parse(row.cells[1].innerText).flight)"
+    )
+    offered = "!document.querySelector('[data-kind=find]').hidden"
+
+    def asks(where: str, order: str = "", limit: str = "100") -> None:
+        for name, text in (("where", where), ("order", order), ("limit", limit)):
+            browser.script(f"document.querySelector('.{name}').value = arguments[0]", text)
+        browser.script("document.querySelector('form.ask').requestSubmit()")
+
+    def looked() -> None:
+        shows(browser, server, "#/query/rows")
+        browser.wait(f"document.querySelector('.ask') && {offered}")
+        browser.script("document.querySelector('[data-kind=find]').click()")
+        asks("tailnum = N1\ndep_delay = [1, 3]")
+        browser.wait(f"{cells}.join() === '2,3,4,5'")
+        check_has(browser, "Found 4 rows by the index by_tail, in")
+        asks('{"tailnum": "N1"}', order="-dep_delay", limit="2")
+        browser.wait(f"{cells}.join() === '8,7'")
+        check_has(browser, "Found 2 rows by the index by_tail, and there are more")
+        asks("carrier = UA\nflight = 3")
+        browser.wait(f"{cells}.join() === '3'")
+        check_has(browser, "Found 1 row by the key")
+        asks("dep_delay = [1, null]")
+        check_has(browser, "no index serves this")
+        asks("nonsense <img>")
+        check_has(browser, "This line is no field = value: nonsense <img>")
+        asks(f"tailnum = {HOSTILE}")
+        browser.wait(f"{cells}.join() === '9'")
+        assert (
+            browser.script("return JSON.parse(document.querySelector('.entries td + td').innerText).tailnum") == HOSTILE
+        )
+        asks(f"{HOSTILE.replace('=', '')} = 1")
+        check_has(browser, HOSTILE.replace("=", "")[:20])
+        check_harmless(browser)
+        check_fits(browser)
+        browser.script(
+            "const table = document.querySelector('.table-name'); table.value = 'orders';"
+            "table.dispatchEvent(new Event('change'))"
+        )
+        browser.wait(f"!({offered})")
+        assert browser.script("return document.querySelector('.where')") is None, "a table of bytes has no fields"
+
+    await asyncio.to_thread(looked)
+
+
 async def test_who_may_read_a_prefix_sees_that_alone(browser: Browser, server: SingleServer) -> None:
     users = WithUsers(server)
     await users.add_user("root", "admin *")
