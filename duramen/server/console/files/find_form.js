@@ -5,7 +5,7 @@ import { made } from "./made.js";
 import { field, input } from "./table_field.js";
 
 export const FIND_WORDS =
-  'A line for each field: tailnum = N14228. A list is a range, dep_delay = [60, null], and null a value that is not there. A text that is JSON is in quotes: gate = "5". Or all of it as one object of JSON. No line is every row.';
+  'A line for each field: tailnum = N14228. A list is a range without its end, dep_delay = [60, 90]; null in it is an open end, and alone a value that is not there. A text that is JSON is in quotes: gate = "5". Or all of it as one object of JSON. No line is every row.';
 
 // Whether a table has rows, which alone are found by their fields. What this user may not see has none.
 export async function hasRows(name, signal) {
