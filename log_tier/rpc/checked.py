@@ -36,7 +36,7 @@ from log_tier.rpc.messages.slow_call_sink import CallEnd, SlowCallSink
 from log_tier.rpc.messages.stream_bound import StreamBound
 from log_tier.rpc.messages.timed_streams import TimedStream
 from log_tier.rpc.problems import abort
-from log_tier.tracing.serving import traced_answer
+from log_tier.tracing.serving import traced_answer, traced_stream
 from log_tier.tracing.span import Tracing
 
 __all__ = ["FIELDS_MAX", "Admit", "CallGuard", "CheckedHandler", "HeldCall", "Refusals"]
@@ -159,7 +159,7 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     ) -> None:
         """`inner`: the services' own; more may be added to it later. `arriving`: for a server of gRPC's own, which has
         calls whose message never comes. `bound`: of its streams; None: as many as come. `slow`: learns of single calls
-        that took long. `tracing`: of its single calls; None: they are not traced, and cost nothing more.
+        that took long. `tracing`: of calls that end by themselves; None: they are not traced, and cost no more.
         """
         self._slow = slow
         self._tracing = tracing
@@ -213,7 +213,8 @@ def _checked(
         answer = _each_parsed(method, handler.stream_stream, parse, refusals, guard)
         return grpc.stream_stream_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
     if handler.response_streaming:
-        answer = _streaming(method, handler.unary_stream, parse, refusals, guard, measured)
+        stream = handler.unary_stream if tracing is None else traced_stream(method, handler.unary_stream, tracing)
+        answer = _streaming(method, stream, parse, refusals, guard, measured)
         return grpc.unary_stream_rpc_method_handler(answer, _at_once(parse, methods.pop), serialize)
     single = handler.unary_unary if tracing is None else traced_answer(method, handler.unary_unary, tracing)
     answer = _single(method, single, parse, refusals, guard, measured)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from log_tier.tracing.span import TRACED, Tracing
 
-__all__ = ["traced_answer"]
+__all__ = ["traced_answer", "traced_stream"]
+
+_TRACED_STREAMS: Final = frozenset({"/duramen.v1.KV/Scan", "/duramen.v1.KV/Find"})
+"""Streams that are one call of a program and end by themselves. Others, such as watches, last for days."""
 
 AnswersCall = Callable[[Any, Any], Awaitable[Any]]
 
@@ -29,3 +32,8 @@ def traced_answer(method: str, answer: AnswersCall, tracing: Tracing) -> Answers
             span.end()
 
     return answered
+
+
+def traced_stream(method: str, answer: AnswersCall, tracing: Tracing) -> AnswersCall:
+    """The same of a stream that has an end: its span lasts until the caller has taken the last message."""
+    return traced_answer(method, answer, tracing) if method in _TRACED_STREAMS else answer

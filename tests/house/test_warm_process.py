@@ -96,6 +96,18 @@ except KeyboardInterrupt:
     assert process.returncode == 0
 
 
+def test_it_is_warm_where_the_tests_have_another_environment_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that ran here may have set a variable for gRPC: later starts are forks of a process that has it."""
+    assert seen(PLACES[0], tmp_path)["warm"]
+    monkeypatch.setenv("GRPC_OF_A_TEST", "1")
+    found = seen(PLACES[0], tmp_path)
+    assert (found["warm"], found["environment"]["GRPC_OF_A_TEST"]) == (True, "1")
+    monkeypatch.undo()
+    assert seen(PLACES[0], tmp_path)["warm"]
+
+
 def test_what_a_forked_process_leaves_is_no_child_of_the_tests() -> None:
     """It would stay, ended, until somebody waits for it, and look as if it ran."""
     code = "import os, time; print(os.fork() or time.sleep(600), flush=True); os._exit(0)"

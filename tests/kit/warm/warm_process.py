@@ -37,11 +37,14 @@ class _Forks:
         self._prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def takes(self, environment: Mapping[str, str]) -> bool:
-        """Would a fork read the same variables at its start as a process with these?"""
+        """Would a fork read the same variables at its start as a process with these? Where this process' own have
+        changed since the one that forks was started, it is started anew.
+        """
+        wanted = _read_at_start(environment)
         with self._asking:
-            if self._socket is None:
+            if self._socket is None or (wanted != self._environment and wanted == _read_at_start(os.environ)):
                 self._start()
-            return self._environment == _read_at_start(environment)
+            return self._environment == wanted
 
     def fork(self, request: dict[str, Any], files: Sequence[int]) -> int:
         """The id of a new child of this process."""
@@ -64,6 +67,9 @@ class _Forks:
             raise OSError(ctypes.get_errno(), "prctl")
 
     def _start(self) -> None:
+        if self._socket is not None and self._process is not None:
+            self._socket.close()  # which ends it
+            self._process.wait()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         program = str(Path(__file__).with_name("forks.py"))
         with theirs:
