@@ -9,6 +9,6 @@ What holds:
 What is not here: which endpoint takes which JSON (`duramen.cli`, `router.endpoints`), and Avro's own JSON encoding,
 which names the branch of each union.
 
-Reading order: `json_leaves.py`, `read_as.py` (rows of earlier schemas), `json_form.py`, `json_keys.py`,
-`json_patches.py`, `json_table.py`.
+Reading order: `strict_json.py`, `json_leaves.py`, `read_as.py` (rows of earlier schemas), `json_form.py`,
+`json_keys.py`, `json_patches.py`, `json_table.py`.
 """

@@ -26,6 +26,7 @@ from log_tier.rows.avro.varints import Misfit, long_value, unzigzag
 from log_tier.rows.avro.writing import BODY_BYTES_MAX, default_bytes, leaf_bytes, long_bytes, sized_bytes
 from log_tier.rows.json_rows.json_leaves import Unfit, leaf_from_json, leaf_to_json
 from log_tier.rows.json_rows.read_as import ReadAs, is_optional
+from log_tier.rows.json_rows.strict_json import strict_json
 from log_tier.rows.judge import row_reader
 from log_tier.rows.schema import RowSchema
 
@@ -72,8 +73,8 @@ def row_from_json(schema: RowSchema, text: str) -> bytes:
     that the schema does not have, and one that is missing and has no default. O(size of the text).
     """
     try:
-        document = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+        document = strict_json(text)
+    except ValueError as error:
         raise InvalidRow(f"the row is no JSON: {error}", field="", expected=f"an object of {schema.name}") from None
     try:
         body = _Encoder(schema).value(document, schema.name, 1)
@@ -112,17 +113,6 @@ def value_from_json(schema: RowSchema, type_: AvroType, value: Any, name: str) -
 def value_to_json(schema: RowSchema, type_: AvroType, data: bytes) -> Any:
     """A value of a type of the schema, which a reader has accepted, as JSON is made of it."""
     return _Decoder(schema, data).value(type_)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("an object has a field twice")
-    return found
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f'{name} is no number of JSON: write "{name}"')
 
 
 def _refused(unfit: Unfit) -> InvalidRow:

@@ -21,6 +21,7 @@ from uuid import UUID
 from log_tier.model.errors import InvalidKey
 from log_tier.rows.elements import KeyElement
 from log_tier.rows.json_rows.json_leaves import Unfit, leaf_from_json, leaf_to_json
+from log_tier.rows.json_rows.strict_json import strict_json
 from log_tier.rows.key_fields import KeyField, KeyType
 
 __all__ = [
@@ -97,8 +98,8 @@ def elements_of_json(fields: Sequence[KeyField], text: str, *, partial: bool = F
     if len(text) > KEY_TEXT_MAX:
         raise InvalidKey(f"a key has at most {KEY_TEXT_MAX} characters, this one has {len(text)}")
     try:
-        found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+        found = strict_json(text)
+    except ValueError as error:
         raise InvalidKey(f"the key {_shown(text)} is no JSON ({error}): write the list {example}") from None
     if not isinstance(found, list):
         raise InvalidKey(f"the key {_shown(text)} is no list: write {example}")
@@ -218,17 +219,6 @@ _EXPECTED: Final[dict[str, str]] = {
     "date": "a date as text",
     "datetime": "a time as text",
 }
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("an object has a name twice")
-    return found
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f'{name} is no number of JSON: write "{name}"')
 
 
 def _shown_value(value: Any) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -21,6 +20,7 @@ from log_tier.rows.finding.found_range import FindPlan
 from log_tier.rows.finding.row_filter import row_filter
 from log_tier.rows.index_entries import elements_of
 from log_tier.rows.json_rows.json_table import JsonTable
+from log_tier.rows.json_rows.strict_json import strict_json
 from log_tier.rows.table_index import INDEX_FIELDS_MAX
 from log_tier.rpc.stream_budget import HeldPage
 from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
@@ -112,25 +112,12 @@ def _where(text: str) -> dict[str, Any]:
     if len(text) > _WHERE_MAX:
         raise InvalidRequest(f"where has at most {_WHERE_MAX} characters, this one has {len(text)}")
     try:
-        found = json.loads(text or "{}", object_pairs_hook=_once, parse_constant=_no_number)
-    except RecursionError:
-        raise InvalidRequest("where is no JSON of a find: it is nested too deep") from None
+        found = strict_json(text or "{}")
     except ValueError as error:
         raise InvalidRequest(f"where is no JSON: {error}") from None
     if not isinstance(found, dict):
         raise InvalidRequest('where is an object of fields and what they are: {"tailnum": "N14228"}')
     return found
-
-
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("it names a field twice: write one condition, or a range [from, to]")
-    return found
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def _met(definition: TableDefinition, plan: FindPlan, page: ScanResult, left: int | None) -> ScanResult:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from log_tier.model.errors import InvalidRequest, UnknownFormat
 from log_tier.model.record import Operation
 from log_tier.rows.framing import FRAME_BYTES
 from log_tier.rows.json_rows.json_table import JsonTable
+from log_tier.rows.json_rows.strict_json import strict_json
 from log_tier.rows.patches.row_patch import read_patch
 from router.proto import kv_pb2 as kv
 
@@ -108,18 +109,9 @@ def _update(form: JsonTable, update: kv.KVUpdateRequest | kv.KVWrite) -> None:
 
 def _operations(text: bytes) -> Mapping[str, Mapping[str, Any]]:
     try:
-        found = json.loads(text, object_pairs_hook=_once)
-    except RecursionError:
-        raise InvalidRequest("the patch is nested too deep: no row is") from None
+        found = strict_json(text.decode())
     except ValueError as error:
         raise InvalidRequest(f"the patch is no JSON: {error}") from None
     if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
         raise InvalidRequest('a patch is an object of objects: {"set": {"gate": "B7"}, "add": {"seats": -1}}')
-    return found
-
-
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("an object names a field twice")
     return found

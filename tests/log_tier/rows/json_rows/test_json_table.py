@@ -58,7 +58,7 @@ def test_a_key_that_is_not_the_rows() -> None:
         (b'{"carrier": "UA"}', "flight", "missing, expected int"),
         (b'{"carrier": "UA", "flight": "x"}', "flight", '"x", expected an int'),
         (b'{"carrier": "UA", "flight": 1, "gate": "B7"}', "gate", "no such field"),
-        (b'{"carrier": "UA", "flight": 1, "flight": 2}', "", "a field twice"),
+        (b'{"carrier": "UA", "flight": 1, "flight": 2}', "", "a name twice"),
         (b'{"carrier": "UA", "flight": NaN}', "", 'write "NaN"'),
         (b"\xff", "", "no UTF-8"),
         (b'{"carrier": "\\ud800", "flight": 1}', "carrier", "half of a surrogate pair"),
