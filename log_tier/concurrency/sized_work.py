@@ -4,6 +4,7 @@ A turn of an event loop has at most 10 ms, whatever a client sends. A trip to a 
 must stay on the loop is spread over its turns: `Turn` counts the work of a loop of one coroutine, `gather_some` has
 some of many calls under way, `gather_all` begins some of many calls at a time, `end_some` ends some of many tasks at a
 time, and `wake_some` wakes some of many waiters. Where the order of calls matters, `OrderedThread` keeps it.
+`thread_to_its_end` lets nobody off before its thread has ended.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ __all__ = [
     "gather_all",
     "gather_some",
     "run_sized",
+    "thread_to_its_end",
     "wake_some",
 ]
 
@@ -61,6 +63,20 @@ async def each_sized(items: int, made: Iterator[T]) -> AsyncIterator[T]:
     end = object()
     while (found := await asyncio.to_thread(next, made, end)) is not end:
         yield cast("T", found)
+
+
+async def thread_to_its_end(work: Callable[[], T]) -> T:
+    """What `work` returns or raises in a thread. Who is cancelled meanwhile waits until the thread has ended: what the
+    caller holds for it, such as a lock or a turn, bounds what is under way.
+    """
+    working = asyncio.create_task(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        if not working.cancelled():
+            working.exception()  # nobody asks for it any more
+        raise
 
 
 class OrderedThread(Generic[K]):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from log_tier.concurrency.sized_work import thread_to_its_end
 from log_tier.model.errors import DuramenError, InvalidRow, UnknownFormat
 from log_tier.rows.definition import NEWEST_SCHEMA
 from log_tier.rows.json_rows.json_table import JsonTable
@@ -107,7 +108,7 @@ async def _converted(size: int, converting: asyncio.Lock, work: Callable[[], T])
     if size <= _AT_ONCE_BYTES:
         return work()
     async with converting:
-        return await asyncio.to_thread(work)
+        return await thread_to_its_end(work)
 
 
 def _check_kind(form: JsonTable, spec: CommandSpec) -> None:

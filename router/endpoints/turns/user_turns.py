@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Final, TypeVar, cast
 
 from log_tier.access.current import CALLER
+from log_tier.concurrency.sized_work import thread_to_its_end
 
 __all__ = ["SMALL_BYTES_MAX", "ThreadTurns", "UserTurns"]
 
@@ -79,11 +80,13 @@ class ThreadTurns:
         self._large: Final = UserTurns()
 
     async def run(self, size: int, work: Callable[[], T]) -> T:
-        """What `work` on so many bytes returns or raises. Its turn is one of the calling user."""
+        """What `work` on so many bytes returns or raises. Its turn is one of the calling user, and ends when the thread
+        has: who goes away meanwhile does not let the next call begin next to it.
+        """
         turns = self._small if size <= SMALL_BYTES_MAX else self._large
         caller = CALLER.get()
         async with turns.turn("" if caller is None else caller.name):
-            return await asyncio.to_thread(work)
+            return await thread_to_its_end(work)
 
     async def each(self, size: int, made: Iterator[T]) -> AsyncIterator[T]:
         """What an iterator makes of so many bytes. Each takes a turn, and has none while it is used."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.deadlines import within
+from kit.deadlines import patience_s, within
 
 from log_tier.access.current import CALLER
 from log_tier.access.gate import NOBODY
@@ -140,3 +140,33 @@ async def test_what_an_iterator_makes_is_made_piece_by_piece() -> None:
     with pytest.raises(ValueError, match="no more"):
         await use()
     assert got == [1, 2]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_who_goes_away_keeps_the_turn_until_its_thread_has_ended(fails: bool) -> None:
+    """A client that asks and breaks off, again and again, fills no threads with work that nobody waits for."""
+    turns, begun, go = ThreadTurns(), threading.Event(), threading.Event()
+    running: list[str] = []
+
+    def work() -> None:
+        running.append("first")
+        begun.set()
+        assert go.wait(patience_s(30))
+        running.append("ended")
+        if fails:
+            raise ValueError("of work that nobody waits for")
+
+    first = asyncio.create_task(turns.run(LARGE, work))
+    async with within(30):
+        await asyncio.to_thread(begun.wait)
+    first.cancel()
+    second = asyncio.create_task(turns.run(LARGE, lambda: running.append("second")))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert running == ["first"]
+    go.set()
+    async with within(30):
+        await second
+        with pytest.raises(asyncio.CancelledError):
+            await first
+    assert running == ["first", "ended", "second"]
