@@ -55,6 +55,7 @@ from log_tier.model.errors import (
     FolderReadOnly,
     ForeignFolder,
     HandshakeFailed,
+    HistoryGone,
     IndexBuilding,
     IndexDamaged,
     IndexDiverged,
@@ -99,6 +100,7 @@ from log_tier.model.errors import (
 
 if TYPE_CHECKING:
     from duramen.blocking import Database
+    from duramen.client.model.asked_index import OrderedIndex
     from duramen.client.model.consistency import bounded
     from duramen.client.rows.shapes.marks import NAIVE, Digits
     from log_tier.model.tokens import Token
@@ -127,6 +129,7 @@ __all__ = [
     "FolderReadOnly",
     "ForeignFolder",
     "HandshakeFailed",
+    "HistoryGone",
     "IndexBuilding",
     "IndexDamaged",
     "IndexDiverged",
@@ -147,6 +150,7 @@ __all__ = [
     "NumberOverflow",
     "OffsetPassed",
     "OffsetTrimmed",
+    "OrderedIndex",
     "Overloaded",
     "PartitionMismatch",
     "PermissionDenied",
@@ -181,6 +185,7 @@ __all__ = [
 _LATER: Final = {
     "NAIVE": "duramen.client.rows.shapes.marks",
     "Digits": "duramen.client.rows.shapes.marks",
+    "OrderedIndex": "duramen.client.model.asked_index",
     "ScanBounds": "log_tier.rows.tuple_key",
     "Token": "log_tier.model.tokens",
     "bounded": "duramen.client.model.consistency",
@@ -230,7 +235,9 @@ def connect(
     up to 1 is the share of the calls outside of the program's spans that are traced; the others cost nothing. It needs
     the extra `otel`.
 
-    Raises `Disconnected` if no server answers; `HandshakeFailed`, which is one of these, if TLS fails;
+    A server that is away, or starting, is tried again until `timeout`. What a retry cannot mend is raised at once.
+
+    Raises `Disconnected` if no server answers in time; `HandshakeFailed`, which is one of these, if TLS fails;
     `CertificateInvalid` for files that cannot be used; `Unauthenticated` if the proof is none; `InvalidRequest` for a
     secret that cannot be used or sent, and for `traces` without OpenTelemetry.
     """

@@ -66,7 +66,9 @@ async def connect(
     up to 1 is the share of the calls outside of the program's spans that are traced; the others cost nothing. It needs
     the extra `otel`.
 
-    Raises `Disconnected` if no server answers; `HandshakeFailed`, which is one of these, if TLS fails;
+    A server that is away, or starting, is tried again until `timeout`. What a retry cannot mend is raised at once.
+
+    Raises `Disconnected` if no server answers in time; `HandshakeFailed`, which is one of these, if TLS fails;
     `CertificateInvalid` for files that cannot be used; `Unauthenticated` if the proof is none; `InvalidRequest` for a
     secret that cannot be used or sent, and for `traces` without OpenTelemetry.
     """

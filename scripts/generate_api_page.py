@@ -56,6 +56,8 @@ _RESULTS: Final[tuple[type, ...]] = (
     results.Change,
     row_results.TypedEntry,
     row_results.TypedChange,
+    results.KeyVersion,
+    results.KeyDifference,
     results.TableInfo,
     TableDescription,
     PartitionDescription,
@@ -80,7 +82,7 @@ _MADE_BY_TESTS: Final = (testing.Cluster, testing.AsyncEmbedded, testing.Embedde
 _INNER: Final = frozenset(
     {
         *("after_fork", "at", "connection", "deadline", "direct_reads", "found", "reads"),
-        *("repeat", "scan_pages", "timeout", "watch_runs", "writes"),
+        *("repeat", "scan_pages", "diff_pages", "timeout", "watch_runs", "writes"),
         *("asynchronous", "loop", "range_pairs"),
         *("end", "going_on", "joined", "unheard_failure"),
         *("patch", "write_record"),
@@ -106,6 +108,7 @@ def api_page() -> str:
         "### duramen.NAIVE",
         "For a `datetime` of a row without a time zone: `Annotated[datetime, duramen.NAIVE]`.",
     ]
+    parts += _function("duramen.OrderedIndex", duramen.OrderedIndex)
     parts.append("## Keys with fields")
     for name in ("pack_key", "key_range", "unpack_key"):
         parts += _function(f"duramen.{name}", getattr(duramen, name))
@@ -122,7 +125,7 @@ def _contents() -> str:
     for name, asynchronous, faced in _PAIRS:
         links = (f"[`{method}`](#{name.lower()}{method})" for method in _methods(asynchronous, faced))
         lines.append(f"- **{name}**: {', '.join(links)}")
-    lines.append("- **[Types of rows](#types-of-rows)**: `duramen.Digits`, `NAIVE`")
+    lines.append("- **[Types of rows](#types-of-rows)**: `duramen.Digits`, `NAIVE`, `OrderedIndex`")
     lines.append("- **[Keys with fields](#keys-with-fields)**: `duramen.pack_key`, `key_range`, `unpack_key`")
     lines.append(f"- **Results**: {', '.join(f'[`{kind.__name__}`](#{kind.__name__.lower()})' for kind in _RESULTS)}")
     lines.append("- **[Testing](#testing)**: `duramen.testing`, for tests of programs that use Duramen")
@@ -131,20 +134,27 @@ def _contents() -> str:
 
 def _methods(asynchronous: type, faced: type) -> list[str]:
     """What users call, in the order of the asynchronous face's source, then what only the blocking one declares."""
-    names = [*vars(asynchronous), *(name for name in vars(faced) if name not in vars(asynchronous))]
+    names = [*vars(asynchronous), *(name for name in _declared(faced) if name not in vars(asynchronous))]
     # Class methods make instances for the library itself: programs call `connect` and `open`.
     names = [name for name in names if not isinstance(vars(asynchronous).get(name), classmethod)]
     return [name for name in names if not name.startswith("_") and name not in _INNER]
 
 
+def _declared(kind: type) -> dict[str, Any]:
+    """What a class and the halves that it is made of declare."""
+    own = (each for each in reversed(kind.__mro__) if each.__module__.startswith("duramen."))
+    return {name: member for each in own for name, member in vars(each).items()}
+
+
 def _method(owner: str, name: str, asynchronous: type, faced: type) -> list[str]:
-    shown: Any = vars(faced).get(name, vars(asynchronous).get(name))
-    documented: Any = vars(asynchronous).get(name, shown)
+    of_both, of_faced = _declared(asynchronous), _declared(faced)
+    shown: Any = of_faced.get(name, of_both.get(name))
+    documented: Any = of_both.get(name, shown)
     if isinstance(shown, property):
         return [f"### {owner}.{name}", _words(shown.fget)]
     coroutine = inspect.iscoroutinefunction(documented)
     signature = _signature(name, shown, own=True, awaited=coroutine)
-    if name not in vars(faced):
+    if name not in of_faced:
         signature = signature.replace("*asyncio: await*", "*asyncio only: await*")
     return [f"### {owner}.{name}", signature, _words(documented)]
 

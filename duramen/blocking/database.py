@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from duramen.blocking.row_table import RowTable
     from duramen.blocking.typed_table import TypedTable
     from duramen.client import row_table
+    from duramen.client.model.asked_index import IndexFields
     from duramen.client.rows.shapes.arrow_schema import ArrowSchema
     from log_tier.rows.evolution import EvolutionMode
 
@@ -111,7 +112,8 @@ class Database:
         key: object = None,
         value: object = None,
         partition_by: str | Sequence[str] | None = None,
-        indexes: Mapping[str, str | Sequence[str]] | None = None,
+        indexes: Mapping[str, IndexFields] | None = None,
+        history: str | int | None = None,
         partitions: int | None = None,
         replicas: int | None = None,
         over: str | None = None,
@@ -125,6 +127,7 @@ class Database:
         options: TableOptions = {
             "partition_by": partition_by,
             "indexes": indexes,
+            "history": history,
             "partitions": partitions,
             "replicas": replicas,
             "over": over,

@@ -8,6 +8,7 @@ from typing import Any
 from duramen.blocking.table import AtomicBatch, Table, TableOwner, TableWriter
 from duramen.blocking.wrapped import wrapped
 from duramen.client import atomic, observed_writer
+from duramen.client.model.results import KeyDifference
 from duramen.client.observed_table import ObservedTable, count_records, count_values
 from duramen.client.transport.loop_thread import LoopThread
 from duramen.tracing.operations import observed_blocking, observed_pages
@@ -53,6 +54,12 @@ class ObservedBlockingTable(Table):
         yield from self._loop.iterate(observed_pages(operation, self._inner.scan_pages(**asked)))
 
     scan.__doc__ = Table.scan.__doc__
+
+    def diff(self, *asked: Any, **how: Any) -> Generator[KeyDifference[bytes, bytes], None, None]:
+        operation = self.operations.begin("diff", self.name)
+        yield from self._loop.iterate(observed_pages(operation, self._inner.diff_pages(*asked, **how)))
+
+    diff.__doc__ = Table.diff.__doc__
 
     def batch(self) -> AtomicBatch:
         return ObservedBlockingBatch(self._inner.batch(), self._loop, self)

@@ -13,7 +13,9 @@ from duramen.blocking.row_streams import AtomicRows, RowWriter
 from duramen.blocking.table import Table
 from duramen.blocking.wrapped import wrapped
 from duramen.client import row_table
+from duramen.client.model.consistency import AsOf
 from duramen.client.model.results import Done, ManyDone
+from duramen.client.model.scan_range import ScanRange
 from duramen.client.rows.arrow.batch_scans import batch_scan, batches_of, reader_of, table_of
 from duramen.client.rows.arrow.given_frames import ArrowArray, ArrowStream
 from duramen.client.rows.asked_definition import AskedDefinition
@@ -23,14 +25,14 @@ from duramen.client.rows.row_finds import found_values
 from duramen.client.rows.row_patches import PatchedFields
 from duramen.client.rows.row_results import TypedChange, TypedEntry, keys_of
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
-from duramen.client.scan import ScanRange
 from duramen.client.table import Level
 from log_tier.model.errors import DuramenError, FieldAbsent, NumberOverflow, UnknownFormat
 from log_tier.model.tokens import Token
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import EvolutionMode
-from log_tier.rows.finding.found_range import FieldCondition, FindPlan
+from log_tier.rows.finding.found_range import FindPlan
 from log_tier.rows.finding.row_filter import row_filter
+from log_tier.rows.table_index import FieldCondition
 
 __all__ = ["RowTable", "stored_rows"]
 
@@ -88,12 +90,13 @@ class RowTable(IndexedRows[R]):
     def get(
         self,
         *key: Any,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
     ) -> R | None:
         codec, timeout = self._opened(timeout)
-        value = self.stored.get(codec.key.of_fields(key), after=after, level=level, timeout=timeout)
+        value = self.stored.get(codec.key.of_fields(key), at=at, after=after, level=level, timeout=timeout)
         return None if value is None else self._decoded(codec, lambda codec: codec.decode(value), timeout)[1]
 
     def get_entry(
@@ -199,6 +202,7 @@ class RowTable(IndexedRows[R]):
         *,
         reverse: bool = False,
         limit: int | None = None,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
@@ -206,15 +210,9 @@ class RowTable(IndexedRows[R]):
     ) -> Generator[R, None, None]:
         asked = {**(fields or {}), **key_fields}
         codec, timeout = self._opened(timeout)
-        bounds = codec.key.bounds(asked)
+        start, end = codec.key.bounds(asked)
         pairs = self.stored.scan(
-            start=bounds.start,
-            end=bounds.end,
-            reverse=reverse,
-            limit=limit,
-            after=after,
-            level=level,
-            timeout=timeout,
+            start=start, end=end, reverse=reverse, limit=limit, at=at, after=after, level=level, timeout=timeout
         )
         return self._scanned(pairs, codec, timeout)
 
@@ -253,7 +251,11 @@ class RowTable(IndexedRows[R]):
         **conditions: Any,
     ) -> Generator[R, None, None]:
         codec, timeout = self._opened(timeout)
-        codec, plan = self._planned(codec, {**(fields or {}), **conditions}, order, limit, timeout)
+        asked = {**(fields or {}), **conditions}
+        codec, plan = self._planned(codec, asked, order, limit, timeout)
+        if plan.sort:
+            how: dict[str, Any] = {"limit": limit, "after": after, "level": level, "timeout": timeout}
+            return self._sorted_rows(codec, plan, **how)
         found_range = ScanRange.of_plan(plan, None if plan.rest else limit)
         pairs = self.stored.range_pairs(found_range, after=after, level=level, timeout=timeout)
         rows = self._scanned(pairs, codec, timeout, plan.rest)

@@ -9,8 +9,11 @@ from typing import Literal, Protocol
 
 from duramen.blocking.wrapped import chained, wrapped
 from duramen.client import atomic, table, table_writer
-from duramen.client.model.results import Change, Done
-from duramen.client.scan import ScanRange, begun_scan, table_pages
+from duramen.client.model.consistency import AsOf
+from duramen.client.model.results import Change, Done, KeyDifference
+from duramen.client.model.scan_range import ScanRange
+from duramen.client.past.past_scans import past_pages
+from duramen.client.scan import begun_scan, table_pages
 from duramen.client.table import Level
 from duramen.client.transport.loop_thread import LoopThread
 from duramen.client.transport.resp_fast_path import FastPathTable
@@ -107,21 +110,30 @@ class Table:
         self,
         key: bytes,
         *,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
     ) -> bytes | None:
         direct = self._direct
-        if direct is not None and after is None and level == "session" and timeout is None and not TRACED.get():
+        if (
+            direct is not None
+            and at is None
+            and after is None
+            and level == "session"
+            and timeout is None
+            and not TRACED.get()
+        ):
             value = direct.get(key)
             if value is not NOT_FRESH:
                 return value  # type: ignore[return-value]
-        return self._loop.run(partial(self._inner.get, key, after=after, level=level, timeout=timeout))
+        return self._loop.run(partial(self._inner.get, key, at=at, after=after, level=level, timeout=timeout))
 
     get.__doc__ = table.Table.get.__doc__
 
     get_entry = wrapped(table.Table.get_entry)
     get_many = wrapped(table.Table.get_many)
+    history = wrapped(table.Table.history)
 
     def put(
         self,
@@ -174,14 +186,33 @@ class Table:
         end: bytes | None = None,
         reverse: bool = False,
         limit: int | None = None,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
     ) -> Generator[tuple[bytes, bytes], None, None]:
         asked_range = ScanRange.of(prefix=prefix, start=start, end=end, reverse=reverse, limit=limit)
+        if at is not None:
+            yield from self._loop.iterate(past_pages(self._inner.lookup, asked_range, at, after, level, timeout))
+            return
         yield from self.range_pairs(asked_range, after=after, level=level, timeout=timeout)
 
     scan.__doc__ = table.Table.scan.__doc__
+
+    def diff(
+        self,
+        before: AsOf,
+        after: AsOf | None = None,
+        *,
+        prefix: bytes | None = None,
+        start: bytes | None = None,
+        end: bytes | None = None,
+        timeout: float | None = None,
+    ) -> Generator[KeyDifference[bytes, bytes], None, None]:
+        pages = self._inner.diff_pages(before, after, prefix=prefix, start=start, end=end, timeout=timeout)
+        yield from self._loop.iterate(pages)
+
+    diff.__doc__ = table.Table.diff.__doc__
 
     def range_pairs(
         self, asked_range: ScanRange, *, after: str | Token | None, level: Level, timeout: float | None

@@ -9,9 +9,10 @@ from typing import Any, Generic, Literal, TypeVar
 from duramen.blocking.table import Table
 from duramen.blocking.wrapped import wrapped
 from duramen.client import typed_table
-from duramen.client.model.results import Done, ManyDone
+from duramen.client.model.consistency import AsOf
+from duramen.client.model.results import Done, KeyDifference, KeyVersion, ManyDone
 from duramen.client.rows.asked_definition import AskedDefinition
-from duramen.client.rows.row_results import TypedChange, TypedEntry
+from duramen.client.rows.row_results import TypedChange, TypedEntry, decoded_versions
 from duramen.client.rows.value_codecs import TableCodec
 from duramen.client.table import Level
 from log_tier.model.tokens import Token
@@ -46,13 +47,21 @@ class TypedTable(Generic[K, V]):
         self,
         key: K,
         *,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
     ) -> V | None:
         codec, timeout = self._opened(timeout)
-        value = self.stored.get(codec.key.encode(key), after=after, level=level, timeout=timeout)
+        value = self.stored.get(codec.key.encode(key), at=at, after=after, level=level, timeout=timeout)
         return None if value is None else codec.value.decode(value)
+
+    def history(
+        self, key: K, *, at: AsOf | None = None, limit: int = 100, timeout: float | None = None
+    ) -> list[KeyVersion[V]]:
+        codec, timeout = self._opened(timeout)
+        found = self.stored.history(codec.key.encode(key), at=at, limit=limit, timeout=timeout)
+        return decoded_versions(found, codec.value.decode)
 
     def get_entry(
         self,
@@ -129,6 +138,7 @@ class TypedTable(Generic[K, V]):
         end: K | None = None,
         reverse: bool = False,
         limit: int | None = None,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
@@ -136,9 +146,22 @@ class TypedTable(Generic[K, V]):
         codec, timeout = self._opened(timeout)
         first, behind = typed_table.range_of(codec, prefix, start, end)
         pairs = self.stored.scan(
-            start=first, end=behind, reverse=reverse, limit=limit, after=after, level=level, timeout=timeout
+            start=first, end=behind, reverse=reverse, limit=limit, at=at, after=after, level=level, timeout=timeout
         )
         return _decoded(pairs, codec)
+
+    def diff(
+        self,
+        before: AsOf,
+        after: AsOf | None = None,
+        *,
+        prefix: K | None = None,
+        start: K | None = None,
+        end: K | None = None,
+        timeout: float | None = None,
+    ) -> Generator[KeyDifference[K, V], None, None]:
+        pages = self._inner.diff_pages(before, after, prefix=prefix, start=start, end=end, timeout=timeout)
+        yield from self._loop.iterate(pages)
 
     def watch(
         self,
@@ -149,7 +172,7 @@ class TypedTable(Generic[K, V]):
     ) -> Generator[TypedChange[V], None, None]:
         return self._loop.iterate_begun(self._inner.watch_runs(after=after, start=start, timeout=timeout))
 
-    for _method in (get, get_entry, get_many, put, put_many, delete, scan, watch):
+    for _method in (get, get_entry, get_many, history, put, put_many, delete, scan, diff, watch):
         _method.__doc__ = getattr(typed_table.TypedTable, _method.__name__).__doc__
     del _method
 

@@ -65,6 +65,7 @@ _LISTED: Final[dict[str, str]] = {
     "get": "duramen.cli.data.records:get",
     "delete": "duramen.cli.data.records:delete",
     "update": "duramen.cli.data.records:update",
+    "history": "duramen.cli.past.history:history",
     "scan": "duramen.cli.data.streams:scan",
     "find": "duramen.cli.data.find:find",
     "watch": "duramen.cli.data.streams:watch",

@@ -16,10 +16,11 @@ Below them:
   themselves.
 - `rows/` makes keys and values of Python's types, for `row_table.py` and `typed_table.py`, which say what theirs are.
   `row_writes.py` are their batches and streams. A client of bytes imports none of these.
-- `observer.py` is the seam at which a test sees every call.
+- `transport/observer.py` is the seam at which a test sees every call.
 - `observed_table.py` is a table whose calls are operations of OpenTelemetry (`traces=True`); without, nothing has it.
   `observed_writer.py` is its writer.
-- `model/consistency.py` says what a read must have seen, `many_keys.py` cuts many keys into what a request carries,
+- `model/consistency.py` says what a read must have seen, `key_reads.py` reads one key, as it is or as it was, `past/`
+  has scans and comparisons of the past, `many_keys.py` cuts many keys into what a request carries,
   `transport/retry.py` asks again where that is harmless.
 
 Invariants:
@@ -32,8 +33,8 @@ Invariants:
 
 What is not here: choosing among replicas (`router.routing` does that, also in this process), and caching of values.
 
-Reading order, which is also the layers from below: `model/`, `observer.py`, `transport/`, `context.py`,
-`lookup.py`, then `atomic.py`, `many_keys.py`, `scan.py`, `watch.py`, `table_writer.py`, and `table.py`,
+Reading order, which is also the layers from below: `model/`, `transport/`, `past/`, `context.py`,
+`lookup.py`, then `atomic.py`, `key_reads.py`, `many_keys.py`, `scan.py`, `watch.py`, `table_writer.py`, and `table.py`,
 `observed_writer.py`, `observed_table.py`, `row_writes.py`, `row_table.py`, `typed_table.py`, `database.py`. `rows/`
 comes after `model/`.
 """

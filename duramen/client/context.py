@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from duramen.client.model.session import Session
-from duramen.client.observer import CLIENT_OBSERVER, ClientWays, SubmitsReads, SubmitsWrites
+from duramen.client.transport.observer import CLIENT_OBSERVER, ClientWays, SubmitsReads, SubmitsWrites
 from duramen.client.transport.resp_fast_path import RespFastPath
 from duramen.tracing.asked_for import client_operations
 from duramen.tracing.operations import Operations
 from log_tier.concurrency.forking import keep_for_ever, on_fork
 from log_tier.concurrency.tasks import every_step
-from log_tier.model.errors import DatabaseClosed, DatabaseForked, InvalidRequest
+from log_tier.model.errors import DatabaseClosed, DatabaseForked, DuramenError, InvalidRequest
 from log_tier.model.tokens import Token
 from log_tier.rpc.credentials import CallCredentials, proving
 from log_tier.rpc.security import ChannelSecurity, secured
@@ -147,9 +147,9 @@ class ClientContext:
         from duramen.client.transport.connect import connect_to
         from duramen.client.transport.deferred import DeferredConnection
 
-        async def connect() -> Connection:
+        async def connect(failed: Callable[[DuramenError], None]) -> Connection:
             with secured(address.security), proving(address.credentials):
-                return await connect_to(address.targets, timeout=address.timeout, direct=address.direct)
+                return await connect_to(address.targets, timeout=address.timeout, direct=address.direct, failed=failed)
 
         return self.link(DeferredConnection(connect))
 

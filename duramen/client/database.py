@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
 from duramen.client.context import TIMEOUT_DEFAULT_S, Address, ClientContext, DirectFactory
 from duramen.client.lookup import TableLookup
@@ -14,9 +14,9 @@ from duramen.client.model.table_options import TableOptions
 from duramen.client.table import Table
 from duramen.client.transport.retry import ask_until
 from duramen.tracing.operations import Operations
-from log_tier.model.errors import InvalidRequest, TableExists
-from log_tier.model.identifiers import check_adopted_name, check_name
-from log_tier.model.partitioner import Partitioner, check_partitioner
+from log_tier.model.errors import TableExists
+from log_tier.model.identifiers import check_name
+from log_tier.model.partitioner import Partitioner
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
@@ -24,6 +24,7 @@ from router.data.requests import TableDescription
 from router.data.seam import Connection
 
 if TYPE_CHECKING:
+    from duramen.client.model.asked_index import IndexFields
     from duramen.client.row_table import RowTable
     from duramen.client.rows.asked_definition import AskedDefinition
     from duramen.client.rows.shapes.arrow_schema import ArrowSchema
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from log_tier.rows.definition import TableDefinition
     from log_tier.rows.evolution import EvolutionMode
 
-__all__ = ["PARTITIONS_DEFAULT", "AnyTable", "Database"]
+__all__ = ["AnyTable", "Database"]
 
 R = TypeVar("R")
 K = TypeVar("K", str, bytes)
@@ -39,9 +40,6 @@ V = TypeVar("V", str, bytes)
 
 AnyTable: TypeAlias = "Table | RowTable[Any] | TypedTable[Any, Any]"
 """Whatever `create_table` and `table` return."""
-
-# Enough for a table to be spread over a few nodes later on; each costs one sync of its own in a write to all of them.
-PARTITIONS_DEFAULT: Final = 8
 
 
 class Database:
@@ -159,7 +157,8 @@ class Database:
         key: object = None,
         value: object = None,
         partition_by: str | Sequence[str] | None = None,
-        indexes: Mapping[str, str | Sequence[str]] | None = None,
+        indexes: Mapping[str, IndexFields] | None = None,
+        history: str | int | None = None,
         partitions: int | None = None,
         replicas: int | None = None,
         over: str | None = None,
@@ -182,8 +181,12 @@ class Database:
         - `partition_by`: the first of the key's fields, if they alone shall decide the partition. Rows that have them
           in common lie together, and may be in one atomic batch.
         - `indexes`: of rows, ordered indexes by name, each with the field or fields that it sorts by, as `{"by_tail":
-          "tailnum", "by_origin": ("origin.code", "time_hour")}`. `RowTable.find` reads them. They come with the table:
-          as yet none is added later, or dropped.
+          "tailnum", "by_origin": ("origin.code", "time_hour")}`, or an `OrderedIndex`, which may have some rows only.
+          `RowTable.find` reads them. `RowTable.create_index` adds one later.
+
+        `history`: the table keeps what its keys had before, for its life: `"30d"` (s, m, h, d, w), the newest 100
+        changes of each key as `100`, or `"all"`. `get(key, at=…)` and `history(key)` read it; every change costs the
+        space of the value that it replaces.
 
         Raises `InvalidSchema`, which names the field, for a type that no schema has; with `if_missing` also where the
         table that is there has other rows. A table of rows costs one request more, for the numbers of its schemas.
@@ -204,24 +207,18 @@ class Database:
         `set_retention` changes both. Raises `InvalidRequest` with `over`, and for a bound by size where the log
         is in Kafka.
         """
+        from duramen.client.model.asked_table import asked_table
         from duramen.client.rows.asked_definition import asked_definition
-        from log_tier.rows.table_spec import TableSpec
 
-        asked = asked_definition(row, key, value, partition_by, indexes)
-        if over is not None:
-            check_adopted_name(over)
-        if partitioner is not None:
-            check_partitioner(partitioner)
-        if replicas is not None and (type(replicas) is not int or replicas < 1):
-            raise InvalidRequest(f"replicas is a whole number, at least 1, or None, not {replicas!r}")
-        spec = TableSpec(
+        asked = asked_definition(row, key, value, partition_by, indexes, history)
+        spec = asked_table(
             name,
-            partitions if partitions is not None else 0 if over else PARTITIONS_DEFAULT,
-            replicas=replicas or 0,
-            over=over or "",
-            partitioner=partitioner or "",
+            None if asked is None else asked.definition,
+            partitions=partitions,
+            replicas=replicas,
+            over=over,
+            partitioner=partitioner,
             retention=Retention(retention_ms, retention_bytes),
-            definition=None if asked is None else asked.definition,
         )
         deadline = self.context.deadline(timeout)
         try:
@@ -231,7 +228,7 @@ class Database:
                 raise
             ref = await ask_until(deadline, lambda remaining: self.connection.find_table(name, timeout=remaining))
         stored = self._stored(name, ref)
-        if asked is None:
+        if asked is None or (row is None and key is None and value is None):
             return stored
         opened = _opened(stored, asked)
         await opened.codec.find(deadline)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from copy import copy
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from duramen.client.context import ClientContext
-from duramen.client.model.consistency import Asked, Level, asked_of, check_level
+from duramen.client.model.consistency import Asked, AskedPast, AsOf, Level, asked_of, check_level, time_ms_of
 from duramen.client.transport.retry import ask_until
 from log_tier.model.errors import InvalidToken, PermissionDenied, TableNotFound
 from log_tier.model.identifiers import check_name
@@ -110,6 +111,19 @@ class TableLookup:
             if found.id == ref.id:
                 raise
             return found, asked_of(session, found, token, level)
+
+    async def asked_past(self, at: AsOf | None, deadline: float) -> AskedPast:
+        """The state that a read of the past names; None: that of the log's end, for one request. Raises
+        `InvalidRequest`, `InvalidToken`.
+        """
+        ref = self.ref or await self.resolve(deadline)
+        if isinstance(at, datetime):
+            return AskedPast(ref, {}, time_ms_of(at))
+        if at is None:
+            description = await self.describe_by(deadline)
+            return AskedPast(description.table, {part.partition: part.latest for part in description.partitions})
+        ref, asked = await self.asked(ref, at, "eventual", deadline)
+        return AskedPast(ref, asked.offsets or {})
 
     async def noticing_drops(self, call: Awaitable[T]) -> T:
         """Await a call on the table; `TableNotFound` from it makes the next call look the name up again, and so does

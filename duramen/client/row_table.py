@@ -6,7 +6,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeVar, overload
 
+from duramen.client.model.consistency import AsOf
 from duramen.client.model.results import Done, ManyDone
+from duramen.client.past.befores import with_befores
 from duramen.client.row_writes import AtomicRows, RowWriter
 from duramen.client.rows.altering import alter_rows
 from duramen.client.rows.arrow.given_frames import ArrowArray, ArrowStream, put_frames
@@ -18,7 +20,7 @@ from duramen.client.rows.row_codec import RowCodec
 from duramen.client.rows.row_finds import RowFinds
 from duramen.client.rows.row_indexes import RowIndexes
 from duramen.client.rows.row_patches import PatchedFields
-from duramen.client.rows.row_results import TypedChange, TypedEntry, changes_of, keys_of, rows_of
+from duramen.client.rows.row_results import RowHistory, TypedChange, TypedEntry, changes_of, keys_of, rows_of
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.rows.shapes.shape import shape_of
 from duramen.client.table import Level, Table
@@ -35,7 +37,7 @@ N = TypeVar("N")
 T = TypeVar("T")
 
 
-class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R]):
+class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R], RowHistory[R]):
     """A table whose values are rows, and whose keys are fields of them: `create_table(…, row=Flight, key=(…))`.
 
     Calls, levels, tokens, timeouts and errors are those of `Table`; `stored` is the same table in bytes. Besides, each
@@ -46,7 +48,7 @@ class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R]):
     def __init__(self, stored: Table, asked: AskedDefinition) -> None:
         shape = asked.shape
         assert shape is not None, "a table of rows has a type of rows"
-        self.stored = self._found_in = stored
+        self.stored = self._found_in = self._past_in = stored
         """The same table, in bytes."""
         self.name, self.asked = stored.name, asked
         self.codec: OpenedCodec[RowCodec[R]] = OpenedCodec(stored.lookup, asked, lambda found: RowCodec(found, shape))
@@ -89,16 +91,16 @@ class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R]):
     async def get(
         self,
         *key: Any,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
     ) -> R | None:
-        """The row with these key fields, or None if there is none: `get("UA", 1545)`.
-
-        Cost and errors: as `Table.get`, and `InvalidKey`, which names the field, for what is no key of the table.
+        """The row with these key fields, or None if there is none: `get("UA", 1545)`. Cost and errors: as `Table.get`,
+        and `InvalidKey`, which names the field, for what is no key of the table.
         """
         codec, timeout = await self._opened(timeout)
-        value = await self.stored.get(codec.key.of_fields(key), after=after, level=level, timeout=timeout)
+        value = await self.stored.get(codec.key.of_fields(key), at=at, after=after, level=level, timeout=timeout)
         if value is None:
             return None
         _, row = await self._decoded(codec, lambda codec: codec.decode(value), timeout)
@@ -145,6 +147,7 @@ class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R]):
         *,
         reverse: bool = False,
         limit: int | None = None,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
@@ -159,7 +162,7 @@ class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R]):
         none of the key's or leave one out, and `InvalidKey` for values of other types.
         """
         asked = {**(fields or {}), **key_fields}
-        pages = self.scan_pages(asked, reverse=reverse, limit=limit, after=after, level=level, timeout=timeout)
+        pages = self.scan_pages(asked, reverse=reverse, limit=limit, at=at, after=after, level=level, timeout=timeout)
         try:
             async for page in pages:
                 for row in page:
@@ -174,21 +177,16 @@ class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R]):
         *,
         reverse: bool = False,
         limit: int | None = None,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
     ) -> AsyncGenerator[list[R], None]:
         """Scan as `scan` does, and yield whole pages."""
         codec, timeout = await self._opened(timeout)
-        bounds = codec.key.bounds(fields)
+        start, end = codec.key.bounds(fields)
         pages = self.stored.scan_pages(
-            start=bounds.start,
-            end=bounds.end,
-            reverse=reverse,
-            limit=limit,
-            after=after,
-            level=level,
-            timeout=timeout,
+            start=start, end=end, reverse=reverse, limit=limit, at=at, after=after, level=level, timeout=timeout
         )
         try:
             async for page in pages:
@@ -205,6 +203,7 @@ class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R]):
         timeout: float | None = None,
     ) -> Watch[TypedChange[R]]:
         """Every change, once, in order within each partition: `change.after` is the row, None where it was deleted.
+        Where the table keeps a history, `change.before` is the row that was there until then.
 
         Positions, reconnections and errors are those of `Table.watch`.
         """
@@ -219,7 +218,8 @@ class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R]):
     ) -> AsyncGenerator[list[TypedChange[R]], None]:
         """The same as `watch`, in runs of what arrived together. The first one is empty: the position is fixed."""
         codec, timeout = await self._opened(timeout)
-        runs = self.stored.watch_runs(after=after, start=start, timeout=timeout)
+        watched = self.stored.watch_runs(after=after, start=start, timeout=timeout)
+        runs = with_befores(self.stored.lookup, watched, codec.definition.keeps is not None, timeout)
         try:
             async for run in runs:
                 codec, changes = await self._decoded(codec, partial(changes_of, run), timeout)

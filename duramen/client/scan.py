@@ -3,65 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncGenerator
 
 from duramen.client.context import ClientContext
 from duramen.client.lookup import TableLookup
-from duramen.client.model.consistency import SESSION, Asked, Level
+from duramen.client.model.consistency import SESSION, Asked, AsOf, Level
+from duramen.client.model.scan_range import ScanRange
+from duramen.client.past.past_scans import past_pages
 from duramen.client.transport.retry import ask_until
-from log_tier.model.errors import InvalidKey, InvalidRequest, PermissionDenied, TableNotFound
-from log_tier.model.identifiers import Partition
-from log_tier.model.partitioner import partition_of_prefix
-from log_tier.model.prefix_range import prefix_range
+from log_tier.model.errors import PermissionDenied, TableNotFound
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from log_tier.rows.finding.found_range import FindPlan
 from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
 from router.data.seam import CallerReads, FirstPage
 
-__all__ = ["ScanRange", "begun_scan", "scan_table", "table_pages"]
-
-
-class ScanRange(NamedTuple):
-    """What a scan covers: start inclusive, end exclusive (None: to the end of the table)."""
-
-    start: bytes
-    end: bytes | None
-    reverse: bool
-    limit: int | None
-    index_name: str = ""
-    """The name of an ordered index, whose entries `start` and `end` are; empty: the table's keys."""
-    index_number: int = 0
-    key_prefix: bytes = b""
-    """The keys of all that is wanted begin with these elements; empty: they may be any."""
-
-    @classmethod
-    def of(
-        cls, *, prefix: bytes | None, start: bytes | None, end: bytes | None, reverse: bool, limit: int | None
-    ) -> ScanRange:
-        """Check a call's arguments. Raises `InvalidRequest`, `InvalidKey`."""
-        for name, bound in (("prefix", prefix), ("start", start), ("end", end)):
-            if bound is not None and type(bound) is not bytes:
-                hint = ": encode it" if isinstance(bound, str) else ""
-                raise InvalidKey(f"the {name} of a scan is bytes, this is {type(bound).__name__}{hint}")
-        if prefix is not None:
-            if start is not None or end is not None:
-                raise InvalidRequest("give a prefix, or start and end, not both")
-            start, end = prefix_range(prefix)
-        if limit is not None and (type(limit) is not int or limit < 0):
-            raise InvalidRequest(f"limit is a whole number, at least 0, or None, not {limit!r}")
-        return cls(start or b"", end, reverse, limit)
-
-    @classmethod
-    def of_plan(cls, plan: FindPlan, limit: int | None) -> ScanRange:
-        """What a find goes through."""
-        return cls(plan.start, plan.end, plan.reverse, limit, plan.index_name, plan.index_number, plan.key_prefix)
-
-    def partitions_of(self, ref: TableRef) -> Sequence[Partition]:
-        """The one partition that has all of it; none: what is asked for by its bounds."""
-        only = partition_of_prefix(self.key_prefix, ref.partitions, ref.partitioner) if self.key_prefix else None
-        return () if only is None else (only,)
+__all__ = ["begun_scan", "scan_table", "scanned_pages", "table_pages"]
 
 
 def begun_scan(direct: CallerReads, asked_range: ScanRange) -> FirstPage | None:
@@ -79,6 +35,20 @@ def begun_scan(direct: CallerReads, asked_range: ScanRange) -> FirstPage | None:
         index_number=index_number,
         key_prefix=key_prefix,
     )
+
+
+def scanned_pages(
+    lookup: TableLookup,
+    asked_range: ScanRange,
+    at: AsOf | None,
+    after: str | Token | None,
+    level: Level,
+    timeout: float | None,
+) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
+    """The pages of a scan, of the present where `at` is None. Raises what `Table.scan` does."""
+    if at is None:
+        return table_pages(lookup, asked_range, after, level, timeout)
+    return past_pages(lookup, asked_range, at, after, level, timeout)
 
 
 async def table_pages(

@@ -9,12 +9,15 @@ from typing import Literal
 
 from duramen.client.atomic import AtomicBatch
 from duramen.client.context import ClientContext
+from duramen.client.key_reads import read_key, read_past, read_present, read_versions
 from duramen.client.lookup import TableLookup
 from duramen.client.many_keys import WINDOW_RECORDS, get_many, put_window
 from duramen.client.model.call_records import check_key, iterator_of, number_of, record_of, update_of
-from duramen.client.model.consistency import SESSION, Level
-from duramen.client.model.results import Change, Done, Entry, ManyDone, Number
-from duramen.client.scan import ScanRange, table_pages
+from duramen.client.model.consistency import SESSION, AsOf, Level
+from duramen.client.model.results import Change, Done, Entry, KeyVersion, ManyDone, Number
+from duramen.client.model.scan_range import ScanRange
+from duramen.client.past.table_states import TableStates
+from duramen.client.scan import scanned_pages, table_pages
 from duramen.client.table_writer import TableWriter
 from duramen.client.transport.resp_fast_path import FastPathTable, Lost
 from duramen.client.watch import Watch, watch_table
@@ -25,13 +28,12 @@ from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rows.finding.found_range import FindPlan
-from router.data.requests import ReadResult, TableDescription
 from router.data.seam import CallerReads
 
 __all__ = ["Level", "Table"]
 
 
-class Table:
+class Table(TableStates):
     """Keys and values of one table.
 
     Every call takes `timeout` in seconds (default: the database's) and raises errors of `duramen.DuramenError`.
@@ -50,7 +52,7 @@ class Table:
     """
 
     def __init__(self, context: ClientContext, name: str, ref: TableRef | None = None) -> None:
-        self.lookup = TableLookup(context, name, ref)
+        self.lookup: TableLookup = TableLookup(context, name, ref)
         self.name = name
         self._context = context
 
@@ -66,54 +68,51 @@ class Table:
         self,
         key: bytes,
         *,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
     ) -> bytes | None:
         """The value of `key`, or None if it is absent.
 
+        `at`: the value that it had at a token, or at a time with a time zone, of a table with `history=`; the token
+        names the key's partition. A time costs a question to the log, as `strong` does.
+
         Concurrent calls share one request. Cost at the server: one LMDB lookup, O(log keys). Raises `InvalidKey`,
-        `TableNotFound`, `ReplicaBehind`, `InvalidToken`, `TokenAhead`.
+        `TableNotFound`, `ReplicaBehind`, `InvalidToken`, `TokenAhead`; with `at` also `HistoryGone`, which names the
+        earliest offset that is kept, and `InvalidRequest` where the table keeps no history.
         """
-        result = await self._read_one(key, after, level, timeout)
+        if at is not None:
+            return (await read_past(self.lookup, key, at, after, level, timeout)).values[0]
+        result = await read_present(self.lookup, key, after, level, timeout)
         return result.values[0]
 
     async def get_entry(
         self,
         key: bytes,
         *,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
     ) -> Entry | None:
         """The value of `key` with its version and expiry, or None if it is absent. Cost and errors: as `get`."""
-        result = await self._read_one(key, after, level, timeout)
+        result = await read_key(self.lookup, key, at, after, level, timeout)
         value = result.values[0]
         if value is None:
             return None
         return Entry(value, Offset(result.versions[0]), result.expiries[0] if result.expiries else 0)
 
-    async def _read_one(self, key: bytes, after: str | Token | None, level: Level, timeout: float | None) -> ReadResult:
-        check_key(key)
-        deadline = self._context.deadline(timeout)
-        ref = self.lookup.ref or await self.lookup.resolve(deadline)
-        asked = SESSION
-        if after is not None or level != "session":
-            ref, asked = await self.lookup.asked(ref, after, level, deadline)
-        partition = ref.partition_of(key) if ref.partitions > 1 else Partition(0)
-        try:
-            return await self._context.reads.submit(
-                ref,
-                partition_id(ref.id, partition),
-                (key,),
-                after=asked.after(partition),
-                strong=asked.strong,
-                seen=asked.seen,
-                lag_max_ms=asked.lag_max_ms,
-                deadline=deadline,
-            )
-        except (TableNotFound, PermissionDenied) as error:
-            raise self.lookup.gone(error) from error
+    async def history(
+        self, key: bytes, *, at: AsOf | None = None, limit: int = 100, timeout: float | None = None
+    ) -> list[KeyVersion[bytes]]:
+        """The versions of `key`, the newest first: at most `limit` of them, 1 to 10,000, up to `at` (a token, or a time
+        with a time zone; None: now). A deletion is a version without a value.
+
+        For tables with `history=`. The last version may be older than what the table keeps: it is what the key had
+        then. One request; cost at the server: two lookups for each version. Raises what `get` does with `at`.
+        """
+        return await read_versions(self.lookup, key, at, limit, timeout)
 
     async def get_many(
         self,
@@ -144,6 +143,7 @@ class Table:
         end: bytes | None = None,
         reverse: bool = False,
         limit: int | None = None,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
@@ -154,9 +154,20 @@ class Table:
         each page is consistent per partition and never older than the page before it. To resume a scan, begin at its
         last key + b"\\x00" (in reverse: end at its last key). `timeout` is per page. Cost: one request per page of up
         to 10,000 entries. Raises what `get` does, and `InvalidRequest` for a range that cannot be.
+
+        `at`: the table as it was at a token, or at a time with a time zone, of a table with `history=`. Each partition
+        is read at its own offset, which the token has to name, and each page at the same ones.
         """
         pages = self.scan_pages(
-            prefix=prefix, start=start, end=end, reverse=reverse, limit=limit, after=after, level=level, timeout=timeout
+            prefix=prefix,
+            start=start,
+            end=end,
+            reverse=reverse,
+            limit=limit,
+            at=at,
+            after=after,
+            level=level,
+            timeout=timeout,
         )
         try:
             async for page in pages:
@@ -173,13 +184,14 @@ class Table:
         end: bytes | None = None,
         reverse: bool = False,
         limit: int | None = None,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
     ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
         """Scan as `scan` does, and yield whole pages."""
         asked_range = ScanRange.of(prefix=prefix, start=start, end=end, reverse=reverse, limit=limit)
-        async with aclosing(table_pages(self.lookup, asked_range, after, level, timeout)) as pages:
+        async with aclosing(scanned_pages(self.lookup, asked_range, at, after, level, timeout)) as pages:
             async for page in pages:
                 yield page
 
@@ -386,12 +398,3 @@ class Table:
         call = self._context.writes.repeat(lost.ref, lost.partition, lost.records, lost.batch, deadline=deadline)
         written = await self.lookup.noticing_drops(call)
         return Done(*lost.partition, written.offset)
-
-    async def describe(self, *, timeout: float | None = None) -> TableDescription:
-        """The state of each partition: offsets, keys, bytes, nodes. Raises `TableNotFound`."""
-        return await self.lookup.describe(timeout=timeout)
-
-    async def end_token(self, *, timeout: float | None = None) -> str:
-        """A token of everything that is in the table's log now, in every partition. Raises `TableNotFound`."""
-        description = await self.describe(timeout=timeout)
-        return str(Token({description.table.id: {part.partition: part.latest for part in description.partitions}}))

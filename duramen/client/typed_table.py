@@ -6,10 +6,12 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 from duramen.client.model.call_records import iterator_of
-from duramen.client.model.results import Done, ManyDone
+from duramen.client.model.consistency import AsOf
+from duramen.client.model.results import Done, KeyDifference, KeyVersion, ManyDone
+from duramen.client.past.befores import with_befores
 from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.opened import OpenedCodec
-from duramen.client.rows.row_results import TypedChange, TypedEntry, change_of
+from duramen.client.rows.row_results import TypedChange, TypedEntry, change_of, decoded_differences, decoded_versions
 from duramen.client.rows.value_codecs import TableCodec, codec_of
 from duramen.client.table import Level, Table
 from duramen.client.watch import Watch
@@ -60,14 +62,23 @@ class TypedTable(Generic[K, V]):
         self,
         key: K,
         *,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
     ) -> V | None:
         """The value of `key`, or None if it is absent. As `Table.get`."""
         codec, timeout = await self._opened(timeout)
-        value = await self.stored.get(codec.key.encode(key), after=after, level=level, timeout=timeout)
+        value = await self.stored.get(codec.key.encode(key), at=at, after=after, level=level, timeout=timeout)
         return None if value is None else codec.value.decode(value)
+
+    async def history(
+        self, key: K, *, at: AsOf | None = None, limit: int = 100, timeout: float | None = None
+    ) -> list[KeyVersion[V]]:
+        """The versions of `key`, the newest first. As `Table.history`."""
+        codec, timeout = await self._opened(timeout)
+        found = await self.stored.history(codec.key.encode(key), at=at, limit=limit, timeout=timeout)
+        return decoded_versions(found, codec.value.decode)
 
     async def get_entry(
         self,
@@ -105,6 +116,7 @@ class TypedTable(Generic[K, V]):
         end: K | None = None,
         reverse: bool = False,
         limit: int | None = None,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
@@ -113,7 +125,15 @@ class TypedTable(Generic[K, V]):
         `end` (exclusive). As `Table.scan`.
         """
         pages = self.scan_pages(
-            prefix=prefix, start=start, end=end, reverse=reverse, limit=limit, after=after, level=level, timeout=timeout
+            prefix=prefix,
+            start=start,
+            end=end,
+            reverse=reverse,
+            limit=limit,
+            at=at,
+            after=after,
+            level=level,
+            timeout=timeout,
         )
         try:
             async for page in pages:
@@ -130,6 +150,7 @@ class TypedTable(Generic[K, V]):
         end: K | None = None,
         reverse: bool = False,
         limit: int | None = None,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
@@ -139,11 +160,50 @@ class TypedTable(Generic[K, V]):
         first, behind = range_of(codec, prefix, start, end)
         key, value = codec.key.decode, codec.value.decode
         pages = self.stored.scan_pages(
-            start=first, end=behind, reverse=reverse, limit=limit, after=after, level=level, timeout=timeout
+            start=first, end=behind, reverse=reverse, limit=limit, at=at, after=after, level=level, timeout=timeout
         )
         try:
             async for page in pages:
                 yield [(key(each), value(stored)) for each, stored in page]
+        finally:
+            await pages.aclose()
+
+    async def diff(
+        self,
+        before: AsOf,
+        after: AsOf | None = None,
+        *,
+        prefix: K | None = None,
+        start: K | None = None,
+        end: K | None = None,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[KeyDifference[K, V], None]:
+        """The keys whose values differ between two states, each with both values. As `Table.diff`."""
+        pages = self.diff_pages(before, after, prefix=prefix, start=start, end=end, timeout=timeout)
+        try:
+            async for page in pages:
+                for difference in page:
+                    yield difference
+        finally:
+            await pages.aclose()
+
+    async def diff_pages(
+        self,
+        before: AsOf,
+        after: AsOf | None = None,
+        *,
+        prefix: K | None = None,
+        start: K | None = None,
+        end: K | None = None,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[list[KeyDifference[K, V]], None]:
+        """Compare as `diff` does, and yield whole pages."""
+        codec, timeout = await self._opened(timeout)
+        first, behind = range_of(codec, prefix, start, end)
+        pages = self.stored.diff_pages(before, after, start=first, end=behind, timeout=timeout)
+        try:
+            async for page in pages:
+                yield decoded_differences(page, codec.key.decode, codec.value.decode)
         finally:
             await pages.aclose()
 
@@ -155,7 +215,7 @@ class TypedTable(Generic[K, V]):
         timeout: float | None = None,
     ) -> Watch[TypedChange[V]]:
         """Every change, once, in order within each partition: `change.key`, and `change.after`, the value that was
-        put. As `Table.watch`.
+        put. Where the table keeps a history, `change.before` is what the key had until then. As `Table.watch`.
         """
         return Watch(self.watch_runs(after=after, start=start, timeout=timeout))
 
@@ -168,10 +228,11 @@ class TypedTable(Generic[K, V]):
     ) -> AsyncGenerator[list[TypedChange[V]], None]:
         """The same as `watch`, in runs of what arrived together. The first one is empty: the position is fixed."""
         codec, timeout = await self._opened(timeout)
-        runs = self.stored.watch_runs(after=after, start=start, timeout=timeout)
+        watched = self.stored.watch_runs(after=after, start=start, timeout=timeout)
+        runs = with_befores(self.stored.lookup, watched, codec.keeps_history, timeout)
         try:
             async for run in runs:
-                yield [change_of(change, codec.key.decode, codec.value.decode) for change in run]
+                yield [change_of(*each, codec.key.decode, codec.value.decode) for each in run]
         finally:
             await runs.aclose()
 

@@ -22,7 +22,7 @@ from opentelemetry.trace import INVALID_SPAN, Link, SpanKind
 from duramen.tracing.harmless import harmless
 from duramen.tracing.otel_spans import TRACER_NAME, OtelSpan, start
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, WriteUnknown
 from log_tier.tracing.span import TRACED, Span
 
 __all__ = ["OtelOperations"]
@@ -32,8 +32,12 @@ DURATION: Final = "db.client.operation.duration"
 _BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
 """Those of the conventions."""
 
-# One key is no batch.
-_BATCH_MIN: Final = 2
+# One record is no batch, and none is an empty one.
+_NO_BATCH: Final = 1
+
+
+_UNANSWERED: Final = (DeadlineExceeded, Disconnected, WriteUnknown)
+"""No server, or an embedded database, has answered: there is no status of a response."""
 
 
 class OtelOperations:
@@ -159,9 +163,14 @@ class OtelOperation:
         ]
 
     def counted(self, records: int) -> None:
-        """The operation was about so many keys."""
-        if self._span is not None and records >= _BATCH_MIN:
+        """The operation wrote so many records."""
+        if self._span is not None and records != _NO_BATCH:
             self._span.set("db.operation.batch.size", records)
+
+    def returned(self, rows: int) -> None:
+        """The operation has read so many keys that are there."""
+        if self._span is not None:
+            self._span.set("db.response.returned_rows", rows)
 
     def finish(self, error: BaseException | None) -> None:
         """Count its duration and end its span."""
@@ -169,6 +178,10 @@ class OtelOperation:
         if error is not None:
             kind = error.code if isinstance(error, DuramenError) else type(error).__qualname__
             attributes = {**attributes, "error.type": kind}
+            if isinstance(error, DuramenError) and not isinstance(error, _UNANSWERED):
+                attributes["db.response.status_code"] = kind
+                if self._span is not None:
+                    self._span.set("db.response.status_code", kind)
             if self._span is not None:
                 self._span.fail(kind)
         if self._record is not None and self._began_s is not None:

@@ -21,7 +21,11 @@ class ClientOperation(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object, /) -> None: ...
 
     def counted(self, records: int) -> None:
-        """The operation was about so many keys."""
+        """The operation wrote so many records."""
+        ...
+
+    def returned(self, rows: int) -> None:
+        """The operation has read so many keys that are there."""
         ...
 
     def came_of(self, origins: Sequence[object]) -> None:
@@ -130,6 +134,6 @@ async def _observed_pages(
         failure = error
         raise
     finally:
-        operation.counted(records)
+        operation.returned(records)
         operation.finish(failure)
         await pages.aclose()

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from duramen.client.context import ClientContext
 from duramen.client.model.consistency import asked_of
-from duramen.client.scan import ScanRange, scan_table
+from duramen.client.model.scan_range import ScanRange
+from duramen.client.scan import scan_table
 from duramen.client.table import Table
 from duramen.verification.recorder import Recorder
 from log_tier.model.errors import DuramenError, Rejected, WriteUnknown

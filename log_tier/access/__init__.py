@@ -21,5 +21,6 @@ those of this tier), the certificates of connections, and the commands that make
 
 Reading order: `demands.py`, `shown_tables.py`, `gate.py`, `tokens.py`, `passwords.py`, `attempts.py`,
 `authenticator.py`, `expiry_timer.py`, `rules.py`, `log_rules.py`, `quotas/` (what users may take), `current.py`,
-`demand_parts.py`, `call_audit.py`, `guard.py`; then `client/`, the caller's side.
+`user_turns.py` (threads, which users take in turns), `demand_parts.py`, `call_audit.py`, `guard.py`; then `client/`,
+the caller's side.
 """

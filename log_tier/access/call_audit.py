@@ -110,7 +110,7 @@ class CallAudit:
         self, method: str, caller: Caller, demand: Demand, peer: str, error: DuramenError, *, ended: bool = False
     ) -> None:
         """A call was refused, or a stream `ended` that had been allowed."""
-        kind, table, key = next(parts_of(demand, with_keys=True), ("call", "", ""))
+        kind, table, key = next(parts_of(demand, with_keys=True, keys_in=self._gate.keys_in_rows), ("call", "", ""))
         if method.startswith(USERS_SERVICE) and method not in _QUESTIONS:
             kind = "change"
         # What is missing, in few words; for a proof that does not count any more, the reason.
@@ -138,7 +138,8 @@ class CallAudit:
         is_change = method.startswith(USERS_SERVICE) and method not in _QUESTIONS
         command: DemandPart | None = ("change", "", "") if is_change else None
         chosen: list[DemandPart] = []
-        for part in parts_of(demand, with_keys=self._trail.settings.chooses):
+        keys_in = self._gate.keys_in_rows if self._trail.settings.chooses else None
+        for part in parts_of(demand, with_keys=self._trail.settings.chooses, keys_in=keys_in):
             if part[0] == "admin":
                 command = command or part
             elif part[1] and self._trail.settings.is_chosen(part[0], part[1]):

@@ -27,6 +27,7 @@ __all__ = [
     "PrefixDemand",
     "RangeDemand",
     "SpecialDemand",
+    "only_reads",
     "tables_of",
 ]
 
@@ -61,6 +62,8 @@ class PrefixDemand:
     prefix: bytes = b""
     texts: tuple[bytes, ...] = ()
     """Keys as the call has them, as text, for the audit: no grant is about them."""
+    rows: tuple[bytes, ...] = ()
+    """Rows as text that are put without a key, which is inside: one for each empty text, for the audit as well."""
 
     def lacks(self, rights: Rights) -> str:
         """The grant that is missing; empty: none."""
@@ -154,6 +157,13 @@ ANY_USER: Final = SpecialDemand("a user", lambda _: True)
 """What a caller may do once it proved who it is."""
 
 Demand = KeyDemand | PrefixDemand | RangeDemand | BatchDemand | SpecialDemand | AllDemands
+
+
+def only_reads(demand: Demand) -> bool:
+    """Does a call that demands this change nothing in a table, so that it may be ended at any time?"""
+    if isinstance(demand, AllDemands):
+        return all(map(only_reads, demand.demands))
+    return isinstance(demand, KeyDemand | PrefixDemand | RangeDemand) and demand.right is Right.READ
 
 
 def tables_of(demand: Demand) -> tuple[str, ...]:

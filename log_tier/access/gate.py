@@ -7,7 +7,7 @@ turn in which the map of a revocation comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from log_tier.access.demands import Demand
@@ -17,6 +17,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.errors import PermissionDenied, TableNotFound, Unauthenticated
 from log_tier.model.identifiers import Offset, TableId
+from log_tier.rows.json_rows.json_table import KEYED_TEXT_MAX, JsonTable
 from log_tier.trust.caller import Caller, Proof
 from log_tier.trust.proofs import why_void
 from log_tier.trust.rights import NO_RIGHTS, Rights
@@ -54,6 +55,7 @@ class Gate:
         self._trust = TrustState()
         self._version = Offset(-1)
         self._tables: PersistentMap[TableId, TableEntry] = PersistentMap()
+        self._named: Callable[[str], TableEntry | None] = lambda _name: None
         self._dropped: dict[TableId, str] = {}
         """Names of the last tables that were dropped since this process follows."""
         self._seen_dropped: tuple[TableId, ...] = ()
@@ -103,6 +105,27 @@ class Gate:
             )
         return self.table_name(table)
 
+    def keys_in_rows(self, table: str, rows: Sequence[bytes]) -> list[bytes]:
+        """The texts of the keys that rows have inside, by the table's definition; empty: there is none, or the rows
+        have more than `KEYED_TEXT_MAX` bytes together.
+        """
+        entry = self._named(table)
+        if entry is None or entry.definition is None or sum(map(len, rows)) > KEYED_TEXT_MAX:
+            return []
+        form = JsonTable(entry.definition)
+        return [form.key_text(key) if (key := form.key_in(row)) else b"" for row in rows]
+
+    def key_text(self, table: str, prefix: bytes) -> str:
+        """What a table's keys begin with, as their fields: `["UA",…`; empty: they have none. `prefix`: as keys are
+        stored, or of their texts. Some 10 µs.
+        """
+        self._catch_up()
+        entry = self._named(table)
+        form = None if entry is None or entry.definition is None else JsonTable(entry.definition)
+        if form is None or not form.fields:
+            return ""
+        return prefix.decode(errors="ignore") if prefix.startswith(b"[") else form.beginning_text(prefix)
+
     def follow(self, cluster: ClusterMap) -> None:
         """Decide by this map from now on, and call what is registered where its users differ. An older one is void."""
         if cluster.version <= self._version:
@@ -110,7 +133,7 @@ class Gate:
         self._version = cluster.version
         if cluster.dropped is not self._seen_dropped and cluster.dropped != self._seen_dropped:
             self._keep_dropped(cluster.dropped)
-        self._tables = cluster.tables
+        self._tables, self._named = cluster.tables, cluster.named
         before, self._trust = self._trust, cluster.trust
         if before is self._trust or before == self._trust:
             return

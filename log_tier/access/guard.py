@@ -1,9 +1,10 @@
 """The guard of a gRPC server: every call of every method is let in by the gate, or ends with a typed refusal.
 
-A call is decided when its request has been parsed. A stream is decided again whenever users, roles or grants change,
-and when its token expires: one that is not allowed any more ends with the refusal, in the turn in which the map of the
-change comes. Calls are counted against the quotas of their user and tables. A method without a rule is for servers
-alone.
+A call is decided when its request has been parsed. A stream, and a single call that only reads, is decided again
+whenever users, roles or grants change, and when its token expires. One that is not allowed any more ends with the
+refusal, in the turn in which the map of the change comes, or the time is over: a read may wait for long, and would show
+what was written after the revocation. A write that was let in is answered, since it may have happened. Calls are
+counted against the quotas of their user and tables. A method without a rule is for servers alone.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ import grpc
 from log_tier.access.authenticator import Authenticator
 from log_tier.access.call_audit import Answered, CallAudit, address_of
 from log_tier.access.current import CALLER
-from log_tier.access.demands import ANY_USER, Demand, SpecialDemand, tables_of
-from log_tier.access.expiry_timer import ExpiryTimer
+from log_tier.access.demands import ANY_USER, Demand, SpecialDemand, only_reads, tables_of
+from log_tier.access.expiry_timer import FirstExpiry
 from log_tier.access.gate import NOBODY, Gate
-from log_tier.access.quotas.quota_keeper import QuotaHold, QuotaKeeper, Stream
+from log_tier.access.quotas.quota_keeper import QuotaKeeper, Stream
 from log_tier.access.rules import MethodRules, Rule, servers_only
 from log_tier.audit.audit_trail import AuditTrail
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.model.errors import DuramenError, Overloaded, PermissionDenied, Unauthenticated
 from log_tier.model.identifiers import Offset
-from log_tier.rpc.checked import Admit, HeldCall
+from log_tier.rpc.checked import Admit, AdmitStream
 from log_tier.rpc.credentials import AUTHORIZATION
 from log_tier.rpc.messages.early_refusals import EarlyRefusal, Metadata
+from log_tier.rpc.messages.held_calls import HeldCall, OpenRead
 from log_tier.rpc.messages.slow_call_sink import CallEnd
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.trust.caller import Caller
@@ -61,7 +63,7 @@ class CallTurns(Protocol):
     async def take_turn(self, user: str) -> None: ...
 
 
-class _OpenStream(NamedTuple):
+class _OpenCall(NamedTuple):
     caller: Caller
     demand: Demand
     method: str
@@ -73,7 +75,7 @@ class _AuditedCall:
 
     __slots__ = ("_answered", "_hold", "counts_replies")
 
-    def __init__(self, answered: Answered, hold: QuotaHold | None) -> None:
+    def __init__(self, answered: Answered, hold: HeldCall | None) -> None:
         self._answered = answered
         self._hold = hold
         self.counts_replies = hold is not None and hold.counts_replies
@@ -83,7 +85,7 @@ class _AuditedCall:
 
     def release(self, end: CallEnd) -> None:
         if self._hold is not None:
-            self._hold.release()
+            self._hold.release(end)
         self._answered(end)
 
 
@@ -113,39 +115,54 @@ class GrpcGuard:
         self._streams = streams
         self._identify = identify
         self._unguarded = unguarded
-        self._clock = clock
         self._quotas = quotas or QuotaKeeper(gate, clock)
         self._turns = turns
         self._audit = None if audit is None else CallAudit(audit, gate)
         self._kept = 0
         """Refusals that are kept back."""
-        self._open: dict[asyncio.Task[Any], _OpenStream] = {}
+        self._open: dict[asyncio.Task[Any], _OpenCall] = {}
+        """Streams."""
+        self._reads: dict[OpenRead, _OpenCall] = {}
+        self._expiry = FirstExpiry(self._decide_again, clock=clock)
+        """Of the tokens of open calls."""
         self.is_closed = gate.is_closed
         """Does the catalog hold a user?"""
         self._leave = gate.on_change(self._decide_again)
 
-    def admitting(self, method: str, *, is_stream: bool) -> Admit | None:
-        """What lets in the calls of a method, and notes who calls in `CALLER`; None: everybody may call it.
+    def admitting(self, method: str) -> Admit | None:
+        """What lets in the single calls of a method, and notes who calls in `CALLER`; None: everybody may call it.
 
-        It raises `Unauthenticated`, `PermissionDenied`, `Overloaded`, and what the rule raises. A stream is let in for
-        its task, also while the gate is open.
+        It raises `Unauthenticated`, `PermissionDenied`, `Overloaded`, and what the rule raises.
         """
         if method[1:].partition("/")[0] in self._unguarded:
             return None
-        rule, gate = self._rules.get(method, servers_only), self._gate
-        stream = _STREAMS.get(method.rpartition("/")[2])
+        rule = self._rules.get(method, servers_only)
 
-        async def admit_call(request: Any, context: _Context) -> HeldCall | None:
+        async def admit_call(request: Any, context: _Context) -> HeldCall | OpenRead | None:
             caller = await self._caller_in_turn(context)
             demand = self._demand(method, rule, request, caller, context)
             version = self._decide(method, caller, demand, context)
             CALLER.set(caller)
             self._quotas.connections.called(caller, context.peer())
-            hold = self._quotas.hold(caller, tables_of(demand), request.ByteSize)
-            if self._audit is None or type(demand) in self._audit.quiet:
-                return hold
-            answered = self._audit.allowed(method, request, caller, demand, context.peer(), version, is_stream=False)
-            return hold if answered is None else _AuditedCall(answered, hold)
+            held: HeldCall | None = self._quotas.hold(caller, tables_of(demand), request.ByteSize)
+            if self._audit is not None and type(demand) not in self._audit.quiet:
+                peer = context.peer()
+                answered = self._audit.allowed(method, request, caller, demand, peer, version, is_stream=False)
+                held = held if answered is None else _AuditedCall(answered, held)
+            return (
+                held
+                if caller.proof == "server" or not only_reads(demand)
+                else self._read(method, caller, demand, context, held)
+            )
+
+        return admit_call
+
+    def admitting_streams(self, method: str) -> AdmitStream | None:
+        """The same for streams, which are let in for their tasks, also while the gate is open."""
+        if method[1:].partition("/")[0] in self._unguarded:
+            return None
+        rule, gate = self._rules.get(method, servers_only), self._gate
+        stream = _STREAMS.get(method.rpartition("/")[2])
 
         async def admit_stream(request: Any, context: _Context) -> HeldCall | None:
             if gate.is_closed:
@@ -167,7 +184,7 @@ class GrpcGuard:
                 self._audit.allowed(method, request, caller, demand, context.peer(), version, is_stream=True)
             return hold
 
-        return admit_stream if is_stream else admit_call
+        return admit_stream
 
     def early(self, method: str, metadata: Metadata) -> EarlyRefusal | None:
         """What refuses a single call before its message is read, whose caller has used up its own quota; None: nothing.
@@ -249,16 +266,26 @@ class GrpcGuard:
             self._audit.proved(caller, peer)
         return caller
 
+    def _read(self, method: str, caller: Caller, demand: Demand, context: _Context, held: HeldCall | None) -> OpenRead:
+        """Note a single call that only reads, until it is over. 1 µs."""
+
+        def ended(error: DuramenError | None) -> None:
+            call = self._reads.pop(read)
+            if error is not None and self._audit is not None:
+                self._audit.refused(call.method, call.caller, call.demand, call.peer, error)
+
+        read = OpenRead(held, ended)
+        self._reads[read] = _OpenCall(caller, demand, method, context.peer())
+        self._expiry.await_ms(self._gate.expires_ms(caller))
+        return read
+
     def _note(self, method: str, caller: Caller, demand: Demand, context: _Context) -> None:
         task = asyncio.current_task()
         assert task is not None, "a stream is served by a task"
-        self._open[task] = _OpenStream(caller, demand, method, context.peer())
+        self._open[task] = _OpenCall(caller, demand, method, context.peer())
         self._quotas.connections.opened(caller, context.peer())
         task.add_done_callback(self._forget)
-        if expires_ms := self._gate.expires_ms(caller):
-            loop = asyncio.get_running_loop()
-            timer = ExpiryTimer(expires_ms, self._decide_again, clock=self._clock, loop=loop)
-            task.add_done_callback(lambda _: timer.cancel())
+        self._expiry.await_ms(self._gate.expires_ms(caller))
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         if (ended := self._open.pop(task, None)) is not None:
@@ -267,14 +294,25 @@ class GrpcGuard:
 
     def _decide_again(self) -> None:
         self.is_closed = self._gate.is_closed
-        for task, (caller, demand, method, peer) in list(self._open.items()):
-            try:
-                self._gate.decide(caller, demand, f"go on with {method.removeprefix(_PACKAGE)}")
-            except DuramenError as error:
-                self._streams.refuse(task, error)
-                if self._audit is not None:
-                    self._audit.refused(method, caller, demand, peer, error, ended=True)
+        for task, stream in list(self._open.items()):
+            error = self._refusal(stream)
+            if error is not None and self._streams.refuse(task, error) and self._audit is not None:
+                caller, demand, method, peer = stream
+                self._audit.refused(method, caller, demand, peer, error, ended=True)
+        for read, call in list(self._reads.items()):
+            if (error := self._refusal(call)) is not None:
+                read.refuse(error)
+
+    def _refusal(self, call: _OpenCall) -> DuramenError | None:
+        """Decide again about a call under way; None: it may go on, until its token expires."""
+        try:
+            self._gate.decide(call.caller, call.demand, f"go on with {call.method.removeprefix(_PACKAGE)}")
+        except DuramenError as error:
+            return error
+        self._expiry.await_ms(self._gate.expires_ms(call.caller))
+        return None
 
     def close(self) -> None:
         """Follow changes no longer. Idempotent."""
         self._leave()
+        self._expiry.cancel()

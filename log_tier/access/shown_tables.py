@@ -3,6 +3,9 @@
 A table is shown to a user whom some grant gives a right in it, be it on one key; every table to who has `admin *`, to
 servers of the cluster, and to everybody while the catalog has no user. What is not shown is answered as what is not
 there: by `PermissionDenied`, by its name and by its id, in the same words.
+
+How many keys a table has, and how large it is, is shown to who may read all of it, or administers it: a grant on some
+keys shows no number of the others. Offsets are shown with the table, since tokens are made of them.
 """
 
 from __future__ import annotations
@@ -16,11 +19,12 @@ from log_tier.catalog.service import ShownMap
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.errors import Unauthenticated
 from log_tier.trust.caller import Caller
+from log_tier.trust.grants import Right
 from log_tier.trust.proofs import why_void
 from log_tier.trust.rights import NO_RIGHTS, Rights
 from log_tier.trust.users import TrustState
 
-__all__ = ["map_shown_to_caller", "shown_map", "shown_rights", "shown_to"]
+__all__ = ["counted_for", "map_shown_to_caller", "may_count", "shown_map", "shown_rights", "shown_to"]
 
 
 def shown_rights(
@@ -46,9 +50,21 @@ def shown_to(caller: Caller | None) -> Callable[[str], bool]:
     return caller.rights.sees
 
 
+def may_count(rights: Rights | None, table: str) -> bool:
+    """May somebody with these rights know how many keys a table has, and how large it is? None: with all rights."""
+    return rights is None or any(rights.may(right, table, b"") for right in (Right.READ, Right.ADMIN))
+
+
+def counted_for(caller: Caller | None, table: str) -> bool:
+    """`may_count` for the caller of a call, by the rights with which the call was let in."""
+    if caller is None or caller.proof == "server" or caller.rights.is_superuser:
+        return True
+    return may_count(caller.rights, table)
+
+
 def shown_map(cluster: ClusterMap, rights: Rights | None) -> ClusterMap:
-    """The map as somebody with these rights may see it: the tables that are shown, their schemas and snapshots, and all
-    nodes.
+    """The map as somebody with these rights may see it: the tables that are shown, their schemas, and all nodes; of
+    snapshots, which say how many keys they have, those of tables that it may count.
 
     Jobs, and what is left of tables that were dropped, are for who administers the cluster. O(tables + snapshots).
     """
@@ -56,13 +72,14 @@ def shown_map(cluster: ClusterMap, rights: Rights | None) -> ClusterMap:
         return cluster
     tables = PersistentMap((table.id, table) for table in cluster.tables.values() if rights.sees(table.name))
     facts = TableFacts.of(tables)
+    counted = {table.id for table in tables.values() if may_count(rights, table.name)}
     numbers = sorted({each.number for definition in facts.defined.values() for each in definition.schemas})
     return replace(
         cluster.with_facts(facts),
         schemas=PersistentMap((number, cluster.schemas[number]) for number in numbers),
         jobs={},
         dropped=(),
-        snapshots=PersistentMap((name, each) for name, each in cluster.snapshots.items() if name.table in tables),
+        snapshots=PersistentMap((name, each) for name, each in cluster.snapshots.items() if name.table in counted),
     )
 
 

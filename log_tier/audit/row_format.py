@@ -1,7 +1,7 @@
 """A row of `_duramen_audit` as bytes, and back. `docs/FORMATS.md` has the layout; no other file builds or parses it.
 
 key    1764104400123/n1/3fa9c2d1/00000042       ms since 1970 / server / process / number: keys sort by time
-value  {"v":1,"time_ms":…,"until_ms":…,"count":…,"server":…, then the fields of `AuditEvent`}
+value  {"v":1,"time_ms":…,"until_ms":…,"count":…,"server":…, then the fields of `AuditEvent`, and key_text}
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from log_tier.audit.audit_event import AuditEvent
+from log_tier.audit.audit_event import TEXT_MAX, AuditEvent
 from log_tier.audit.audit_row import AuditRow
 from log_tier.model.errors import UnknownFormat
 
@@ -31,8 +31,8 @@ def row_key(row: AuditRow, server: str, process: str) -> bytes:
     return b"%s/%s/%s/%08d" % (first_key_at(row.time_ms), server.encode(), process.encode(), row.sequence)
 
 
-def row_value(row: AuditRow, server: str) -> bytes:
-    """The row's value: one JSON object, about 300 bytes."""
+def row_value(row: AuditRow, server: str, key_text: str = "") -> bytes:
+    """The row's value: one JSON object, about 300 bytes. `key_text`: the event's `key` in fields, if it has any."""
     fields: dict[str, Any] = {
         "v": ROW_VERSION,
         "time_ms": row.time_ms,
@@ -40,6 +40,7 @@ def row_value(row: AuditRow, server: str) -> bytes:
         "count": row.count,
         "server": server,
         **row.event._asdict(),
+        "key_text": key_text[:TEXT_MAX],
     }
     return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -48,12 +49,15 @@ _FIELDS: Final = ("time_ms", "until_ms", "count", "server", *AuditEvent._fields)
 
 
 def parse_row(key: bytes, value: bytes) -> dict[str, Any]:
-    """The fields of a row, in their order. Raises `UnknownFormat` for what is none of version 1."""
+    """The fields of a row, in their order. Raises `UnknownFormat` for what is none of version 1.
+
+    Servers of before keys had fields wrote no `key_text`: it is empty then.
+    """
     try:
         document = json.loads(value)
         version = document["v"]
         if version == ROW_VERSION:
-            return {name: document[name] for name in _FIELDS}
+            return {name: document[name] for name in _FIELDS} | {"key_text": document.get("key_text", "")}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnknownFormat(f"{key!r} is no row of an audit: {error!r}") from error
     raise UnknownFormat(f"the row {key!r} has version {version!r}, this Duramen knows version {ROW_VERSION}")

@@ -22,7 +22,7 @@ from log_tier.model.log import Topic
 from log_tier.model.partitioner import Partitioner
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
-from log_tier.rows.definition import TableDefinition
+from log_tier.rows.definition import TableDefinition, says_form
 from log_tier.tally.audit_note import AuditNote
 from log_tier.trust.users import TrustState
 
@@ -164,7 +164,7 @@ class TableEntry:
     @property
     def ref(self) -> TableRef:
         """The table's id, name, partitions and partitioner, as callers need them."""
-        return TableRef(self.id, self.name, self.partitions, self.partitioner, self.over, self.definition is not None)
+        return TableRef(self.id, self.name, self.partitions, self.partitioner, self.over, says_form(self.definition))
 
     def partition(self, number: int) -> PartitionId:
         """The identity of one of its partitions."""

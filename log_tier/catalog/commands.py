@@ -18,7 +18,7 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded, UnknownFormat
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId, partition_id
 from log_tier.model.partitioner import Partitioner, is_partitioner
-from log_tier.rows.alter_table import ALTER_COMMANDS, AlterCommand
+from log_tier.rows.alter_table import ALTER_COMMANDS, AlterCommand, AlterIndexes
 from log_tier.rows.definition import TableDefinition
 from log_tier.tally.audit_note import AuditedPart, AuditNote, NoteAudit, note_from, note_row
 from log_tier.trust.trust_commands import TRUST_COMMANDS, AddRole, AddUser, TrustCommand
@@ -320,7 +320,7 @@ def command_batch(command: Command, command_id: str) -> bytes:
     document = {"v": _FORMATS[type(command)], "id": command_id, **asdict(command)}
     if isinstance(command, RegisterNode) and not command.peer_address:
         del document["peer_address"]
-    elif isinstance(command, CreateTable):
+    elif isinstance(command, CreateTable | AlterIndexes):
         _leave_out_usual(command, document)
     elif isinstance(command, AddUser):
         _leave_out_token(document)
@@ -338,7 +338,7 @@ def command_batch(command: Command, command_id: str) -> bytes:
     return encode_batch(Columns([_NAMES[type(command)].encode()], [value]))
 
 
-def _leave_out_usual(thing: CreateTable | SnapshotEntry, document: dict[str, Any]) -> None:
+def _leave_out_usual(thing: CreateTable | AlterIndexes | SnapshotEntry, document: dict[str, Any]) -> None:
     for each in fields(thing):
         usual = each.default_factory() if each.default_factory is not MISSING else each.default
         if usual is not MISSING and document[each.name] == usual:

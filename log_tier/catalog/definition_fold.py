@@ -36,6 +36,7 @@ from log_tier.rows.alter_table import DEFINITION_BYTES_MAX, AlterCommand, AlterI
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.numbering import number_schemas
 from log_tier.rows.schema import NumberedSchema, RowSchema
+from log_tier.rows.table_index import unpack_where
 
 __all__ = [
     "begin_change",
@@ -109,12 +110,14 @@ def _indexed(
     table: TableEntry, present: TableDefinition, command: AlterIndexes
 ) -> tuple[JobKind, Mapping[str, ArgumentValue]]:
     """Give an index its number, or find it."""
-    change = IndexChange(command.name, tuple(command.fields.split(",")) if command.fields else ())
+    fields = tuple(command.fields.split(",")) if command.fields else ()
+    change = IndexChange(command.name, fields, unpack_where(command.where))
     later = change.next_of(present, table.name)
     arguments: dict[str, ArgumentValue] = {"definition": later.number, "index": command.name}
     if not command.fields:
         return JobKind.DROP_INDEX, {**arguments, "number": present.index_named(command.name).number}
-    return JobKind.CREATE_INDEX, {**arguments, "number": later.history.last, "fields": command.fields}
+    where = {"where": command.where} if command.where else {}
+    return JobKind.CREATE_INDEX, {**arguments, "number": later.history.last, "fields": command.fields, **where}
 
 
 def goes_over_by(job: Job) -> str:
@@ -155,7 +158,8 @@ def next_definition(cluster: ClusterMap, job: Job, number: int = 0) -> TableDefi
         return present.without_index(index)
     if number:
         return present.with_index_served(index)
-    return present.with_index(str(job.arguments["index"]), str(job.arguments["fields"]).split(","))
+    where = unpack_where(str(job.arguments.get("where", "")))
+    return present.with_index(str(job.arguments["index"]), str(job.arguments["fields"]).split(","), where)
 
 
 def end_alter(cluster: ClusterMap, job: Job, number: int) -> ClusterMap:

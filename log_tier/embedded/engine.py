@@ -123,9 +123,9 @@ class EmbeddedLog:
             topics = self._folder.topics(self.recovery, known=known)
             # First of all: recovery must see what had been acknowledged through the journal.
             self._committer.journal = self._opener.open_journal()
-            for topic in topics:
-                self._topics = self._topics.with_entry(topic.id, self._opener.open_topic(topic))
-                self._names.add(topic.name)
+            for opened in self._opener.open_topics(topics):
+                self._topics = self._topics.with_entry(opened.topic.id, opened)
+                self._names.add(opened.topic.name)
         except OSError as error:
             raise refusal_of(error, self._folder.path) from error
 
@@ -258,7 +258,7 @@ class EmbeddedLog:
                 raise LimitExceeded(message, limit=TOPICS_MAX, size=len(self._topics))
             topic = self._folder.create(name, partitions)
             try:
-                opened = self._opener.open_topic(topic)
+                (opened,) = self._opener.open_topics([topic])
             except OSError:
                 self._folder.take_back(topic.id)
                 raise

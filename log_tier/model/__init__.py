@@ -16,6 +16,6 @@ What this package does not do: it stores nothing and sends nothing. `log.py` is 
 engine implements and everything above the log tier uses.
 
 Reading order: `identifiers.py`, `errors/`, `record.py`, `batch_header.py`, `batch.py`, `batch_cut.py`,
-`barrier.py`, `prefix_range.py`, `leading_elements.py`, `partitioner.py`, `retention.py`, `table_ref.py`, `tokens.py`,
-`moves.py`, `log.py`; `files/`.
+`barrier.py`, `prefix_range.py`, `leading_elements.py`, `partitioner.py`, `retention.py`, `kept_history.py`,
+`table_ref.py`, `tokens.py`, `moves.py`, `log.py`; `files/`.
 """

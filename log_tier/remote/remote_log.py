@@ -28,7 +28,7 @@ from log_tier.model.identifiers import (
 )
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
 from log_tier.model.retention import Retention, check_retention
-from log_tier.proto import log_pb2, log_pb2_grpc
+from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2, log_pb2_grpc
 from log_tier.remote.traced_writes import writes_of
 from log_tier.rpc.problems import error_of, may_have_happened
 from log_tier.rpc.wire import Wire
@@ -208,6 +208,17 @@ class RemoteLog:
             topic_id=table_id_to_bytes(partition.table), partition=partition.partition, below=below
         )
         return int((await self._wire.ask(self._stub.Compact, request, timeout=None)).dropped)
+
+    @property
+    def target(self) -> str:
+        """Where the server is: `host:port`."""
+        return self._wire.target
+
+    async def server_status(self, *, timeout: float) -> bytes:
+        """The status document of the log's server, as one line of JSON (docs/FORMATS.md). `timeout` in seconds."""
+        stub = cluster_pb2_grpc.ClusterStub(self._wire.channel)  # type: ignore[no-untyped-call]
+        reply = await self._wire.ask(stub.Status, cluster_pb2.ServerStatusRequest(), timeout=timeout)
+        return bytes(reply.status)
 
     async def close(self) -> None:
         """Close the connection. Calls under way end with `Disconnected`, appends with `WriteUnknown`."""

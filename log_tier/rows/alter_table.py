@@ -11,7 +11,7 @@ from log_tier.model.identifiers import TableId
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import EvolutionMode, check_evolution
 from log_tier.rows.schema import NumberedSchema, RowSchema
-from log_tier.rows.table_index import TableIndex
+from log_tier.rows.table_index import FieldCondition, TableIndex
 
 __all__ = [
     "ALTER_COMMANDS",
@@ -56,6 +56,8 @@ class AlterIndexes:
     """Of a new index, with commas between them; none: the index of that name goes."""
     node: str
     """Which node puts the barriers into the logs."""
+    where: str = ""
+    """Which rows a new index has (`log_tier.rows.table_index.pack_where`); empty: all."""
 
 
 AlterCommand = AlterTable | AlterIndexes
@@ -98,12 +100,19 @@ class IndexChange:
     name: str
     fields: tuple[str, ...] = ()
     """Of a new index; none: the index of that name goes."""
+    where: tuple[FieldCondition, ...] = ()
+    """Which rows a new index has; none: all."""
 
     def found_in(self, definition: TableDefinition) -> TableIndex | None:
-        """The index of that name. Raises `InvalidSchema` where it has other fields than a new one should have."""
+        """The index of that name. Raises `InvalidSchema` where it has other fields, or other rows, than a new one
+        should have.
+        """
         found = next((each for each in definition.indexes if each.name == self.name), None)
         if found is not None and self.fields and found.fields != self.fields:
             why = f"the table has one of that name already, by {', '.join(found.fields)}: drop it, or choose another"
+            raise InvalidSchema(f"the index {self.name}: {why}", field=self.name, reason=why)
+        if found is not None and self.fields and found.where != self.where:
+            why = "the table has one of that name already, of other rows: drop it, or choose another"
             raise InvalidSchema(f"the index {self.name}: {why}", field=self.name, reason=why)
         return found
 
@@ -120,7 +129,7 @@ class IndexChange:
         if not self.fields:
             return definition.without_index(definition.index_named(self.name).number)
         self.found_in(definition)
-        later = definition.with_index(self.name, self.fields)
+        later = definition.with_index(self.name, self.fields, self.where)
         _check_size(later, f"{table} with this index")
         return later
 

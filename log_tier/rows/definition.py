@@ -10,16 +10,38 @@ from itertools import starmap
 from typing import Any, Final, Literal, NoReturn, get_args
 
 from log_tier.model.errors import IndexBuilding, InvalidKey, InvalidRequest, InvalidSchema, UnknownFormat
+from log_tier.model.kept_history import KeptHistory
 from log_tier.model.record import check_key
 from log_tier.rows.avro.avro_types import AvroType
-from log_tier.rows.avro.logical_types import logical_of
 from log_tier.rows.judge import RowJudge
-from log_tier.rows.key_fields import KEY_FIELDS_MAX, KeyField, key_type_of, keyed_value, without_null
+from log_tier.rows.key_fields import (
+    KEY_FIELDS_MAX,
+    KeyField,
+    is_local_time,
+    key_field_refusal,
+    keyed_value,
+    without_null,
+)
 from log_tier.rows.schema import NumberedSchema, RowSchema
-from log_tier.rows.table_index import INDEXES_MAX, IndexHistory, TableIndex
+from log_tier.rows.table_index import (
+    INDEXES_MAX,
+    FieldCondition,
+    IndexHistory,
+    TableIndex,
+    indexes_from_listed,
+    listed_indexes,
+)
 from log_tier.rows.tuple_key import pack_key
 
-__all__ = ["NEWEST_SCHEMA", "SCHEMAS_MAX", "SCHEMA_NUMBER_MAX", "TableDefinition", "ValueKind", "check_index"]
+__all__ = [
+    "NEWEST_SCHEMA",
+    "SCHEMAS_MAX",
+    "SCHEMA_NUMBER_MAX",
+    "TableDefinition",
+    "ValueKind",
+    "check_index",
+    "says_form",
+]
 
 ValueKind = Literal["bytes", "str", "json", "row"]
 
@@ -39,12 +61,18 @@ _FORMAT_VERSION: Final = 1
 _FORMAT_OF_INDEXES: Final = 2
 _FORMAT_OF_HISTORY: Final = 3
 """Of one whose indexes are not those with which the table began."""
+_FORMAT_OF_WHERE: Final = 4
+"""Of one that has, or began with, an index of some rows only."""
+_FORMAT_OF_KEPT: Final = 5
+"""Of one whose table keeps what its keys had before."""
 _NUMBER_MAX: Final = (1 << 63) - 1
 _FIELDS: Final = frozenset({"v", "number", "key", "value", "schemas", "partition_by"})
 _FIELDS_OF: Final = {
     _FORMAT_VERSION: _FIELDS,
     _FORMAT_OF_INDEXES: _FIELDS | {"indexes"},
     _FORMAT_OF_HISTORY: _FIELDS | {"indexes", "index_history"},
+    _FORMAT_OF_WHERE: _FIELDS | {"indexes", "index_history"},
+    _FORMAT_OF_KEPT: _FIELDS | {"indexes", "index_history", "keeps"},
 }
 
 
@@ -66,6 +94,8 @@ class TableDefinition:
     """Of rows, in the order of their numbers. Those that are being built are among them."""
     history: IndexHistory = IndexHistory()  # noqa: RUF009  (immutable)
     """How the indexes became what they are."""
+    keeps: KeptHistory | None = None
+    """How much of what its keys had before stays; None: nothing. The same for the table's life."""
 
     def __post_init__(self) -> None:
         if type(self.number) is not int or not 1 <= self.number <= _NUMBER_MAX:
@@ -76,10 +106,13 @@ class TableDefinition:
         self._check_schemas()
         for field in self.key if isinstance(self.key, tuple) else ():
             for each in self.schemas:
-                _check_key_field(field, each.schema)
-            if len({_is_local(field, each.schema) for each in self.schemas}) > 1:
+                if why := key_field_refusal(field, each.schema):
+                    _refuse(field.name, why)
+            if len({is_local_time(field, each.schema) for each in self.schemas}) > 1:
                 _refuse(field.name, "it has a time zone in some of the schemas, and none in others")
         self._check_indexes()
+        if not isinstance(self.keeps, KeptHistory | None):
+            _refuse("keeps", f"it is a KeptHistory, not {ascii(self.keeps)[:40]}")
 
     def _check_key(self) -> None:
         fields = self.key if isinstance(self.key, tuple) else ()
@@ -177,10 +210,10 @@ class TableDefinition:
             _refuse("schemas", f"the table has this one, as schema {known}: give it another `doc` to have it once more")
         return replace(self, number=self.number + 1, schemas=(*self.schemas, schema))
 
-    def with_index(self, name: str, fields: Sequence[str]) -> TableDefinition:
+    def with_index(self, name: str, fields: Sequence[str], where: Sequence[FieldCondition] = ()) -> TableDefinition:
         """The next definition of the table, with one index more, which is being built. Raises `InvalidSchema`."""
         before = self.history if self.history.changes else IndexHistory(0, self.indexes, self._last_index)
-        index = TableIndex(before.last + 1, name, tuple(fields))
+        index = TableIndex(before.last + 1, name, tuple(fields), tuple(where))
         building = (*before.building, index.number)
         return self._with_indexes((*self.indexes, index), replace(before, last=index.number, building=building))
 
@@ -222,7 +255,8 @@ class TableDefinition:
         if more < 0 or changes < 0:
             return False
         return (
-            (self.key, self.value, self.partition_by) == (earlier.key, earlier.value, earlier.partition_by)
+            (self.key, self.value, self.partition_by, self.keeps)
+            == (earlier.key, earlier.value, earlier.partition_by, earlier.keeps)
             and len(self.schemas) == len(earlier.schemas) + more - changes
             and self.schemas[: len(earlier.schemas)] == earlier.schemas
             and self.first.indexes == earlier.first.indexes
@@ -271,7 +305,11 @@ class TableDefinition:
     def to_document(self) -> dict[str, Any]:
         """This definition as values of JSON."""
         document: dict[str, Any] = {
-            "v": _FORMAT_OF_HISTORY
+            "v": _FORMAT_OF_KEPT
+            if self.keeps is not None
+            else _FORMAT_OF_WHERE
+            if any(each.where for each in (*self.indexes, *self.history.first))
+            else _FORMAT_OF_HISTORY
             if self.history.changes
             else _FORMAT_OF_INDEXES
             if self.indexes
@@ -285,10 +323,12 @@ class TableDefinition:
             "partition_by": self.partition_by,
         }
         if self.indexes or self.history.changes:
-            document["indexes"] = _listed(self.indexes)
+            document["indexes"] = listed_indexes(self.indexes)
         if self.history.changes:
             past = self.history
-            document["index_history"] = [past.changes, _listed(past.first), past.last, list(past.building)]
+            document["index_history"] = [past.changes, listed_indexes(past.first), past.last, list(past.building)]
+        if self.keeps is not None:
+            document["keeps"] = self.keeps.listed()
         return document
 
     @classmethod
@@ -302,7 +342,7 @@ class TableDefinition:
             if version not in _FIELDS_OF or unknown:
                 raise UnknownFormat(
                     f"the table's definition has format {version}{' with ' if unknown else ''}{', '.join(unknown)}, "
-                    f"this process reads {_FORMAT_VERSION} to {_FORMAT_OF_HISTORY}: update it"
+                    f"this process reads {_FORMAT_VERSION} to {_FORMAT_OF_KEPT}: update it"
                 )
             key: Any = document["key"]
             return cls(
@@ -311,25 +351,17 @@ class TableDefinition:
                 value=document["value"],
                 schemas=tuple(NumberedSchema(number, RowSchema.parse(text)) for number, text in document["schemas"]),
                 partition_by=document["partition_by"],
-                indexes=_unlisted(document.get("indexes", ())),
-                history=_history_of(*document.get("index_history", ())),
+                indexes=indexes_from_listed(document.get("indexes", ())),
+                history=IndexHistory.from_listed(*document.get("index_history", ())),
+                keeps=KeptHistory.from_listed(document["keeps"]) if version == _FORMAT_OF_KEPT else None,
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UnknownFormat(f"the table's definition cannot be read ({error!r}): update this process") from error
 
 
-def _listed(indexes: Sequence[TableIndex]) -> list[list[Any]]:
-    return [[each.number, each.name, list(each.fields)] for each in indexes]
-
-
-def _unlisted(listed: Sequence[Sequence[Any]]) -> tuple[TableIndex, ...]:
-    return tuple(TableIndex(number, name, tuple(fields)) for number, name, fields in listed)
-
-
-def _history_of(
-    changes: int = 0, first: Sequence[Sequence[Any]] = (), last: int = 0, building: Sequence[int] = ()
-) -> IndexHistory:
-    return IndexHistory(changes, _unlisted(first), last, tuple(building))
+def says_form(definition: TableDefinition | None) -> bool:
+    """Are keys and values something else than just any bytes? A definition may say no more than what a table keeps."""
+    return definition is not None and (definition.key, definition.value) != ("bytes", "bytes")
 
 
 def check_index(index: TableIndex, definition: TableDefinition | None) -> None:
@@ -349,31 +381,6 @@ def check_index(index: TableIndex, definition: TableDefinition | None) -> None:
 @lru_cache(maxsize=_JUDGES_MAX)
 def _judge_of(definition: TableDefinition) -> RowJudge:
     return RowJudge(definition)
-
-
-def _check_key_field(key: KeyField, schema: RowSchema) -> None:
-    found = schema.field_of(key.name)
-    if found is None:
-        _refuse(key.name, f"the key has this field, and the schema {schema.name} has not")
-    plain, nullable = without_null(found.type)
-    of_row = key_type_of(plain, schema)
-    if of_row is None:
-        _refuse(key.name, f"a key sorts by no field of the type {_shown(plain)}: use a text, a number or a time")
-    if key.type != of_row:
-        _refuse(key.name, f"the key has it as {key.type}, rows of {schema.name} have it as {of_row}")
-    if key.optional != nullable:
-        _refuse(key.name, f"it can be null in {'the key' if key.optional else 'rows'} only: make both alike")
-
-
-def _is_local(key: KeyField, schema: RowSchema) -> bool:
-    """Whether it is a time without a time zone."""
-    found = schema.field_of(key.name)
-    return found is not None and (logical_of(without_null(found.type)[0]) or "").startswith("local-")
-
-
-def _shown(type_: AvroType) -> str:
-    name = type_.get("logicalType", type_["type"]) if isinstance(type_, dict) else type_
-    return str(name)[:60]
 
 
 def _refuse(field: str, why: str) -> NoReturn:

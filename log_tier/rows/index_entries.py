@@ -16,11 +16,11 @@ from log_tier.rows.avro.row_reader import ReaderTree
 from log_tier.rows.avro.row_room import UNUSED_ROOM, RowRoom
 from log_tier.rows.framing import FRAME_BYTES, frame, schema_number
 from log_tier.rows.key_readers import KeyReader, key_reader
-from log_tier.rows.quick_reader import NAN, EntriesReader, quick_entries
+from log_tier.rows.quick_reader import EntriesReader, paths_of, quick_entries
 from log_tier.rows.schema import NumberedSchema, RowSchema
-from log_tier.rows.table_index import ENTRY_BYTES_MAX, INDEX_NUMBER_BYTES, FieldPath, TableIndex
+from log_tier.rows.table_index import ENTRY_BYTES_MAX, INDEX_NUMBER_BYTES, NAN, EntryForm, FieldPath, TableIndex
 
-__all__ = ["NAN", "IndexEntries", "complete_entries", "elements_of", "entries_reader"]
+__all__ = ["IndexEntries", "complete_entries", "elements_of", "entries_reader"]
 
 _NULL: Final = b"\0"
 
@@ -38,7 +38,7 @@ class IndexEntries:
     """Makes the entries of rows of one definition, all of whose schemas its indexes fit."""
 
     def __init__(self, indexes: Sequence[TableIndex], schemas: Sequence[NumberedSchema]) -> None:
-        self._indexes = tuple((each.number.to_bytes(INDEX_NUMBER_BYTES), each.paths) for each in indexes)
+        self._indexes = tuple(each.form for each in indexes)
         self._names = [each.name for each in indexes]
         self._fields_max = max((len(each.fields) for each in indexes), default=0)
         self._schemas = {each.number: each.schema for each in schemas if each.number}
@@ -46,9 +46,9 @@ class IndexEntries:
         """By the frame of a value: of those schemas of which a row has come."""
 
     def of(self, key: bytes, value: bytes, at: int = 0) -> list[bytes]:
-        """The entries of a row, one for each index, each behind its index's number. `value`: one that fits; its frame
-        begins at `at`. Some 1.5 µs for a row of 8 plain fields and one index. Raises `KeyError` for a row of another
-        schema, and what a reader raises for one that it cannot read.
+        """The entries of a row, one for each index, each behind its index's number; empty in one whose conditions the
+        row does not meet. `value`: one that fits; its frame begins at `at`. Some 1.5 µs for a row of 8 plain fields and
+        one index. Raises `KeyError` for a row of another schema, and what a reader raises for one that it cannot read.
         """
         behind = at + FRAME_BYTES
         read = self._readers.get(value[at:behind])
@@ -93,21 +93,33 @@ def elements_of(schemas: Sequence[NumberedSchema], paths: tuple[FieldPath, ...])
 
 
 @lru_cache(maxsize=_READERS_MAX)
-def entries_reader(schema: RowSchema, indexes: tuple[tuple[bytes, tuple[FieldPath, ...]], ...]) -> EntriesReader:
-    """The reader of the entries of a schema's rows in these indexes, each with its number's bytes."""
+def entries_reader(schema: RowSchema, indexes: tuple[EntryForm, ...]) -> EntriesReader:
+    """The reader of the entries of a schema's rows in these indexes."""
     return quick_entries(schema, indexes, complete_entries(schema, indexes))
 
 
-def complete_entries(schema: RowSchema, indexes: tuple[tuple[bytes, tuple[FieldPath, ...]], ...]) -> EntriesReader:
+def complete_entries(schema: RowSchema, indexes: tuple[EntryForm, ...]) -> EntriesReader:
     """The same, which reads each row to its end by itself: a quick one may leave any to it."""
-    paths = tuple(dict.fromkeys(path for _, of_index in indexes for path in of_index))
+    paths = paths_of(indexes)
     place = {path: number for number, path in enumerate(paths)}
-    places = [(number, tuple(place[path] for path in of_index)) for number, of_index in indexes]
+    places = [
+        (
+            form.number,
+            [place[path] for path in form.paths],
+            [(place[path], start, end) for path, start, end in form.where],
+        )
+        for form in indexes
+    ]
     read = _elements_of(schema, paths)
 
     def read_entries(value: bytes, at: int, key: bytes) -> list[bytes]:
         elements = read(value, at)
-        return [number + b"".join([elements[each] for each in of_index]) + key for number, of_index in places]
+        return [
+            number + b"".join([elements[each] for each in of_index]) + key
+            if all(start <= elements[each] < end for each, start, end in where)
+            else b""
+            for number, of_index, where in places
+        ]
 
     return read_entries
 

@@ -23,6 +23,8 @@ __all__ = [
     "KeyField",
     "KeyType",
     "fits_key_field",
+    "is_local_time",
+    "key_field_refusal",
     "key_type_of",
     "keyed_value",
     "without_null",
@@ -162,3 +164,30 @@ _ACCEPTED: Final[dict[str, Callable[[Any], bool]]] = {
     "date": lambda value: isinstance(value, date) and not isinstance(value, datetime),
     "datetime": lambda value: isinstance(value, datetime),
 }
+
+
+def key_field_refusal(key: KeyField, schema: RowSchema) -> str:
+    """Why rows of a schema cannot have this field in their key, as a clause about the field; empty: they can."""
+    found = schema.field_of(key.name)
+    if found is None:
+        return f"the key has this field, and the schema {schema.name} has not"
+    plain, nullable = without_null(found.type)
+    of_row = key_type_of(plain, schema)
+    if of_row is None:
+        return f"a key sorts by no field of the type {_shown(plain)}: use a text, a number or a time"
+    if key.type != of_row:
+        return f"the key has it as {key.type}, rows of {schema.name} have it as {of_row}"
+    if key.optional != nullable:
+        return f"it can be null in {'the key' if key.optional else 'rows'} only: make both alike"
+    return ""
+
+
+def is_local_time(key: KeyField, schema: RowSchema) -> bool:
+    """Whether it is a time without a time zone."""
+    found = schema.field_of(key.name)
+    return found is not None and (logical_of(without_null(found.type)[0]) or "").startswith("local-")
+
+
+def _shown(type_: AvroType) -> str:
+    name = type_.get("logicalType", type_["type"]) if isinstance(type_, dict) else type_
+    return str(name)[:60]

@@ -12,6 +12,7 @@ hold, and ends behind the last one that an index has. Of a row that does not fit
     n, m, t          the numbers and the text that are being read
     k0, k1, …        the elements of the key, or those that indexes have
     p0, p1, …        the numbers of the indexes
+    s0, e0, …        from where, and to where, elements are that conditions of indexes ask for
     complete          the reader that decides instead
 """
 
@@ -29,18 +30,16 @@ from log_tier.rows.avro.varints import Misfit, skip_int, skip_long
 from log_tier.rows.elements import encode_element
 from log_tier.rows.key_readers import key_reader
 from log_tier.rows.schema import RowSchema
-from log_tier.rows.table_index import FieldPath
+from log_tier.rows.table_index import NAN, EntryForm, FieldPath
 
-__all__ = ["NAN", "EntriesReader", "RowReader", "quick_entries", "quick_reader"]
+__all__ = ["EntriesReader", "RowReader", "paths_of", "quick_entries", "quick_reader"]
 
 RowReader = Callable[[bytes, int], bytes]
 """From a value and the place of its record: its key, empty where keys have no fields. Raises `Misfit`."""
 
 EntriesReader = Callable[[bytes, int, bytes], list[bytes]]
-"""From a value that fits, the place of its record and the row's key: the row's entry in each index."""
-
-NAN: Final = b"\x21\xff\xf8" + bytes(6)
-"""The element of what is no number, as FoundationDB has it. Keys have none; entries do."""
+"""From a value that fits, the place of its record and the row's key: the row's entry in each index, empty in one that
+has none of it."""
 
 _DOUBT: Final = "    return complete(value, start)"
 _DOUBT_OF_ENTRIES: Final = "    return complete(value, start, key)"
@@ -247,13 +246,11 @@ def _key_lines(type_: AvroType, named: NamedTypes, k: str, read: str) -> list[st
     return [line.format(k=k, read=read, first=first) for line in lines]
 
 
-def quick_entries(
-    schema: RowSchema, indexes: Sequence[tuple[bytes, tuple[FieldPath, ...]]], complete: EntriesReader
-) -> EntriesReader:
-    """A reader that returns what `complete` does of a row that fits. `indexes`: the number and the fields of each. Some
-    0.1 µs for a field that is passed over and 0.3 µs for one of an index; 0.5 ms to make.
+def quick_entries(schema: RowSchema, indexes: Sequence[EntryForm], complete: EntriesReader) -> EntriesReader:
+    """A reader that returns what `complete` does of a row that fits. Some 0.1 µs for a field that is passed over and
+    0.3 µs for one of an index; 0.5 ms to make.
     """
-    paths = tuple(dict.fromkeys(path for _, of_index in indexes for path in of_index))
+    paths = paths_of(indexes)
     names = {path[0] for path in paths}
     places = [place for place, field in enumerate(schema.fields) if field.name in names]
     if not places or places[-1] >= _FIELDS_MAX or max(map(len, paths)) > _PATH_MAX:
@@ -265,9 +262,15 @@ def quick_entries(
         return complete
     known = {**_KNOWN, **made.known, "complete": complete}
     entries = []
-    for number, (prefix, of_index) in enumerate(indexes):
-        known[f"p{number}"] = prefix
-        entries.append(" + ".join((f"p{number}", *(made.elements[path] for path in of_index), "key")))
+    for number, form in enumerate(indexes):
+        known[f"p{number}"] = form.number
+        entry = " + ".join((f"p{number}", *(made.elements[path] for path in form.paths), "key"))
+        holds = []
+        for path, start, end in form.where:
+            bound = len(known)
+            known[f"s{bound}"], known[f"e{bound}"] = start, end
+            holds.append(f"s{bound} <= {made.elements[path]} < e{bound}")
+        entries.append(f"{entry} if {' and '.join(holds)} else b''" if holds else entry)
     source = [
         "def read_entries(value, start, key):",
         "    at, end = start, len(value)",
@@ -282,6 +285,13 @@ def quick_entries(
     ]
     exec("\n".join(source).replace(_DOUBT, _DOUBT_OF_ENTRIES), known)
     return known["read_entries"]  # type: ignore[no-any-return]
+
+
+def paths_of(indexes: Sequence[EntryForm]) -> tuple[FieldPath, ...]:
+    """What is read of a row for its entries, each path once."""
+    sorted_by = [path for form in indexes for path in form.paths]
+    asked_for = [path for form in indexes for path, _, _ in form.where]
+    return tuple(dict.fromkeys((*sorted_by, *asked_for)))
 
 
 class _EntryLines:

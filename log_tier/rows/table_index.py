@@ -1,17 +1,19 @@
-"""An ordered index of a table of rows: its name, and the fields that it sorts by."""
+"""An ordered index of a table of rows: its name, the fields that it sorts by, and which rows it has."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
-from log_tier.model.errors import InvalidSchema
+from log_tier.model.errors import InvalidKey, InvalidSchema
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.rows.avro.avro_types import AvroType, NamedTypes
 from log_tier.rows.avro.logical_types import logical_of
-from log_tier.rows.key_fields import KeyType, key_type_of, without_null
+from log_tier.rows.elements import decode_element
+from log_tier.rows.key_fields import KeyField, KeyType, fits_key_field, key_type_of, without_null
 from log_tier.rows.schema import RowSchema
 
 __all__ = [
@@ -20,9 +22,19 @@ __all__ = [
     "INDEX_FIELDS_MAX",
     "INDEX_NUMBER_BYTES",
     "INDEX_NUMBER_MAX",
+    "NAN",
+    "OPEN_END",
+    "EntryForm",
+    "FieldCondition",
     "FieldPath",
     "IndexHistory",
     "TableIndex",
+    "condition_between",
+    "indexes_from_listed",
+    "listed_indexes",
+    "pack_where",
+    "unpack_where",
+    "where_listed",
 ]
 
 INDEXES_MAX: Final = 32
@@ -39,11 +51,45 @@ INDEX_NUMBER_MAX: Final = (1 << 8 * INDEX_NUMBER_BYTES) - 2
 ENTRY_BYTES_MAX: Final = KEY_BYTES_MAX - INDEX_NUMBER_BYTES
 """Of an entry: its elements and the row's key. The replica stores the index's number in front of them."""
 
+NAN: Final = b"\x21\xff\xf8" + bytes(6)
+"""The element of what is no number, as FoundationDB has it. Keys have none; entries do."""
+
+OPEN_END: Final = b"\xff"
+"""Behind all elements."""
+
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 _PATH: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
 
 FieldPath = tuple[str, ...]
 """The name of a field; behind it, of a field inside it, and so on."""
+
+
+class FieldCondition(NamedTuple):
+    """The elements that a field may have: `start` <= element < `end`."""
+
+    path: str
+    start: bytes
+    end: bytes
+    is_value: bool
+    """It is one value, whose element is `start`."""
+
+    def holds(self, element: bytes) -> bool:
+        """Whether a row whose field has this element meets it."""
+        return self.start <= element < self.end
+
+    def implies(self, other: FieldCondition) -> bool:
+        """Does each row that meets it meet another one, on the same field, too?"""
+        return other.start <= self.start and self.end <= other.end
+
+
+class EntryForm(NamedTuple):
+    """What an index has of a row."""
+
+    number: bytes
+    """The index's, in front of each entry."""
+    paths: tuple[FieldPath, ...]
+    where: tuple[tuple[FieldPath, bytes, bytes], ...] = ()
+    """It has an entry of rows whose elements at these paths are from the first bytes on, and before the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +101,8 @@ class TableIndex:
     name: str
     fields: tuple[str, ...]
     """In the order in which they sort; `origin.city` is the field `city` of the record in the field `origin`."""
+    where: tuple[FieldCondition, ...] = ()
+    """What a row meets that has an entry, all of it; none: each row has one."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -68,20 +116,46 @@ class TableIndex:
                 _refuse(self, f"{ascii(path)[:60]} is no field: names of fields, with dots between them")
             if self.fields.count(path) > 1:
                 _refuse(self, f"it has the field {path} twice")
+        self._check_where()
+
+    def _check_where(self) -> None:
+        if not isinstance(self.where, tuple) or len(self.where) > INDEX_FIELDS_MAX:
+            _refuse(self, f"it has at most {INDEX_FIELDS_MAX} conditions")
+        for each in self.where:
+            if not isinstance(each, FieldCondition) or not isinstance(each.path, str) or not _PATH.fullmatch(each.path):
+                _refuse(self, f"{ascii(each)[:60]} is no condition on a field")
+            if [other.path for other in self.where].count(each.path) > 1:
+                _refuse(self, f"it has two conditions on {each.path}")
+            if not isinstance(each.start, bytes) or not isinstance(each.end, bytes) or each.start >= each.end:
+                _refuse(self, f"no row meets the condition on {each.path}")
+            if not each.start and each.end == OPEN_END:
+                _refuse(self, f"each row meets the condition on {each.path}: leave it out")
+            if max(len(each.start), len(each.end)) > ENTRY_BYTES_MAX:
+                _refuse(self, f"a value of the condition on {each.path} has more than {ENTRY_BYTES_MAX} bytes")
 
     @property
     def paths(self) -> tuple[FieldPath, ...]:
         """The fields as paths."""
         return tuple(tuple(each.split(".")) for each in self.fields)
 
+    @property
+    def form(self) -> EntryForm:
+        """What it has of a row."""
+        where = tuple((tuple(each.path.split(".")), each.start, each.end) for each in self.where)
+        return EntryForm(self.number.to_bytes(INDEX_NUMBER_BYTES), self.paths, where)
+
     def check(self, schemas: Sequence[RowSchema]) -> None:
         """Raise `InvalidSchema` where rows of one of these schemas have no such entry, or sort otherwise than those of
-        another. O(schemas).
+        another, and where a condition has a value of another type. O(schemas).
         """
-        for path in self.fields:
+        for path in dict.fromkeys((*self.fields, *(each.path for each in self.where))):
             kinds = {_sorts_as(self, path, each) for each in schemas}
             if len(kinds) > 1:
                 _refuse(self, f"the field {path} sorts as {' and as '.join(sorted(map(str, kinds)))} in its schemas")
+        for condition in self.where if schemas else ():
+            kind = key_type_of(self.type_of(condition.path, schemas[-1]), schemas[-1])
+            assert kind is not None, f"the field {condition.path} sorts"
+            _check_values(self, condition, KeyField("value", kind, optional=True))
 
     def type_of(self, path: str, schema: RowSchema) -> AvroType:
         """Avro's type of one of the fields in a schema that `check` accepts, null aside."""
@@ -100,6 +174,13 @@ class IndexHistory:
     """The highest number that one of them had: no later one gets it."""
     building: tuple[int, ...] = ()
     """The numbers of those that are not in service: the rows of before them are still going in."""
+
+    @classmethod
+    def from_listed(
+        cls, changes: int = 0, first: Sequence[Sequence[Any]] = (), last: int = 0, building: Sequence[int] = ()
+    ) -> IndexHistory:
+        """Read what a document has of it. Raises as `indexes_from_listed`."""
+        return cls(changes, indexes_from_listed(first), last, tuple(building))
 
     def refusal(self, number: int, indexes: Sequence[TableIndex]) -> str:
         """Why it is none of a table's definition `number` with these indexes; empty: it is one."""
@@ -155,6 +236,69 @@ def _sorts_as(index: TableIndex, path: str, schema: RowSchema) -> KeyType | str:
         shown = plain.get("logicalType", plain["type"]) if isinstance(plain, dict) else plain
         _refuse(index, f"no index sorts by {path}, which is {str(shown)[:60]}: use a text, a number or a time")
     return "datetime without a time zone" if (logical_of(plain) or "").startswith("local-") else kind
+
+
+def _check_values(index: TableIndex, condition: FieldCondition, field: KeyField) -> None:
+    """Raise `InvalidSchema` where a condition is not made of elements of its field."""
+    ends = () if condition.is_value or condition.end in (NAN, OPEN_END) else (condition.end,)
+    for element in (condition.start, *ends):
+        if element == NAN and field.type == "float" and condition.is_value:
+            continue
+        if not element and not condition.is_value:
+            continue
+        try:
+            value, end = decode_element(element, 0)
+        except InvalidKey as error:
+            _refuse(index, f"the condition on {condition.path}: {error.message}")
+        if end != len(element) or not fits_key_field(field, value):
+            _refuse(index, f"the condition on {condition.path}: {ascii(value)[:60]} is no {field.type}")
+
+
+def condition_between(path: str, start: bytes, end: bytes) -> FieldCondition:
+    """The condition of a range of elements: no element begins with another one, so `start` and a zero is the end of
+    one value alone.
+    """
+    return FieldCondition(path, start, end, is_value=end == start + b"\0")
+
+
+def where_listed(where: Sequence[FieldCondition]) -> list[list[str]]:
+    """Conditions as values of JSON."""
+    return [[each.path, each.start.hex(), each.end.hex()] for each in where]
+
+
+def _where_from_listed(listed: Sequence[Sequence[str]]) -> tuple[FieldCondition, ...]:
+    return tuple(condition_between(path, bytes.fromhex(start), bytes.fromhex(end)) for path, start, end in listed)
+
+
+def listed_indexes(indexes: Sequence[TableIndex]) -> list[list[Any]]:
+    """Indexes as values of JSON."""
+    return [
+        [each.number, each.name, list(each.fields), *([where_listed(each.where)] if each.where else ())]
+        for each in indexes
+    ]
+
+
+def indexes_from_listed(listed: Sequence[Sequence[Any]]) -> tuple[TableIndex, ...]:
+    """Read them. Raises `InvalidSchema`, `ValueError`, `TypeError`."""
+    return tuple(
+        TableIndex(number, name, tuple(fields), *map(_where_from_listed, where))
+        for number, name, fields, *where in listed
+    )
+
+
+def pack_where(where: Sequence[FieldCondition]) -> str:
+    """Conditions as a text; empty: there are none."""
+    return json.dumps(where_listed(where), separators=(",", ":")) if where else ""
+
+
+def unpack_where(text: str) -> tuple[FieldCondition, ...]:
+    """Read it. Raises `InvalidSchema`."""
+    try:
+        return _where_from_listed(json.loads(text)) if text else ()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidSchema(
+            f"an index's conditions cannot be read: {error!r}", field="where", reason=repr(error)
+        ) from None
 
 
 def _refuse(index: TableIndex, why: str) -> NoReturn:

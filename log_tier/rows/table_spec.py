@@ -71,8 +71,8 @@ class TableSpec:
     def _check_defined(self, definition: TableDefinition) -> None:
         if self.over:
             raise InvalidRequest(
-                f"the log of {self.name} is the topic {self.over!r} of others, and such a table holds bytes: leave "
-                "row, key and value out"
+                f"the log of {self.name} is the topic {self.over!r} of others, and such a table holds bytes and keeps "
+                "no history: leave row, key, value and history out"
             )
         if self.partitioner not in ("", definition.partitioner):
             raise InvalidRequest(

@@ -21,7 +21,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -31,6 +31,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
 from log_tier.rpc.messages.arriving_calls import ArrivingCalls
 from log_tier.rpc.messages.bounded_streams import bounded
 from log_tier.rpc.messages.early_refusals import EarlyRefusal, Metadata, refusing_handler
+from log_tier.rpc.messages.held_calls import HeldCall, MeteredContext, OpenRead, answer_held, size_of_reply
 from log_tier.rpc.messages.message_fields import count_fields
 from log_tier.rpc.messages.slow_call_sink import CallEnd, SlowCallSink
 from log_tier.rpc.messages.stream_bound import StreamBound
@@ -39,7 +40,7 @@ from log_tier.rpc.problems import abort
 from log_tier.tracing.serving import traced_answer, traced_stream
 from log_tier.tracing.span import Tracing
 
-__all__ = ["FIELDS_MAX", "Admit", "CallGuard", "CheckedHandler", "HeldCall", "Refusals"]
+__all__ = ["FIELDS_MAX", "Admit", "AdmitStream", "CallGuard", "CheckedHandler", "Refusals"]
 
 logger = logging.getLogger(__name__)
 
@@ -56,26 +57,14 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 _current_task: Final = asyncio.current_task
 
+_Held = TypeVar("_Held")
 
-class HeldCall(Protocol):
-    """What a call that was let in holds until it is over."""
-
-    @property
-    def counts_replies(self) -> bool:
-        """Are the reply's bytes of interest?"""
-        ...
-
-    def sent(self, size: int) -> float:
-        """A reply of so many bytes is sent; how many seconds a stream waits before its next one."""
-        ...
-
-    def release(self, end: CallEnd) -> None:
-        """The call is over."""
-        ...
-
-
-Admit = Callable[[Any, "_Context"], Awaitable[HeldCall | None]]
-"""Lets in one call with its request; raises the `DuramenError` with which it ends otherwise. None: it holds nothing."""
+Admit = Callable[[Any, "_Context"], Awaitable[HeldCall | OpenRead | None]]
+"""Lets in one single call with its request; raises the `DuramenError` with which it ends otherwise. None: it holds
+nothing, and is not ended before it is answered.
+"""
+AdmitStream = Callable[[Any, "_Context"], Awaitable[HeldCall | None]]
+"""The same for a stream."""
 
 
 class CallGuard(Protocol):
@@ -86,8 +75,12 @@ class CallGuard(Protocol):
         """Is anybody kept out? If not, single calls are let in without being asked about; streams are not."""
         ...
 
-    def admitting(self, method: str, *, is_stream: bool) -> Admit | None:
-        """What lets in the calls of a method, by its full name; None: everybody may call it."""
+    def admitting(self, method: str) -> Admit | None:
+        """What lets in the single calls of a method, by its full name; None: everybody may call it."""
+        ...
+
+    def admitting_streams(self, method: str) -> AdmitStream | None:
+        """The same for a method whose calls are streams."""
         ...
 
     def early(self, method: str, metadata: Metadata) -> EarlyRefusal | None:
@@ -225,19 +218,21 @@ async def _everybody(_request: Any, _context: _Context) -> None:
     """Lets in every call."""
 
 
-def _admitting(guard: CallGuard | None, method: str, *, is_stream: bool) -> Admit | None:
-    """The guard's answer as the end of a call; None where every call is let in."""
-    admit = None if guard is None else guard.admitting(method, is_stream=is_stream)
-    if admit is None:
-        return None
+def _aborting(admit: Callable[[Any, _Context], Awaitable[_Held]]) -> Callable[[Any, _Context], Awaitable[_Held]]:
+    """The guard's refusal as the end of a call."""
 
-    async def admitted(request: Any, context: _Context) -> HeldCall | None:
+    async def admitted(request: Any, context: _Context) -> _Held:
         try:
             return await admit(request, context)
         except DuramenError as error:
             await abort(context, error)
 
     return admitted
+
+
+def _admitting_streams(guard: CallGuard | None, method: str) -> AdmitStream:
+    admit = None if guard is None else guard.admitting_streams(method)
+    return _everybody if admit is None else _aborting(admit)
 
 
 def _at_once(parse: Callable[[bytes], Any], arrived: Callable[..., object]) -> Callable[[bytes], Any]:
@@ -279,7 +274,8 @@ def _parsed_large(method: str, raw: bytes, parse: Any) -> Any:
 def _single(
     method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None, slow: SlowCallSink | None
 ) -> Any:
-    admit = _admitting(guard, method, is_stream=False)
+    deciding = None if guard is None else guard.admitting(method)
+    admit = None if deciding is None else _aborting(deciding)
     now_s, least_s = (_no_clock, math.inf) if slow is None else (slow.now_s, slow.least_s)
 
     async def answered(request: Any, context: _Context) -> Any:
@@ -291,7 +287,9 @@ def _single(
         began_s = now_s()  # what a quota holds back is not the server's time
         end: CallEnd = "failed"
         try:
-            reply = await (answer(request, context) if held is None else _answered(answer, request, context, held))
+            reply = await (
+                answer(request, context) if held is None else answer_held(answer, request, context, held, abort)
+            )
             end = "done"
             return reply
         except asyncio.CancelledError:
@@ -308,45 +306,10 @@ def _no_clock() -> float:
     return 0.0
 
 
-async def _answered(answer: Any, request: Any, context: _Context, held: HeldCall) -> Any:
-    end: CallEnd = "failed"
-    try:
-        reply = await answer(request, context)
-        if held.counts_replies:
-            held.sent(_size_of(reply))
-        end = "done"
-        return reply
-    except asyncio.CancelledError:
-        end = "unanswered"
-        raise
-    finally:
-        held.release(end)
-
-
-def _size_of(reply: Any) -> int:
-    return len(reply) if type(reply) is bytes else int(reply.ByteSize())
-
-
-class _Metered:
-    """The context of a stream whose messages are counted, and which waits where they were too many."""
-
-    def __init__(self, context: _Context, held: HeldCall) -> None:
-        self._context = context
-        self._held = held
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
-
-    async def write(self, message: Any) -> None:
-        await self._context.write(message)
-        if (wait_s := self._held.sent(_size_of(message))) > 0:
-            await asyncio.sleep(wait_s)
-
-
 def _streaming(
     method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None, slow: SlowCallSink | None
 ) -> Any:
-    admit = _admitting(guard, method, is_stream=True) or _everybody
+    admit = _admitting_streams(guard, method)
     if inspect.isasyncgenfunction(answer):
 
         async def yielded(request: Any, context: _Context) -> AsyncIterator[Any]:
@@ -357,7 +320,7 @@ def _streaming(
                 async for reply in answer(request, context):
                     yield reply
                     if held is not None and held.counts_replies:
-                        await asyncio.sleep(held.sent(_size_of(reply)))
+                        await asyncio.sleep(held.sent(size_of_reply(reply)))
             finally:
                 if held is not None:
                     held.release("done")
@@ -369,7 +332,7 @@ def _streaming(
             request = await refusals.parsed(method, request, parse, context)
         held = await admit(request, context)
         try:
-            seen: Any = _Metered(context, held) if held is not None and held.counts_replies else context
+            seen: Any = MeteredContext(context, held) if held is not None and held.counts_replies else context
             with nullcontext(seen) if slow is None else TimedStream(seen, method, request, slow) as timed:
                 await answer(request, timed)
         finally:
@@ -381,7 +344,7 @@ def _streaming(
 
 def _each_parsed(method: str, answer: Any, parse: Any, refusals: Refusals, guard: CallGuard | None) -> Any:
     """For a stream of requests. A guard is asked for each of them."""
-    admit = _admitting(guard, method, is_stream=True) or _everybody
+    admit = _admitting_streams(guard, method)
 
     async def yielded(requests: Any, context: _Context) -> AsyncIterator[Any]:
         async def each() -> AsyncIterator[Any]:

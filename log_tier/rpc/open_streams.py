@@ -92,11 +92,14 @@ class OpenStreams:
                 while await _send_until_stalled(context, source(held), held):
                     held.release()
 
-    def refuse(self, task: asyncio.Task[Any], error: DuramenError) -> None:
-        """End the stream that this task serves, or is about to serve, with `error`."""
+    def refuse(self, task: asyncio.Task[Any], error: DuramenError) -> bool:
+        """End the stream that this task serves, or is about to serve, with `error`. False: it ends already."""
+        if task in self._refused:
+            return False
         self._refused[task] = error
         if task in self._tasks:
             task.cancel()
+        return True
 
     def forgive(self, task: asyncio.Task[Any]) -> None:
         """Forget what was said of a task that is done."""

@@ -25,7 +25,7 @@ from log_tier.rpc.security import handshake_failure
 from log_tier.rpc.status_codes import STATUS_KEY, status_details, status_of
 from log_tier.tracing.span import TRACED
 
-__all__ = ["PROBLEM_KEY", "abort", "error_of", "error_of_call", "may_have_happened", "problem_of"]
+__all__ = ["PROBLEM_KEY", "abort", "error_of", "error_of_call", "may_have_happened", "no_answer", "problem_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -117,15 +117,20 @@ def error_of_call(failure: grpc.aio.AioRpcError, target: str) -> DuramenError:
         if (refused := handshake_failure(target, details)) is not None:
             return refused
         not_sent = {"sent": 0} if _NOT_SENT in details else {}
-        closed = "" if not not_sent or _CLOSED not in details else _SHOW
-        return Disconnected(
-            f"no Duramen server answers at {target} ({details}); is it running? `duramen up` starts one; one with "
-            f"certificates is called with duramens://{closed}",
-            **not_sent,
-        )
+        return no_answer(target, details, **not_sent)
     if kind is None:
         return DuramenError(f"the call to {target} failed: {details}", answered=0)
     return kind(f"the call to {target} failed: {details}")
+
+
+def no_answer(target: str, details: str, **fields: int) -> Disconnected:
+    """The error where no server of ours answers; `details` in the system's words. `sent=0`: nothing reached one."""
+    closed = _SHOW if fields.get("sent") == 0 and _CLOSED in details else ""
+    return Disconnected(
+        f"no Duramen server answers at {target} ({details}); is it running? `duramen up` starts one; one with "
+        f"certificates is called with duramens://{closed}",
+        **fields,
+    )
 
 
 def may_have_happened(error: DuramenError) -> bool:

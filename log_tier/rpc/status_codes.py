@@ -30,6 +30,7 @@ _STATUS: Final[dict[str, grpc.StatusCode]] = {
     "table_not_found": grpc.StatusCode.NOT_FOUND,
     "table_exists": grpc.StatusCode.ALREADY_EXISTS,
     "offset_trimmed": grpc.StatusCode.OUT_OF_RANGE,
+    "history_gone": grpc.StatusCode.OUT_OF_RANGE,
     "index_building": grpc.StatusCode.FAILED_PRECONDITION,
     "offset_passed": grpc.StatusCode.OUT_OF_RANGE,
     "rejected": grpc.StatusCode.FAILED_PRECONDITION,

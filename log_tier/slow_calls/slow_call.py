@@ -59,6 +59,8 @@ class SlowCall:
     """Seconds. Absent: the call has no such part; None: this server does not know."""
     client: str = ""
     """The name that a client of RESP gave itself."""
+    key_text: str = ""
+    """The key as its fields, `["UA",…` where it was cut; empty: it has none."""
 
     @property
     def partition(self) -> int | None:

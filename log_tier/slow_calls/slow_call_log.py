@@ -13,7 +13,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.measures.long_work import LongCommit, LongRequest, LongWork
 from log_tier.model.identifiers import PartitionId
 from log_tier.rpc.messages.slow_call_sink import CallEnd
-from log_tier.slow_calls.call_subject import CALL_KINDS, FIRST_ONLY, subject_of
+from log_tier.slow_calls.call_subject import CALL_KINDS, FIRST_ONLY, key_text_of, subject_of
 from log_tier.slow_calls.slow_call import NO_SUBJECT, CallKind, CallSubject, SlowCall
 from log_tier.slow_calls.slow_document import slow_document
 from log_tier.slow_calls.slow_lines import SlowLines
@@ -175,6 +175,7 @@ class SlowCallLog:
             peer=peer,
             parts=spent.parts,
             client=client,
+            key_text=key_text_of(subject, None if self._maps is None else self._maps()),
         )
         self.ring.add(call)
         self._lines.write(call, ended_s)

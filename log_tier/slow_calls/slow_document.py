@@ -61,7 +61,7 @@ def slow_document(
 def _call(call: SlowCall, rights: Rights | None, user: str) -> dict[str, Any]:
     subject = call.subject
     key, table = subject.key, subject.table
-    is_own = is_own_call(call, rights, user)
+    is_own, may_read = is_own_call(call, rights, user), may_read_key(call, rights)
     return {
         "number": call.number,
         "ended_ms": call.ended_ms,
@@ -71,7 +71,8 @@ def _call(call: SlowCall, rights: Rights | None, user: str) -> dict[str, Any]:
         "outcome": call.outcome,
         "table": table,
         "partition": call.partition,
-        "key": key_prefix_text(key) if key is not None and may_read_key(call, rights) else None,
+        "key": key_prefix_text(key) if key is not None and may_read else None,
+        "key_text": call.key_text if may_read else "",
         "items": subject.items,
         "offset": call.offset,
         "user": call.user if is_own else None,

@@ -17,7 +17,7 @@ from typing import Final, Self
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NAME_LENGTH_MAX, RESERVED_PREFIX
 
-__all__ = ["KEY_PREFIX_BYTES_MAX", "Grant", "Right", "key_prefix_text", "parse_key_prefix"]
+__all__ = ["KEY_PREFIX_BYTES_MAX", "Grant", "Right", "cut_key_prefix", "key_prefix_text", "parse_key_prefix"]
 
 # A prefix is typed by people and repeated in refusals.
 KEY_PREFIX_BYTES_MAX: Final = 256
@@ -50,6 +50,17 @@ def parse_key_prefix(text: str) -> bytes:
         return base64.b64decode(text.removeprefix(_BASE64), validate=True)
     except ValueError as error:
         raise InvalidRequest(f"the key prefix {text!r} is no base64: {error}") from error
+
+
+def cut_key_prefix(text: str) -> bytes:
+    """The bytes of a key prefix whose text may have been cut; empty: it is none."""
+    if not text.startswith(_BASE64):
+        return text.encode()
+    whole = len(text) - (len(text) - len(_BASE64)) % 4
+    try:
+        return parse_key_prefix(text[:whole])
+    except InvalidRequest:
+        return b""
 
 
 @dataclass(frozen=True, slots=True)

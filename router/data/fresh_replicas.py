@@ -88,7 +88,7 @@ class FreshReplicas:
 
 def answers_now(replica: Replica, part: ReadPart) -> bool:
     """Can the replica answer without a wait? Raises why it stopped, where it refuses the read."""
-    _, _, after, strong, lag_max_ms = part
+    _, _, after, strong, lag_max_ms, _ = part
     if after > NOTHING and not strong and not lag_max_ms:  # what nearly every read asks for: see `needed_offset`
         return may_answer(replica.index.applied, after, replica.failure)
     needed = needed_offset(after, replica.floor, replica.lost, bounded=lag_max_ms > 0)

@@ -127,10 +127,10 @@ class LocalData:
                 if not answers_now(replica, part):
                     waiting.append((place, part))
                     results.append(_UNANSWERED)
-                elif len(part.keys) <= AT_ONCE_ITEMS_MAX and not replica.index.is_at_rest:
+                elif len(part.keys) <= AT_ONCE_ITEMS_MAX and not replica.index.is_at_rest and part.past is None:
                     results.append(read_keys(replica, part.keys, budget))
                 else:
-                    results.append(await read_many_keys(replica, part.keys, budget))
+                    results.append(await read_many_keys(replica, part, budget))
             except TableNotFound:
                 waiting.append((place, part))  # it may have just been made
                 results.append(_UNANSWERED)
@@ -169,7 +169,7 @@ class LocalData:
     ) -> ReadResult | DuramenError:
         try:
             replica = await self._fresh.fresh(part.partition, part.after, part.strong, part.lag_max_ms, left_s=left_s)
-            return await read_many_keys(replica, part.keys, budget)
+            return await read_many_keys(replica, part, budget)
         except DuramenError as error:
             return error.as_value()
 
@@ -317,7 +317,7 @@ class LocalData:
 
         async def fresh(strong: bool = True) -> list[Replica]:
             how = partial(self._fresh.fresh, strong=strong, lag_max_ms=request.lag_max_ms, left_s=left_s)
-            return await gather_some(places, lambda each: how(each, request.after.get(each.partition, NOTHING)))
+            return await gather_some(places, lambda each: how(each, request.needed(each.partition)))
 
         replicas = await fresh(request.strong)
         waits_s = time() - began_s

@@ -85,7 +85,8 @@ async def describe_table(node: Node, table: TableEntry, bounds: Sequence[Bounds]
         found.append(_described(node, table, partition, bounds[partition.partition]))
         if turn.is_full(_PARTITION_ITEMS):
             await turn.end()
-    return TableDescription(table.ref, found, table.retention)
+    keeps = None if table.definition is None else table.definition.keeps
+    return TableDescription(table.ref, found, table.retention, keeps)
 
 
 def _described(node: Node, table: TableEntry, partition: PartitionId, bounds: Bounds) -> PartitionDescription:

@@ -20,7 +20,7 @@ from log_tier.model.errors import DuramenError, FieldAbsent, NumberOverflow, Rej
 from log_tier.model.identifiers import TableId
 from log_tier.model.record import OPERATION_MASK, Operation
 from log_tier.rows.avro.varints import Misfit
-from log_tier.rows.definition import TableDefinition
+from log_tier.rows.definition import TableDefinition, says_form
 from log_tier.rows.patches.row_patcher import patcher_of
 from router.data.requests import WritePart, WriteResult
 from serving_tier.fold.misfits import misfit_reason
@@ -59,7 +59,7 @@ async def asked_where_misfit(
     so callers need not ask here again. O(records) for tables with a definition.
     """
     tables = {table_id: cluster.tables.get(table_id) for table_id in {part.partition.table for part in parts}}
-    ours = {table.id for table in tables.values() if table is not None and table.definition is None}
+    ours = {table.id for table in tables.values() if table is not None and not says_form(table.definition)}
     if len(plain) + len(ours) > _PLAIN_MAX:
         plain.clear()
     plain |= ours

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from log_tier.model.errors import LimitExceeded, Rejected
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
+from log_tier.model.kept_history import KeptHistory
 from log_tier.model.partitioner import Partitioner, partition_of_range
 from log_tier.model.retention import FOREVER, Retention
 from log_tier.model.table_ref import TableRef
@@ -22,12 +23,15 @@ from log_tier.model.table_ref import TableRef
 __all__ = [
     "PAGE_BYTES_MAX",
     "PARTS_MAX",
+    "PAST_VERSIONS_MAX",
     "READ_KEYS_MAX",
     "READ_REPLY_BYTES_MAX",
     "SCAN_PAGE_FIRST",
     "SCAN_PAGE_MAX",
     "OutcomesPart",
     "PartitionDescription",
+    "PastRead",
+    "PastScan",
     "ReadPart",
     "ReadResult",
     "ScanRequest",
@@ -52,6 +56,9 @@ PARTS_MAX: Final = 10_000
 READ_KEYS_MAX: Final = 10_000
 """A reply is held whole by both ends, and a thread that reads this many keys takes some 20 ms for it."""
 
+PAST_VERSIONS_MAX: Final = 10_000
+"""Versions of a key in one reply: a thread that reads so many takes some 60 ms for it."""
+
 READ_REPLY_BYTES_MAX: Final = 32 * 1024 * 1024
 """What one reply may carry; both endpoints and their clients hold it whole. The largest value fits eight times."""
 
@@ -62,6 +69,27 @@ PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 SCAN_PAGE_FIRST: Final = 200
 SCAN_PAGE_MAX: Final = 4000
 """Entries of a scan's first page, which comes fast, and of its largest."""
+
+
+class PastRead(NamedTuple):
+    """What is asked of the past of keys, of a table that keeps a history."""
+
+    offset: Offset | None = None
+    """As they were at this offset; None, and no time: as they are."""
+    time_ms: int = 0
+    """As they were at the last record that is not later, in ms since 1970; 0: `offset` says it."""
+    versions: int = 0
+    """Of one key: so many of its versions up to then, the newest first. 0: the values of the keys."""
+
+
+class PastScan(NamedTuple):
+    """Which state a scan of a table that keeps a history shows."""
+
+    time_ms: int = 0
+    """Each partition as it was at its last record that is not later, in ms since 1970; 0: at the offset that
+    `ScanRequest.after` names for it."""
+    compared: Offset | None = None
+    """Of one partition: only the keys whose values differ from those at this offset, with both values."""
 
 
 class ReadPart(NamedTuple):
@@ -75,6 +103,8 @@ class ReadPart(NamedTuple):
     """Ask the log for its end first, and wait for that."""
     lag_max_ms: int = 0
     """Answer only from a replica that was level with the log within this time; 0: no bound."""
+    past: PastRead | None = None
+    """None: what the keys have now."""
 
 
 class ReadResult(NamedTuple):
@@ -87,6 +117,9 @@ class ReadResult(NamedTuple):
     """The offset of each key's last write; -1 where the key is absent."""
     expiries: Sequence[int] | None = None
     """Milliseconds since 1970, 0 for never; None where no key of these expires."""
+    times: Sequence[int] | None = None
+    """Of the versions of one key, which are the rows then: when each was written, in ms since 1970, 0 where that is not
+    known any more; `versions` are the offsets of the changes, and the value of a deletion is None."""
 
 
 class WritePart(NamedTuple):
@@ -174,6 +207,13 @@ class ScanRequest:
     keys, in their order. Empty: the table's keys."""
     index_number: int = 0
     """The index's number: one of that name that came later sorts by other fields. 0: whichever has the name."""
+    past: PastScan | None = None
+    """None: what the table has now."""
+
+    def needed(self, partition: Partition) -> Offset:
+        """The offset that a replica of a partition must have applied."""
+        after = self.after.get(partition, NOTHING)
+        return after if self.past is None or self.past.compared is None else max(after, self.past.compared)
 
     def partitions_asked(self, partitions: int, partitioner: Partitioner) -> Sequence[Partition]:
         """The partitions of a table that can hold keys of the range: those that are named, or one where all of its keys
@@ -186,7 +226,7 @@ class ScanRequest:
 
 
 class ScanResult(NamedTuple):
-    """A page. Where `more`, go on after the last key (before it, in reverse)."""
+    """A page. Where `more`, go on after `reached`, else after the last key (before it, in reverse)."""
 
     keys: Sequence[bytes]
     values: Sequence[bytes]
@@ -195,11 +235,22 @@ class ScanResult(NamedTuple):
     applied: Mapping[Partition, Offset]
     table_versions: Mapping[Partition, int] = MappingProxyType({})
     """Which version of the table each partition was read in."""
+    reached: bytes = b""
+    """How far a page of the past has come, where it may have fewer entries than were asked for, or none."""
+    before: Sequence[bytes] = ()
+    """Of a comparison: what each key has in the other state. `values` and `before` are empty where a key is absent."""
+    before_versions: Sequence[int] = ()
+    """Of a comparison: -1 where the key is absent in the other state; `versions` has it in this one."""
+
+    @property
+    def end(self) -> bytes:
+        """Where `more`: all up to this key is known. Empty: nothing is."""
+        return self.reached or (self.keys[-1] if self.keys else b"")
 
 
 class ScanWalk:
     """The requests for a scan's pages, one after the other: each page is at least as new as the one before it, and of
-    the version of the table in which the first one was read.
+    the version of the table in which the first one was read. Of the past, each page is of the state of the first one.
     """
 
     __slots__ = ("_left", "_next")
@@ -222,10 +273,10 @@ class ScanWalk:
         asked = self._next
         if self._left is not None:
             self._left -= len(page.keys)
-        if not page.more or not page.keys:
+        last = page.end
+        if not page.more or not last:
             self._left = 0
             return
-        last = page.keys[-1]
         self._next = replace(
             asked,
             start=asked.start if asked.reverse else last + b"\x00",
@@ -234,6 +285,7 @@ class ScanWalk:
             after={**asked.after, **page.applied},
             strong=False,  # the first page has waited for the log's end
             table_versions=asked.table_versions or dict(page.table_versions),
+            past=asked.past and asked.past._replace(time_ms=0),
         )
 
 
@@ -256,11 +308,16 @@ class PartitionDescription(NamedTuple):
     latest: Offset
     applied: Offset
     keys: int
+    """0 also for a user who may neither read the whole table nor administer it; `index_bytes` alike."""
     index_bytes: int
     state: str
     reason: str
     nodes: Sequence[str] = ()
     """The nodes that hold it."""
+
+    def uncounted(self) -> PartitionDescription:
+        """The same for somebody who may not know how much it holds."""
+        return self._replace(keys=0, index_bytes=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +328,8 @@ class TableDescription:
     partitions: Sequence[PartitionDescription]
     retention: Retention = FOREVER
     """How much of each partition's log stays: `ms` and `bytes`, 0 for no such bound."""
+    keeps: KeptHistory | None = None
+    """How much of what its keys had before stays, as text `30d`, `100` or `all`; None: nothing."""
 
 
 def too_many_keys(keys: int) -> LimitExceeded:

@@ -31,11 +31,17 @@ class ConsoleGetRequest(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     VALUE_BYTES_MAX_FIELD_NUMBER: _builtins.int
     EVENTUAL_FIELD_NUMBER: _builtins.int
+    KEY_FIELDS_FIELD_NUMBER: _builtins.int
+    VERSIONS_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     key: _builtins.bytes
     value_bytes_max: _builtins.int
     eventual: _builtins.bool
     """As a replica has it, without a question to the log for what was written last."""
+    key_fields: _builtins.str
+    """Instead of `key`: the key as its fields, JSON, ["UA",1545]. For who may read the whole table."""
+    versions: _builtins.int
+    """So many of its newest versions as well, at most 100, of a table that keeps a history. 0: none."""
     def __init__(
         self,
         *,
@@ -43,10 +49,12 @@ class ConsoleGetRequest(_message.Message):
         key: _builtins.bytes = ...,
         value_bytes_max: _builtins.int = ...,
         eventual: _builtins.bool = ...,
+        key_fields: _builtins.str = ...,
+        versions: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["eventual", b"eventual", "key", b"key", "table", b"table", "value_bytes_max", b"value_bytes_max"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["eventual", b"eventual", "key", b"key", "key_fields", b"key_fields", "table", b"table", "value_bytes_max", b"value_bytes_max", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -62,6 +70,11 @@ class ConsoleFound(_message.Message):
     APPLIED_FIELD_NUMBER: _builtins.int
     ENTRY_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    KEY_TEXT_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    ROW_FIELD_NUMBER: _builtins.int
+    KEEPS_FIELD_NUMBER: _builtins.int
+    VERSIONS_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     partitioner: _builtins.str
     """slot, murmur2."""
@@ -71,9 +84,21 @@ class ConsoleFound(_message.Message):
     """The offset whose state was read."""
     now_ms: _builtins.int
     """The server's clock."""
+    key_text: _builtins.str
+    """The key as its fields, JSON: ["UA",1545]; empty: the table's keys have none, or this is none of them."""
+    key: _builtins.bytes
+    """As it is stored."""
+    row: _builtins.str
+    """Of a table of rows: the row as JSON, by the table's newest schema. Empty: there is none, or it has more than 64 KiB."""
+    keeps: _builtins.str
+    """How much of what its keys had before the table keeps: 30d, 100 changes of each key as 100, all; empty: nothing."""
     @_builtins.property
     def entry(self) -> Global___ConsoleEntry:
         """Not set: the key is not there."""
+
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConsoleVersion]:
+        """The newest first."""
 
     def __init__(
         self,
@@ -84,16 +109,59 @@ class ConsoleFound(_message.Message):
         applied: _builtins.int = ...,
         entry: Global___ConsoleEntry | None = ...,
         now_ms: _builtins.int = ...,
+        key_text: _builtins.str = ...,
+        key: _builtins.bytes = ...,
+        row: _builtins.str = ...,
+        keeps: _builtins.str = ...,
+        versions: _abc.Iterable[Global___ConsoleVersion] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_slot", b"_slot", "entry", b"entry", "slot", b"slot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_slot", b"_slot", "applied", b"applied", "entry", b"entry", "now_ms", b"now_ms", "partition", b"partition", "partitioner", b"partitioner", "slot", b"slot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_slot", b"_slot", "applied", b"applied", "entry", b"entry", "keeps", b"keeps", "key", b"key", "key_text", b"key_text", "now_ms", b"now_ms", "partition", b"partition", "partitioner", b"partitioner", "row", b"row", "slot", b"slot", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__slot: _TypeAlias = _typing.Literal["slot"]  # noqa: Y015
     _WhichOneofArgType__slot: _TypeAlias = _typing.Literal["_slot", b"_slot"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__slot) -> _WhichOneofReturnType__slot | None: ...
 
 Global___ConsoleFound: _TypeAlias = ConsoleFound  # noqa: Y015
+
+@_typing.final
+class ConsoleVersion(_message.Message):
+    """What a key had from an offset on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    TIME_MS_FIELD_NUMBER: _builtins.int
+    DELETED_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    VALUE_BYTES_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    time_ms: _builtins.int
+    """ms since 1970; 0: not known any more."""
+    deleted: _builtins.bool
+    value: _builtins.bytes
+    """Its beginning; a row is JSON, by the table's newest schema."""
+    value_bytes: _builtins.int
+    expires_at_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+        time_ms: _builtins.int = ...,
+        deleted: _builtins.bool = ...,
+        value: _builtins.bytes = ...,
+        value_bytes: _builtins.int = ...,
+        expires_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "expires_at_ms", b"expires_at_ms", "offset", b"offset", "time_ms", b"time_ms", "value", b"value", "value_bytes", b"value_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsoleVersion: _TypeAlias = ConsoleVersion  # noqa: Y015
 
 @_typing.final
 class ConsoleEntry(_message.Message):
@@ -104,6 +172,7 @@ class ConsoleEntry(_message.Message):
     VALUE_BYTES_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
+    KEY_TEXT_FIELD_NUMBER: _builtins.int
     key: _builtins.bytes
     value: _builtins.bytes
     value_bytes: _builtins.int
@@ -111,6 +180,8 @@ class ConsoleEntry(_message.Message):
     """The offset of its last write."""
     expires_at_ms: _builtins.int
     """0: never, and in a page, which does not say."""
+    key_text: _builtins.str
+    """As in `ConsoleFound`."""
     def __init__(
         self,
         *,
@@ -119,10 +190,11 @@ class ConsoleEntry(_message.Message):
         value_bytes: _builtins.int = ...,
         version: _builtins.int = ...,
         expires_at_ms: _builtins.int = ...,
+        key_text: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at_ms", b"expires_at_ms", "key", b"key", "value", b"value", "value_bytes", b"value_bytes", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at_ms", b"expires_at_ms", "key", b"key", "key_text", b"key_text", "value", b"value", "value_bytes", b"value_bytes", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -340,6 +412,7 @@ class ConsoleRecord(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     BASE_OFFSET_FIELD_NUMBER: _builtins.int
     SPAN_FIELD_NUMBER: _builtins.int
+    KEY_TEXT_FIELD_NUMBER: _builtins.int
     offset: _builtins.int
     timestamp_ms: _builtins.int
     operation: _builtins.str
@@ -361,6 +434,8 @@ class ConsoleRecord(_message.Message):
     base_offset: _builtins.int
     """The first offset of its batch."""
     span: _builtins.int
+    key_text: _builtins.str
+    """As in `ConsoleFound`."""
     def __init__(
         self,
         *,
@@ -377,10 +452,11 @@ class ConsoleRecord(_message.Message):
         sequence: _builtins.int = ...,
         base_offset: _builtins.int = ...,
         span: _builtins.int = ...,
+        key_text: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "condition", b"condition", "expiry", b"expiry", "grouped", b"grouped", "key", b"key", "offset", b"offset", "operation", b"operation", "producer_id", b"producer_id", "sequence", b"sequence", "span", b"span", "timestamp_ms", b"timestamp_ms", "value", b"value", "value_bytes", b"value_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "condition", b"condition", "expiry", b"expiry", "grouped", b"grouped", "key", b"key", "key_text", b"key_text", "offset", b"offset", "operation", b"operation", "producer_id", b"producer_id", "sequence", b"sequence", "span", b"span", "timestamp_ms", b"timestamp_ms", "value", b"value", "value_bytes", b"value_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

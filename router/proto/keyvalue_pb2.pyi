@@ -65,6 +65,9 @@ class ReadPart(_message.Message):
     STRONG_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
     LAG_MAX_MS_FIELD_NUMBER: _builtins.int
+    AT_OFFSET_FIELD_NUMBER: _builtins.int
+    AT_TIME_MS_FIELD_NUMBER: _builtins.int
+    PAST_VERSIONS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     partition: _builtins.int
     after: _builtins.int
@@ -73,6 +76,12 @@ class ReadPart(_message.Message):
     """Ask the log for its end first, and wait for that."""
     lag_max_ms: _builtins.int
     """Answer only from a replica that was level with the log within this time; 0: no bound."""
+    at_offset: _builtins.int
+    """As they were at this offset."""
+    at_time_ms: _builtins.int
+    """As they were at the last record that is not later, in ms since 1970."""
+    past_versions: _builtins.int
+    """Of one key of such a table: so many of its versions up to then, the newest first. 0: the values of the keys."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     def __init__(
@@ -84,12 +93,17 @@ class ReadPart(_message.Message):
         strong: _builtins.bool = ...,
         keys: _abc.Iterable[_builtins.bytes] | None = ...,
         lag_max_ms: _builtins.int = ...,
+        at_offset: _builtins.int = ...,
+        at_time_ms: _builtins.int = ...,
+        past_versions: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "at_offset", b"at_offset", "at_time_ms", b"at_time_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "keys", b"keys", "lag_max_ms", b"lag_max_ms", "partition", b"partition", "strong", b"strong", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "as_of", b"as_of", "at_offset", b"at_offset", "at_time_ms", b"at_time_ms", "keys", b"keys", "lag_max_ms", b"lag_max_ms", "partition", b"partition", "past_versions", b"past_versions", "strong", b"strong", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_as_of: _TypeAlias = _typing.Literal["at_offset", "at_time_ms"]  # noqa: Y015
+    _WhichOneofArgType_as_of: _TypeAlias = _typing.Literal["as_of", b"as_of"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_as_of) -> _WhichOneofReturnType_as_of | None: ...
 
 Global___ReadPart: _TypeAlias = ReadPart  # noqa: Y015
 
@@ -122,6 +136,8 @@ class ReadResult(_message.Message):
     VALUES_FIELD_NUMBER: _builtins.int
     VERSIONS_FIELD_NUMBER: _builtins.int
     EXPIRIES_FIELD_NUMBER: _builtins.int
+    TIMES_FIELD_NUMBER: _builtins.int
+    DELETED_FIELD_NUMBER: _builtins.int
     applied: _builtins.int
     """The offset whose state was read."""
     @_builtins.property
@@ -140,6 +156,16 @@ class ReadResult(_message.Message):
     def expiries(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Either empty (no key of these expires) or one for each key: ms since 1970, 0 for never."""
 
+    @_builtins.property
+    def times(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of the versions of one key: when each was written, in ms since 1970; 0 where that is not known any more. `versions`
+        are the offsets of the changes then.
+        """
+
+    @_builtins.property
+    def deleted(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Places in `values` of those changes that deleted the key."""
+
     def __init__(
         self,
         *,
@@ -148,10 +174,12 @@ class ReadResult(_message.Message):
         values: _abc.Iterable[_builtins.bytes] | None = ...,
         versions: _abc.Iterable[_builtins.int] | None = ...,
         expiries: _abc.Iterable[_builtins.int] | None = ...,
+        times: _abc.Iterable[_builtins.int] | None = ...,
+        deleted: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["problem", b"problem"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "expiries", b"expiries", "problem", b"problem", "values", b"values", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "deleted", b"deleted", "expiries", b"expiries", "problem", b"problem", "times", b"times", "values", b"values", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -347,6 +375,7 @@ class ScanRequest(_message.Message):
     BYTES_MAX_FIELD_NUMBER: _builtins.int
     INDEX_FIELD_NUMBER: _builtins.int
     INDEX_NUMBER_FIELD_NUMBER: _builtins.int
+    PAST_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     start: _builtins.bytes
     """Inclusive."""
@@ -379,6 +408,10 @@ class ScanRequest(_message.Message):
         partition that is not named is read in its live one.
         """
 
+    @_builtins.property
+    def past(self) -> Global___PastScan:
+        """Of a table that keeps a history: as it was. Not set: as it is."""
+
     def __init__(
         self,
         *,
@@ -396,14 +429,45 @@ class ScanRequest(_message.Message):
         bytes_max: _builtins.int = ...,
         index: _builtins.str = ...,
         index_number: _builtins.int = ...,
+        past: Global___PastScan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["past", b"past"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "bytes_max", b"bytes_max", "end", b"end", "index", b"index", "index_number", b"index_number", "lag_max_ms", b"lag_max_ms", "limit", b"limit", "partitions", b"partitions", "pass_on", b"pass_on", "reverse", b"reverse", "start", b"start", "strong", b"strong", "table_id", b"table_id", "table_versions", b"table_versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "bytes_max", b"bytes_max", "end", b"end", "index", b"index", "index_number", b"index_number", "lag_max_ms", b"lag_max_ms", "limit", b"limit", "partitions", b"partitions", "pass_on", b"pass_on", "past", b"past", "reverse", b"reverse", "start", b"start", "strong", b"strong", "table_id", b"table_id", "table_versions", b"table_versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ScanRequest: _TypeAlias = ScanRequest  # noqa: Y015
+
+@_typing.final
+class PastScan(_message.Message):
+    """Which state a scan shows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIME_MS_FIELD_NUMBER: _builtins.int
+    COMPARED_FIELD_NUMBER: _builtins.int
+    time_ms: _builtins.int
+    """Each partition as it was at its last record that is not later, in ms since 1970. 0: at the offset that `after` names
+    for it; later pages name the offsets that the first one was read at.
+    """
+    compared: _builtins.int
+    """Of the one partition that is named: only the keys whose values differ from those at this offset."""
+    def __init__(
+        self,
+        *,
+        time_ms: _builtins.int = ...,
+        compared: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_compared", b"_compared", "compared", b"compared"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_compared", b"_compared", "compared", b"compared", "time_ms", b"time_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__compared: _TypeAlias = _typing.Literal["compared"]  # noqa: Y015
+    _WhichOneofArgType__compared: _TypeAlias = _typing.Literal["_compared", b"_compared"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__compared) -> _WhichOneofReturnType__compared | None: ...
+
+Global___PastScan: _TypeAlias = PastScan  # noqa: Y015
 
 @_typing.final
 class PartitionVersion(_message.Message):
@@ -437,7 +501,12 @@ class ScanReply(_message.Message):
     MORE_FIELD_NUMBER: _builtins.int
     APPLIED_FIELD_NUMBER: _builtins.int
     TABLE_VERSIONS_FIELD_NUMBER: _builtins.int
+    REACHED_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    BEFORE_VERSIONS_FIELD_NUMBER: _builtins.int
     more: _builtins.bool
+    reached: _builtins.bytes
+    """Of the past: where there is more, go on after this key (before it, in reverse), whatever the last key of the page is."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
@@ -450,6 +519,12 @@ class ScanReply(_message.Message):
     def table_versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionVersion]:
         """Which version of the table each partition was read in."""
 
+    @_builtins.property
+    def before(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Of a comparison: what each key has in the other state. Versions are -1 where a key is absent, and values are empty."""
+
+    @_builtins.property
+    def before_versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
@@ -459,10 +534,13 @@ class ScanReply(_message.Message):
         more: _builtins.bool = ...,
         applied: _abc.Iterable[Global___PartitionOffset] | None = ...,
         table_versions: _abc.Iterable[Global___PartitionVersion] | None = ...,
+        reached: _builtins.bytes = ...,
+        before: _abc.Iterable[_builtins.bytes] | None = ...,
+        before_versions: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "keys", b"keys", "more", b"more", "table_versions", b"table_versions", "values", b"values", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "before", b"before", "before_versions", b"before_versions", "keys", b"keys", "more", b"more", "reached", b"reached", "table_versions", b"table_versions", "values", b"values", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

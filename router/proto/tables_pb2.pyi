@@ -73,6 +73,10 @@ class TableDefinition(_message.Message):
     FIRST_INDEXES_FIELD_NUMBER: _builtins.int
     LAST_INDEX_FIELD_NUMBER: _builtins.int
     BUILDING_FIELD_NUMBER: _builtins.int
+    PARTIAL_INDEXES_FIELD_NUMBER: _builtins.int
+    FIRST_PARTIAL_INDEXES_FIELD_NUMBER: _builtins.int
+    PARTIAL_BUILDING_FIELD_NUMBER: _builtins.int
+    KEEPS_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Of this definition, from 1 on."""
     key: _builtins.str
@@ -95,7 +99,7 @@ class TableDefinition(_message.Message):
 
     @_builtins.property
     def indexes(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableIndexDefinition]:
-        """With "row": its ordered indexes, in the order of their numbers."""
+        """With "row": its ordered indexes that have all rows, in the order of their numbers."""
 
     @_builtins.property
     def first_indexes(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableIndexDefinition]:
@@ -104,6 +108,20 @@ class TableDefinition(_message.Message):
     @_builtins.property
     def building(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The numbers of those that are being built: no find reads them yet."""
+
+    @_builtins.property
+    def partial_indexes(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableIndexDefinition]:
+        """The same of its ordered indexes that have some rows only (`where`). They have fields of their own, so that who does
+        not know that they lack rows does not find by them.
+        """
+
+    @_builtins.property
+    def first_partial_indexes(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableIndexDefinition]: ...
+    @_builtins.property
+    def partial_building(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def keeps(self) -> Global___KeptHistory:
+        """The table keeps what its keys had before: it can be read as it was. Not there: it keeps nothing."""
 
     def __init__(
         self,
@@ -119,14 +137,44 @@ class TableDefinition(_message.Message):
         first_indexes: _abc.Iterable[Global___TableIndexDefinition] | None = ...,
         last_index: _builtins.int = ...,
         building: _abc.Iterable[_builtins.int] | None = ...,
+        partial_indexes: _abc.Iterable[Global___TableIndexDefinition] | None = ...,
+        first_partial_indexes: _abc.Iterable[Global___TableIndexDefinition] | None = ...,
+        partial_building: _abc.Iterable[_builtins.int] | None = ...,
+        keeps: Global___KeptHistory | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["keeps", b"keeps"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["building", b"building", "first_indexes", b"first_indexes", "index_changes", b"index_changes", "indexes", b"indexes", "key", b"key", "key_fields", b"key_fields", "last_index", b"last_index", "number", b"number", "partition_by", b"partition_by", "schemas", b"schemas", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["building", b"building", "first_indexes", b"first_indexes", "first_partial_indexes", b"first_partial_indexes", "index_changes", b"index_changes", "indexes", b"indexes", "keeps", b"keeps", "key", b"key", "key_fields", b"key_fields", "last_index", b"last_index", "number", b"number", "partial_building", b"partial_building", "partial_indexes", b"partial_indexes", "partition_by", b"partition_by", "schemas", b"schemas", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TableDefinition: _TypeAlias = TableDefinition  # noqa: Y015
+
+@_typing.final
+class KeptHistory(_message.Message):
+    """How much of what its keys had before a table keeps: at most one of both bounds. None: all changes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    versions: _builtins.int
+    """So many of the newest changes of each key."""
+    age_ms: _builtins.int
+    """Every state of the last so many milliseconds of the log's time."""
+    def __init__(
+        self,
+        *,
+        versions: _builtins.int = ...,
+        age_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeptHistory: _TypeAlias = KeptHistory  # noqa: Y015
 
 @_typing.final
 class TableIndexDefinition(_message.Message):
@@ -135,6 +183,7 @@ class TableIndexDefinition(_message.Message):
     NUMBER_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     FIELDS_FIELD_NUMBER: _builtins.int
+    WHERE_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Of the table, from 1 on."""
     name: _builtins.str
@@ -142,20 +191,55 @@ class TableIndexDefinition(_message.Message):
     def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What its entries sort by; `origin.city` is the field `city` of the record in the field `origin`."""
 
+    @_builtins.property
+    def where(self) -> _containers.RepeatedCompositeFieldContainer[Global___IndexCondition]:
+        """Of one that has some rows only: they meet all of these."""
+
     def __init__(
         self,
         *,
         number: _builtins.int = ...,
         name: _builtins.str = ...,
         fields: _abc.Iterable[_builtins.str] | None = ...,
+        where: _abc.Iterable[Global___IndexCondition] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "name", b"name", "number", b"number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "name", b"name", "number", b"number", "where", b"where"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TableIndexDefinition: _TypeAlias = TableIndexDefinition  # noqa: Y015
+
+@_typing.final
+class IndexCondition(_message.Message):
+    """A field has an element (FORMATS, "Keys with fields") from `start` on, and before `end`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    field: _builtins.str
+    """As in `fields`."""
+    start: _builtins.bytes
+    """Empty: from the first one on."""
+    end: _builtins.bytes
+    """Not included. A start with a zero byte behind it: the field has just this value."""
+    def __init__(
+        self,
+        *,
+        field: _builtins.str = ...,
+        start: _builtins.bytes = ...,
+        end: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "field", b"field", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IndexCondition: _TypeAlias = IndexCondition  # noqa: Y015
 
 @_typing.final
 class KeyFieldDefinition(_message.Message):
@@ -284,20 +368,26 @@ class IndexChange(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     FIELDS_FIELD_NUMBER: _builtins.int
+    WHERE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     @_builtins.property
     def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Of an index that comes; none: the index of that name goes."""
+
+    @_builtins.property
+    def where(self) -> _containers.RepeatedCompositeFieldContainer[Global___IndexCondition]:
+        """Which rows it has, all of these; none: all rows."""
 
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         fields: _abc.Iterable[_builtins.str] | None = ...,
+        where: _abc.Iterable[Global___IndexCondition] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "name", b"name", "where", b"where"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -486,6 +576,7 @@ class TableDescription(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     RETENTION_MS_FIELD_NUMBER: _builtins.int
     RETENTION_BYTES_FIELD_NUMBER: _builtins.int
+    KEEPS_FIELD_NUMBER: _builtins.int
     retention_ms: _builtins.int
     """Each partition's log keeps its records so long (ms), and so many bytes; 0: no such bound."""
     retention_bytes: _builtins.int
@@ -493,6 +584,10 @@ class TableDescription(_message.Message):
     def table(self) -> Global___Table: ...
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionDescription]: ...
+    @_builtins.property
+    def keeps(self) -> Global___KeptHistory:
+        """The table keeps what its keys had before, so much of it. Not there: it keeps nothing."""
+
     def __init__(
         self,
         *,
@@ -500,10 +595,11 @@ class TableDescription(_message.Message):
         partitions: _abc.Iterable[Global___PartitionDescription] | None = ...,
         retention_ms: _builtins.int = ...,
         retention_bytes: _builtins.int = ...,
+        keeps: Global___KeptHistory | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["keeps", b"keeps", "table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keeps", b"keeps", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -527,6 +623,7 @@ class PartitionDescription(_message.Message):
     latest: _builtins.int
     applied: _builtins.int
     keys: _builtins.int
+    """0 also for a user who may neither read the whole table nor administer it; index_bytes alike."""
     index_bytes: _builtins.int
     state: _builtins.str
     """"replaying", "ready" or "stopped"."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from log_tier.model.kept_history import KeptHistory
 from log_tier.rows.alter_table import IndexChange, SchemaChange, TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import check_mode
 from log_tier.rows.schema import RowSchema
-from log_tier.rows.table_index import TableIndex
+from log_tier.rows.table_index import FieldCondition, TableIndex, condition_between, where_listed
 from router.proto import tables_pb2 as tables
+from router.remote.table_messages import kept_message
 
 __all__ = ["change_from", "change_message", "definition_from", "definition_message"]
 
@@ -20,6 +22,7 @@ def definition_message(definition: TableDefinition | None) -> tables.TableDefini
     if definition is None:
         return tables.TableDefinition()
     fields = definition.key if isinstance(definition.key, tuple) else ()
+    partial = {each.number for each in definition.indexes if each.where}
     return tables.TableDefinition(
         number=definition.number,
         key="fields" if fields else str(definition.key),
@@ -29,11 +32,15 @@ def definition_message(definition: TableDefinition | None) -> tables.TableDefini
         value=definition.value,
         schemas=[tables.TableSchema(number=each.number, avro=each.schema.text) for each in definition.schemas],
         partition_by=definition.partition_by,
-        indexes=_index_messages(definition.indexes),
+        indexes=_index_messages(definition.indexes, partial=False),
         index_changes=definition.history.changes,
-        first_indexes=_index_messages(definition.history.first),
+        first_indexes=_index_messages(definition.history.first, partial=False),
         last_index=definition.history.last,
-        building=definition.history.building,
+        building=[each for each in definition.history.building if each not in partial],
+        partial_indexes=_index_messages(definition.indexes, partial=True),
+        first_partial_indexes=_index_messages(definition.history.first, partial=True),
+        partial_building=[each for each in definition.history.building if each in partial],
+        keeps=kept_message(definition.keeps),
     )
 
 
@@ -53,34 +60,58 @@ def definition_from(message: tables.TableDefinition) -> TableDefinition | None:
         "schemas": [[each.number, each.avro] for each in message.schemas],
         "partition_by": message.partition_by,
     }
-    if message.indexes:
+    indexes = _listed([*message.indexes, *message.partial_indexes])
+    if indexes:
         document["v"] = 2
-        document["indexes"] = _listed(message.indexes)
+        document["indexes"] = indexes
     if message.index_changes:
         document["v"] = 3
-        document["indexes"] = _listed(message.indexes)
-        building = list(message.building)
+        document["indexes"] = indexes
         document["index_history"] = [
             message.index_changes,
-            _listed(message.first_indexes),
+            _listed([*message.first_indexes, *message.first_partial_indexes]),
             message.last_index,
-            building,
+            sorted([*message.building, *message.partial_building]),
         ]
+    if message.partial_indexes or message.first_partial_indexes:
+        document["v"] = 4
+    if message.HasField("keeps"):
+        document["v"] = 5
+        document["keeps"] = KeptHistory(message.keeps.versions, message.keeps.age_ms).listed()
     return TableDefinition.from_document(document)
 
 
-def _index_messages(indexes: Sequence[TableIndex]) -> list[tables.TableIndexDefinition]:
-    return [tables.TableIndexDefinition(number=each.number, name=each.name, fields=each.fields) for each in indexes]
+def _index_messages(indexes: Sequence[TableIndex], *, partial: bool) -> list[tables.TableIndexDefinition]:
+    """`partial`: of those that have some rows only; else of the others."""
+    return [
+        tables.TableIndexDefinition(
+            number=each.number, name=each.name, fields=each.fields, where=_where_messages(each.where)
+        )
+        for each in indexes
+        if bool(each.where) == partial
+    ]
 
 
 def _listed(messages: Iterable[tables.TableIndexDefinition]) -> list[list[object]]:
-    return [[each.number, each.name, list(each.fields)] for each in messages]
+    return [
+        [each.number, each.name, list(each.fields), *([where_listed(_where_from(each.where))] if each.where else ())]
+        for each in sorted(messages, key=lambda each: each.number)
+    ]
+
+
+def _where_messages(where: Sequence[FieldCondition]) -> list[tables.IndexCondition]:
+    return [tables.IndexCondition(field=each.path, start=each.start, end=each.end) for each in where]
+
+
+def _where_from(messages: Iterable[tables.IndexCondition]) -> tuple[FieldCondition, ...]:
+    return tuple(condition_between(each.field, each.start, each.end) for each in messages)
 
 
 def change_message(name: str, change: TableChange) -> tables.AlterTableRequest:
     """Encode a change of a table's schema or indexes."""
     if isinstance(change, IndexChange):
-        return tables.AlterTableRequest(name=name, index=tables.IndexChange(name=change.name, fields=change.fields))
+        index = tables.IndexChange(name=change.name, fields=change.fields, where=_where_messages(change.where))
+        return tables.AlterTableRequest(name=name, index=index)
     return tables.AlterTableRequest(
         name=name, avro=change.schema.text, compatibility=change.compatibility, if_definition=change.after
     )
@@ -89,6 +120,7 @@ def change_message(name: str, change: TableChange) -> tables.AlterTableRequest:
 def change_from(message: tables.AlterTableRequest) -> TableChange:
     """Decode it. O(its schema). Raises `InvalidSchema` for what is no schema, and for a mode that is none."""
     if message.HasField("index"):
-        return IndexChange(message.index.name, tuple(message.index.fields))
+        index = message.index
+        return IndexChange(index.name, tuple(index.fields), _where_from(index.where))
     mode = check_mode(message.compatibility or "backward")
     return SchemaChange(RowSchema.parse(message.avro), mode, message.if_definition)

@@ -21,6 +21,8 @@ from log_tier.rpc.problems import error_of, problem_of
 from router.data.requests import (
     PAGE_BYTES_MAX,
     OutcomesPart,
+    PastRead,
+    PastScan,
     ReadPart,
     ReadResult,
     ScanRequest,
@@ -64,7 +66,7 @@ def read_request(parts: Sequence[ReadPart], *, patience: float) -> kv.ReadReques
     request = kv.ReadRequest()
     request.patience_ms = int(patience * 1000)
     add = request.parts.add
-    for (table, partition), keys, after, strong, lag_max_ms in parts:
+    for (table, partition), keys, after, strong, lag_max_ms, past in parts:
         message = add()
         message.table_id = table_id_to_bytes(table)
         message.partition = partition
@@ -72,6 +74,12 @@ def read_request(parts: Sequence[ReadPart], *, patience: float) -> kv.ReadReques
         message.strong = strong
         message.keys.extend(keys)
         message.lag_max_ms = lag_max_ms
+        if past is not None:
+            offset, time_ms, message.past_versions = past
+            if time_ms:
+                message.at_time_ms = time_ms
+            elif offset is not None:
+                message.at_offset = offset
     return request
 
 
@@ -85,10 +93,18 @@ def read_parts_from(request: kv.ReadRequest) -> list[ReadPart]:
                 part.after,
                 part.strong,
                 part.lag_max_ms,
+                _past_from(part),
             )
         )
         for part in request.parts
     ]
+
+
+def _past_from(part: kv.ReadPart) -> PastRead | None:
+    as_of = part.WhichOneof("as_of")
+    if as_of is None and not part.past_versions:
+        return None
+    return PastRead(Offset(part.at_offset) if as_of == "at_offset" else None, part.at_time_ms, part.past_versions)
 
 
 def read_reply(results: Sequence[ReadResult | DuramenError]) -> kv.ReadReply:
@@ -100,11 +116,14 @@ def read_reply(results: Sequence[ReadResult | DuramenError]) -> kv.ReadReply:
         if isinstance(result, DuramenError):
             message.problem.CopyFrom(problem_of(result))
             continue
-        message.applied, values, versions, expiries = result
+        message.applied, values, versions, expiries, times = result
         message.values.extend([value or b"" for value in values])
         message.versions.extend(versions)
         if expiries is not None:
             message.expiries.extend(expiries)
+        if times is not None:
+            message.times.extend(times)
+            message.deleted.extend([at for at, value in enumerate(values) if value is None])
     return reply
 
 
@@ -124,8 +143,22 @@ def read_results_from(reply: kv.ReadReply) -> list[ReadResult | DuramenError]:
             )
         if NOTHING in versions:
             values = [None if version < 0 else value for value, version in zip(values, versions, strict=True)]
-        results.append(read_result_of((result.applied, values, versions, list(result.expiries) or None)))
+        times = list(result.times) or None
+        if times is not None:
+            values = _without(values, result.deleted, times)
+        results.append(read_result_of((result.applied, values, versions, list(result.expiries) or None, times)))
     return results
+
+
+def _without(values: list[bytes | None], deleted: Sequence[int], times: Sequence[int]) -> list[bytes | None]:
+    """The versions of a key; None for those that deleted it."""
+    if len(times) != len(values) or any(at >= len(values) for at in deleted):
+        raise UnknownFormat(
+            f"a server's reply has {len(values)} versions, {len(times)} times and deletions at {list(deleted)[:20]}: "
+            "it is damaged, or of another version; update this process and the server"
+        )
+    gone = set(deleted)
+    return [None if at in gone else value for at, value in enumerate(values)]
 
 
 # --- write
@@ -236,6 +269,7 @@ def outcomes_parts_from(request: kv.OutcomesRequest) -> list[OutcomesPart]:
 
 def scan_request(request: ScanRequest) -> kv.ScanRequest:
     """Encode the request for a page; the client calls this."""
+    past = request.past
     return kv.ScanRequest(
         table_id=table_id_to_bytes(request.table_id),
         start=request.start,
@@ -250,6 +284,7 @@ def scan_request(request: ScanRequest) -> kv.ScanRequest:
         bytes_max=request.bytes_max,
         index=request.index,
         index_number=request.index_number,
+        past=None if past is None else kv.PastScan(time_ms=past.time_ms, compared=past.compared),
     )
 
 
@@ -274,7 +309,12 @@ def scan_from(message: kv.ScanRequest) -> ScanRequest:
         min(message.bytes_max or PAGE_BYTES_MAX, PAGE_BYTES_MAX),
         message.index,
         message.index_number,
+        _past_scan_from(message.past) if message.HasField("past") else None,
     )
+
+
+def _past_scan_from(past: kv.PastScan) -> PastScan:
+    return PastScan(past.time_ms, Offset(past.compared) if past.HasField("compared") else None)
 
 
 def scan_reply(result: ScanResult) -> kv.ScanReply:
@@ -286,11 +326,20 @@ def scan_reply(result: ScanResult) -> kv.ScanReply:
         more=result.more,
         applied=[kv.PartitionOffset(partition=p, offset=o) for p, o in result.applied.items()],
         table_versions=_partition_versions(result.table_versions),
+        reached=result.reached,
+        before=result.before,
+        before_versions=result.before_versions,
     )
 
 
 def scan_result_from(reply: kv.ScanReply) -> ScanResult:
-    """Decode a page; the client calls this."""
+    """Decode a page; the client calls this. Raises `UnknownFormat` for columns of different lengths."""
+    others = {len(reply.before), len(reply.before_versions)} - {len(reply.keys)}
+    if others not in (set(), {0}):
+        raise UnknownFormat(
+            f"a server's reply has {len(reply.keys)} keys, {len(reply.before)} values from before and "
+            f"{len(reply.before_versions)} versions of them: update this process and the server"
+        )
     return ScanResult(
         list(reply.keys),
         list(reply.values),
@@ -298,6 +347,9 @@ def scan_result_from(reply: kv.ScanReply) -> ScanResult:
         reply.more,
         {Partition(entry.partition): Offset(entry.offset) for entry in reply.applied},
         {Partition(entry.partition): entry.version for entry in reply.table_versions},
+        reply.reached,
+        tuple(reply.before),
+        tuple(reply.before_versions),
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes, table_id_to_bytes
+from log_tier.model.kept_history import KeptHistory
 from log_tier.model.partitioner import is_partitioner
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from router.data.requests import PartitionDescription, TableDescription
 from router.proto import tables_pb2 as tables
 
-__all__ = ["description_from", "description_message", "ref_from", "table_message"]
+__all__ = ["description_from", "description_message", "kept_message", "ref_from", "table_message"]
 
 
 def table_message(ref: TableRef) -> tables.Table:
@@ -51,6 +52,7 @@ def description_message(description: TableDescription) -> tables.TableDescriptio
         partitions=[tables.PartitionDescription(**partition._asdict()) for partition in description.partitions],
         retention_ms=description.retention.ms,
         retention_bytes=description.retention.bytes,
+        keeps=kept_message(description.keeps),
     )
 
 
@@ -73,4 +75,10 @@ def description_from(message: tables.TableDescription) -> TableDescription:
             for partition in message.partitions
         ],
         Retention(message.retention_ms, message.retention_bytes),
+        KeptHistory(message.keeps.versions, message.keeps.age_ms) if message.HasField("keeps") else None,
     )
+
+
+def kept_message(keeps: KeptHistory | None) -> tables.KeptHistory | None:
+    """Encode how much of the past a table keeps."""
+    return None if keeps is None else tables.KeptHistory(versions=keeps.versions, age_ms=keeps.age_ms)

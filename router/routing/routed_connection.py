@@ -82,11 +82,22 @@ class RoutedConnection:
 
     @classmethod
     def for_client(cls, maps: Maps, membership: LiveMembership, log: Log | None, server: Connection) -> Self:
-        """A client's: with the map that a server sends, and the log if the client reaches it. Closes all of them."""
+        """A client's: with the map that a server sends, and the log if the client reaches it (`reach` for one that it
+        reaches later). Closes all but the log, which its caller may add by `closes`.
+        """
         made = cls(maps, membership, changes=RemoteChanges(server), log=log, fallback=server)
-        for close in (maps.close, server.close, *((log.close,) if log is not None else ()), membership.close):
-            made._owned.push_async_callback(close)
+        made.closes(maps.close, server.close, membership.close)
         return made
+
+    def closes(self, *closes: Callable[[], Awaitable[object]]) -> None:
+        """What `close` ends, too, the last one first."""
+        for close in closes:
+            self._owned.push_async_callback(close)
+
+    def reach(self, log: Log) -> None:
+        """Writes go to this log from now on; until then, they went through the server."""
+        self.writes.reach(log)
+        self._tables.reach(log)
 
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0

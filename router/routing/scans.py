@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from router.data.in_time import in_time
-from router.data.merge import PartitionPage, merge_pages, merged_result, page_share
+from router.data.merge import merge_pages, merged_result, page_share
 from router.data.requests import ReadPart, ScanRequest, ScanResult
 from router.routing.routes import Routes
 from router.routing.scatter import Scatter
 from router.routing.targets import Askable
-from serving_tier.fold.entry import NEVER, LiveEntry
 
 __all__ = ["RoutedScans"]
 
@@ -37,7 +36,7 @@ class RoutedScans:
             ReadPart(
                 PartitionId(table.id, partition),
                 (),
-                request.after.get(partition, NOTHING),
+                request.needed(partition),
                 request.strong,
                 request.lag_max_ms,
             )
@@ -74,12 +73,8 @@ def _share(limit: int, mine: int, total: int) -> int:
 def _merged(answers: Sequence[ScanResult], request: ScanRequest) -> ScanResult:
     applied: dict[Partition, Offset] = {}
     versions: dict[Partition, int] = {}
-    pages: list[PartitionPage] = []
     for answer in answers:
         applied.update(answer.applied)
         versions.update(answer.table_versions)
-        found = zip(answer.keys, answer.values, answer.versions, strict=True)
-        entries = [(key, LiveEntry(value, Offset(version), NEVER)) for key, value, version in found]
-        pages.append(PartitionPage(entries, answer.more))
-    merged = merge_pages(pages, limit=request.limit, bytes_max=request.bytes_max, reverse=request.reverse)
+    merged = merge_pages(answers, limit=request.limit, bytes_max=request.bytes_max, reverse=request.reverse)
     return merged_result(merged, applied, versions)

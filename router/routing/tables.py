@@ -161,6 +161,10 @@ class RoutedTables:
         self._log = log
         self._fallback = fallback
 
+    def reach(self, log: Log) -> None:
+        """The log is reached from here from now on."""
+        self._log = log
+
     async def create(self, spec: TableSpec, *, timeout: float) -> TableRef:
         """Create a table; return when a replica of each partition can be read, within the timeout."""
         left_s = time_left(timeout)
@@ -299,6 +303,7 @@ class RoutedTables:
             ref,
             [self._described(table, *each) for each in zip(table.partition_ids(), bounds, strict=True)],
             table.retention,
+            None if table.definition is None else table.definition.keeps,
         )
 
     def _described(self, table: TableEntry, partition: PartitionId, bounds: Bounds) -> PartitionDescription:

@@ -45,6 +45,10 @@ class RoutedWrites:
         self._loop = asyncio.get_running_loop()
         self._plain: set[TableId] = set()  # see `asked_where_misfit`
 
+    def reach(self, log: Log) -> None:
+        """The log is reached from here from now on. What is under way through `fallback` ends there."""
+        self._log = log
+
     async def write(self, parts: Sequence[WritePart], *, timeout: float, patience: float) -> _Results:
         if self._log is None:
             assert self._fallback is not None, "without a log there is a fallback"

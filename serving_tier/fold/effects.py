@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from log_tier.model.barrier import LiveVersion
@@ -12,6 +12,7 @@ from log_tier.tally.period import Period
 from serving_tier.fold.decision import Record
 from serving_tier.fold.last_batch import LastBatch
 from serving_tier.fold.misfits import FirstMisfit, misfit_reason
+from serving_tier.fold.past import KeyChanged, PastEntry
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement
 
@@ -34,6 +35,12 @@ class Effects:
     """Some of `entries` are None."""
     index_changes: dict[bytes, bytes | None] = field(default_factory=dict)
     """Entries of ordered indexes that come, with what is stored under them, and those that go (None)."""
+    changed: list[KeyChanged] | None = None
+    """Of a table that keeps a history: each change of a key, in the order of the log."""
+    times: list[tuple[Offset, int]] = field(default_factory=list)
+    """Of such a table: the base offset of each batch that raised the log time, and what it is from there on."""
+    past: Sequence[PastEntry] = ()
+    """What these changes replaced."""
     hints: dict[tuple[int, bytes], bool] = field(default_factory=dict)
     """(expiry in ms, key) to note (True) or to strike out (False)."""
     producers: dict[int, ProducerState | None] = field(default_factory=dict)
@@ -61,6 +68,12 @@ class Effects:
     """The minutes that came to their end (`log_tier.tally`)."""
     counting: Period | None = None
     """The minute that goes on."""
+
+    def note_changes(self, entries: Iterable[tuple[Offset, bytes, bytes | None]]) -> None:
+        """Take entries for what their keys have from these offsets on."""
+        if self.changed is not None:
+            time = self.log_time_ms
+            self.changed += [KeyChanged(offset, key, stored, time) for offset, key, stored in entries]
 
     def note_misfit(self, record: Record, size: int) -> None:
         """Count the `size` records that take effect together or not at all, of which this one does not fit."""

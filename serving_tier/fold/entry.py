@@ -26,6 +26,7 @@ __all__ = [
     "NEVER",
     "LiveEntry",
     "columns_of_entries",
+    "columns_of_live",
     "entry_of",
     "expiry_of",
     "is_live",
@@ -125,6 +126,18 @@ def columns_of_entries(
             values.append(None)
             versions.append(NOTHING)
     return values, versions, [*expiries, *[NEVER] * (len(values) - len(expiries))] if expiries else None
+
+
+def columns_of_live(stored: Sequence[bytes]) -> tuple[list[bytes], list[int], list[int] | None]:
+    """Values, versions and expiries of the stored forms of live entries; no expiries where none expires. About 0.2 µs
+    each. Raises `IndexDamaged`.
+    """
+    versions = unexpiring_versions(stored)
+    if versions is not None:
+        return [each[8:] for each in stored], versions, None
+    entries = [entry_of(each) for each in stored]
+    values, versions = [each.value for each in entries], [int(each.version) for each in entries]
+    return values, versions, [each.expires_at_ms for each in entries]
 
 
 def plain_entries(stored: Sequence[bytes | None]) -> list[LiveEntry] | None:

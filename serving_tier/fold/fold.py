@@ -29,6 +29,9 @@ version that is *not* live takes over what the live one decided (`decided`): the
 were second copies, are skipped, and the others take effect without their conditions. So a verdict is reached once, by
 the version that was live at that offset, and is the same in every version (I6).
 
+**History.** Of a table that keeps one, every change of a key is noted with its offset, and what it replaced becomes a
+past entry (`past.py`).
+
 **Ordered indexes.** Their entries are made of the rows before the fold and behind it (`index_changes.py`), so whatever
 changes a row changes them, in the same transaction.
 
@@ -64,7 +67,7 @@ from log_tier.model.record import (
     Operation,
     unknown_attribute,
 )
-from log_tier.rows.definition import TableDefinition
+from log_tier.rows.definition import TableDefinition, says_form
 from log_tier.rows.judge import RowJudge
 from log_tier.tally.count import count_batches
 from log_tier.tally.parts import counted_parts
@@ -78,10 +81,12 @@ from serving_tier.fold.entry import (
     is_live,
     stored_entry,
     stored_puts,
+    version_of,
 )
 from serving_tier.fold.index_changes import index_changes
 from serving_tier.fold.last_batch import LastBatch
 from serving_tier.fold.misfits import fits
+from serving_tier.fold.past import PastView, past_entries
 from serving_tier.fold.producers import PRODUCERS_MAX, ProducerOverlay, ProducerState, ProducerView
 from serving_tier.fold.stretch import STRETCH_MIN, decide_stretch, stretch_end
 from serving_tier.fold.verdicts import Judgement, Verdict
@@ -99,7 +104,7 @@ _VOID: Final = frozenset({Verdict.UNREADABLE, Verdict.MISFIT})
 _KNOWN_FLAGS: Final = COMPRESSION_MASK | ATTRIBUTES | VERSIONS | EXPIRIES | DELTAS
 
 
-class FoldView(ProducerView, Protocol):
+class FoldView(ProducerView, PastView, Protocol):
     """The reads of an index that a fold needs."""
 
     def stored(self, key: bytes, /) -> bytes | None:
@@ -129,6 +134,8 @@ def fold(
     Raises `UnknownFormat`. About 0.3 µs a record for plain puts, 1 µs in stretches, 3 µs for others.
     """
     effects = Effects(applied, log_time_ms, definition)
+    if definition is not None and definition.keeps is not None:
+        effects.changed = []  # a table keeps a history from its beginning, or never
     judge = _judge_of(effects, decided)
     producers = ProducerOverlay(view, producers_max=producers_max)
     effects.producers = producers.changed
@@ -145,14 +152,20 @@ def fold(
                 f"{_KNOWN_FLAGS:08b}: upgrade Duramen here",
                 offset=header.base_offset,
             )
-        effects.log_time_ms = max(effects.log_time_ms, header.timestamp_ms)
+        if header.timestamp_ms > effects.log_time_ms:
+            effects.log_time_ms = header.timestamp_ms
+            if effects.changed is not None:
+                effects.times.append((header.base_offset, header.timestamp_ms))
         skip = max(0, effects.applied + 1 - header.base_offset)
         if header.producer_id and decided is None:
             skip += _judge_producer(header, skip, producers, effects)
         is_plain = header.is_plain and not skip and (decided is None or not _meets(header, decided))
         if is_plain and (judge is None or judge.fit(columns.keys, columns.values)):
-            effects.entries.update(zip(columns.keys, stored_puts(header.base_offset, columns.values), strict=True))
+            puts = list(stored_puts(header.base_offset, columns.values))
+            effects.entries.update(zip(columns.keys, puts, strict=True))
             effects.records += header.records
+            if effects.changed is not None:
+                effects.note_changes(zip(map(Offset, batch.offsets()), columns.keys, puts, strict=True))
         elif skip < header.span:
             _fold_records(batch, skip, view, effects, live, decided)
             judge = _judge_of(effects, decided)
@@ -167,13 +180,16 @@ def fold(
         rows = None if effects.definition is None else effects.definition.judge.entries
         if rows is not None:
             effects.index_changes = index_changes(effects.entries, view.stored, rows)
+        if effects.changed and effects.definition is not None and effects.definition.keeps is not None:
+            effects.past = past_entries(effects.changed, view, effects.definition.keeps)
         effects.counted, effects.counting = count_batches(headers, applied, log_time_ms, counting)
     return effects
 
 
 def _judge_of(effects: Effects, decided: Set[Offset] | None) -> RowJudge | None:
     """What the table can hold now; None: anything. What was void for the live version is among `decided`."""
-    return None if effects.definition is None or decided is not None else effects.definition.judge
+    definition = effects.definition
+    return definition.judge if definition is not None and says_form(definition) and decided is None else None
 
 
 def _meets(header: BatchHeader, decided: Set[Offset]) -> bool:
@@ -222,8 +238,10 @@ def _fold_records(
         ends_group = not next_attribute & GROUPED
         if attribute == PLAIN_PUT and ends_group and (judge is None or judge.refusal(keys[at], values[at]) is None):
             # Most records of a mixed batch; nothing needs to be read for one. An old expiry's hint goes stale.
-            effects.entries[keys[at]] = stored_entry(values[at], offset, NEVER)
+            effects.entries[keys[at]] = put = stored_entry(values[at], offset, NEVER)
             effects.records += 1
+            if effects.changed is not None:
+                effects.note_changes(((Offset(offset), keys[at], put),))
             continue
         if decided is not None:
             _follow(_record(columns, at, Offset(offset), attribute), view, effects)
@@ -285,6 +303,8 @@ def _follow(record: Record, view: FoldView, effects: Effects) -> None:
         effects.entries[key] = decision.stored
         effects.removes = effects.removes or decision.stored is None
         _note_expiry(effects.hints, key, stored, decision.stored)
+        if effects.changed is not None:
+            effects.note_changes(((record.offset, key, decision.stored),))
 
 
 def _fold_group(
@@ -326,6 +346,13 @@ def _fold_group(
             at += 1
     effects.records += size
     effects.entries.update(staged)
+    if effects.changed is not None:
+        placed = {columns.keys[at]: Offset(offsets[at]) for at in range(begin, end)}
+        effects.note_changes(
+            sorted(
+                (placed[key] if stored is None else version_of(stored), key, stored) for key, stored in staged.items()
+            )
+        )
     effects.removes = effects.removes or None in staged.values()
     effects.hints.update(hints)
     effects.results += results

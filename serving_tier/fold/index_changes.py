@@ -13,7 +13,7 @@ from log_tier.rows.avro.row_reader import READER_ERRORS
 from log_tier.rows.index_entries import IndexEntries
 from serving_tier.fold.entry import value_begin
 
-__all__ = ["KEY_LENGTH_BYTES", "entries_of_stored", "index_changes"]
+__all__ = ["KEY_LENGTH_BYTES", "all_of_stored", "entries_of_stored", "index_changes"]
 
 KEY_LENGTH_BYTES: Final = 2
 """An entry is stored with the length of the row's key, which is at its end: so a reader finds the row at once."""
@@ -31,19 +31,19 @@ def index_changes(
     changes: dict[bytes, bytes | None] = {}
     for key, after in entries.items():
         before = stored(key)
-        gone = () if before is None else _all_of_stored(key, before, rows)
+        gone = () if before is None else all_of_stored(key, before, rows)
         come = () if after is None else rows.of(key, after, value_begin(after))
         if gone == come:
             continue
         # A row in front of the barrier of an index, in one fold with it, may be too long for that as well.
         length = len(key).to_bytes(KEY_LENGTH_BYTES)
-        # Entries of one index are at one place in both.
+        # Entries of one index are at one place in both; an empty one is none: the index has other rows.
         for old, new in zip_longest(gone, come):
             if old == new:
                 continue
-            if old is not None and len(old) <= KEY_BYTES_MAX:
+            if old and len(old) <= KEY_BYTES_MAX:
                 changes[old] = None
-            if new is not None and len(new) <= KEY_BYTES_MAX:
+            if new and len(new) <= KEY_BYTES_MAX:
                 changes[new] = length
     return changes
 
@@ -54,11 +54,11 @@ def entries_of_stored(key: bytes, stored: bytes, rows: IndexEntries) -> Sequence
     A row that was there before an index may be too long for it: no entry is made then, and the index is not put into
     service while the row is there.
     """
-    return [each for each in _all_of_stored(key, stored, rows) if len(each) <= KEY_BYTES_MAX]
+    return [each for each in all_of_stored(key, stored, rows) if 0 < len(each) <= KEY_BYTES_MAX]
 
 
-def _all_of_stored(key: bytes, stored: bytes, rows: IndexEntries) -> Sequence[bytes]:
-    """With those that are too long."""
+def all_of_stored(key: bytes, stored: bytes, rows: IndexEntries) -> Sequence[bytes]:
+    """With those that are too long, and an empty one for each index that has other rows."""
     try:
         return rows.of(key, stored, value_begin(stored))
     except (*READER_ERRORS, KeyError, struct.error) as error:

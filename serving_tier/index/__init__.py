@@ -4,6 +4,7 @@
 (`memory_index.py`), the model that tests compare with. Data and applied offset commit in one transaction. The index is
 a cache of the log (I10): deleting it costs time and nothing else.
 
-Reading order: `index.py`, `scan.py`, `memory_index.py`, `pins.py` (how many transactions use an index now), `lmdb/`,
+Reading order: `index.py`, `scan.py`, `past_pages.py`, `memory_past.py`, `memory_index.py`, `pins.py` (how many
+transactions use an index now), `number_keys.py` (numbers as keys), `past/` (of tables that keep a history), `lmdb/`,
 `divergence.py` (does the index share the log's history?).
 """

@@ -12,6 +12,8 @@ Contract (`tests/kit/index/index_contract.py` runs it against both):
 - X3 A read sees the index at one applied offset. Where it matters, the answer carries that offset.
 - X4 An expired entry is nowhere to be seen: not in reads, scans, counts or digests, and not by conditions or updates.
 - X5 An entry of an ordered index is there if and only if its row is (I4): both are changed by one `apply`.
+- X6 What can be read of the past of a table that keeps a history depends on the records and the applied offset alone,
+  as X2 says of the present.
 
 **Threads**: one thread at a time applies; any number read at the same time.
 """
@@ -24,11 +26,22 @@ from typing import Final, NamedTuple, Protocol
 from log_tier.model.identifiers import Offset
 from log_tier.rows.table_index import TableIndex
 from log_tier.tally.period import PartitionTally
-from serving_tier.fold.entry import LiveEntry
+from serving_tier.fold.entry import NEVER, LiveEntry
 from serving_tier.fold.producers import PRODUCERS_MAX, ProducerState
 from serving_tier.fold.verdicts import RESULTS_MAX, VERDICTS_MAX, Outcome
 
-__all__ = ["FOUND_BYTES_MAX", "Applied", "Found", "Index", "IndexLimits", "IndexStatistics", "ScanPage"]
+__all__ = [
+    "FOUND_BYTES_MAX",
+    "Applied",
+    "Found",
+    "Index",
+    "IndexLimits",
+    "IndexStatistics",
+    "PastPage",
+    "PastPoint",
+    "ScanPage",
+    "StoredVersion",
+]
 
 
 FOUND_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -62,13 +75,72 @@ class Found(NamedTuple):
     """Milliseconds since 1970, 0 for never; None where no key of these expires."""
 
 
-class ScanPage(NamedTuple):
-    """A piece of a scan. The next one starts at the last key + b"\\x00", or, in reverse, ends at the last key."""
+class PastPoint(NamedTuple):
+    """At which state an index is to be read."""
 
-    entries: list[tuple[bytes, LiveEntry]]
+    offset: Offset | None = None
+    """None: at the newest one, or at that of a time."""
+    time_ms: int = 0
+    """At the last state of the log that is not later, in ms since 1970; 0: `offset` says it."""
+
+
+class StoredVersion(NamedTuple):
+    """One version of a key."""
+
+    offset: Offset
+    """Of the change that made it."""
+    stored: bytes | None
+    """None: the key was deleted."""
+    log_time_ms: int
+    """Of the change; 0 where that was before what a history by age keeps."""
+
+
+class ScanPage(NamedTuple):
+    """A piece of a scan, column by column. The next one starts at the last key + b"\\x00", or, in reverse, ends at the
+    last key.
+    """
+
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+    versions: Sequence[int]
+    expiries: Sequence[int] | None
+    """Milliseconds since 1970, 0 for never; None where nothing of these expires."""
     more: bool
     """There is at least one more live entry in the range."""
     applied: Offset
+
+    @property
+    def reached(self) -> bytes:
+        """It ends at its last key: see `PastPage.reached`."""
+        return b""
+
+    @property
+    def entries(self) -> list[tuple[bytes, LiveEntry]]:
+        """Row by row."""
+        expiries = self.expiries or [NEVER] * len(self.keys)
+        rows = zip(self.keys, self.values, self.versions, expiries, strict=True)
+        return [(key, LiveEntry(value, Offset(version), expiry)) for key, value, version, expiry in rows]
+
+
+class PastPage(NamedTuple):
+    """A piece of a scan of the past, or of a comparison of two states, column by column."""
+
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+    """In a comparison empty where the key is absent."""
+    versions: Sequence[int]
+    """In a comparison -1 where the key is absent."""
+    more: bool
+    """There may be more in the range."""
+    applied: Offset
+    """The offset whose state was read."""
+    reached: bytes = b""
+    """Where `more`: the next one starts at this key + b"\\x00", or, in reverse, ends at it. It may lie behind the last
+    key, and be there without one: many keys in turn had nothing in that state."""
+    before: Sequence[bytes] = ()
+    """In a comparison: what each key has in the other state, empty where it is absent there."""
+    before_versions: Sequence[int] = ()
+    """In a comparison: -1 where the key is absent in the other state."""
 
 
 class IndexStatistics(NamedTuple):
@@ -161,6 +233,40 @@ class Index(Protocol):
         row's key.
 
         Raises `InvalidRequest` where the table's definition, as far as it was folded, has no such index.
+        """
+        ...
+
+    def get_past(self, keys: Sequence[bytes], point: PastPoint, *, bytes_max: int = FOUND_BYTES_MAX) -> Found:
+        """Several entries as they were at one offset, which `Found.applied` names: what `get_many` answered then.
+
+        Raises `HistoryGone`, with the first offset that is kept, for a state that is not, `InvalidRequest` for a table
+        that keeps no history, and `LimitExceeded` as `get_many`.
+        """
+        ...
+
+    def versions(
+        self, key: bytes, point: PastPoint, *, limit: int, bytes_max: int = FOUND_BYTES_MAX
+    ) -> tuple[Offset, list[StoredVersion]]:
+        """At most `limit` changes of a key up to a state of the past, the newest first, and the offset of that state.
+        The last of all is what the key had where the history begins. Raises as `get_past`.
+        """
+        ...
+
+    def scan_past(
+        self,
+        start: bytes,
+        end: bytes | None,
+        point: PastPoint,
+        *,
+        compared: PastPoint | None = None,
+        reverse: bool = False,
+        limit: int = 1000,
+        bytes_max: int = 1 << 20,
+    ) -> PastPage:
+        """What `scan` answered in a state of the past; `compared`: only keys whose values differ from those in that
+        other state, with both. A page may have fewer entries than there are: `PastPage.reached`.
+
+        Raises as `get_past`; where a history keeps a number of changes, for a key of which the state is not kept.
         """
         ...
 

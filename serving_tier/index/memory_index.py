@@ -28,7 +28,19 @@ from serving_tier.fold.fold import fold
 from serving_tier.fold.index_changes import KEY_LENGTH_BYTES, entries_of_stored
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Outcome, Verdict, outcomes_between
-from serving_tier.index.index import FOUND_BYTES_MAX, Applied, Found, IndexLimits, IndexStatistics, ScanPage
+from serving_tier.index.index import (
+    FOUND_BYTES_MAX,
+    Applied,
+    Found,
+    IndexLimits,
+    IndexStatistics,
+    PastPage,
+    PastPoint,
+    ScanPage,
+    StoredVersion,
+)
+from serving_tier.index.memory_past import MemoryPast, MemoryPastState
+from serving_tier.index.past_pages import past_page
 from serving_tier.index.scan import digest_of, index_bounds, rows_of_entries, take_page
 
 __all__ = ["MemoryIndex"]
@@ -58,6 +70,7 @@ class MemoryIndex:
         """Key → stored form."""
         self._ordered: SortedDict = SortedDict()
         """Entry of an ordered index → length of the row's key."""
+        self._past = MemoryPast(self.definition)
         self._hints: SortedSet = SortedSet()
         """(expiry in ms, key): a superset of the expiries that are there."""
         self._producers: dict[int, ProducerState] = {}
@@ -85,6 +98,14 @@ class MemoryIndex:
         """The stored form of an entry, for the fold."""
         found: bytes | None = self._entries.get(key)
         return found
+
+    def kept(self, key: bytes) -> bytes | None:
+        """What a key has, or had when it expired, for the fold."""
+        return self._past.kept(key)
+
+    def changed_last(self, key: bytes) -> Offset:
+        """The offset of the last change of a key, for the fold."""
+        return self._past.changed_last(key)
 
     def producer_count(self) -> int:
         """How many producers are known, for the fold."""
@@ -125,6 +146,7 @@ class MemoryIndex:
         self._void += effects.void
         self.live = effects.live or self.live
         before, self.definition = self.definition, effects.definition
+        self._past.add(effects)
         for key, stored in effects.entries.items():
             if stored is None:
                 self._entries.pop(key, None)
@@ -213,6 +235,44 @@ class MemoryIndex:
                 raise LimitExceeded(f"the values of these {len(keys)} keys have more than {bytes_max} bytes")
             return Found(self._applied, *columns_of_entries(found, self._log_time_ms))
 
+    def get_past(self, keys: Sequence[bytes], point: PastPoint, *, bytes_max: int = FOUND_BYTES_MAX) -> Found:
+        """Several entries as they were at one offset. O(changes)."""
+        with self._lock:
+            at = self._past.offset_of(point)
+            found = [self._past.stored(key, at) for key in keys]
+            return Found(at, *columns_of_entries(found, self._past.time_at(at)))
+
+    def past_keys(self) -> list[bytes]:
+        """Every key that has or had something, in order."""
+        with self._lock:
+            return self._past.keys(b"", None, reverse=False)
+
+    def versions(
+        self, key: bytes, point: PastPoint, *, limit: int, bytes_max: int = FOUND_BYTES_MAX
+    ) -> tuple[Offset, list[StoredVersion]]:
+        """At most `limit` versions of a key up to a state, the newest first. O(changes)."""
+        with self._lock:
+            at = self._past.offset_of(point)
+            return at, self._past.versions(key, at)[:limit]
+
+    def scan_past(
+        self,
+        start: bytes,
+        end: bytes | None,
+        point: PastPoint,
+        *,
+        compared: PastPoint | None = None,
+        reverse: bool = False,
+        limit: int = 1000,
+        bytes_max: int = 1 << 20,
+    ) -> PastPage:
+        """Entries of a range of keys in a state, or where it differs from another one. O(keys × changes)."""
+        with self._lock:
+            state = MemoryPastState(self._past, point)
+            other = None if compared is None else MemoryPastState(self._past, compared)
+            keys = self._past.keys(start, end, reverse=reverse)
+            return past_page(keys, state, other, limit=limit, bytes_max=bytes_max)
+
     def scan(
         self, start: bytes, end: bytes | None, *, reverse: bool = False, limit: int = 1000, bytes_max: int = 1 << 20
     ) -> ScanPage:
@@ -220,8 +280,9 @@ class MemoryIndex:
         with self._lock:
             keys = self._entries.irange(start, end, inclusive=(True, False), reverse=reverse)
             pairs = ((key, self._entries[key]) for key in keys)
-            page, more = take_page(pairs, log_time_ms=self._log_time_ms, limit=limit, bytes_max=bytes_max)
-            return ScanPage(page, more, self._applied)
+            return take_page(
+                pairs, log_time_ms=self._log_time_ms, limit=limit, bytes_max=bytes_max, applied=self._applied
+            )
 
     def find(
         self,
@@ -239,8 +300,9 @@ class MemoryIndex:
             bounds = index_bounds(index, start, end)
             entries = self._ordered.irange(*bounds, inclusive=(True, False), reverse=reverse)
             pairs = rows_of_entries(((entry, self._ordered[entry]) for entry in entries), self.stored)
-            page, more = take_page(pairs, log_time_ms=self._log_time_ms, limit=limit, bytes_max=bytes_max)
-            return ScanPage(page, more, self._applied)
+            return take_page(
+                pairs, log_time_ms=self._log_time_ms, limit=limit, bytes_max=bytes_max, applied=self._applied
+            )
 
     def outcomes(self, first: Offset, last: Offset) -> dict[Offset, Outcome]:
         """What is known about the offsets `first` to `last`, inclusive."""

@@ -31,6 +31,7 @@ from log_tier.model.errors import ERRORS, CommandRejected, DeadlineExceeded, Dur
 from log_tier.model.identifiers import PartitionId, TableId
 from log_tier.model.log import Log
 from log_tier.rows.alter_table import AlterCommand, AlterIndexes, AlterTable, IndexChange, SchemaChange, TableChange
+from log_tier.rows.table_index import pack_where
 from serving_tier.jobs.worker import TaskRun
 
 __all__ = ["ChooseNode", "alter_table", "put_definition"]
@@ -134,7 +135,8 @@ async def _command(table: TableEntry, change: TableChange, choose: ChooseNode) -
     if not node:
         raise Unavailable(f"no node is there that could alter table {table.name}: start one, and ask again")
     if isinstance(change, IndexChange):
-        return AlterIndexes(table.id, definition.number, change.name, ",".join(change.fields), node)
+        fields, where = ",".join(change.fields), pack_where(change.where)
+        return AlterIndexes(table.id, definition.number, change.name, fields, node, where)
     return AlterTable(table.id, change.after or definition.number, change.schema.text, node)
 
 
@@ -145,7 +147,8 @@ def _is_same(cluster: ClusterMap, change: TableChange, running: Job) -> bool:
         return running.kind == JobKind.ALTER and cluster.schemas[int(arguments["schema"])] == change.schema.text
     if running.kind != (JobKind.CREATE_INDEX if change.fields else JobKind.DROP_INDEX):
         return False
-    return arguments["index"] == change.name and arguments.get("fields", "") == ",".join(change.fields)
+    asked = (change.name, ",".join(change.fields), pack_where(change.where))
+    return (arguments["index"], arguments.get("fields", ""), arguments.get("where", "")) == asked
 
 
 def _gives_up(change: TableChange, running: Job) -> bool:

@@ -28,8 +28,8 @@ from log_tier.model.errors import DuramenError, OffsetTrimmed, TokenAhead, Versi
 from log_tier.model.identifiers import Offset, PartitionId, TableId
 from log_tier.model.log import Log
 from log_tier.model.record import Expiry, Operation, attribute_of
-from serving_tier.fold.entry import LiveEntry
 from serving_tier.folders import clear_away, discard
+from serving_tier.index.index import ScanPage
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.worker import TaskRun
@@ -168,26 +168,25 @@ async def _write(run: TaskRun, log: Log, index: LmdbIndex) -> str:
     while page := await asyncio.to_thread(next, pages, None):
         batch = encode_batch(_columns(page), producer_id=producer_id, sequence=written)
         await log.append(target, batch)
-        written += len(page)
+        written += len(page.keys)
         run.progress("writing", written, total)
     return f"{written} keys of offset {index.applied}"
 
 
-def _pages(index: LmdbIndex) -> Iterator[list[tuple[bytes, LiveEntry]]]:
+def _pages(index: LmdbIndex) -> Iterator[ScanPage]:
     start = b""
     while True:
         page = index.scan(start, None, limit=_BATCH_RECORDS, bytes_max=_BATCH_BYTES)
-        if page.entries:
-            yield page.entries
-        if not page.more or not page.entries:
+        if page.keys:
+            yield page
+        if not page.more or not page.keys:
             return
-        start = page.entries[-1][0] + b"\x00"
+        start = page.keys[-1] + b"\x00"
 
 
-def _columns(entries: list[tuple[bytes, LiveEntry]]) -> Columns:
-    keys, values = [key for key, _ in entries], [entry.value for _, entry in entries]
-    expiries = [entry.expires_at_ms for _, entry in entries]
-    if not any(expiries):
-        return Columns(keys, values)
+def _columns(page: ScanPage) -> Columns:
+    if page.expiries is None:
+        return Columns(page.keys, page.values)
     plain, expiring = attribute_of(Operation.PUT), attribute_of(Operation.PUT, expiry=Expiry.AT)
-    return Columns(keys, values, [expiring if expiry else plain for expiry in expiries], expiries=expiries)
+    attributes = [expiring if expiry else plain for expiry in page.expiries]
+    return Columns(page.keys, page.values, attributes, expiries=page.expiries)

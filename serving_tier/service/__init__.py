@@ -6,7 +6,8 @@ A node answers five kinds of calls in addition to reads. Each has one file that 
   it. What changed is computed once for all who listen; `replica_status.py` is its pure half.
 - **Digest** (`digests.py`, `content_digest.py`): what a replica holds at one offset, in 16 bytes a bucket.
   `verify` asks all replicas of a partition for the same offset, a little ahead of where they are, and compares. With it
-  comes what is wrong with the entries of the replica's ordered indexes (`entry_check.py`).
+  comes what is wrong with the entries of the replica's ordered indexes (`entry_check.py`) and with
+  its past (`past_check.py`).
 - **Copy** (`copies.py`, `serving_tier.snapshots.peer_copy`): a replica's whole index, for a node that has none.
   `peer.py` is the receiver's end of the wire.
 - **Tally** (`tallies.py`): what a replica's index counted of the log, to be compared with what the log holds.
@@ -32,7 +33,8 @@ What is not here: which replicas a node should have (`serving_tier.node.hosting`
 and writes of keys (`router.endpoints.grpc`).
 
 Reading order: `served_rates.py`, `replica_status.py`, `status_feed.py`, `content_digest.py`, `entry_check.py`,
-`digests.py`, `copies.py`, `tallies.py`, `voids.py`, `access_rules.py`, `shown_status.py`, `server.py`, `peer.py`.
+`past_check.py`, `digests.py`, `copies.py`, `tallies.py`, `voids.py`, `access_rules.py`, `shown_status.py`,
+`server.py`, `peer.py`.
 """
 
 from __future__ import annotations

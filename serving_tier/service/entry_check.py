@@ -18,7 +18,7 @@ from log_tier.rows.table_index import INDEX_NUMBER_BYTES, TableIndex
 from serving_tier.fold.index_changes import KEY_LENGTH_BYTES, entries_of_stored
 from serving_tier.index.lmdb.pinned_read import PinnedRead
 
-__all__ = ["NOTHING_CHECKED", "WRONG_NAMED_MAX", "CheckedEntries", "WrongEntry", "check_entries"]
+__all__ = ["NOTHING_CHECKED", "WRONG_NAMED_MAX", "CheckedEntries", "WrongEntry", "check_entries", "checking"]
 
 WRONG_NAMED_MAX: Final = 100
 """What is named. Where more entries are wrong, the replica is to be built anew and not to be studied."""
@@ -74,7 +74,7 @@ def check_entries(
     }
     wrong = _Wrong(named_max)
     due, missing = dict.fromkeys(whole, 0), dict.fromkeys(whole, 0)
-    for key, stored in _checking(pinned.pairs(), check, check_every):
+    for key, stored in checking(pinned.pairs(), check, check_every):
         length = len(key).to_bytes(KEY_LENGTH_BYTES)
         for entry in entries_of_stored(key, stored, rows):
             number = entry[:INDEX_NUMBER_BYTES]
@@ -85,7 +85,7 @@ def check_entries(
                 missing[number] += 1
                 wrong.add(whole[number].name, key, "missing")
     for number, index in whole.items():
-        there = sum(1 for _ in _checking(pinned.entries(index), check, check_every))
+        there = sum(1 for _ in checking(pinned.entries(index), check, check_every))
         if there != due[number] - missing[number]:
             _name_stale(pinned, index, rows, wrong, check, check_every)
     return CheckedEntries(sum(due.values()), wrong.count, wrong.named)
@@ -99,14 +99,15 @@ def _name_stale(
     check: Callable[[], None],
     check_every: int,
 ) -> None:
-    for entry, length in _checking(pinned.entries(index), check, check_every):
+    for entry, length in checking(pinned.entries(index), check, check_every):
         key = entry[len(entry) - int.from_bytes(length) :]
         stored = pinned.stored(key) if key else None
         if stored is None or entry not in entries_of_stored(key, stored, rows):
             wrong.add(index.name, key, "stale")
 
 
-def _checking(items: Iterator[_T], check: Callable[[], None], check_every: int) -> Iterator[_T]:
+def checking(items: Iterator[_T], check: Callable[[], None], check_every: int) -> Iterator[_T]:
+    """The items; `check` is called before each run of `check_every` of them."""
     while some := list(islice(items, check_every)):
         check()
         yield from some

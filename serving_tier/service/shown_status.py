@@ -1,10 +1,12 @@
-"""A node's status as one user may see it: the replicas of the tables that are shown to it, and no task."""
+"""A node's status as one user may see it: the replicas of the tables that are shown to it, and no task. Keys and bytes
+are 0 where it may not count them.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from log_tier.access.shown_tables import shown_rights
+from log_tier.access.shown_tables import may_count, shown_rights
 from log_tier.catalog.catalog import Maps
 from log_tier.model.identifiers import table_id_from_bytes
 from log_tier.trust.caller import Caller
@@ -66,8 +68,15 @@ class ShownStatus:
             self._had_all = False
         self._sent = (self._sent - gone) | names
         shown.replicas.extend(replicas)
+        for each in shown.replicas:
+            if not self._counts(rights, each.table_id):
+                each.keys = each.bytes = each.void = 0
         shown.gone.extend(node_pb2.ReplicaName(table_id=table, partition=number) for table, number in sorted(gone))
         return shown
+
+    def _counts(self, rights: Rights, table_id: bytes) -> bool:
+        entry = self._maps.map.tables.get(table_id_from_bytes(table_id))
+        return entry is not None and may_count(rights, entry.name)
 
     def _shows(self, rights: Rights, table_id: bytes) -> bool:
         entry = self._maps.map.tables.get(table_id_from_bytes(table_id))

@@ -35,8 +35,9 @@ from log_tier.model.record import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from serving_tier.fold.entry import NEVER, stored_entry
 from serving_tier.index.lmdb.environment import MAP_BYTES_MAX, Databases, named_troubles, open_environment
 from serving_tier.index.lmdb.folder import claim_folder
-from serving_tier.index.lmdb.format import IDENTITY, START, STATE, State, number_key, pack_identity, pack_start
+from serving_tier.index.lmdb.format import IDENTITY, START, STATE, State, pack_identity, pack_start
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.index.number_keys import number_key
 from serving_tier.names import DATA_FILE
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.snapshot_store import SnapshotStore

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
@@ -10,14 +12,16 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.log.log_reader import LogReader, LogStreamReader
-from spark_bulk.source.model.catalog_tables import carried_options, catalog_options, with_options
+from spark_bulk.source.model.catalog_tables import carried_options, catalog_options, options_comment, with_options
 from spark_bulk.source.model.columns import log_ddl, table_ddl
 from spark_bulk.source.model.options import ReadOptions, parse_read_options, parse_write_options
-from spark_bulk.source.table.table_reader import TableReader
+from spark_bulk.source.model.row_columns import row_columns
+from spark_bulk.source.table.table_reader import TableReader, find_place, row_definition
 from spark_bulk.source.writes.writer import TableBatchWriter, TableStreamWriter
 
 __all__ = ["DuramenDataSource"]
@@ -31,14 +35,20 @@ class DuramenDataSource(DataSource):
         """As in `format("duramen")`."""
         return "duramen"
 
-    def schema(self) -> str:
-        """The columns, where the user names none."""
+    def schema(self) -> str | StructType:
+        """The columns, where the user names none. Those of rows are what the table's newest schema says, so a server is
+        asked.
+        """
         of_catalog = catalog_options(self.options)
         options = parse_read_options(self.options if of_catalog is None else of_catalog)
+        if not options.log and options.values in (None, "rows"):
+            definition = row_definition(wait_for(find_place(options)), options)
+            if definition is not None:
+                return _struct(row_columns(definition), of_catalog)
         if options.log:
-            ddl = log_ddl(options.keys, options.values)
+            ddl = log_ddl(options.keys, options.values or "bytes")
         else:
-            ddl = table_ddl(options.keys, options.values, options.json_schema)
+            ddl = table_ddl(options.keys, options.values or "bytes", options.json_schema)
         return ddl if of_catalog is None else with_options(ddl, of_catalog)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -64,6 +74,14 @@ class DuramenDataSource(DataSource):
         if not {"at", "table"} & options.keys():
             options = carried_options(field.metadata.get("comment", "") for field in schema) | options
         return parse_read_options(options)
+
+
+def _struct(columns: pa.Schema, of_catalog: Mapping[str, str] | None) -> StructType:
+    """Columns as Spark's own type; the first one carries the options of a catalog's table."""
+    found = from_arrow_schema(columns)
+    if of_catalog is not None:
+        found[0].metadata["comment"] = options_comment(of_catalog)
+    return found
 
 
 def _arrow(schema: StructType) -> pa.Schema:

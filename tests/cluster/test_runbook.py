@@ -61,6 +61,7 @@ def test_a_node_does_not_come_back_and_then_does(cluster: ClusterProcess) -> Non
     cluster.wait_nodes("lost", "n2")
     follow(cluster, "A node does not come back")
     assert {each["node"] for each in cluster.rows("admin", "nodes")} == {"n1", "n3"}
+    assert "disk free" in cluster.run("admin", "nodes").splitlines()[-1], "the log's server"
     assert holders(cluster) == [{"n1", "n3"}] * 4
     cluster.wait_ready("flights")
     check_whole(cluster)

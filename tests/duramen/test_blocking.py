@@ -203,7 +203,7 @@ def test_what_cannot_be_opened_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(duramen.ForeignFolder, match=r"holds notes\.txt, which Duramen did not make"):
         duramen.open(tmp_path)
     with pytest.raises(duramen.Disconnected):
-        duramen.connect("127.0.0.1:1")
+        duramen.connect("127.0.0.1:1", timeout=0.5)
     wait_until(lambda: duramen_threads() <= before, what="its threads end")
 
 

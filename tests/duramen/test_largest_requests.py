@@ -63,7 +63,12 @@ MOST: Final = {
     "TableDefinition.indexes": INDEXES_MAX,
     "TableDefinition.first_indexes": INDEXES_MAX,
     "TableDefinition.building": INDEXES_MAX,
+    "TableDefinition.partial_indexes": INDEXES_MAX,
+    "TableDefinition.first_partial_indexes": INDEXES_MAX,
+    "TableDefinition.partial_building": INDEXES_MAX,
     "IndexChange.fields": INDEX_FIELDS_MAX,
+    "IndexChange.where": INDEX_FIELDS_MAX,
+    "TableIndexDefinition.where": INDEX_FIELDS_MAX,
     "TableIndexDefinition.fields": INDEX_FIELDS_MAX,
     "ScanRequest.after": PARTITIONS_MAX,
     "ScanRequest.partitions": PARTITIONS_MAX,
@@ -78,7 +83,7 @@ MOST: Final = {
 }
 
 LARGE: Final = {
-    "KeyValue.Read": 70_002,
+    "KeyValue.Read": 90_002,
     "KeyValue.Outcomes": 60_001,
     "Log.AppendMany": 40_000,
     "KV.Write": 90_003,

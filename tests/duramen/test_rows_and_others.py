@@ -109,10 +109,10 @@ def test_rows_are_there_after_a_kill(server: ServerProcess) -> None:
         assert db.table("flights", row=Departure).get("UA", 7) == Departure("UA", 7, None, 1.5)
 
 
-def test_spark_and_builds_refuse_a_table_with_a_definition() -> None:
+def test_builds_refuse_a_table_with_a_definition() -> None:
     place_of().check_bytes()
-    with pytest.raises(InvalidRequest, match="Spark writes tables of bytes as yet"):
-        replace(place_of(), defined=True).check_bytes()
+    with pytest.raises(InvalidRequest, match="no version of such a table is built as yet"):
+        replace(place_of(), definition_text=FLIGHTS.text).check_bytes()
     table = TableEntry(TableId("uz7PoMe1SsyzElQe1u4IvA"), "flights", 1, 1, ((),), "fields:1", definition=FLIGHTS)
     with pytest.raises(InvalidRequest, match="no version of such a table is built elsewhere"):
         check_version_of(table, table.id, 1, "fields:1", "file:///build")

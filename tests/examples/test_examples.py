@@ -80,6 +80,7 @@ def test_every_example_is_run_here() -> None:
             "flights.py",
             "three_nodes.py",
             "reprocess.py",
+            "late_flights.py",
         ),
         "tested_orders.py",
     }
@@ -91,6 +92,22 @@ def test_three_nodes_keep_their_claims() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "All of it held." in done.stdout
     assert done.stdout.count("✓") >= 7
+
+
+@pytest.mark.spark
+def test_rows_in_spark_keep_their_claims() -> None:
+    if reason := java_problem():
+        pytest.skip(reason)
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "late_flights.py")],
+        capture_output=True,
+        text=True,
+        timeout=patience_s(SECONDS_MAX),
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("ok  ") == 4
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.spark

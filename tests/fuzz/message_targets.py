@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
@@ -18,7 +19,16 @@ from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rpc.problems import problem_of
 from router.admin.messages import change_from
-from router.data.requests import OutcomesPart, ReadPart, ReadResult, ScanRequest, ScanResult, WritePart
+from router.data.requests import (
+    OutcomesPart,
+    PastRead,
+    PastScan,
+    ReadPart,
+    ReadResult,
+    ScanRequest,
+    ScanResult,
+    WritePart,
+)
 from router.data.scan import check_scan
 from router.endpoints.grpc.kv.freshness import freshness_of, parse_token
 from router.endpoints.grpc.kv.records import delete_record, group_of, put_record, update_record
@@ -80,7 +90,10 @@ def _kv() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
 
 
 def _requests() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
-    reads = [ReadPart(_PLACE, [b"one", b"two"], Offset(7), True, 5)]
+    reads = [
+        ReadPart(_PLACE, [b"one", b"two"], Offset(7), True, 5),
+        ReadPart(_PLACE, [b"one"], Offset(7), past=PastRead(Offset(3), 0, 2)),
+    ]
     scan = ScanRequest(_TABLE, b"a", b"z", after={Partition(1): Offset(2)}, table_versions={Partition(1): 2})
     table = table_messages.table_message(_TABLE_REF)
     yield keyvalue_pb2.ReadRequest, messages.read_parts_from, [messages.read_request(reads, patience=0.1)]
@@ -88,7 +101,11 @@ def _requests() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
     yield keyvalue_pb2.WriteRequest, messages.write_parts_from, [write]
     outcomes = messages.outcomes_request([OutcomesPart(_PLACE, Offset(1), 5, Offset(3))])
     yield keyvalue_pb2.OutcomesRequest, messages.outcomes_parts_from, [outcomes]
-    yield keyvalue_pb2.ScanRequest, _scanned, [messages.scan_request(scan)]
+    yield (
+        keyvalue_pb2.ScanRequest,
+        _scanned,
+        [messages.scan_request(scan), messages.scan_request(replace(scan, past=PastScan(7, Offset(3))))],
+    )
     starts = [admin_pb2.AdminStartRequest(dry_run=True), _start("move"), _start("swap")]
     yield admin_pb2.AdminStartRequest, change_from, starts
     yield tables_pb2.Table, table_messages.ref_from, [table]
@@ -103,13 +120,15 @@ def _start(member: str) -> admin_pb2.AdminStartRequest:
 def _replies() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
     """What a client reads from a server."""
     found = ReadResult(Offset(7), [b"value", None], [7, NOTHING], [0, 5])
+    past = ReadResult(Offset(7), [b"value", None], [7, 4], [0, 5], [9, 8])
     refused = DuramenError("no")
-    read = messages.read_reply([found, refused])
+    read = messages.read_reply([found, past, refused])
     page = ScanResult([b"a"], [b"1"], [4], True, {Partition(0): Offset(9)}, {Partition(0): 2})
+    compared = page._replace(reached=b"b", before=(b"0",), before_versions=(2,))
     yield keyvalue_pb2.ReadReply, messages.read_results_from, [read]
     written = keyvalue_pb2.WriteReply(results=[keyvalue_pb2.WriteResult(base_offset=7, problem=problem_of(refused))])
     yield keyvalue_pb2.WriteReply, messages.write_results_from, [written]
-    yield keyvalue_pb2.ScanReply, messages.scan_result_from, [messages.scan_reply(page)]
+    yield keyvalue_pb2.ScanReply, messages.scan_result_from, [messages.scan_reply(page), messages.scan_reply(compared)]
 
 
 def changed_fields(kind: type[Message], samples: Sequence[bytes], chance: random.Random) -> bytes:

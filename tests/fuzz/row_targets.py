@@ -25,6 +25,7 @@ from log_tier.rows.index_entries import complete_entries, entries_reader
 from log_tier.rows.json_rows.json_form import row_from_json, row_to_json
 from log_tier.rows.quick_reader import EntriesReader
 from log_tier.rows.schema import NumberedSchema, RowSchema
+from log_tier.rows.table_index import EntryForm
 
 __all__ = ["row_targets"]
 
@@ -69,7 +70,7 @@ def _readers_of_entries(number: int) -> tuple[EntriesReader, EntriesReader] | No
     paths = tuple(tuple(each.split(".")) for each in sortable_paths(schema))
     if not paths:
         return None
-    indexes = tuple((bytes((0, at)), (path,)) for at, path in enumerate(paths[:_INDEXES_MAX], 1))
+    indexes = tuple(EntryForm(bytes((0, at)), (path,)) for at, path in enumerate(paths[:_INDEXES_MAX], 1))
     return complete_entries(schema, indexes), entries_reader(schema, indexes)
 
 

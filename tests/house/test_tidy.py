@@ -44,6 +44,7 @@ TYPE_CHECKING_ALLOWED = {
     "duramen/cli/data/table_text.py": WITHOUT_ROWS,
     "duramen/client/database.py": WITHOUT_ROWS,
     "duramen/client/lookup.py": WITHOUT_ROWS,
+    "log_tier/rows/finding/found_range.py": WITHOUT_ROWS,
     "router/data/seam.py": WITHOUT_ROWS,
     "router/remote/grpc_connection.py": WITHOUT_ROWS,
     "duramen/__init__.py": "`connect` and `open` return a `Database`; importing `duramen` must not import the client "

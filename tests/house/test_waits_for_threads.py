@@ -25,6 +25,7 @@ THREADS: dict[str, str] = {
     "log_tier/embedded/commit/journal.py close": "the one that opens or closes the log",
     "log_tier/embedded/commit/room.py close": "the one that closes the log",
     "log_tier/embedded/engine.py _close": "the one that closes the log",
+    "log_tier/embedded/recovery/many_looks.py look_at_many": "the one that opens the log, or makes a topic",
     "log_tier/kafka/cluster/topic_watcher.py close": "one of `asyncio.to_thread`",
     "log_tier/kafka/reading/shared_consumer.py join": "one of `asyncio.to_thread`",
     "log_tier/kafka/writing/sender.py _run": "the sender's own",

@@ -18,7 +18,7 @@ schemas of rows, and rows. `lock_file.py` reads lock files. `plain_install.py` m
     pages/    the documentation's code blocks, and a terminal that runs them
     kafka/    real brokers, foreign records
     spark/    one Spark session for a run
-    storage/  an S3 server, documents of other versions, files that are damaged
+    storage/  folders in memory, an S3 server, documents of other versions, files that are damaged
     disk_calls/  disk calls that fail in the processes that tests start
     late/     late replicas, reports and maps: `pytest --slow-replicas 0.5`, `--slow-reports 0.3`
 """

@@ -1,4 +1,4 @@
-"""One machine for each test of the router."""
+"""One machine for each test of the router, its files in memory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ from pathlib import Path
 
 import pytest
 from kit.cluster.one_machine import DEADLINE_S, one_machine
+from kit.storage.memory_folders import (
+    pytest_fixture_post_finalizer,
+    pytest_fixture_setup,
+    tmp_path,
+    tmp_path_factory,
+)
 
 from log_tier.model.table_ref import TableRef
 from log_tier.rows.table_spec import TableSpec
 from router.data.local_data import LocalData
+
+__all__ = ["pytest_fixture_post_finalizer", "pytest_fixture_setup", "tmp_path", "tmp_path_factory"]
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ class TestConnections(DataPlaneContract, TableAdminContract):
                 made = RecordedConnection(data_plane, 0, recorder.table)
             else:
 
-                async def itself() -> Connection:
+                async def itself(_: object) -> Connection:
                     return data_plane
 
                 made = DeferredConnection(itself)

@@ -9,6 +9,7 @@ python -m tests.simulation --world resp --seeds 50    # the same, written and re
 python -m tests.simulation --world cluster --seeds 50 # a log server, three nodes, a router and clients
 python -m tests.simulation --world cluster-resp --seeds 50    # the same cluster, and clients of the Redis protocol
 python -m tests.simulation --planted                  # after how many seeds each planted bug is found
+python -m tests.simulation --pace                     # virtual seconds of a three-node cluster for one of a processor
 python -m tests.simulation --search 30                # writes seeds that show them for less into first_seeds.json
 ```
 
@@ -51,10 +52,11 @@ lost connections where the server dies. The workload, its history and the checke
 faults are those of the plan except the full disk; the plan's calls are not used, the workload has its own.
 
 **The Redis protocol.** In the world `resp` the same database has one endpoint, or two as at two routers. Their clients
-send pipelines of INCR, APPEND, SETNX, SET, GET, DEL, MGET, MULTI … EXEC and WATCH on shared keys. The bytes pass a
-simulated wire: in pieces, late, cut in the middle of a reply; a client may not read for a while. Now and then a turn of
-the loop takes longer than a turn may, so that rounds end by their time. `resp_ledger.py` is the checker. Other clients
-listen to keyspace notifications, and `resp_listeners.py` holds what they hear against what was written.
+send pipelines of INCR, APPEND, SETNX, SET, GET, DEL, MGET, MULTI … EXEC, WATCH, DURAMEN.GETV and SETV on shared keys.
+The bytes pass a simulated wire: in pieces, late, cut in the middle of a reply; a client may not read for a while. Now
+and then a turn of the loop takes longer than a turn may, so that rounds end by their time. `resp_ledger.py` is the
+checker, also of versions that one endpoint has given and another one compares. Other clients listen to keyspace
+notifications, and `resp_listeners.py` holds what they hear against what was written.
 
 **A cluster.** In the world `cluster` a log server, three nodes, a router and routed clients are processes on one
 network. Each has a clock of its own, and a context whose transport (`log_tier.rpc.transport`) is its end of that
@@ -232,7 +234,7 @@ commit of LMDB, and loses nothing that was not synced.
 **Reading order**: the simulated machine is `duramen.testing.machine`. Here: `node_faults.py`, `plan.py`,
 `planned_machine.py`, `book.py`, `topic_book.py`, `clean_close.py`, `log_damage.py`, `log_world.py`, `row_ledger.py`,
 `database_world.py`, `reconnecting.py`, `row_calls.py`, `json_row_calls.py`, `kv_row_calls.py`, `row_checks.py`,
-`database_rows.py`,
+`past_checks.py`, `past_scans.py`, `database_rows.py`,
 `judging.py`, `api_traffic.py`, `resp_ledger.py`, `resp_listeners.py`, `resp_traffic.py`, `kept_log.py`,
 `index_crashes.py`, `quota_ledger.py`, `place_ledger.py`, `access_ledger.py`, `refusal_ledger.py`, `history_ledger.py`,
 `asked_snapshots.py`, `cluster_world.py`, `cluster_turns.py`, `cluster_jobs.py`, `job_steps.py`, `cluster_trims.py`,
@@ -248,5 +250,5 @@ commit of LMDB, and loses nothing that was not synced.
 `planted_quotas.py`, `planted_table_quotas.py`, `planted_places.py`, `planted_turns.py`, `planted_passwords.py`,
 `planted_audit.py`, `planted_history.py`, `planted_rows.py`, `planted_json_rows.py`, `healing.py`, `planted_healing.py`,
 `relieving.py`, `planted_relief.py`, `worlds.py`, `run.py`, `first_seeds.py`, `seed_search.py`, `elsewhere.py`,
-`page.py`, `__main__.py`.
+`page.py`, `pace.py`, `__main__.py`.
 """

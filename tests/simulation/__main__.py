@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.first_seeds import write_first_seeds
+from simulation.pace import paces
 from simulation.plan import plan_of
 from simulation.planted import plant
 from simulation.run import Outcome, run_plan, run_seed, run_seeds, shrink
@@ -36,8 +37,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--enough", type=float, default=1.0, help="with --search: seconds that no better seed is worth")
     parser.add_argument("--world", choices=WORLDS, default="log", help="what runs; the log alone if not given")
     parser.add_argument("--digests", action="store_true", help="with --seeds: say of each run what it came to")
+    parser.add_argument("--pace", action="store_true", help="how fast the time of a three-node cluster passes")
     asked = parser.parse_args(arguments)
     world: WorldName = asked.world
+    if asked.pace:
+        for pace in paces((0, 10, 20, 100), virtual_s=60.0):
+            print(pace, flush=True)
+        return 0
     if asked.search is not None:
         return _search(world, [asked.bug] if asked.bug else list(BUGS[world]), asked.search, asked.enough)
     if asked.planted:

@@ -32,11 +32,8 @@ _PACKAGE: Final = "/duramen.v1."
 _SINGLE: Final = ("KeyValue/Read", "KeyValue/Write")
 _STREAMS: Final = ("KeyValue/Watch", "KeyValue/Scan")
 _METHODS: Final = (*_SINGLE, *_STREAMS)
-_REFUSED: Final = (
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
-)
+_ENDED: Final = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+_REFUSED: Final = (*_ENDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
 _COMMANDS: Final = "commands of the Redis protocol"
 
 
@@ -72,6 +69,8 @@ class AccessLedger:
         kind = _Kind(answer.server, proof.user, method)
         if method in _STREAMS:
             (self._certain if answer.sent else self._perhaps)[kind] += 1
+        elif method == "KeyValue/Read" and answer.code in _ENDED:
+            self._perhaps[kind] += 1  # it may have waited when the right to it, or its token, ended
         elif method in _SINGLE and answer.code not in _REFUSED:
             (self._certain if answer.code is grpc.StatusCode.OK else self._perhaps)[kind] += 1
 

@@ -57,6 +57,8 @@ PROPERTIES = {
     "nobody else writes there",
     "fitting": "a table of rows takes what fits its definition, and nothing else, at every server alike",
     "indexed": "an entry of an ordered index is there if and only if its row is, at every read",
+    "past": "a table that keeps a history has, at each offset that is kept, what a fold of its log has; no change "
+    "is without its past entry",
     "patched": "an update of fields takes effect once, on the row that is there in the order of the log",
     "level": "everything is alive, and every replica has applied the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",

@@ -172,7 +172,9 @@ async def _one_pipeline(world: ClusterWorld, chance: random.Random, client: Wire
 
 def _note_refused(world: ClusterWorld, name: str, user: str, replies: Sequence[Any], *, perhaps: int) -> None:
     """`perhaps`: commands that may have been refused, such as those of a transaction once more at its EXEC."""
-    refused = sum(isinstance(each, RawError) and each.text.startswith("NOPERM") for each in replies)
+    # `NOAUTH` with a reason: a proof that counts no more, and whose user is known.
+    words = ("NOPERM ", "NOAUTH Authentication required. ")
+    refused = sum(isinstance(each, RawError) and each.text.startswith(words) for each in replies)
     world.accesses.commanded(name, user, refused=refused, perhaps=perhaps)
 
 

@@ -5,20 +5,22 @@ schema has one number, whoever needs it first. Later another one comes, while fa
 servers, some with one client, so that their records leave in one batch, write rows and misfits of every kind; groups
 and batches with one misfit, too. Others write rows as JSON to the first of them, by the Redis protocol at any server
 and as commands do. `row_ledger.py` knows what may be seen. The rows have ordered indexes, by which some of the reads go
-(`row_finds.py`). Meanwhile jobs move, restore and copy the tables. In the end every server knows the same definitions
-and refuses the same, and each replica holds, and counts as void, what a fold of its log from the beginning does. Then
-one of the tables is cleared, and is one of rows as before.
+(`row_finds.py`), and one of the tables gets other schemas (`row_schemas.py`). Meanwhile jobs move, restore and copy the
+tables. In the end every server knows the same definitions and refuses the same, and each replica holds, and counts as
+void, what a fold of its log from the beginning does. Then one of the tables is cleared, and is one of rows as before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from typing import Final
 
 from duramen import aio
 from duramen.client.database import Database
 from duramen.client.table import Table
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.rows.definition import TableDefinition
@@ -31,11 +33,14 @@ from simulation.cluster_jobs import maps_differ, newest_map, unfinished
 from simulation.cluster_json_rows import check_json_rows, put_by_commands, put_by_kv, write_json_rows
 from simulation.cluster_turns import ASK_S, begin, take_turn
 from simulation.cluster_world import NODES, ClusterWorld
+from simulation.past_checks import KEPT, check_gaps, compare_past
+from simulation.past_scans import check_past_scans
 from simulation.row_calls import RowCaller, follow_rows, read_row
 from simulation.row_checks import check_scan, compare_rows, folded_rows
 from simulation.row_finds import INDEXED_FLIGHTS, check_entries, check_finds, find_row
 from simulation.row_indexes import change_indexes, finish_indexes
 from simulation.row_ledger import has_rows
+from simulation.row_schemas import change_schemas, finish_schemas
 from simulation.trust_turns import TARGETS
 
 __all__ = ["check_row_replicas", "check_rows", "open_rows", "use_rows"]
@@ -55,8 +60,13 @@ _RATES: Final = TableDefinition(
         ),
     ),
 )
-_DEFINITIONS: Final = {**dict.fromkeys((*_ROWS, _LATER), INDEXED_FLIGHTS), _OTHERS: _RATES}
+_DEFINITIONS: Final = {
+    **{name: replace(INDEXED_FLIGHTS, keeps=keeps) for name, keeps in zip((*_ROWS[::-1], _LATER), KEPT, strict=True)},
+    _OTHERS: _RATES,
+}
 _LEVEL_S: Final = 15.0
+_WRITTEN_CHANCE: Final = 0.6
+"""So often rows are written while their table is cleared."""
 _FINDS: Final = 0.4
 """How many of the reads go through an index."""
 
@@ -112,6 +122,7 @@ async def use_rows(world: ClusterWorld, stop: asyncio.Event) -> None:
     working.append(asyncio.create_task(put_by_commands(world, _ROWS[0], stop)))
     working.append(asyncio.create_task(put_by_kv(world, _ROWS[0], stop)))
     working.append(asyncio.create_task(change_indexes(world, _ROWS[0], stop)))
+    working.append(asyncio.create_task(change_schemas(world, _ROWS[1], stop)))
     try:
         await asyncio.gather(*working)
     finally:
@@ -139,7 +150,9 @@ async def _share(world: ClusterWorld, database: Database, chance: random.Random,
     callers = [RowCaller(world, database.table(name), chance) for name in names]
     while not stop.is_set():
         await asyncio.sleep(chance.random() * 2 * pause_s)
-        rows = await chance.choice(callers).write_some()
+        caller = chance.choice(callers)
+        rows = await caller.write_some()
+        await caller.write_early()
         if rows:
             key, row, table = chance.choice(rows)
             definition = _definition_of(world, table)
@@ -190,6 +203,7 @@ async def check_rows(world: ClusterWorld) -> None:
         return
     chance = random.Random(f"rows at the end {world.plan.seed}")
     await finish_indexes(world, _ROWS[0])
+    await finish_schemas(world, _ROWS[1])
     _check_numbers(world)
     names = [name for name in _DEFINITIONS if newest_map(world).named(name) is not None]
     for server in TARGETS:
@@ -221,7 +235,8 @@ def _serves(world: ClusterWorld, server: str, name: str) -> bool:
 
 async def _write_and_scan(world: ClusterWorld, table: Table, chance: random.Random, server: str) -> None:
     await RowCaller(world, table, chance).write_each()
-    await check_json_rows(world, server, table.name, chance)
+    if not world.rows.later.get(table.name):  # what is JSON has the newest schema, and its callers know the first one
+        await check_json_rows(world, server, table.name, chance)
     await check_scan(world, table, server)
     definition = _definition_of(world, table.name)
     assert definition is not None, f"{table.name} has rows"
@@ -238,13 +253,16 @@ async def check_row_replicas(world: ClusterWorld) -> None:
         table = newest_map(world).named(name)
         if table is None or table.definition is None or name == world.rows.cleared:
             continue
+        folds: dict[Partition, MemoryIndex] = {}
         for place in table.partition_ids():
             assert world.log is not None, "all is level"
             await world.log.keep(place)
             stored = world.kept.stored(place)
-            folded = folded_rows(world, place, table, stored)
+            folded = folds[place.partition] = folded_rows(world, place, table, stored)
             for node in list(world.nodes):
                 await _compare(world, node, place, folded, table.definition)
+        async with await aio.connect("router:7070", timeout=ASK_S, direct=False) as database:
+            await check_past_scans(world, database.table(name), folds)
 
 
 async def _compare(
@@ -256,6 +274,8 @@ async def _compare(
         index = replica.index
         if index.applied >= folded.applied:
             compare_rows(world, node, place, index, folded)
+            compare_past(world, node, place, index, folded)
+            check_gaps(world, node, place, index)
             check_entries(world, node, place, index, definition)
             return
         if world.loop.time() > ends_s:
@@ -267,16 +287,35 @@ async def _clear(world: ClusterWorld, chance: random.Random) -> None:
     """A table goes over to a version with nothing in it, and judges as before."""
     name = world.rows.cleared = _ROWS[1]
     world.rows.forget(name)
-    job = await begin(world, f"{chance.choice(TARGETS)}:7070", Clear(name))
-    ends_s = world.loop.time() + _LEVEL_S
-    while any(True for _ in unfinished(world)) or maps_differ(world):
-        if world.loop.time() > ends_s:
-            raise Broken("level", f"{job}, which clears {name}, has not ended in {_LEVEL_S:g} s")
-        await asyncio.sleep(0.05)
+    is_written = chance.random() < _WRITTEN_CHANCE
+    writing = asyncio.create_task(_write_meanwhile(world, name, chance)) if is_written else None
+    try:
+        job = await begin(world, f"{chance.choice(TARGETS)}:7070", Clear(name))
+        ends_s = world.loop.time() + _LEVEL_S
+        while any(True for _ in unfinished(world)) or maps_differ(world):
+            if world.loop.time() > ends_s:
+                raise Broken("level", f"{job}, which clears {name}, has not ended in {_LEVEL_S:g} s")
+            await asyncio.sleep(0.05)
+    finally:
+        await end_tasks(writing)
+    world.rows.forget(name)  # some of it was acknowledged before the barrier
     for number, server in enumerate(each for each in reversed(TARGETS) if _serves(world, each, name)):
         async with await aio.connect(f"{server}:7070", timeout=ASK_S, direct=False) as database:
             table = database.table(name)
-            if number == 0 and [each async for each in table.scan(level="strong", timeout=ASK_S)]:
+            if number == 0 and not is_written and [each async for each in table.scan(level="strong", timeout=ASK_S)]:
                 raise Broken("fitting", f"{name} was cleared, and has rows at {server}")
             await _write_and_scan(world, table, chance, server)
+    for node, (_, plane) in world.nodes.items():
+        for place, replica in plane.node.hosted().items():
+            if place.table == newest_map(world).find(name).id:
+                check_gaps(world, node, place, replica.index)
     world.story.met["rows: cleared"] += 1
+
+
+async def _write_meanwhile(world: ClusterWorld, name: str, chance: random.Random) -> None:
+    """Rows for a table that is being cleared, until cancelled."""
+    async with await aio.connect("router:7070", timeout=ASK_S, direct=False) as database:
+        caller = RowCaller(world, database.table(name), chance)
+        while True:
+            await caller.write_some()
+            await asyncio.sleep(0.01)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from kit.flight_rows import UNNUMBERED_FLIGHTS
@@ -18,11 +19,14 @@ from duramen.client.database import Database
 from duramen.testing.machine.resp_words import RawError
 from duramen.testing.machine.simulated_wire import WireCut
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import Offset, Partition
 from log_tier.rows.table_spec import TableSpec
+from serving_tier.index.memory_index import MemoryIndex
 from simulation.book import Broken
 from simulation.database_world import DatabaseWorld
 from simulation.json_row_calls import CommandRowCaller, WireRowCaller
+from simulation.past_checks import KEPT, check_gaps, compare_past
+from simulation.past_scans import check_past_scans, write_again
 from simulation.reconnecting import Reconnecting
 from simulation.row_calls import RowCaller
 from simulation.row_checks import check_scan, compare_rows, folded_rows
@@ -64,7 +68,8 @@ def _database(world: DatabaseWorld) -> Database:
 
 async def _open(world: DatabaseWorld) -> None:
     await world.up.wait()
-    spec = TableSpec(_TABLE, _PARTITIONS, definition=UNNUMBERED_FLIGHTS)
+    keeps = random.Random(f"history of rows {world.plan.seed}").choice(KEPT)
+    spec = TableSpec(_TABLE, _PARTITIONS, definition=replace(UNNUMBERED_FLIGHTS, keeps=keeps))
     async with _database(world) as database:
         await database.connection.create_table(spec, timeout=_TIMEOUT_S)
         definition = await database.definition(_TABLE)
@@ -131,7 +136,8 @@ async def _check(world: DatabaseWorld) -> None:
         if world.endpoints:
             await _check_endpoint(world, chance)
         await check_scan(world, table, "the database")
-    await _check_replicas(world)
+        await write_again(table, RowCaller(world, table, chance))
+        await check_past_scans(world, table, await _check_replicas(world))
 
 
 async def _check_endpoint(world: DatabaseWorld, chance: random.Random) -> None:
@@ -146,7 +152,9 @@ async def _check_endpoint(world: DatabaseWorld, chance: random.Random) -> None:
         raise Broken("fitting", "an endpoint cut a connection, and nothing is at fault") from error
 
 
-async def _check_replicas(world: DatabaseWorld) -> None:
+async def _check_replicas(world: DatabaseWorld) -> dict[Partition, MemoryIndex]:
+    """The folds of the logs, which the replicas are held against."""
+    folds: dict[Partition, MemoryIndex] = {}
     plane = world.plane
     assert plane is not None, "nothing is at fault"
     table = plane.catalog.map.named(_TABLE)
@@ -156,7 +164,7 @@ async def _check_replicas(world: DatabaseWorld) -> None:
         reader: Any = plane.log.read(place, Offset(0), follow=False)
         async with aclosing(reader) as chunks:
             stored += [bytes(chunk.data) async for chunk in chunks]
-        folded = folded_rows(world, place, table, b"".join(stored))
+        folded = folds[place.partition] = folded_rows(world, place, table, b"".join(stored))
         index = plane.node.hosted()[place].index
         ends_s = world.loop.time() + _UP_S
         while index.applied < folded.applied:
@@ -164,3 +172,6 @@ async def _check_replicas(world: DatabaseWorld) -> None:
                 raise Broken("fitting", f"{place} has applied {index.applied}, its log ends at {folded.applied}")
             await asyncio.sleep(_PAUSE_S)
         compare_rows(world, "the node", place, index, folded)
+        compare_past(world, "the node", place, index, folded)
+        check_gaps(world, "the node", place, index)
+    return folds

@@ -26,14 +26,16 @@ from simulation.planted_history import PLANTED_IN_HISTORY
 from simulation.planted_indexes import PLANTED_IN_BUILDS, PLANTED_IN_INDEXES
 from simulation.planted_json_rows import JSON_IN_DATABASE, JSON_IN_RESP
 from simulation.planted_passwords import PLANTED_IN_PASSWORDS
+from simulation.planted_past import PAST_IN_DATABASE, PLANTED_IN_PAST
 from simulation.planted_patches import PLANTED_IN_PATCHES
 from simulation.planted_places import PLANTED_IN_PLACES, PLANTED_IN_RESP_PLACES
 from simulation.planted_quotas import PLANTED_IN_QUOTAS
-from simulation.planted_rows import PLANTED_IN_ROWS, ROWS_IN_DATABASE
+from simulation.planted_rows import PLANTED_IN_ROWS, ROWS_IN_DATABASE, SCHEMA_BUGS
 from simulation.planted_table_quotas import PLANTED_IN_RESP_TABLE_QUOTAS, PLANTED_IN_TABLE_QUOTAS
 from simulation.planted_turns import PLANTED_IN_TURNS
 from simulation.row_indexes import has_changing_indexes
 from simulation.row_ledger import has_rows
+from simulation.row_schemas import has_changing_schemas
 from simulation.run import Outcome, run_seed
 from simulation.worlds import BUGS, WorldName
 
@@ -55,7 +57,7 @@ SHOWN_WHERE: Final[Mapping[WorldName, Mapping[str, Callable[[Plan], bool]]]] = {
         **dict.fromkeys(PLANTED_IN_DAMAGE, lambda plan: bool(plan.damages)),
         ZEROS_ARE_THE_END: lambda plan: any(each.kind == LOST_END for each in plan.damages),
     },
-    "database": dict.fromkeys((*JSON_IN_DATABASE, *ROWS_IN_DATABASE), has_rows),
+    "database": dict.fromkeys((*JSON_IN_DATABASE, *ROWS_IN_DATABASE, *PAST_IN_DATABASE), has_rows),
     "resp": dict.fromkeys(JSON_IN_RESP, has_rows),
     "cluster": {
         "a half-made empty version is taken for whole": lambda plan: (
@@ -74,7 +76,10 @@ SHOWN_WHERE: Final[Mapping[WorldName, Mapping[str, Callable[[Plan], bool]]]] = {
         **dict.fromkeys(PLANTED_IN_HISTORY, has_history),
         **dict.fromkeys(PLANTED_IN_ROWS, has_rows),
         **dict.fromkeys(PLANTED_IN_PATCHES, has_rows),
+        "a patch counts twice where its batch is repeated": lambda plan: has_rows(plan) and plan.copies_s > 0,
+        **dict.fromkeys(SCHEMA_BUGS, has_changing_schemas),
         **dict.fromkeys(PLANTED_IN_INDEXES, has_rows),
+        **dict.fromkeys(PLANTED_IN_PAST, has_rows),
         **dict.fromkeys(PLANTED_IN_BUILDS, has_changing_indexes),
         **dict.fromkeys(PLANTED_IN_PASSWORDS, lambda plan: plan.has_passwords()),
         **dict.fromkeys(PLANTED_IN_PLACES, lambda plan: plan.has_places()),

@@ -28,6 +28,7 @@ PROMISED: Final[Mapping[str, tuple[str, ...]]] = {
     "kept": ("cluster",),
     "fitting": ("database", "resp", "cluster"),
     "indexed": ("cluster",),
+    "past": ("database", "resp", "cluster"),
     "patched": ("cluster",),
     "restored": _CLUSTERS,
     "tally": _CLUSTERS,

@@ -9,6 +9,7 @@ from log_tier.model.errors import DuramenError, OffsetTrimmed
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from router.data.freshness import Freshness
 from router.data.requests import ReadPart
+from router.endpoints.resp.data.key_views import Overlay
 from router.endpoints.resp.data.notifications import Notifications
 from router.routing.local_first import LocalFirstConnection
 from simulation.planted import Patches
@@ -57,10 +58,22 @@ def _goes_on_behind_a_gap() -> Patches:
     return [(Notifications, "_end", careless)]
 
 
+def _another_version_unjudged() -> Patches:
+    put_over = Overlay.put_over
+
+    def careless(self: Overlay, key: bytes, version: Offset, value: bytes, expires_at_ms: int) -> Any:
+        reply = put_over(self, key, version, value, expires_at_ms)
+        self.guarded = False
+        return reply
+
+    return [(Overlay, "put_over", careless)]
+
+
 PLANTED_IN_CLUSTER_RESP: Final[dict[str, Callable[[], Patches]]] = {
     "a read at another node forgets what the connection has written": _asked_elsewhere_without_floor,
     "a node answers from its replicas without a floor": _nearest_answers_whatever_it_has,
     "a subscription is confirmed before its position is fixed": _confirmed_without_a_position,
     "notifications whose watch breaks go on at the log's end": _goes_on_at_the_end,
     "notifications go on behind what retention took": _goes_on_behind_a_gap,
+    "a replica that is behind says by itself that a key has another version": _another_version_unjudged,
 }

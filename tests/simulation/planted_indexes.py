@@ -22,6 +22,25 @@ def _entries_stay() -> Patches:
     return [(fold, "index_changes", come_only)]
 
 
+def _entries_stay_when_rows_leave() -> Patches:
+    """A row that an index has no more, by its conditions, keeps its entry there."""
+    changes = index_changes.index_changes
+
+    def without_leaving(entries: Any, stored: Any, rows: Any) -> dict[bytes, bytes | None]:
+        found = changes(entries, stored, rows)
+        for key, after in entries.items():
+            before = stored(key)
+            if before is None or after is None:
+                continue
+            old, new = (index_changes.all_of_stored(key, each, rows) for each in (before, after))
+            for was, there in zip(old, new, strict=True):
+                if was and not there:
+                    found.pop(was, None)
+        return found
+
+    return [(fold, "index_changes", without_leaving)]
+
+
 def _a_transaction_late() -> Patches:
     carry_out = fold_transaction.carry_out
     waiting: dict[Any, dict[bytes, bytes | None]] = {}
@@ -71,6 +90,7 @@ def _built_but_for_one() -> Patches:
 
 PLANTED_IN_INDEXES: Final[dict[str, Callable[[], Patches]]] = {
     "an entry of an index is not removed": _entries_stay,
+    "an entry stays when its row does not meet the index's conditions any more": _entries_stay_when_rows_leave,
     "an index is a transaction late": _a_transaction_late,
 }
 

@@ -47,7 +47,8 @@ def _done_before_it_is_counted() -> Patches:
     def single(method: str, answer: Any, parse: Any, refusals: Any, guard: Any, slow: Any) -> Any:
         if guard is None or not method.endswith("KeyValue/Write"):
             return inner(method, answer, parse, refusals, guard, slow)
-        admit = checked._admitting(guard, method, is_stream=False)
+        deciding = guard.admitting(method)
+        admit = None if deciding is None else checked._aborting(deciding)
         done = inner(method, answer, parse, refusals, None, slow)
 
         async def answered(request: Any, context: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from log_tier.model.errors import ConditionFailed, DuramenError, WriteUnknown
 from log_tier.model.identifiers import Offset
+from router.data.gather.own_offsets import OwnOffsets
 from router.endpoints.resp.data.floors import Floors
 from router.endpoints.resp.data.key_views import Overlay
 from router.endpoints.resp.data.rounds import partition_executor
@@ -56,6 +57,10 @@ def _cache_keeps_what_was_overwritten() -> Patches:
     return [(ValueCache, "_forget", forget)]
 
 
+def _all_offsets_are_own() -> Patches:
+    return [(OwnOffsets, "reach", lambda self, after, before: True)]
+
+
 PLANTED_IN_RESP: Final[dict[str, Callable[[], Patches]]] = {
     "a watched key is judged by what the round found": _watched_by_what_was_found,
     "a read does not wait for the connection's own write": _own_write_not_waited_for,
@@ -63,4 +68,5 @@ PLANTED_IN_RESP: Final[dict[str, Callable[[], Patches]]] = {
     "a write of which nobody knows is told to be refused": _unknown_is_refused,
     "commands that run again run behind later ones": _put_back_behind,
     "the cache keeps values that were overwritten": _cache_keeps_what_was_overwritten,
+    "a group is granted although others may have written before it": _all_offsets_are_own,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from log_tier.access import expiry_timer
 from log_tier.access.expiry_timer import ExpiryTimer
 from log_tier.access.gate import Gate
 from log_tier.access.guard import GrpcGuard
@@ -74,7 +75,11 @@ def _proofs_do_not_expire() -> Patches:
 
 
 def _a_loops_timer_is_believed() -> Patches:
-    return [(ExpiryTimer, "_look", lambda self: self._expired())]
+    def look(self: ExpiryTimer) -> None:
+        if self._clock.wall_ms() >= self._expires_ms:
+            self._expired()
+
+    return [(ExpiryTimer, "_look", look), (expiry_timer, "LOOK_S", 1e9)]
 
 
 PLANTED_IN_USERS: Final[dict[str, Callable[[], Patches]]] = {

@@ -12,9 +12,9 @@ from log_tier.embedded.commit.journal_format import FileHeader
 from router.endpoints.resp.data.key_views import Overlay
 from serving_tier.fold.entry import columns_of_entries
 from serving_tier.index.index import FOUND_BYTES_MAX, Found
-from serving_tier.index.lmdb import lmdb_reads
 from serving_tier.index.lmdb.format import STATE, State
 from serving_tier.index.lmdb.lmdb_reads import LmdbReads
+from serving_tier.index.scan import stored_within
 from simulation.planted import Patches
 
 __all__ = ["VIEWS_IN_DATABASE", "VIEWS_IN_LOG", "VIEWS_IN_RESP"]
@@ -52,9 +52,9 @@ def _transaction_used_again() -> Patches:
         before, now = kept.get(id(self)), self._begin(self._data)
         kept[id(self)] = now
         try:
-            found = lmdb_reads._within((before or now).get, keys, bytes_max, 8)
+            found = stored_within((before or now).get, keys, bytes_max, 8)
         except lmdb.Error:  # of an index that was closed since
-            found = lmdb_reads._within(now.get, keys, bytes_max, 8)
+            found = stored_within(now.get, keys, bytes_max, 8)
         return Found(state.applied, *columns_of_entries(found, state.log_time_ms))
 
     return [(LmdbReads, "get_many", get_many)]

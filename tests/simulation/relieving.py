@@ -43,8 +43,10 @@ from simulation.book import Broken
 __all__ = ["Relieved", "relieve_by_seed"]
 
 HEAL: Final = HealBounds(after_s=15.0, copies=2)
-RELIEVE: Final = ReliefBounds(after_s=15.0)
+RELIEVE_AFTER_S: Final = 15.0
 ROUTERS: Final = ("r1", "r2")
+_COPIES: Final = 2
+"""What a relief moves in some runs: half of what a node has, so another relief has to follow."""
 _PARTITIONS: Final = 8
 _KEYS: Final = [b"k%02d" % number for number in range(24)]
 _DISK: Final = 2000
@@ -77,6 +79,8 @@ class Relieved:
         """The map since which an operator has it switched off."""
         self.given: set[tuple[Any, str]] = set()
         """The replicas that reliefs took from a node."""
+        copies = random.Random(f"copies {seed}").choice((_COPIES, MOVES_MAX))
+        self.bounds = ReliefBounds(RELIEVE_AFTER_S, copies)
         self.broken: list[str] = []
         self._judged: set[int] = set()
 
@@ -88,7 +92,7 @@ class Relieved:
         def measured(replicas: list[Any], folder: Path) -> Any:
             found, _ = real(replicas, folder)
             node = next(name for name in self.cluster.nodes if name in folder.parts)
-            used = _DISK - self.free(node, self.newest() if self.maps else ClusterMap())
+            used = min(_DISK, _DISK - self.free(node, self.newest() if self.maps else ClusterMap()))
             return {name: (at, (_REPLICA, size[1])) for name, (at, size) in found.items()}, (_DISK - used, used)
 
         rates: Any = ServedRates
@@ -135,7 +139,7 @@ class Relieved:
             opened.push_async_callback(leave)
             healer = Healer.open(catalog, membership, HEAL, failed=self._failed)
             opened.push_async_callback(healer.close)
-            reliever = Reliever.open(catalog, membership, healer, RELIEVE, failed=self._failed)
+            reliever = Reliever.open(catalog, membership, healer, self.bounds, failed=self._failed)
             opened.push_async_callback(reliever.close)
             await asyncio.get_running_loop().create_future()
 
@@ -266,7 +270,7 @@ async def _strain(run: Relieved, routers: dict[str, Any]) -> None:
     else:
         run.others[node] = _FILLED
         run.others[other] = _FILLED if strain == "two disks fill" else _ROOM
-    await asyncio.sleep(chance.uniform(1, 2 * RELIEVE.after_s + 20))
+    await asyncio.sleep(chance.uniform(1, 2 * RELIEVE_AFTER_S + 20))
     await _meanwhile(run, meanwhile, routers, node, other)
     if strain == "a node is slow":
         await asyncio.sleep(120)
@@ -287,7 +291,7 @@ async def _meanwhile(run: Relieved, what: str, routers: dict[str, Any], node: st
         await asyncio.sleep(run.chance.choice((5.0, HEAL.after_s + 40)))
         faults.start(lost)
     elif what == "it is off":
-        await asyncio.sleep(3 * RELIEVE.after_s)
+        await asyncio.sleep(3 * RELIEVE_AFTER_S)
         await run.operate(off=False)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from simulation.book import Broken
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "Versions"]
 
 
 @dataclass
@@ -19,6 +19,32 @@ class _Counted:
     """What the replies said."""
     unknown: int = 0
     refused: int = 0
+
+
+class Versions:
+    """The version of a key that one program alone writes, one write at a time, at whatever endpoint."""
+
+    def __init__(self) -> None:
+        self.version: int | None = None
+        """What its last write was given; None: it has written nothing yet, or nobody knows."""
+
+    def asks(self, shown: int) -> tuple[int, bool]:
+        """The version for the next write, and is it sure to be the key's? `shown`: by the endpoint, which may be
+        behind.
+        """
+        return (shown, False) if self.version is None else (self.version, True)
+
+    def answered(self, reply: object, outcome: str, *, sure: bool) -> None:
+        """`outcome` of that write: granted, denied, refused or unknown. Raises `Broken`."""
+        if outcome == "denied" and sure:
+            raise Broken("one after the other", f"the key with version {self.version} is said to have another one")
+        if outcome == "granted":
+            assert isinstance(reply, int), reply
+            if self.version is not None and reply <= self.version:
+                raise Broken("one after the other", f"version {self.version} is followed by {reply}")
+            self.version = reply
+        elif outcome != "refused":
+            self.version = None
 
 
 class Ledger:

@@ -14,10 +14,11 @@ from kit.resp.raw_client import RawError
 from duramen.testing.machine.simulated_loop import SimulatedLoop
 from duramen.testing.machine.simulated_wire import WireClient, WireCut
 from duramen.testing.machine.story import RunStory
+from log_tier.model.identifiers import NOTHING
 from simulation.database_rows import with_rows
 from simulation.database_world import DatabaseWorld
 from simulation.plan import Plan
-from simulation.resp_ledger import Ledger
+from simulation.resp_ledger import Ledger, Versions
 from simulation.resp_listeners import Listeners
 
 __all__ = ["RespWorld", "finals", "pipelines", "resp_traffic"]
@@ -120,7 +121,9 @@ class _RespClient:
         *,
         watches: float,
     ) -> None:
-        """`watches`: how many of its calls are optimistic increments, of one."""
+        """`watches`: how many of its calls are optimistic increments, of one. By WATCH, or by versions."""
+        self._optimistic = (self._watched, self._versioned)[number % 2]
+        self._versions = Versions()
         self._world, self._ledger, self._listeners = world, ledger, listeners
         self._number, self._chance = number, chance
         self._watches = watches
@@ -262,7 +265,7 @@ class _RespClient:
 
         return [((b"MGET", *keys), on_reply)]
 
-    async def _optimistic(self, client: WireClient) -> None:
+    async def _watched(self, client: WireClient) -> None:
         """Add one to what was read, if nobody wrote it meanwhile."""
         key = self._key("optimistic")
         found: list[Any] = []
@@ -279,6 +282,47 @@ class _RespClient:
 
         commands = [(b"MULTI",), (b"SET", key, b"%d" % value), (b"EXEC",)]
         await self._call(client, commands, [_nothing, _nothing, on_reply])
+
+    async def _versioned(self, client: WireClient) -> None:
+        """Add one to each of some keys, under the versions that were read. And write a key of its own under the version
+        that its last write was given, by two connections in turn.
+        """
+        keys = [self._key("versioned"), self._key("versioned")]
+        found: list[Any] = []
+        await self._call(client, [(b"DURAMEN.GETV", key) for key in keys], [found.append] * 2)
+        if not any(isinstance(each, RawError) for each in found):
+            commands: list[tuple[bytes, ...]] = []
+            on_replies: list[OnReply] = []
+            for key, each in zip(keys, found, strict=True):
+                value, version = (int(each[0]) + 1, each[1]) if each else (1, NOTHING)
+                commands.append((b"DURAMEN.SETV", key, b"%d" % value, b"%d" % version))
+                on_replies.append(partial(self._counted_by_version, key, value))
+            await self._call(client, commands, on_replies)
+        other = await self._world.connected(self._chance)
+        try:
+            for each in (client, other) * 3:
+                await self._write_over(each)
+        finally:
+            other.close()
+
+    async def _write_over(self, client: WireClient) -> None:
+        """Write a key that nobody else writes, under its version as far as that is known."""
+        mine = b"mine%d" % self._number
+        found: list[Any] = []
+        if self._versions.version is None:
+            await self._call(client, [(b"DURAMEN.GETV", mine)], [found.append])
+        shown = found[0][1] if found and isinstance(found[0], list) else NOTHING
+        version, is_sure = self._versions.asks(shown)
+        asked = (b"DURAMEN.SETV", mine, self._value(), b"%d" % version)
+        outcome = partial(_outcome, denied=None)
+        await self._call(client, [asked], [lambda reply: self._versions.answered(reply, outcome(reply), sure=is_sure)])
+
+    def _counted_by_version(self, key: bytes, value: int, reply: Any) -> None:
+        outcome = _outcome(reply, denied=None)
+        if outcome == "granted":
+            self._ledger.counted(key, value)
+        elif outcome == "unknown":
+            self._ledger.count_unknown(key)
 
 
 def _nothing(reply: Any) -> None:

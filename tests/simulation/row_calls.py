@@ -65,6 +65,23 @@ class RowCaller:
         done = await asyncio.gather(*map(self._write, kinds))
         return [each for rows in done for each in rows]
 
+    async def write_early(self) -> None:
+        """A row of a schema that may come only behind it, if there is one: it fits or not."""
+        coming = self._world.rows.coming.get(self._table.name)
+        if not coming:
+            return
+        carrier, number = self._chance.choice(_CARRIERS), self._chance.randrange(_FLIGHTS)
+        key = flight_key(carrier, number)
+        value = coming[self._chance.choice(list(coming))](carrier, number, str(self._world.rows.next_number()))
+        self._world.rows.tries_early(self._table.name, key, value)
+        try:
+            done = await self._table.put(key, value)
+        except DuramenError as error:
+            self._world.story.met[f"rows: early row failed, {error.code}"] += 1
+        else:
+            self._world.rows.wrote(self._table.name, key, RowWrite(done.offset, value))
+            self._world.story.met["rows: early row written"] += 1
+
     async def write_each(self) -> None:
         """One write of each kind at once, when nothing is at fault: no other error is expected. Raises `Broken`."""
         kinds = [*dict.fromkeys(_FITTING), *_MISFITS]
@@ -144,11 +161,14 @@ class RowCaller:
     def _drawn(self, kinds: Sequence[str], carrier: str = "") -> list[_Record]:
         """A record of each kind; all with one carrier are in one partition."""
         found: list[_Record] = []
+        later = self._world.rows.later.get(self._table.name)
         for kind in kinds:
             name, number = carrier or self._chance.choice(_CARRIERS), self._chance.randrange(_FLIGHTS)
             tried, (schema, other) = str(self._world.rows.next_number()), self._world.rows.schemas.values()
             if kind == "no row":
                 value = b"no row " + tried.encode()
+            elif kind == "row" and later and self._chance.random() < 0.5:
+                value = later[self._chance.choice(list(later))](name, number, tried)
             elif kind == "another key":
                 value = flight(name, number + 100, tried, schema=schema)
             else:

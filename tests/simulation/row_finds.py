@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.tokens import Token
 from log_tier.rows.definition import TableDefinition
+from log_tier.rows.finding.conditions import conditions_of
 from log_tier.rows.finding.found_range import FindPlan
 from log_tier.rows.table_index import INDEX_NUMBER_BYTES, TableIndex
 from simulation.book import Broken
@@ -27,19 +28,32 @@ __all__ = ["INDEXED_FLIGHTS", "check_entries", "check_finds", "find_row"]
 
 INDEXED_FLIGHTS: Final = replace(
     UNNUMBERED_FLIGHTS,
-    indexes=(TableIndex(1, "by_tail", ("tailnum", "dep_delay")), TableIndex(2, "by_delay", ("dep_delay",))),
+    indexes=(
+        TableIndex(1, "by_tail", ("tailnum", "dep_delay")),
+        TableIndex(2, "by_delay", ("dep_delay",)),
+        TableIndex(3, "late", ("tailnum",), conditions_of({"dep_delay": (1.0, None)}, UNNUMBERED_FLIGHTS)),
+    ),
 )
+
+_Pair = tuple[bytes, bytes]
 
 _ENTRIES: Final = 10_000
 _ASK_S: Final = 5.0
 
 
 def _entries_of(definition: TableDefinition, key: bytes, value: bytes) -> Iterator[tuple[TableIndex, bytes]]:
-    """Each index, and what it must have of a row."""
+    """Each index that must have something of a row, and what."""
     rows = definition.judge.entries
     assert rows is not None, "a table without indexes"
     for index, entry in zip(definition.indexes, rows.of(key, value), strict=True):
-        yield index, entry[INDEX_NUMBER_BYTES:]
+        if entry:
+            yield index, entry[INDEX_NUMBER_BYTES:]
+
+
+def _wanted(definition: TableDefinition, index: TableIndex, rows: Iterable[tuple[bytes, bytes]]) -> list[_Pair]:
+    """What an index must show of rows, in the order of its entries."""
+    made = [(dict(_entries_of(definition, key, value)).get(index), value) for key, value in rows]
+    return sorted((entry, value) for entry, value in made if entry is not None)
 
 
 def _in_service(definition: TableDefinition, index: TableIndex) -> bool:
@@ -82,7 +96,7 @@ def _check_found(definition: TableDefinition, index: TableIndex, found: list[tup
     """Each entry is that of the row that came with it, and comes once."""
     for entry, value in found:
         key = definition.judge.key_of_row(value)
-        if dict(_entries_of(definition, key, value))[index] != entry:
+        if dict(_entries_of(definition, key, value)).get(index) != entry:
             raise Broken("indexed", f"the entry {entry!r} in {index.name} of {where} leads to {value!r}")
     if len({entry for entry, _ in found}) < len(found):
         raise Broken("indexed", f"{index.name} of {where} has an entry twice")
@@ -96,7 +110,7 @@ async def check_finds(definition: TableDefinition, table: Table, server: str) ->
         plan = FindPlan(index.name, b"", None, False, (), index.number)
         pages = table.find_pages(plan, limit=None, after=None, level="strong", timeout=_ASK_S)
         found = [pair async for page in pages for pair in page]
-        wanted = sorted((dict(_entries_of(definition, key, value))[index], value) for key, value in rows)
+        wanted = _wanted(definition, index, rows)
         if found != wanted:
             raise Broken("indexed", f"{index.name} of {table.name} at {server} shows {found}, its rows are {wanted}")
 
@@ -106,7 +120,7 @@ def check_entries(world: RowWorld, node: str, place: PartitionId, index: Any, de
     rows = index.scan(b"", None, limit=_ENTRIES).entries
     for of in definition.indexes:
         found = [entry for entry, _ in index.find(of, b"", None, limit=_ENTRIES).entries]
-        wanted = sorted(dict(_entries_of(definition, key, row.value))[of] for key, row in rows)
+        wanted = [entry for entry, _ in _wanted(definition, of, [(key, row.value) for key, row in rows])]
         if found != wanted:
             raise Broken("indexed", f"{node} has in {of.name} of {place} {found}, its rows say {wanted}")
     world.story.met["rows: index compared"] += 1

@@ -10,10 +10,14 @@ import asyncio
 import random
 from typing import Final
 
+from kit.flight_rows import UNNUMBERED_FLIGHTS
+
 from duramen import aio
 from log_tier.catalog.version_fold import DEFINITION_KINDS, versions_job
 from log_tier.model.errors import DuramenError
 from log_tier.rows.alter_table import IndexChange
+from log_tier.rows.finding.conditions import conditions_of
+from log_tier.rows.table_index import unpack_where
 from simulation.book import Broken
 from simulation.cluster_jobs import newest_map
 from simulation.cluster_turns import ASK_S, take_turn
@@ -26,7 +30,13 @@ from simulation.trust_turns import TARGETS
 __all__ = ["change_indexes", "finish_indexes", "has_changing_indexes"]
 
 _NAME: Final = "by_pair"
-_FIELDS: Final = (("tailnum",), ("dep_delay", "tailnum"))
+_LATE: Final = conditions_of({"dep_delay": (1.0, None)}, UNNUMBERED_FLIGHTS)
+_COMING: Final = (
+    IndexChange(_NAME, ("tailnum",)),
+    IndexChange(_NAME, ("dep_delay", "tailnum")),
+    IndexChange(_NAME, ("tailnum",), _LATE),
+)
+_GOING: Final = IndexChange(_NAME)
 _CHANCE: Final = 0.6
 _TAKES_AWAY: Final = 0.4
 _FINISH_S: Final = 30.0
@@ -45,9 +55,9 @@ async def change_indexes(world: ClusterWorld, name: str, stop: asyncio.Event) ->
     pause_s = chance.choice((0.3, 1.5))
     while not stop.is_set():
         await asyncio.sleep(chance.random() * 2 * pause_s)
-        fields = () if chance.random() < _TAKES_AWAY else chance.choice(_FIELDS)
+        change = _GOING if chance.random() < _TAKES_AWAY else chance.choice(_COMING)
         target = chance.choice(TARGETS)
-        await take_turn(world, "operator of indexes", "index", target, _ask(target, name, IndexChange(_NAME, fields)))
+        await take_turn(world, "operator of indexes", "index", target, _ask(target, name, change))
 
 
 async def _ask(target: str, name: str, change: IndexChange) -> str:
@@ -71,7 +81,8 @@ async def finish_indexes(world: ClusterWorld, name: str) -> None:
             raise Broken("level", f"job {job.id}, which changes an index of {name}, is {job.state}: {list(job.tasks)}")
         fields = tuple(str(job.arguments["fields"]).split(",")) if "fields" in job.arguments else ()
         try:
-            await _ask("router", name, IndexChange(str(job.arguments["index"]), fields))
+            where = unpack_where(str(job.arguments.get("where", "")))
+            await _ask("router", name, IndexChange(str(job.arguments["index"]), fields, where))
         except DuramenError as error:
             world.story.tell("operator of indexes", f"asks again: {error}")
             await asyncio.sleep(0.2)
@@ -79,7 +90,7 @@ async def finish_indexes(world: ClusterWorld, name: str) -> None:
         definition = await database.definition(name)
         assert definition is not None, f"{name} has rows"
         if any(each.name == _NAME for each in definition.indexes):
-            await database.connection.alter_table(name, IndexChange(_NAME), timeout=_FINISH_S)
-        definition = await database.connection.alter_table(name, IndexChange(_NAME, _FIELDS[0]), timeout=_FINISH_S)
+            await database.connection.alter_table(name, _GOING, timeout=_FINISH_S)
+        definition = await database.connection.alter_table(name, _COMING[2], timeout=_FINISH_S)
         await check_finds(definition, database.table(name), "router")
     world.story.met["rows: index came last"] += 1

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from duramen.client.model.results import Entry
 from log_tier.model.identifiers import Offset
 from simulation.plan import Plan
 
-__all__ = ["RowLedger", "RowWrite", "has_rows"]
+__all__ = ["LaterRow", "RowLedger", "RowWrite", "has_rows"]
 
 _CHANCE: Final = 0.35
 
@@ -24,6 +25,10 @@ def has_rows(plan: Plan) -> bool:
     have tables of their own.
     """
     return plan.copied_s is None and not plan.has_users() and random.Random(f"rows {plan.seed}").random() < _CHANCE
+
+
+LaterRow = Callable[[str, int, str], bytes]
+"""Makes a row from carrier, number of the flight and number of the try."""
 
 
 class RowWrite(NamedTuple):
@@ -39,6 +44,10 @@ class RowLedger:
     def __init__(self) -> None:
         self.schemas: dict[str, int] = {}
         """The numbers of two schemas: of the rows, and of a table that holds others."""
+        self.later: dict[str, dict[int, LaterRow]] = {}
+        """By table and number: schemas that were acknowledged later."""
+        self.coming: dict[str, dict[int, LaterRow]] = {}
+        """The same of schemas of which somebody has seen the number, acknowledged or not."""
         self.cleared = ""
         """The table that was cleared."""
         self._tries = 0
@@ -46,6 +55,8 @@ class RowLedger:
         """By table and key: the values of rows that may be there."""
         self._void: defaultdict[str, set[tuple[bytes, bytes]]] = defaultdict(set)
         """By table: the keys and values of records that must have no effect."""
+        self._early: defaultdict[str, set[tuple[bytes, bytes]]] = defaultdict(set)
+        """By table: the keys and values of records whose schema may have come too late."""
         self._newest: dict[tuple[str, bytes], RowWrite] = {}
 
     @property
@@ -64,6 +75,11 @@ class RowLedger:
             self._fitting[table, key].add(value)
         else:
             self._void[table].add((key, value))
+
+    def tries_early(self, table: str, key: bytes, value: bytes) -> None:
+        """A record is sent that fits where its schema comes before it in the log."""
+        self._fitting[table, key].add(value)
+        self._early[table].add((key, value))
 
     def wrote(self, table: str, key: bytes, row: RowWrite) -> None:
         """A row was acknowledged."""
@@ -87,6 +103,10 @@ class RowLedger:
     def is_void(self, table: str, key: bytes, value: bytes) -> bool:
         """Must a record of the log have no effect?"""
         return (key, value) in self._void[table]
+
+    def is_early(self, table: str, key: bytes, value: bytes) -> bool:
+        """May a record of the log have no effect?"""
+        return (key, value) in self._early[table]
 
     def is_fitting(self, table: str, key: bytes, value: bytes | None) -> bool:
         """May somebody see this row?"""

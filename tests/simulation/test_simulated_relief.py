@@ -15,9 +15,9 @@ from simulation.planted_relief import PLANTED_IN_RELIEF
 from simulation.relieving import relieve_by_seed
 
 SEEDS = 200 if os.environ.get("DURAMEN_CAMPAIGN") == "1" else 8
-FOUND_WITHIN = 20
+FOUND_WITHIN = 40
 FOUND_FROM = {
-    "two reliefs are under way at once": 16,
+    "two reliefs are under way at once": 10,
     "a node is filled to relieve another": 1,
     "a full node relieves a full one": 1,
     "relief that is switched off goes on": 4,

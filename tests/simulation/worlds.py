@@ -33,6 +33,7 @@ from simulation.planted_indexes import PLANTED_IN_BUILDS, PLANTED_IN_INDEXES
 from simulation.planted_json_rows import JSON_IN_DATABASE, JSON_IN_RESP
 from simulation.planted_node_disk import PLANTED_IN_NODE_DISK
 from simulation.planted_passwords import PLANTED_IN_PASSWORDS
+from simulation.planted_past import PAST_IN_DATABASE, PLANTED_IN_PAST
 from simulation.planted_patches import PLANTED_IN_PATCHES
 from simulation.planted_places import PLANTED_IN_PLACES, PLANTED_IN_RESP_PLACES
 from simulation.planted_quotas import PLANTED_IN_QUOTAS, PLANTED_IN_RESP_QUOTAS
@@ -94,7 +95,12 @@ clients of the Python API; one with clients of the Redis protocol."""
 
 BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     "log": PLANTED | PLANTED_IN_DAMAGE | PLANTED_SYNCS | VIEWS_IN_LOG | CLOCKS_IN_LOG,
-    "database": PLANTED_IN_DATABASE | VIEWS_IN_DATABASE | CLOCKS_IN_DATABASE | JSON_IN_DATABASE | ROWS_IN_DATABASE,
+    "database": PLANTED_IN_DATABASE
+    | VIEWS_IN_DATABASE
+    | CLOCKS_IN_DATABASE
+    | JSON_IN_DATABASE
+    | ROWS_IN_DATABASE
+    | PAST_IN_DATABASE,
     "resp": PLANTED_IN_RESP | VIEWS_IN_RESP | JSON_IN_RESP,
     "cluster": PLANTED_IN_CLUSTER
     | PLANTED_IN_VERSIONS
@@ -113,6 +119,7 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_PATCHES
     | PLANTED_IN_INDEXES
     | PLANTED_IN_BUILDS
+    | PLANTED_IN_PAST
     | PLANTED_IN_ASKED_SNAPSHOTS
     | PLANTED_IN_TALLIES,
     "cluster-resp": PLANTED_IN_CLUSTER_RESP

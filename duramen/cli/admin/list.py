@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -20,7 +21,7 @@ _NOT_USABLE: Final = " (not usable: it is of before the last swap, or the log no
 
 
 def nodes(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
-    """Show the serving nodes: who is there, what they hold, how busy they are.
+    """Show the serving nodes: who is there, what they hold, how busy they are; and the log's server, if it is another.
 
     \b
       duramen admin nodes
@@ -29,6 +30,7 @@ def nodes(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> N
     from duramen.cli.admin.answer import say_answer
     from duramen.cli.admin.connection import ask
     from duramen.cli.admin.rendering import node_state
+    from duramen.cli.terminal.status_client import asked_status
 
     found = ask(at, timeout, lambda admin: admin.nodes())
     if json:
@@ -67,6 +69,24 @@ def nodes(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> N
             say(f"{each.node} was started with --insecure: everybody who reaches {each.address} can listen and answer")
         elif each.without_users:
             say(f"{each.node} has no users: everybody who reaches {each.address} reads and writes everything")
+    for line in _of_the_log(asked_status(at, timeout).get("log_server")):
+        say(line)
+
+
+def _of_the_log(server: dict[str, Any] | None) -> Iterator[str]:
+    """What the server that answers saw of the log's, another process; nothing where it saw none."""
+    if server is None:
+        return
+    if not server["alive"]:
+        yield f"the log's server at {server['address']} does not answer: {server['reason']}"
+        return
+    free, size_of_all = server["disk_free_bytes"], server["disk_full_bytes"]
+    disk = "" if free is None else f", {size(free)} of {size(size_of_all)} disk free"
+    yield f"the log's server at {server['address']} answers{disk}"
+    if server["stopped"] is not None:
+        yield f"the log acknowledges nothing more: {server['stopped']}"
+    if abs(server["clock_skew_s"]) > 1:
+        yield f"the clock of the log's server is off by {server['clock_skew_s']:+d} s"
 
 
 def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:

@@ -260,7 +260,7 @@ def _cells(row: dict[str, Any]) -> list[object]:
         what,
         row["result"],
         row["table"],
-        row["key"],
+        _printable(row["key_text"] or row["key"]),
         row["count"],
         _printable(detail),
     ]

@@ -27,6 +27,15 @@ def create(
     fields: Annotated[
         list[str], typer.Argument(metavar="FIELD", help="What it sorts by; origin.code is inside origin.")
     ],
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="NAME=VALUE",
+            help="It has rows with this value alone; or in a range, NAME=START..END, the end not included; or null, "
+            "NAME alone. May be repeated.",
+        ),
+    ] = None,
     at: At = AT_DEFAULT,
     timeout: Timeout = 600.0,
     json: Json = False,
@@ -35,17 +44,20 @@ def create(
 
     The table may have rows, and may be written and read meanwhile. The same command again changes nothing, waits for an
     index that is being built, and takes one up that failed. When the time is over, or the command is interrupted, it
-    goes on by itself.
+    goes on by itself. With --where it has some rows only, and serves finds that ask for no others.
 
     \b
       duramen table index create departures by_tail tailnum
       duramen table index create departures by_origin origin.code dep_delay
+      duramen table index create departures late tailnum --where dep_delay=60..
     """
-    _change(table, name, fields, at, timeout)
+    conditions = where or []
+    _change(table, name, fields, conditions, at, timeout)
     if json:
-        say_json({"table": table, "index": name, "fields": fields})
+        say_json({"table": table, "index": name, "fields": fields, **({"where": conditions} if conditions else {})})
     else:
-        say(f"table {table} has the index {name} ({', '.join(fields)})")
+        only = f" where {', '.join(conditions)}" if conditions else ""
+        say(f"table {table} has the index {name} ({', '.join(fields)}){only}")
 
 
 @app.command()
@@ -54,7 +66,7 @@ def drop(table: Table, name: Name, at: At = AT_DEFAULT, timeout: Timeout = 30.0,
 
     Finds that it served are refused from then on.
     """
-    _change(table, name, (), at, timeout)
+    _change(table, name, (), (), at, timeout)
     if json:
         say_json({"table": table, "dropped": name})
     else:
@@ -65,26 +77,33 @@ def drop(table: Table, name: Name, at: At = AT_DEFAULT, timeout: Timeout = 30.0,
 def list_(table: Table, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
     """List a table's indexes, one a line, in the order in which they were made."""
     from duramen.cli.terminal.connection import connected
-    from duramen.client.rows.row_indexes import index_states
+    from log_tier.rows.finding.condition_words import index_words, words_of_conditions
 
     with connected(at, timeout) as database:
         definition = database.definition(table)
     if definition is None or definition.value != "row":
         raise InvalidRequest(f"the values of table {table} are no rows: tables of rows alone have indexes")
-    for each in index_states(definition):
+    building = definition.history.building
+    for each in definition.indexes:
+        in_service, where = each.number not in building, words_of_conditions(each.where)
         if json:
-            say_json({"name": each.name, "fields": list(each.fields), "in_service": each.in_service})
+            only = {"where": where} if where else {}
+            say_json({"name": each.name, "fields": list(each.fields), "in_service": in_service, **only})
         else:
-            say(f"{each.name} ({', '.join(each.fields)}){'' if each.in_service else ', being built'}")
+            say(f"{index_words(each)}{'' if in_service else ', being built'}")
 
 
-def _change(table: str, name: str, fields: Sequence[str], at: str, timeout: float) -> None:
+def _change(table: str, name: str, fields: Sequence[str], where: Sequence[str], at: str, timeout: float) -> None:
     """Without fields the index goes."""
     from duramen.cli.terminal.connection import connected
     from duramen.client.rows.row_indexes import new_index
     from log_tier.rows.alter_table import IndexChange
+    from log_tier.rows.definition import TableDefinition
+    from log_tier.rows.finding.condition_words import conditions_of_words
 
-    change = new_index(name, tuple(fields)) if fields else IndexChange(name)
     with connected(at, timeout) as database:
+        definition = (database.definition(table) if where else None) or TableDefinition()
+        asked = conditions_of_words(where, definition)
+        change = new_index(name, tuple(fields), asked, definition) if fields else IndexChange(name)
         stored = database.table(table)
         stored.loop.run(partial(stored.asynchronous.lookup.change_indexes, change, timeout))

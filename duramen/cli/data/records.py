@@ -16,6 +16,8 @@ from duramen.cli.terminal.options import (
     AT_DEFAULT,
     After,
     At,
+    AtTime,
+    AtToken,
     IfAbsent,
     IfPresent,
     IfVersion,
@@ -25,6 +27,7 @@ from duramen.cli.terminal.options import (
     Timeout,
     TokenOnly,
     Ttl,
+    asked_state,
     level_of,
 )
 from duramen.cli.terminal.output import say, say_json, say_note
@@ -124,12 +127,14 @@ def get(
     after: After = None,
     level: Level = None,
     max_lag: MaxLag = None,
+    at_token: AtToken = None,
+    at_time: AtTime = None,
     raw: Annotated[bool, typer.Option("--raw", help="The value's bytes as they are, without a line end.")] = False,
     at: At = AT_DEFAULT,
     timeout: Timeout = 10.0,
     json: Json = False,
 ) -> int:
-    """Read a value, or several. Exit code 3 where a key is not there.
+    """Read a value, or several. Exit code 3 where a key is not there, or was not then.
 
     Several keys are printed one a line, the key and a tab before the value. With --json every key has a line; one that
     is not there has the value null.
@@ -141,24 +146,31 @@ def get(
       duramen get flights UA1545
       duramen get flights UA1545 --after "$TOKEN"      # sees the write that the token names
       duramen get flights UA1545 AA1 B6725 --json      # with versions
+      duramen get prices JFK --at-token "$TOKEN"       # as it was, in a table with a history
       duramen get files logo --raw > logo.png
       duramen get departures UA 1545 AA 1              # the rows of two keys
       duramen get departures '["UA", 1545]'
     """
+    from duramen.cli.terminal.absent_keys import why_absent
     from duramen.cli.terminal.connection import connected
 
     missing: list[bytes] = []
     asked = level_of(level, max_lag, after)
+    state = asked_state(at_token, at_time)
+    if state is not None and (after is not None or level is not None):
+        raise InvalidRequest("--at-token and --at-time name the state: leave out --after and --level")
     with connected(at, timeout) as database:
         text = text_of(database, table)
         wanted = text.keys(keys)
         opened = database.table(table)
         for key in wanted:
-            entry = opened.get_entry(key, after=after, level=asked)
+            entry = opened.get_entry(key, at=state, after=after, level="session" if state is not None else asked)
             if entry is None:
                 missing.append(key)
             if json:
                 say_json({"table": table, "key": text.json_key(key), **_entry_fields(text, entry)})
+            elif entry is None and state is not None:
+                say_note(f"error: {table} had no value of {text.key(key)} then: {why_absent(opened, key, state)}")
             elif entry is None:
                 say_note(f"error: {table} has no key {text.key(key)}")
             elif raw:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from duramen.cli.terminal.text import counted
+from log_tier.model.kept_history import KeptHistory
 from log_tier.rows.definition import TableDefinition
+from log_tier.rows.finding.condition_words import index_words, words_of_conditions
 
-__all__ = ["definition_document", "definition_line"]
+__all__ = ["definition_document", "definition_line", "kept_words"]
 
 
 def definition_line(definition: TableDefinition) -> str:
@@ -21,8 +24,7 @@ def definition_line(definition: TableDefinition) -> str:
     place = f"schema {len(definition.schemas)}, number {newest.number}"
     building = definition.history.building
     indexes = ", ".join(
-        f"{each.name} ({', '.join(each.fields)}){' being built' if each.number in building else ''}"
-        for each in definition.indexes
+        f"{index_words(each)}{' being built' if each.number in building else ''}" for each in definition.indexes
     )
     return f"rows of {newest.schema.name} ({place}), key {key}{by}{f', indexes {indexes}' if indexes else ''}"
 
@@ -41,8 +43,18 @@ def definition_document(definition: TableDefinition) -> dict[str, Any]:
             {
                 "name": each.name,
                 "fields": list(each.fields),
+                **({"where": words_of_conditions(each.where)} if each.where else {}),
                 **({"in_service": False} if each.number in definition.history.building else {}),
             }
             for each in definition.indexes
         ],
     }
+
+
+def kept_words(history: KeptHistory | None) -> str:
+    """What a table keeps of the past of its keys, behind what its log keeps; empty: nothing."""
+    if history is None:
+        return ""
+    if history.versions:
+        return f"; of each key it keeps the newest {counted(history.versions, 'change')}"
+    return f"; it keeps what keys had {f'for {history}' if history.age_ms else 'at all times'}"

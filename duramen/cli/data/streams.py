@@ -17,10 +17,13 @@ from duramen.cli.terminal.options import (
     AT_DEFAULT,
     After,
     At,
+    AtTime,
+    AtToken,
     Json,
     Level,
     MaxLag,
     Timeout,
+    asked_state,
     level_of,
 )
 from duramen.cli.terminal.output import say, say_json
@@ -55,6 +58,8 @@ def scan(
     after: After = None,
     level: Level = None,
     max_lag: MaxLag = None,
+    at_token: AtToken = None,
+    at_time: AtTime = None,
     at: At = AT_DEFAULT,
     timeout: Timeout = 10.0,
     json: Json = False,
@@ -69,10 +74,16 @@ def scan(
       duramen scan flights --reverse --limit 10 --json
       duramen scan departures --field carrier=UA --field flight=1500..1600
       duramen scan departures --prefix '["UA"]'
+      duramen scan prices --at-time 2026-01-31T12:00:00Z     # as it was, in a table with a history
     """
     from duramen.cli.terminal.connection import connected
 
     asked = level_of(level, max_lag, after)
+    state = asked_state(at_token, at_time)
+    if state is not None:
+        if after is not None or level is not None:
+            raise InvalidRequest("--at-token and --at-time name the state: leave out --after and --level")
+        asked = "session"
     with connected(at, timeout) as database:
         text = text_of(database, table)
         keys = text.scan_range(prefix, start, end, field or ())
@@ -82,6 +93,7 @@ def scan(
             end=keys.end,
             reverse=reverse,
             limit=limit,
+            at=state,
             after=after,
             level=asked,
         )

@@ -88,6 +88,15 @@ def create(
             help="An ordered index of its rows, as by_tail=tailnum,dep_delay. May be repeated.",
         ),
     ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            "--history",
+            metavar="HOW-MUCH",
+            help="Keep what its keys had before: all; the newest changes of each key, as 100; or those of some time, "
+            "as 30d (s, m, h, d, w). `get --at-token` and `history` read it.",
+        ),
+    ] = None,
     retention_ms: _RetentionMs = None,
     retention_bytes: _RetentionBytes = None,
     if_missing: Annotated[bool, typer.Option("--if-missing", help="One that is there already is fine.")] = False,
@@ -111,6 +120,7 @@ def create(
     \b
       duramen table create flights
       duramen table create events --partitions 32 --if-missing
+      duramen table create prices --history 30d           # `get --at-token`, `history`
       duramen table create ships --replicas 2             # on a cluster
       duramen table create orders --over orders-v1 --partitioner murmur2
       duramen table create departures --schema departure.avsc --key carrier,flight --partition-by carrier
@@ -131,6 +141,7 @@ def create(
             key=None if key is None else names_of(key),
             partition_by=None if partition_by is None else names_of(partition_by),
             indexes=indexes_of(index or ()),
+            history=history,
             partitions=partitions,
             replicas=replicas,
             over=over,
@@ -222,12 +233,12 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
     """Show the status of a table's partitions.
 
     For each: the offsets that its log holds, how far its index has applied them, how many keys there are. Before them,
-    what the table's keys and values are, where it has a definition.
+    what the table's keys and values are, where it has a definition, and how much of their past it keeps.
 
     \b
       duramen table describe flights
     """
-    from duramen.cli.data.shown_definition import definition_document, definition_line
+    from duramen.cli.data.shown_definition import definition_document, definition_line, kept_words
     from duramen.cli.terminal.connection import connected
 
     with connected(at, timeout) as database:
@@ -244,6 +255,7 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
                     "over": described.over or None,
                     "retention_ms": description.retention.ms,
                     "retention_bytes": description.retention.bytes,
+                    "history": None if description.keeps is None else str(description.keeps),
                     "definition": None if definition is None else definition_document(definition),
                     **part._asdict(),
                 }
@@ -252,6 +264,7 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
     say(
         f"{_named(described)}, id {described.id}, partitioner {described.partitioner}: "
         f"{counted(sum(part.keys for part in parts), 'key')}; its log keeps {_retention(*description.retention)}"
+        f"{kept_words(description.keeps)}"
     )
     if definition is not None:
         say(definition_line(definition))

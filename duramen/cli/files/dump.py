@@ -34,16 +34,23 @@ def dump(
       duramen log dump 00000000000000000000.log --json
     """
     from duramen.cli.files.stored_batches import findings, say_batch, say_finding_json
+    from duramen.cli.files.stored_keys import StoredKeys
     from log_tier.embedded.segments.inspection import Damage, SegmentStart, StoredBatch, Tail
 
-    code = OK
+    code, keys, segment = OK, StoredKeys(), path
+
+    def key_text(key: bytes) -> str:
+        return keys.text(segment, key)
+
     for finding in findings(path):
+        if isinstance(finding, SegmentStart):
+            segment = finding.path
         if json:
-            say_finding_json(finding, records)
+            say_finding_json(finding, records, key_text)
         elif isinstance(finding, SegmentStart):
             say(f"{finding.path}  ({finding.table or 'unknown table'}/{finding.partition}, from offset {finding.base})")
         elif isinstance(finding, StoredBatch):
-            say_batch(finding, records)
+            say_batch(finding, records, key_text)
         elif isinstance(finding, Damage):
             say(f"  DAMAGED   byte {finding.position}: {finding.why}")
         elif isinstance(finding, Tail):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from log_tier.embedded.segments.inspection import (
 )
 from log_tier.model.errors import InvalidRequest
 
-__all__ = ["findings", "say_batch", "say_finding_json"]
+__all__ = ["KeyText", "findings", "say_batch", "say_finding_json"]
 
 
 def findings(path: Path) -> Iterator[SegmentFinding]:
@@ -37,7 +37,11 @@ def _time(timestamp_ms: int) -> str:
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def say_batch(found: StoredBatch, records: bool) -> None:
+KeyText = Callable[[bytes], str]
+"""A key as its fields; empty: it has none."""
+
+
+def say_batch(found: StoredBatch, records: bool, key_text: KeyText) -> None:
     """A batch for people, with its records if `records`."""
     header = found.batch.header
     producer = f"producer {header.producer_id:016x} from {header.sequence}" if header.producer_id else "no producer"
@@ -50,11 +54,12 @@ def say_batch(found: StoredBatch, records: bool) -> None:
     if records:
         for record in found.records():
             value = "" if record.value is None else "\t" + shown_key(record.value)
+            key = key_text(record.key) or shown_key(record.key)
             extra = f"  [{', '.join(record.notes)}]" if record.notes else ""
-            say(f"    {record.offset:<10} {record.operation.lower():<9}{shown_key(record.key)}{value}{extra}")
+            say(f"    {record.offset:<10} {record.operation.lower():<9}{key}{value}{extra}")
 
 
-def say_finding_json(finding: SegmentFinding, records: bool) -> None:
+def say_finding_json(finding: SegmentFinding, records: bool, key_text: KeyText) -> None:
     """A finding for programs, a batch with its records if `records`."""
     fields: dict[str, Any]
     if isinstance(finding, SegmentStart):
@@ -86,6 +91,7 @@ def say_finding_json(finding: SegmentFinding, records: bool) -> None:
                     "offset": record.offset,
                     "operation": record.operation.lower(),
                     "key": json_text(record.key),
+                    "key_text": key_text(record.key),
                     "value": None if record.value is None else json_text(record.value),
                     "notes": list(record.notes),
                 }

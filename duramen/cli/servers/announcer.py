@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from duramen.cli.terminal.output import say, say_end, say_json
 from duramen.server.roles.all_in_one import SingleServer
 from log_tier.privacy.masked_url import mask_url
 
 __all__ = ["Announcer"]
+
+LISTED_MAX: Final = 50
+"""Of tables, and of what the recovery found. A pipe holds 64 KiB: a longer line would keep the server from answering
+until somebody reads it."""
 
 
 class Announcer:
@@ -46,8 +51,9 @@ class Announcer:
                     "users": len(users),
                     "first_user": server.first_user or None,
                     "log": self._log,
-                    "tables": [{"table": t.name, "id": t.id, "partitions": t.partitions} for t in tables],
-                    "recovery": {"cuts": cuts, "damages": damages, "notes": notes},
+                    "table_count": len(tables),
+                    "tables": [{"table": t.name, "id": t.id, "partitions": t.partitions} for t in tables[:LISTED_MAX]],
+                    "recovery": {"cuts": _listed(cuts), "damages": _listed(damages), "notes": _listed(notes)},
                 },
                 flush=True,
             )
@@ -59,11 +65,12 @@ class Announcer:
         if self._log is not None:
             say(f"  log       {self._log}")
         say(f"  tables    {names or 'none yet: duramen table create NAME'}")
-        say("  recovery  " + ("\n            ".join([*cuts, *notes]) or "nothing to recover"))
+        found = _listed([*cuts, *notes])
+        say("  recovery  " + ("\n            ".join(found) or "nothing to recover"))
         if users or server.first_user:
             made = {"made": ": the first one was made", "there": ", so --first-user did nothing"}
             say(f"  users     {len(users)}{made.get(server.first_user, '')}")
-        for damage in damages:
+        for damage in _listed(damages):
             say(f"  DAMAGE    {damage}")
         if self._certs is None:
             say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
@@ -90,3 +97,9 @@ class Announcer:
     def stopped(self) -> None:
         """The server has ended."""
         say_end({"event": "stopped"}, as_json=self._json)
+
+
+def _listed(found: Sequence[str]) -> list[str]:
+    """The first of them, and how many more there are."""
+    left = len(found) - LISTED_MAX
+    return [*found[:LISTED_MAX], *([f"and {left} more: duramen log verify lists what is damaged"] if left > 0 else [])]

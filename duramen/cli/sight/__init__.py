@@ -20,5 +20,5 @@ What holds:
 
 What is not here: history beyond ten minutes, and facts that no server has.
 
-Reading order: `status_client.py`, `status.py`, `night_page.py`, `top.py`, `slow_page.py`, `slow.py`.
+Reading order: `status.py`, `night_page.py`, `top.py`, `slow_page.py`, `slow.py`.
 """

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from duramen.cli.sight.slow_page import slow_page
-from duramen.cli.sight.status_client import StatusClient
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout, check_at
 from duramen.cli.terminal.output import say, say_json
+from duramen.cli.terminal.status_client import StatusClient
 
 __all__ = ["slow"]
 

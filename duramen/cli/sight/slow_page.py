@@ -45,7 +45,7 @@ def _row(call: Mapping[str, Any]) -> Sequence[str]:
     place = "-" if table is None else table if partition is None else f"{table}/{partition}"
     what = call["call"] if call["outcome"] == "done" else f"{call['call']} ({call['outcome']})"
     when = datetime.fromtimestamp(call["ended_ms"] / 1000).strftime("%m-%d %H:%M:%S")
-    cells = (what, place, call["key"], call["user"], call["peer"])
+    cells = (what, place, call.get("key_text") or call["key"], call["user"], call["peer"])
     return (when, _ms(call["duration_ms"]), *(_cell(each) for each in cells), _parts(call["parts"]))
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import typer
 
 from duramen.cli.admin.figures import duration, size
-from duramen.cli.sight.status_client import StatusClient
 from duramen.cli.terminal.exits import RETRY
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout, check_at
 from duramen.cli.terminal.output import say, say_json
+from duramen.cli.terminal.status_client import asked_status
 
 __all__ = ["status"]
 
@@ -18,15 +18,16 @@ __all__ = ["status"]
 def status(at: At = AT_DEFAULT, timeout: Timeout = 3.0, json: Json = False) -> None:
     """Say in three lines whether all is well with a server, and if not the one thing to do first.
 
-    The server says what it knows, and asks no other one: it answers while the rest of the cluster does not. A router
-    knows all nodes, a node its own replicas; the log of a cluster has no status of this kind. Exit code 0 if the
+    The server says what it knows, and asks no other one for it: it answers while the rest of the cluster does not. A
+    router knows all nodes and the log's server, a node its own replicas and the log's server. Exit code 0 if the
     server is ready, 5 if not (yet), or where nobody answers. --json prints the whole document as one line.
 
     \b
       duramen status
       duramen status --json | jq '.partitions[] | select(.lag_records > 0)'
     """
-    facts = _asked(at, timeout)
+    check_at(at, timeout)
+    facts = asked_status(at, timeout)
     if json:
         say_json(facts)
     else:
@@ -34,18 +35,6 @@ def status(at: At = AT_DEFAULT, timeout: Timeout = 3.0, json: Json = False) -> N
             say(line)
     if not facts["ready"]:
         raise typer.Exit(RETRY)
-
-
-def _asked(at: str, timeout: float) -> dict[str, Any]:
-    """The document of the server. Raises what the server says, and `Disconnected`."""
-    check_at(at, timeout)
-    import asyncio
-
-    async def asked() -> dict[str, Any]:
-        async with StatusClient.connected(at, timeout=timeout) as client:
-            return await client.ask()
-
-    return asyncio.run(asked())
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from duramen.cli.sight.night_page import PageLine, Silence, Style, night_page
-from duramen.cli.sight.status_client import StatusClient
 from duramen.cli.terminal.exits import RETRY
 from duramen.cli.terminal.options import AT_DEFAULT, At, Timeout, check_at
 from duramen.cli.terminal.output import say
+from duramen.cli.terminal.status_client import StatusClient
 from duramen.server.sight.status_history import StatusHistory
 from log_tier.model.errors import DuramenError
 

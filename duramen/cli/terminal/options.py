@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -15,6 +16,8 @@ __all__ = [
     "AT_DEFAULT",
     "After",
     "At",
+    "AtTime",
+    "AtToken",
     "IfAbsent",
     "IfPresent",
     "IfVersion",
@@ -25,6 +28,7 @@ __all__ = [
     "Timeout",
     "TokenOnly",
     "Ttl",
+    "asked_state",
     "check_at",
     "level_of",
 ]
@@ -46,6 +50,21 @@ Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Ho
 After = Annotated[
     str | None,
     typer.Option("--after", metavar="TOKEN", help="See at least what this token has seen (`put --token` prints one)."),
+]
+
+AtToken = Annotated[
+    str | None,
+    typer.Option(
+        "--at-token",
+        metavar="TOKEN",
+        help="As it was at this token (`put --token` prints one), where the table keeps a history.",
+    ),
+]
+AtTime = Annotated[
+    str | None,
+    typer.Option(
+        "--at-time", metavar="TIME", help="As it was at this time, as 2026-01-31T12:00:00Z; by default in local time."
+    ),
 ]
 
 
@@ -107,3 +126,16 @@ def check_at(at: str, timeout: float) -> None:
     checked_address(at)
     if timeout <= 0:
         raise InvalidRequest(f"--timeout takes a number of seconds above 0, not {timeout:g}")
+
+
+def asked_state(token: str | None, time: str | None) -> str | datetime | None:
+    """The state that the options name; None: the present. Raises `InvalidRequest`."""
+    if token is not None and time is not None:
+        raise InvalidRequest("--at-token and --at-time name two states: give one of them")
+    if time is None:
+        return token
+    try:
+        found = datetime.fromisoformat(time)
+    except ValueError as error:
+        raise InvalidRequest(f"--at-time takes a time as 2026-01-31T12:00:00Z, not {time!r}: {error}") from None
+    return found.astimezone() if found.tzinfo is None else found

@@ -7,14 +7,15 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from duramen.cli.terminal.text import obeyed_by_none
 from log_tier.model.errors import DuramenError
 
 __all__ = ["say", "say_end", "say_error", "say_failure", "say_json", "say_note", "say_table"]
 
 
 def say(text: str) -> None:
-    """A line for people."""
-    sys.stdout.write(text + "\n")
+    """A line for people. Much of it is what others have written: no terminal obeys anything in it."""
+    sys.stdout.write(obeyed_by_none(text) + "\n")
 
 
 def say_json(fields: Mapping[str, Any], *, flush: bool = False) -> None:
@@ -35,7 +36,7 @@ def say_end(event: Mapping[str, Any], *, as_json: bool) -> None:
 
 def say_note(text: str) -> None:
     """A remark that is not the command's result."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(obeyed_by_none(text) + "\n")
 
 
 def say_error(code: str, message: str, fields: Mapping[str, Any], *, retryable: bool, as_json: bool) -> None:
@@ -45,7 +46,7 @@ def say_error(code: str, message: str, fields: Mapping[str, Any], *, retryable: 
             {"error": code, "message": message, "fields": dict(fields), "retryable": retryable}, ensure_ascii=False
         )
     else:
-        line = "error: " + " ".join(message.split())
+        line = "error: " + obeyed_by_none(" ".join(message.split()))
     sys.stdout.flush()
     sys.stderr.write(line + "\n")
 
@@ -67,5 +68,5 @@ def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
+        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else obeyed_by_none(str(cell))) for cell in row))
     console().print(table)

@@ -19,7 +19,9 @@ from typing import Final
 from log_tier.model.errors import InvalidRequest
 from router.admin.answers.json_text import BASE64, encoded, json_text
 
-__all__ = ["BASE64", "bytes_of", "counted", "json_text", "shown_key", "shown_line", "shown_value"]
+__all__ = ["BASE64", "bytes_of", "counted", "json_text", "obeyed_by_none", "shown_key", "shown_line", "shown_value"]
+
+_KEPT: Final = "\n\t"
 
 _LINE_BREAKS: Final = str.maketrans("", "", "\n\r\t")
 
@@ -27,6 +29,15 @@ _LINE_BREAKS: Final = str.maketrans("", "", "\n\r\t")
 def counted(count: int, noun: str) -> str:
     """A count with its noun in the right number: `1 row`, `1,200 rows`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def obeyed_by_none(text: str) -> str:
+    """A text with line ends and tabs, and `\\x1b` and the like for everything else that a terminal obeys, or that turns
+    the direction of writing. O(its size).
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in _KEPT else ascii(each)[1:-1] for each in text)
 
 
 def shown_key(data: bytes) -> str:

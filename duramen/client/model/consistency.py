@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from duramen.client.model.session import Session
 from log_tier.model.errors import InvalidRequest, InvalidToken
@@ -12,7 +13,22 @@ from log_tier.model.identifiers import ANYTHING, NOTHING, Offset, Partition
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 
-__all__ = ["SESSION", "Asked", "Bounded", "Level", "asked_of", "bounded", "check_level"]
+__all__ = [
+    "SESSION",
+    "AsOf",
+    "Asked",
+    "AskedPast",
+    "Bounded",
+    "Level",
+    "asked_of",
+    "bounded",
+    "check_level",
+    "time_at_ms",
+    "time_ms_of",
+]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +40,9 @@ class Bounded:
 
 
 Level = Literal["session", "eventual", "strong"] | Bounded
+
+AsOf: TypeAlias = str | Token | datetime
+"""The state that a read of the past shows: that of a token, or of a time with a time zone."""
 
 _LEVELS: Final = ("session", "eventual", "strong")
 
@@ -63,6 +82,39 @@ class Asked(NamedTuple):
 
 SESSION: Final = Asked(None, False, True)
 """The usual case."""
+
+
+class AskedPast(NamedTuple):
+    """A state that a read of the past names, and the table."""
+
+    table: TableRef
+    offsets: Mapping[Partition, Offset]
+    """Those that a token names; it may name some of the partitions alone."""
+    time_ms: int = 0
+    """The last state of each partition that is not later, in ms since 1970; 0: the offsets name it."""
+
+    def offset(self, partition: Partition, what: str = "which the read covers") -> Offset:
+        """The offset of one partition. Raises `InvalidToken`. `what`: what the partition has to do with the read."""
+        offset = self.offsets.get(partition)
+        if offset is None:
+            raise InvalidToken(
+                f"the token names no offset of partition {partition} of {self.table.name}, {what}: take one of the "
+                "whole table (end_token()), or of a write to that partition"
+            )
+        return offset
+
+
+def time_ms_of(at: datetime) -> int:
+    """A time as requests have it: ms since 1970, never 0. Raises `InvalidRequest` for one without a time zone."""
+    if at.tzinfo is None:
+        raise InvalidRequest(f"the time {at} has no time zone: give it one, as datetime.now(UTC) has")
+    # 0 would ask for no time, and nothing was written then.
+    return (at - _EPOCH) // _MS or -1
+
+
+def time_at_ms(time_ms: int) -> datetime:
+    """The time, of milliseconds since 1970."""
+    return _EPOCH + time_ms * _MS
 
 
 def bounded(max_lag: float) -> Bounded:

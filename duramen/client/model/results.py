@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from datetime import datetime
+from typing import Generic, NamedTuple, TypeVar
 
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.partitioner import Partitioner
@@ -12,7 +13,10 @@ from log_tier.model.record import Operation
 from log_tier.model.tokens import Token
 from serving_tier.fold.numbers import Number
 
-__all__ = ["Change", "Done", "Entry", "ManyDone", "Number", "TableInfo"]
+__all__ = ["Before", "Change", "Done", "Entry", "KeyDifference", "KeyVersion", "ManyDone", "Number", "TableInfo"]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Entry(NamedTuple):
@@ -77,6 +81,48 @@ class Change:
     def token(self) -> str:
         """Pass it to `watch(after=…)`: that watch begins with the next change."""
         return str(Token({self.table_id: {**self.before, self.partition: self.offset}}))
+
+
+class Before(NamedTuple):
+    """What a change replaced."""
+
+    value: bytes | None
+    """None: nothing, or it is not known."""
+    is_kept: bool
+    """Is it known? Not where the table keeps no history, or none of so long ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyVersion(Generic[V]):
+    """One version of a key, of a table that keeps a history."""
+
+    table_id: TableId
+    partition: Partition
+    offset: Offset
+    """Of the change that made it."""
+    value: V | None
+    """None: the key was deleted."""
+    expires_at_ms: int
+    """Milliseconds since 1970; 0: never."""
+    time: datetime | None
+    """When the log appended the change; None where that was before what a history by age keeps."""
+
+    @property
+    def token(self) -> str:
+        """Pass it to `at=` of a read: the key had this version then."""
+        return str(Token.of(self.table_id, self.partition, self.offset))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDifference(Generic[K, V]):
+    """A key whose value is another one in two states of a table that keeps a history."""
+
+    key: K
+    """Of rows and of keys with fields, the tuple of its fields."""
+    before: V | None
+    """Its value in the first state; None: it was not there."""
+    after: V | None
+    """Its value in the second state; None: it was not there."""
 
 
 class TableInfo(NamedTuple):

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 
+from duramen.client.model.asked_index import IndexFields, OrderedIndex
 from duramen.client.rows.shapes.hints import HintKind, hint_of
 from duramen.client.rows.shapes.shape import RowShape, shape_of
 from log_tier.model.errors import InvalidRequest, InvalidSchema
+from log_tier.model.kept_history import KeptHistory
 from log_tier.rows.definition import TableDefinition, ValueKind
+from log_tier.rows.finding.conditions import conditions_of
 from log_tier.rows.key_fields import KeyField, KeyType, key_type_of, without_null
 from log_tier.rows.schema import NumberedSchema
 from log_tier.rows.table_index import TableIndex
@@ -70,12 +73,27 @@ def asked_definition(
     key: object = None,
     value: object = None,
     partition_by: str | Sequence[str] | None = None,
-    indexes: Mapping[str, str | Sequence[str]] | None = None,
+    indexes: Mapping[str, IndexFields] | None = None,
+    history: str | int | None = None,
 ) -> AskedDefinition | None:
-    """What the arguments of `create_table` ask for; None: a table of bytes.
+    """What the arguments of `create_table` ask for; None: a table of bytes that keeps no history.
 
     Raises `InvalidSchema`, which names the field, and `InvalidRequest` for arguments that say nothing together.
     """
+    asked = _asked(row, key, value, partition_by, indexes)
+    if history is None:
+        return asked
+    keeps, found = KeptHistory.of(history), asked or AskedDefinition("bytes", "bytes")
+    return replace(found, definition=replace(found.definition or TableDefinition(), keeps=keeps))
+
+
+def _asked(
+    row: object,
+    key: object,
+    value: object,
+    partition_by: str | Sequence[str] | None,
+    indexes: Mapping[str, IndexFields] | None,
+) -> AskedDefinition | None:
     asked = asked_kind(row, key, value)
     if indexes and (asked is None or asked.shape is None):
         raise InvalidRequest("indexes= are of rows: give row= too")
@@ -88,7 +106,7 @@ def asked_definition(
     if asked.shape is not None:
         fields = _fields_of_rows(asked.shape, names)
         schemas = (NumberedSchema(0, asked.shape.schema),)
-        return replace(asked, definition=TableDefinition(1, fields, "row", schemas, leading, _indexes(indexes)))
+        return replace(asked, definition=_with_indexes(TableDefinition(1, fields, "row", schemas, leading), indexes))
     keys = _key(key)
     if keys == "bytes" and asked.value == "bytes":
         return asked
@@ -131,13 +149,18 @@ def _fields_of_rows(shape: RowShape, names: Sequence[str]) -> tuple[KeyField, ..
     return tuple(fields)
 
 
-def _indexes(given: Mapping[str, str | Sequence[str]] | None) -> tuple[TableIndex, ...]:
+def _with_indexes(definition: TableDefinition, given: Mapping[str, IndexFields] | None) -> TableDefinition:
+    """`definition`: without any. Raises `InvalidSchema`, and `InvalidRequest` for conditions that are none."""
     if not isinstance(given, Mapping | None):
         raise InvalidRequest(f'indexes= maps names to fields, as {{"by_tail": "tailnum"}}, not {_shown(given)}')
-    return tuple(
-        TableIndex(number, name, (fields,) if isinstance(fields, str) else tuple(fields))
-        for number, (name, fields) in enumerate((given or {}).items(), 1)
-    )
+    indexes: list[TableIndex] = []
+    for number, (name, asked) in enumerate((given or {}).items(), 1):
+        if isinstance(asked, OrderedIndex):
+            where = conditions_of(asked.where, definition) if asked.where else ()
+            indexes.append(TableIndex(number, name, asked.fields, where))
+        else:
+            indexes.append(TableIndex(number, name, (asked,) if isinstance(asked, str) else tuple(asked)))
+    return replace(definition, indexes=tuple(indexes))
 
 
 def _names(key: object) -> list[str]:

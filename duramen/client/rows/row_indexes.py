@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from duramen.client.rows.opened_rows import OpenedRows
 from log_tier.model.errors import InvalidRequest
 from log_tier.rows.alter_table import IndexChange
 from log_tier.rows.definition import TableDefinition
+from log_tier.rows.finding.conditions import conditions_of, given_by
 
 __all__ = ["IndexState", "RowIndexes", "index_states", "new_index"]
 
@@ -24,12 +26,16 @@ class IndexState:
     """What it sorts by."""
     in_service: bool
     """False: it is being built, and no find reads it yet."""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """Which rows it has, as `create_index` takes it; empty: all."""
 
 
 class RowIndexes(OpenedRows[R]):
     """The half of a table of rows that gives it indexes."""
 
-    async def create_index(self, name: str, *fields: str, timeout: float | None = None) -> None:
+    async def create_index(
+        self, name: str, *fields: str, where: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> None:
         """Give the table an ordered index; return when finds are answered by it in every partition:
         `create_index("by_tail", "tailnum", "dep_delay")`.
 
@@ -38,12 +44,18 @@ class RowIndexes(OpenedRows[R]):
         for each. The same index again changes nothing, and waits for one that is being built. It may take long on a
         large table; with a `timeout` that is too short it goes on by itself.
 
+        `where`: the index has those rows alone that meet all of these conditions, in the form of `find`:
+        `create_index("late", "time_hour", where={"dep_delay": (60, None), "gate": None})`. A write of another row costs
+        the index nothing. It serves finds that ask for no other rows, by the same or narrower conditions.
+
         Raises `InvalidSchema` for a field that rows of some schema of the table do not have or that does not sort, and
-        where another index has the name; `CommandRejected` where another change of the table is under way, which it
-        names; `DeadlineExceeded` where it is not done in time, `Unavailable` where it failed, for instance since a row
+        where another index has the name; `InvalidRequest` for a condition that is none; `CommandRejected` where another
+        change of the table is under way, which it names; `DeadlineExceeded` where it is not done in time,
+        `Unavailable` where it failed, for instance since a row
         is too long for an entry: ask again when that is mended, or drop the index.
         """
-        await self._change(new_index(name, fields), timeout)
+        definition = (await self.renewed_codec(timeout)).definition if where else None
+        await self._change(new_index(name, fields, where, definition), timeout)
 
     async def drop_index(self, name: str, *, timeout: float | None = None) -> None:
         """Take an index away; one that is being built is given up. Finds that it served are refused from then on.
@@ -62,14 +74,24 @@ class RowIndexes(OpenedRows[R]):
         await self.renewed_codec(timeout)
 
 
-def new_index(name: str, fields: tuple[str, ...]) -> IndexChange:
-    """A change that gives a table an index. Raises `InvalidRequest`."""
+def new_index(
+    name: str,
+    fields: tuple[str, ...],
+    where: Mapping[str, Any] | None = None,
+    definition: TableDefinition | None = None,
+) -> IndexChange:
+    """A change that gives a table an index. `definition`: the table's, for `where`. Raises `InvalidRequest`."""
     if not fields or not all(isinstance(each, str) and each for each in fields):
         raise InvalidRequest(f"the index {ascii(name)[:60]} sorts by names of fields, not {ascii(fields)[:80]}")
-    return IndexChange(name, fields)
+    if not isinstance(where, Mapping | None):
+        raise InvalidRequest(f'where= maps fields to values or ranges, as {{"gate": None}}, not {ascii(where)[:60]}')
+    return IndexChange(name, fields, conditions_of(where, definition or TableDefinition()) if where else ())
 
 
 def index_states(definition: TableDefinition) -> list[IndexState]:
     """The indexes of a definition."""
     building = definition.history.building
-    return [IndexState(each.name, each.fields, each.number not in building) for each in definition.indexes]
+    return [
+        IndexState(each.name, each.fields, each.number not in building, given_by(each.where))
+        for each in definition.indexes
+    ]

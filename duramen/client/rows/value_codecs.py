@@ -53,6 +53,8 @@ class TableCodec(NamedTuple, Generic[K, V]):
 
     key: KeyCodec[K]
     value: ValueCodec[V]
+    keeps_history: bool = False
+    """Does the table?"""
 
 
 class _BytesKeys:
@@ -148,4 +150,4 @@ def codec_of(definition: TableDefinition) -> TableCodec[Any, Any]:
     if isinstance(definition.key, tuple):
         keys = _TupleKeys(RowKey(definition))
     values: dict[str, ValueCodec[Any]] = {"bytes": _BytesValues(), "str": _TextValues(), "json": _JsonValues()}
-    return TableCodec(keys, values[definition.value])
+    return TableCodec(keys, values[definition.value], definition.keeps is not None)

@@ -4,7 +4,9 @@
 which `routing.py` opens. `deferred.py` connects at the first call, for a process that forked or was handed a database.
 `retry.py` asks a question again until a server answers. `loop_thread.py` carries blocking calls into the process's
 event loop. `resp_fast_path.py` sends blocking gets and puts to the RESP endpoint of a server that is the whole cluster.
-What proves who calls is in `log_tier.access.client`.
+`observer.py` is the seam at which a test sees every call of a client. What proves who calls is in
+`log_tier.access.client`.
 
-Reading order: `retry.py`, `connect.py`, `routing.py`, `deferred.py`, `loop_thread.py`, `resp_fast_path.py`.
+Reading order: `observer.py`, `retry.py`, `connect.py`, `routing.py`, `deferred.py`, `loop_thread.py`,
+`resp_fast_path.py`.
 """

@@ -42,14 +42,17 @@ def _heard(attempt: asyncio.Task[Connection]) -> None:
 
 
 class DeferredConnection:
-    """A `Connection` that connects with `make(timeout)` at its first call; concurrent calls wait for the same attempt.
+    """A `Connection` that connects with `make` at its first call; concurrent calls wait for the same attempt.
 
-    An attempt that fails fails the calls that waited for it, and the next call makes another one. Belongs to the event
-    loop of its first call.
+    `make` goes on until its own timeout. It calls its argument with each failure on the way, so that a call whose time
+    is over earlier can say why. An attempt that fails fails the calls that waited for it, and the next call makes
+    another one. Belongs to the event loop of its first call.
     """
 
-    def __init__(self, make: Callable[[], Awaitable[Connection]]) -> None:
+    def __init__(self, make: Callable[[Callable[[DuramenError], None]], Awaitable[Connection]]) -> None:
         self._make = make
+        self._failure: DuramenError | None = None
+        """Of the newest attempt, the newest failure."""
         self._attempt: asyncio.Task[Connection] | None = None
         self._closed = False
 
@@ -69,11 +72,17 @@ class DeferredConnection:
             async with asyncio.timeout_at(deadline):
                 connection = await asyncio.shield(attempt)
         except TimeoutError:
-            raise DeadlineExceeded(f"no connection was made within {timeout:g} s; is the server running?") from None
+            raise self._failure or DeadlineExceeded(
+                f"no connection was made within {timeout:g} s; is the server running?"
+            ) from None
         return connection, max(0.0, deadline - loop.time())
 
     async def _begin(self) -> Connection:
-        return await self._make()
+        self._failure = None
+        return await self._make(self._note)
+
+    def _note(self, failure: DuramenError) -> None:
+        self._failure = failure
 
     async def _ask(self, timeout: float, question: Callable[[Connection, float], Awaitable[T]]) -> T:
         connection, left = await self._connected(timeout)

@@ -11,6 +11,8 @@ from typing import Final
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.remote.cluster_view import view_of
 from log_tier.catalog.remote.remote_maps import RemoteMaps
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.errors import DuramenError, UnknownFormat
 from log_tier.model.log import Log
 from log_tier.proto.cluster_pb2 import ClusterView
@@ -19,12 +21,16 @@ from router.data.seam import Connection
 from router.membership.live_membership import LiveMembership
 from router.routing.routed_connection import RoutedConnection
 
-__all__ = ["route_from"]
+__all__ = ["LOG_AGAIN_MAX_S", "LOG_WAIT_S", "route_from"]
 
 logger = logging.getLogger(__name__)
 
 # The log answers in a millisecond where it can be reached at all.
-_LOG_S: Final = 1.0
+LOG_WAIT_S: Final = 1.0
+
+# A log that was silent when the connection began is asked again: it may have been starting, or a firewall hides it.
+_AGAIN_FIRST_S: Final = 1.0
+LOG_AGAIN_MAX_S: Final = 30.0
 
 
 async def route_from(targets: Sequence[str], answer: ClusterView, server: Connection) -> Connection:
@@ -44,27 +50,40 @@ async def route_from(targets: Sequence[str], answer: ClusterView, server: Connec
         opened.push_async_callback(maps.close)
         membership = await LiveMembership.open(MapFollower(maps))
         opened.push_async_callback(membership.close)
-        log = await _reached(view.log_url)
-        connection = RoutedConnection.for_client(maps, membership, log, server)
+        scheme, _, netloc = view.log_url.partition("://")
+        if scheme != "grpc" or not netloc:
+            connection = RoutedConnection.for_client(maps, membership, None, server)
+        else:
+            log = await RemoteLog.open(netloc)
+            opened.push_async_callback(log.close)
+            silent = await _why_silent(log)
+            connection = RoutedConnection.for_client(maps, membership, log if silent is None else None, server)
+            connection.closes(log.close)
+            if silent is not None:
+                logger.info("the log at %s is not reached from here, writes go through the server: %s", netloc, silent)
+                asking = TaskSet()
+                asking.start(_reach_later(log, connection), name="asking a silent log")
+                connection.closes(asking.close)
         opened.pop_all()  # the connection's from now on
         return connection
     raise AssertionError("not reached")
 
 
-async def _reached(url: str) -> Log | None:
-    """The log, where it can be reached from here."""
-    scheme, _, netloc = url.partition("://")
-    if scheme != "grpc" or not netloc:
-        return None
-    log = await RemoteLog.open(netloc)
+async def _why_silent(log: Log) -> Exception | None:
+    """Why the log does not answer; None: it does."""
     try:
-        async with asyncio.timeout(_LOG_S):
+        async with asyncio.timeout(LOG_WAIT_S):
             await log.topics()
     except (DuramenError, TimeoutError) as error:
-        logger.info("the log at %s is not reached from here, writes go through the server: %s", url, error)
-        await log.close()
-        return None
-    except BaseException:
-        await log.close()
-        raise
-    return log
+        return error
+    return None
+
+
+async def _reach_later(log: Log, connection: RoutedConnection) -> None:
+    """Ask the log until it answers; from then on, writes go to it."""
+    backoff = Backoff(_AGAIN_FIRST_S, LOG_AGAIN_MAX_S)
+    await backoff.pause()
+    while await _why_silent(log) is not None:
+        await backoff.pause()
+    connection.reach(log)
+    logger.info("the log is reached from here now, writes go to it")

@@ -19,10 +19,12 @@ What holds:
      table that another server has just made may be read already.
 - R4 A request costs one look-up. What all look-ups need is derived once for each change of the tables' definitions.
 - R5 Nothing here changes anything. A request that would is refused, and the refusal says what to do.
+- R6 A schema that is sent to `/compatibility` is judged as `alter` judges it: by the same rules, and for all versions
+     of a subject at once by the same schemas.
 
 What is not here: registering schemas, which come with their tables; other types than Avro; references, contexts, soft
 deletion, rules and metadata; and asking the registry of another program for the schemas of its topics.
 
-Reading order: `subjects.py` (subjects and numbers of a map), `registry_answer.py`, `registry_view.py` (from a path to
-its answer), `schema_registry.py` (the routes).
+Reading order: `subjects.py` (subjects and numbers of a map), `registry_answer.py`, `compatibility.py`,
+`registry_view.py` (from a path to its answer), `schema_registry.py` (the routes).
 """

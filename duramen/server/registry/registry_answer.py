@@ -10,6 +10,7 @@ from duramen.server.sight.http_messages import HttpReply
 __all__ = [
     "NOT_HERE",
     "READ_ONLY",
+    "SCHEMA_INVALID",
     "SCHEMA_NOT_FOUND",
     "SUBJECT_NOT_FOUND",
     "VERSION_INVALID",
@@ -23,6 +24,7 @@ NOT_HERE: Final = 404
 SUBJECT_NOT_FOUND: Final = 40401
 VERSION_NOT_FOUND: Final = 40402
 SCHEMA_NOT_FOUND: Final = 40403
+SCHEMA_INVALID: Final = 42201
 VERSION_INVALID: Final = 42202
 READ_ONLY: Final = 42205
 """Clients know it as an operation that is not permitted."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from duramen.server.registry.compatibility import checked_schema
 from duramen.server.registry.registry_answer import (
     NOT_HERE,
     SCHEMA_NOT_FOUND,
@@ -19,10 +20,13 @@ from duramen.server.registry.registry_answer import (
 from duramen.server.registry.subjects import VALUE_SUFFIX, Subject, SubjectIndex
 from log_tier.rows.schema import NumberedSchema
 
-__all__ = ["TREES", "RegistryView"]
+__all__ = ["CHECKS", "TREES", "RegistryView"]
 
 TREES: Final = ("/schemas", "/subjects", "/config", "/mode")
-"""The first segments of all its paths."""
+"""The first segments of all paths that are read."""
+
+CHECKS: Final = "/compatibility"
+"""The first segment of those to which a schema is sent."""
 
 _SHOWN_MAX: Final = 60
 """Characters of what a client has sent, in a message."""
@@ -44,12 +48,10 @@ class RegistryView(NamedTuple):
 
     def answer(self, path: str, query: str) -> RegistryAnswer:
         """The answer to `GET`. O(1), and O(subjects) for lists of them."""
-        parts = [unquote(each) for each in path[1:].removesuffix("/").split("/")]
-        try:
-            asked = dict(parse_qsl(query, max_num_fields=_FIELDS_MAX))
-        except ValueError:
-            return refused(400, f"a query has at most {_FIELDS_MAX} parameters")
-        match parts:
+        asked = _asked(query)
+        if isinstance(asked, RegistryAnswer):
+            return asked
+        match _parts(path):
             case ["schemas", "types"]:
                 return RegistryAnswer(200, ["AVRO"])
             case ["schemas", "ids", number, *what] if _NUMBER.fullmatch(number):
@@ -71,6 +73,29 @@ class RegistryView(NamedTuple):
                 found = self._subject(name)
                 return found if isinstance(found, RegistryAnswer) else RegistryAnswer(200, {"mode": "READONLY"})
         return _no_path(path)
+
+    def checked(self, path: str, query: str, body: bytes) -> RegistryAnswer:
+        """The answer to `POST`: may a schema follow one of a subject, or all of them? O(sizes of the schemas)."""
+        asked = _asked(query)
+        if isinstance(asked, RegistryAnswer):
+            return asked
+        match _parts(path):
+            case ["compatibility", "subjects", name, "versions"]:
+                version = None
+            case ["compatibility", "subjects", name, "versions", version]:
+                pass
+            case _:
+                return _no_path(path)
+        subject = self._subject(name)
+        if isinstance(subject, RegistryAnswer):
+            return subject
+        against = subject.schemas
+        if version is not None:
+            found = _at(subject, version)
+            if isinstance(found, RegistryAnswer):
+                return found
+            against = (found[1],)
+        return checked_schema(subject, against, body, verbose=asked.get("verbose", "").lower() == "true")
 
     def _shown(self) -> Iterator[Subject]:
         shows = self.shows
@@ -138,6 +163,18 @@ class RegistryView(NamedTuple):
         return _no_path(f"subjects/{name}/versions/{'/'.join(what)}")
 
 
+def _parts(path: str) -> list[str]:
+    return [unquote(each) for each in path[1:].removesuffix("/").split("/")]
+
+
+def _asked(query: str) -> dict[str, str] | RegistryAnswer:
+    """The parameters of a query."""
+    try:
+        return dict(parse_qsl(query, max_num_fields=_FIELDS_MAX))
+    except ValueError:
+        return refused(400, f"a query has at most {_FIELDS_MAX} parameters")
+
+
 def _at(subject: Subject, version: str) -> tuple[int, NumberedSchema] | RegistryAnswer:
     """A version by what a client calls it."""
     newest = len(subject.schemas)
@@ -173,7 +210,8 @@ def _no_path(path: str) -> RegistryAnswer:
     return refused(
         NOT_HERE,
         f"there is no /{_short(path.lstrip('/'))} here: of the registry's interface there are /schemas/ids/N, "
-        "/schemas/types, /subjects, /subjects/S/versions, /subjects/S/versions/V, /config and /mode",
+        "/schemas/types, /subjects, /subjects/S/versions, /subjects/S/versions/V, /config and /mode, and for POST "
+        "/compatibility/subjects/S/versions and …/versions/V",
     )
 
 

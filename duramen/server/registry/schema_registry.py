@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from duramen.server.registry.registry_answer import READ_ONLY, RegistryAnswer, refused
-from duramen.server.registry.registry_view import TREES, RegistryView
+from duramen.server.registry.registry_view import CHECKS, TREES, RegistryView
 from duramen.server.registry.subjects import SubjectIndex
 from duramen.server.sight.http_messages import HttpReply, HttpRequest, HttpRoute
 from log_tier.access.shown_tables import shown_rights
@@ -52,8 +52,10 @@ class SchemaRegistry:
         """The last of them that was answered."""
 
     def routes(self) -> dict[str, HttpRoute]:
-        """What answers all paths that begin with one of `TREES`."""
-        return {tree: HttpRoute(self._answer, shows_status=True, is_tree=True, refused=_problem) for tree in TREES}
+        """What answers all paths that begin with one of `TREES`, or with `CHECKS`."""
+        trees = {tree: HttpRoute(self._answer, shows_status=True, is_tree=True, refused=_problem) for tree in TREES}
+        checks = HttpRoute(self._answer, shows_status=True, is_tree=True, refused=_problem_of_check, methods=(b"POST",))
+        return {**trees, CHECKS: checks}
 
     async def _answer(self, caller: Caller, request: HttpRequest) -> HttpReply:
         answer = await self._answered(caller, request)
@@ -67,6 +69,8 @@ class SchemaRegistry:
         subjects = await self._subjects(cluster)
         rights = shown_rights(cluster.trust, caller)
         view = RegistryView(subjects, cluster.schemas, None if rights is None else rights.sees)
+        if request.head.method == b"POST":
+            return await asyncio.to_thread(view.checked, request.path, request.query, request.body)
         items = len(subjects.by_name) + len(cluster.schemas)
         return await run_sized(items, lambda: view.answer(request.path, request.query))
 
@@ -112,3 +116,10 @@ def _problem(status: int, message: str, headers: tuple[tuple[str, str], ...] = (
     if status == 405:
         return refused(READ_ONLY, _READ_ONLY, status=status).reply(headers)
     return refused(status * 100 + 1, message).reply(headers)
+
+
+def _problem_of_check(status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> HttpReply:
+    """The same for a path to which a schema is sent."""
+    if status == 405:
+        return refused(405, "a schema is sent here by POST, to be compared with those of a subject").reply(headers)
+    return _problem(status, message, headers)

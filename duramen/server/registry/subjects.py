@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Self
 
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.key_fields import KeyField
 from log_tier.rows.schema import NumberedSchema
 
 __all__ = ["VALUE_SUFFIX", "Subject", "SubjectIndex"]
@@ -21,6 +23,8 @@ class Subject(NamedTuple):
     table: str
     schemas: tuple[NumberedSchema, ...]
     """Version 1 is the first one."""
+    key: tuple[KeyField, ...] = ()
+    """Of the table's fields, those of its key."""
 
 
 class SubjectIndex(NamedTuple):
@@ -35,7 +39,7 @@ class SubjectIndex(NamedTuple):
         """`topic_of`: the name of a table's topic, as its readers know it. O(tables of rows and their schemas)."""
         entries = [cluster.table(table) for table in cluster.table_facts().defined]
         found = [
-            Subject(topic_of(entry) + VALUE_SUFFIX, entry.name, entry.definition.schemas)
+            Subject(topic_of(entry) + VALUE_SUFFIX, entry.name, entry.definition.schemas, _key_of(entry.definition))
             for entry in entries
             if entry.definition is not None and entry.definition.schemas
         ]
@@ -46,3 +50,7 @@ class SubjectIndex(NamedTuple):
                 numbers.setdefault(each.number, []).append(subject)
         by_number = {number: tuple(subjects) for number, subjects in numbers.items()}
         return cls({subject.name: subject for subject in found}, by_number)
+
+
+def _key_of(definition: TableDefinition) -> tuple[KeyField, ...]:
+    return definition.key if isinstance(definition.key, tuple) else ()

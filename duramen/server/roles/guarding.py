@@ -95,6 +95,7 @@ async def guard_shell(
     failed: Failed,
     audit: AuditSettings | None = None,
     cluster: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Access:
     """Guard every service that is added to `shell` from now on, and add `duramen.v1.Users`. `opened` ends it. `failed`
     is called where rights are followed no longer. `audit`: None for the usual settings; `write_audit` has to follow.
@@ -108,6 +109,7 @@ async def guard_shell(
         identify=None if shell.peer_port is None else _identify,
         takes_first=not cluster or shell.is_secure,
         failed=failed,
+        clock=clock,
         audit=audit,
     )
     if shell.is_secure and shell.is_reached and not access.gate.is_closed:  # without TLS, `check_exposure` has warned

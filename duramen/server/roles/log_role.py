@@ -25,6 +25,7 @@ from log_tier.access.gate import Gate
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.service import StatusService
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.tasks import end_tasks, every_step
 from log_tier.embedded import EmbeddedLog, RecoveryReport
 from log_tier.model.errors import DuramenError
@@ -45,10 +46,16 @@ _SERVICES: Final = (
 )
 
 
-def log_sight(shell: GrpcServer, log: Log, data: Path, certificates: ServerCertificates | None) -> ServerSight:
+def log_sight(
+    shell: GrpcServer,
+    log: Log,
+    data: Path,
+    certificates: ServerCertificates | None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> ServerSight:
     """What knows a log in `data`."""
     sources = SightSources(role="log", name="log", bound=shell.bound, log=log, folder=data, certificates=certificates)
-    return ServerSight(sources)
+    return ServerSight(sources, clock=clock)
 
 
 class LogRole:
@@ -77,10 +84,11 @@ class LogRole:
         certificates: ServerCertificates | None = None,
         streams_max: int = LOG_STREAMS_MAX,
         slow_call_ms: int = SLOW_CALL_MS,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> LogRole:
         """Open the log below `data` and listen. `certificates`: for TLS; then only servers of their CA may call it.
         `streams_max`: how many streams may be open at once. `slow_call_ms`: from which duration on it logs a slow call;
-        0: none.
+        0: none. `clock`: of its status.
 
         Raises `PortInUse`, `FolderInUse`, and what opening a log raises.
         """
@@ -101,7 +109,7 @@ class LogRole:
                 shell.slow.know(commits=log.long_commits)
             opened.push_async_callback(shell.close)  # the first to close: the log ends when nobody asks it any more
             log_pb2_grpc.add_LogServicer_to_server(LogService(log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
-            sight = log_sight(shell, log, data, certificates)
+            sight = log_sight(shell, log, data, certificates, clock)
             status = StatusService(sight.status_json, shell.slow.slow_json)
             cluster_pb2_grpc.add_ClusterServicer_to_server(status, shell.registry)  # type: ignore[no-untyped-call]
             await shell.start(_SERVICES)

@@ -17,6 +17,7 @@ from duramen.server.roles.http_port import HttpAccess, open_http
 from duramen.server.roles.kv import OpenConnection, add_kv_services, nearest, others_on_demand
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.sight.http_limits import HttpLimits
+from duramen.server.sight.log_watch import LogWatch
 from duramen.server.sight.server_sight import ServerSight, SightSources
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_cluster_users
 from duramen.server.wiring.node_folder import NodeFolder
@@ -31,6 +32,7 @@ from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import Leave
 from log_tier.catalog.service import ClusterService, ServerRole
 from log_tier.concurrency.background import failing, run_forever
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.tasks import end_tasks, every_step
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import DuramenError, NodeIdTaken
@@ -117,6 +119,7 @@ def node_sight(
     data_plane: LocalData,
     node: ServingNode,
     certificates: ServerCertificates | None,
+    log_watch: LogWatch | None = None,
 ) -> ServerSight:
     """What knows a node, or a server that is alone."""
     sources = SightSources(
@@ -131,6 +134,7 @@ def node_sight(
         certificates=certificates,
         times=data_plane.times,
         snapshots=node.snapshots.taken_s,
+        log_watch=log_watch,
     )
     return ServerSight(sources, clock=data_plane.node.clock)
 
@@ -191,6 +195,7 @@ class NodeRole:
         audit: AuditSettings | None = None,
         streams_max: int = STREAMS_MAX,
         slow_call_ms: int = SLOW_CALL_MS,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> NodeRole:
         """Own the folder, register with the catalog, host what it says, listen.
 
@@ -198,7 +203,7 @@ class NodeRole:
 
         `allow_locations`: the setting `allowed_locations`. `peer_port`: see `GrpcServer.listen`. `audit`: what is
         audited on top of the usual. `streams_max`: how many streams may be open at once. `slow_call_ms`: from which
-        duration on the slow log has a call; 0: none.
+        duration on the slow log has a call; 0: none. `clock`: of its replicas, snapshots, rights and audit.
 
         Returns when it answers; replicas may still be on their way, and its health says so. Raises `NodeIdTaken`,
         `FolderInUse`, `ForeignFolder`, `PortInUse`, and `Disconnected` where the log does not answer.
@@ -222,16 +227,17 @@ class NodeRole:
                 first_user = await settle_cluster_users(catalog, users, certificates)
                 own, peer = _advertised(advertise, shell)
                 await register_node(catalog, RegisterNode(node_id, own, folder.identity, take_over, peer))
-                node = await ServingNode.open(
-                    log, catalog, data, node_id=node_id, identity=folder.identity, snapshots=snapshots, allowed=allowed
-                )
+                node_of = partial(ServingNode.open, node_id=node_id, identity=folder.identity, clock=clock)
+                node = await node_of(log, catalog, data, snapshots=snapshots, allowed=allowed)
                 opened.push_async_callback(node.close)
                 unless_opened.pop_all()
             failed = failing(node.ended)
-            access = await guard_shell(opened, shell, catalog, node.follower, failed=failed, audit=audit, cluster=True)
+            access = await guard_shell(
+                opened, shell, catalog, node.follower, failed=failed, audit=audit, cluster=True, clock=clock
+            )
             data_plane = LocalData(log, catalog, node.hosting, resources=AsyncExitStack())
             opened.push_async_callback(data_plane.close)
-            memberships = membership_on_demand(node.follower, failed=failing(node.ended))
+            memberships = membership_on_demand(node.follower, failed=failing(node.ended), clock=clock)
             opened.push_async_callback(memberships.close)
             admin = admin_on_demand(catalog, log, memberships, allowed)
             opened.push_async_callback(admin.close)
@@ -239,7 +245,8 @@ class NodeRole:
             opened.push_async_callback(others.close)
             near = nearest(data_plane, others)
             url = log_url_for_clients(log_url, secured=certificates is not None)
-            sight = node_sight("node", node_id, shell, data_plane, node, certificates)
+            log_watch = LogWatch.of(log, opened, clock=clock)
+            sight = node_sight("node", node_id, shell, data_plane, node, certificates, log_watch)
             close_services = add_node_services(
                 shell, data_plane, node, admin, role="node", log_url=url, sight=sight, passing=near
             )

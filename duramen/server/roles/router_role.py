@@ -16,6 +16,7 @@ from duramen.server.roles.kv import add_kv_services, here
 from duramen.server.roles.passed_log import PassedLogService
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.sight.http_limits import HttpLimits
+from duramen.server.sight.log_watch import LogWatch
 from duramen.server.sight.server_sight import ServerSight, SightSources
 from duramen.server.wiring.first_user import NO_POLICY, FirstUserResult, UserPolicy, settle_cluster_users
 from duramen.server.wiring.register import log_url_for_clients, passes_log
@@ -162,7 +163,7 @@ class RouterRole:
             secured = certificates is not None
             url = log_url_for_clients(log_url, secured=secured) if client_log_url is None else client_log_url
             passing = passes_log(log_url, secured=secured)
-            sight = _sight(shell, catalog, connection, membership, certificates, log)
+            sight = _sight(shell, catalog, connection, membership, certificates, log, LogWatch.of(log, opened))
             _add_cluster(shell, catalog, url, passing, sight)
             administered = AdminService.at_hand(admin, shell.streams, answer)
             admin_pb2_grpc.add_AdminServicer_to_server(administered, shell.registry)  # type: ignore[no-untyped-call]
@@ -220,6 +221,7 @@ def _sight(
     membership: LiveMembership,
     certificates: ServerCertificates | None,
     log: Log,
+    log_watch: LogWatch | None,
 ) -> ServerSight:
     sources = SightSources(
         role="router",
@@ -230,6 +232,7 @@ def _sight(
         membership=membership,
         certificates=certificates,
         times=connection.times,
+        log_watch=log_watch,
     )
     return ServerSight(sources)
 

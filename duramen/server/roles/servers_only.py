@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection
 
 from duramen.certificates.names import CertificateIdentity
 from log_tier.model.errors import CertificateInvalid, PermissionDenied
-from log_tier.rpc.checked import Admit
+from log_tier.rpc.checked import Admit, AdmitStream
 from log_tier.rpc.messages.early_refusals import EarlyRefusal, Metadata
 from log_tier.rpc.security import shown_certificate
 
@@ -30,8 +30,12 @@ class ServersOnly:
 
     is_closed: Final = True
 
-    def admitting(self, method: str, *, is_stream: bool) -> Admit | None:
+    def admitting(self, method: str) -> Admit | None:
         """What lets in the calls of a method; None for health and reflection. It raises `PermissionDenied`."""
+        return self.admitting_streams(method)
+
+    def admitting_streams(self, method: str) -> AdmitStream | None:
+        """The same for streams."""
         if method[1:].partition("/")[0] in _UNGUARDED:
             return None
 

@@ -20,7 +20,7 @@ What holds:
      server is ready is the same for everybody; a reason that may not be shown is reported as one that is hidden.
 - S3 An observation holds up the event loop for a few milliseconds at most, whatever the number of partitions: it works
      in turns, and files are read in a thread. It sends no request to another server, so it answers while the rest of
-     the cluster does not.
+     the cluster does not. `LogWatch` asks the log's server in the background, and what it said last is observed.
 - S4 What the server does not know is `null`, never a zero.
 - S5 `ready` can turn false again, and then `troubles` has a reason that says why.
 - S6 A client of the HTTP endpoint that is slow, large or hostile costs one connection of a bounded number, for seconds.
@@ -32,7 +32,7 @@ What holds:
 What is not here: the cluster as a whole (`duramen admin` asks for it), and the history of an hour and a week, which is
 the console's.
 
-Reading order: `observed.py`, `troubles.py`, `status_document.py`, `status_history.py`, `measures.py`, `metrics.py`,
-`server_sight.py`, `http_limits.py`, `http_messages.py`, `http_attendance.py`,
-`http_endpoint.py`.
+Reading order: `observed.py`, `clocks.py`, `troubles.py`, `status_document.py`, `status_history.py`, `measures.py`,
+`metrics.py`, `log_watch.py`, `server_sight.py`, `http_limits.py`, `http_listener.py`, `http_places.py`,
+`http_messages.py`, `http_attendance.py`, `http_endpoint.py`.
 """

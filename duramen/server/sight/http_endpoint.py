@@ -18,7 +18,8 @@ A route may answer a whole tree of paths, and say errors in its own form.
 A route that takes calls (`POST`) answers no page of another server: a browser says whose page asks, and that it sends
 JSON, which a form cannot. Who calls, and what they may, is decided where the call is. A call ends when its client goes.
 
-Nothing that a client sends makes it hold more, or wait longer, than `HttpLimits` say.
+Nothing that a client sends makes it hold more, or wait longer, than `HttpLimits` say. A connection that is idle yields
+its place to one that comes: a flood of them does not keep probes out.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ import h11
 
 from duramen.server.sight.http_attendance import while_there
 from duramen.server.sight.http_limits import HttpLimits
+from duramen.server.sight.http_listener import HttpListener
 from duramen.server.sight.http_messages import (
     HttpReply,
     HttpRequest,
@@ -48,6 +50,7 @@ from duramen.server.sight.http_messages import (
     send_reply,
     send_stream,
 )
+from duramen.server.sight.http_places import HttpPlaces
 from duramen.server.sight.metrics import metrics_to_text
 from duramen.server.sight.server_sight import ServerSight
 from log_tier.access.authenticator import Authenticator
@@ -95,8 +98,9 @@ class HttpEndpoint:
         self._slow_calls = slow
         self._gate = gate
         self._authenticator = authenticator
-        self._server: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
+        self._listener: HttpListener | None = None
+        self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
+        self._places: HttpPlaces[asyncio.StreamWriter] = HttpPlaces(limits.connections_max, self._end)
         self._routes = {
             "/livez": HttpRoute(self._livez, shows_status=False),
             "/readyz": HttpRoute(self._readyz, shows_status=False),
@@ -125,11 +129,8 @@ class HttpEndpoint:
         it answers on top of its own. Raises `PortInUse`.
         """
         made = cls(sight, gate, authenticator, audit, slow, host=host, limits=limits, routes=routes)
-        handshake_s = None if tls is None else limits.timeout_s
         try:
-            made._server = await asyncio.start_server(
-                made._connected, host, port, ssl=tls, ssl_handshake_timeout=handshake_s, limit=limits.head_bytes_max
-            )
+            made._listener = await HttpListener.open(made._connected, host, port, tls=tls, limits=limits)
         except OSError as error:
             raise PortInUse(
                 f"port {port} on {host} cannot be listened on for HTTP ({error.strerror}): choose another one with "
@@ -141,26 +142,34 @@ class HttpEndpoint:
     @property
     def port(self) -> int:
         """The port it listens on."""
-        assert self._server is not None, "the port of an endpoint that does not listen"
-        return int(self._server.sockets[0].getsockname()[1])
+        assert self._listener is not None, "the port of an endpoint that does not listen"
+        return self._listener.port
 
     async def close(self) -> None:
         """Listen no longer, and end what is open. Idempotent."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-        await end_tasks(*self._open)
+        listener, self._listener = self._listener, None
+        handshakes = [] if listener is None else listener.close()
+        await end_tasks(*handshakes, *self._open.values())
 
     # --- connections
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A client has connected. The task is this endpoint's own: `close` cancels it."""
-        if len(self._open) >= self._limits.connections_max or self._server is None:
+        if self._listener is None or not self._places.enter(writer, address_of(peer_of(writer))):
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._attend(reader, writer), name="a client of HTTP")
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        self._open[writer] = task
+        task.add_done_callback(lambda _: self._left(writer))
+
+    def _end(self, writer: asyncio.StreamWriter) -> None:
+        """A client has lost its place to one that came."""
+        writer.transport.abort()
+        self._open[writer].cancel()
+
+    def _left(self, writer: asyncio.StreamWriter) -> None:
+        self._open.pop(writer, None)
+        self._places.leave(writer)
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -184,6 +193,7 @@ class HttpEndpoint:
                 return
             if read is None:
                 return
+            self._places.works(writer)
             request = HttpRequest(read[0], peer_of(writer), read[1])
             is_head = request.head.method == b"HEAD"
             if request.head.method == b"POST":
@@ -196,6 +206,7 @@ class HttpEndpoint:
             if reply.stream is not None:
                 await send_stream(connection, writer, reply, timeout_s=self._limits.stream_timeout_s, is_head=is_head)
                 return
+            self._places.rests(writer)
             async with asyncio.timeout(self._limits.timeout_s):
                 await send_reply(connection, writer, reply, is_head=is_head)
             if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
@@ -221,7 +232,7 @@ class HttpEndpoint:
     async def _answer(self, request: HttpRequest) -> HttpReply:
         route = self._route(request.path)
         refused = problem if route is None or route.refused is None else route.refused
-        methods = (b"POST",) if route is not None and route.takes_calls else (b"GET", b"HEAD")
+        methods = (b"GET", b"HEAD") if route is None else (b"POST",) if route.takes_calls else route.methods
         if request.head.method not in methods:
             allowed = b", ".join(methods).decode()
             return refused(405, f"only {allowed.replace(', ', ' and ')} are answered here", (("allow", allowed),))

@@ -69,6 +69,8 @@ class HttpRoute(NamedTuple):
     """Is it called by POST, by pages of this server alone? Who calls is then looked at where the call is decided."""
     is_tree: bool = False
     """Does it answer all paths with this first segment?"""
+    methods: tuple[bytes, ...] = (b"GET", b"HEAD")
+    """By which it is asked, where it takes no calls."""
     refused: Callable[[int, str, tuple[tuple[str, str], ...]], HttpReply] | None = None
     """How it says what is wrong, by status, message and headers; None: as `problem` does."""
 

@@ -11,6 +11,7 @@ __all__ = [
     "ConnectionCounts",
     "DiskSpace",
     "LogFacts",
+    "LogServerSeen",
     "NodeSeen",
     "Observed",
     "PartitionStatus",
@@ -150,6 +151,31 @@ class NodeSeen:
     alive: bool
     reason: str
     """Why it counts as lost."""
+    clock_skew_s: int = 0
+    """Its wall clock minus that of the router, when it said something last. Whole seconds: less differs with
+    each message.
+    """
+    disk_free_bytes: int | None = None
+    disk_full_bytes: int | None = None
+    """Of its data folder's file system, what is free and its size, by its status stream. None: it said nothing yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogServerSeen:
+    """The server that owns the log, in another process, as a router or a node sees it."""
+
+    address: str
+    alive: bool
+    """Did it answer the last question? What follows is of the last time that it did."""
+    reason: str
+    """Why it did not."""
+    clock_skew_s: int = 0
+    """As of `NodeSeen`."""
+    disk_free_bytes: int | None = None
+    disk_full_bytes: int | None = None
+    """As of `NodeSeen`, of the log's data folder."""
+    stopped: str | None = None
+    """Why it acknowledges nothing more; None: it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +196,8 @@ class Observed:
     partitions: tuple[PartitionStatus, ...] = ()
     nodes: tuple[NodeSeen, ...] = ()
     log: LogFacts | None = None
+    log_server: LogServerSeen | None = None
+    """None as well: the log is in this process, or no server of Duramen, or was not asked yet."""
     disk: DiskSpace | None = None
     memory_bytes: int | None = None
     """Memory of the process that is in use, its pages of index files included."""

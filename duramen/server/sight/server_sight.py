@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from duramen.server.sight.log_watch import LogWatch
 from duramen.server.sight.measures import Measures
 from duramen.server.sight.observed import (
     AuditSeen,
@@ -80,6 +81,8 @@ class SightSources:
     """How long clients' requests take here."""
     snapshots: Histogram | None = None
     """How long snapshots take here."""
+    log_watch: LogWatch | None = None
+    """What asks the log's server how it is, where that is another process."""
 
 
 class ServerSight:
@@ -166,6 +169,7 @@ class ServerSight:
             partitions=tuple(partitions),
             nodes=tuple(_nodes(sources.membership)),
             log=_log_facts(sources.log),
+            log_server=None if sources.log_watch is None else sources.log_watch.seen,
             disk=disk,
             memory_bytes=memory,
             certificates=certificates,
@@ -303,7 +307,10 @@ def _audits(table: TableEntry, name: PartitionId) -> tuple[AuditSeen, ...]:
 def _nodes(membership: Membership | None) -> Iterator[NodeSeen]:
     if membership is not None:
         for node, view in sorted(membership.nodes().items()):
-            yield NodeSeen(node, view.address, view.alive, "" if view.alive else view.reason)
+            reason, skew_s = "" if view.alive else view.reason, round(view.clock_skew_ms / 1000)
+            size = view.disk_free + view.disk_used
+            disk = (view.disk_free, size) if size else (None, None)
+            yield NodeSeen(node, view.address, view.alive, reason, skew_s, *disk)
 
 
 def _log_facts(log: Log) -> LogFacts | None:

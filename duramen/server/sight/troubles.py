@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from duramen.server.sight.observed import Observed, PartitionStatus
+from duramen.server.sight.clocks import wrong_clocks
+from duramen.server.sight.observed import LogServerSeen, Observed, PartitionStatus
 
 __all__ = [
     "CERTIFICATE_DAYS_WARNED",
@@ -25,8 +26,12 @@ DISK_FREE_BYTES_MIN: Final = 10 << 30
 # Less is an evening's work at the wrong time; more would warn of certificates that are made for a fortnight.
 CERTIFICATE_DAYS_WARNED: Final = 7
 
+_SILENT_S: Final = 1.0
+"""A replica that has just caught up has no lag left, and may be called behind for a moment more."""
+
 TROUBLE_KINDS: Final = (
     "log_stopped",
+    "log_silent",
     "unreadable",
     "stopped",
     "different",
@@ -36,6 +41,7 @@ TROUBLE_KINDS: Final = (
     "node_lost",
     "behind",
     "opening",
+    "clock_wrong",
     "disk_nearly_full",
     "certificate_expires",
     "hidden",
@@ -76,13 +82,19 @@ def troubles_of(observed: Observed) -> tuple[Trouble, ...]:
     """What is wrong, the most urgent first. O(partitions)."""
     return (
         *_of_the_log(observed),
+        *_of_a_silent_log(observed),
         *_of_partitions(observed),
         *_of_proofs(observed),
         *_of_the_disk(observed, full=True),
+        *_of_the_logs_disk(observed, full=True),
+        *_of_node_disks(observed, full=True),
         *_of_certificates(observed, expired=True),
         *_of_nodes(observed),
         *_late(observed),
+        *_of_clocks(observed),
         *_of_the_disk(observed, full=False),
+        *_of_the_logs_disk(observed, full=False),
+        *_of_node_disks(observed, full=False),
         *_of_certificates(observed, expired=False),
     )
 
@@ -96,6 +108,38 @@ def _of_the_log(observed: Observed) -> Iterator[Trouble]:
             "look at the disk and the kernel's messages, then restart this server: nothing acknowledged is lost",
             blocks=True,
         )
+    server = _answering_log_server(observed)
+    if server is not None and server.stopped is not None:
+        yield Trouble(
+            "log_stopped",
+            f"the log's server at {server.address} acknowledges nothing more: {server.stopped}",
+            "look at its disk and its kernel's messages, then restart it: nothing acknowledged is lost",
+            blocks=False,
+        )
+
+
+def _answering_log_server(observed: Observed) -> LogServerSeen | None:
+    """What one that is silent said last is no news of its disk and clock."""
+    server = observed.log_server
+    return server if server is not None and server.alive else None
+
+
+def _of_a_silent_log(observed: Observed) -> Iterator[Trouble]:
+    silent = [each for each in observed.partitions if _is_unheard(each)]
+    if silent:
+        is_router = observed.role == "router"
+        whom, seconds = "the nodes" if is_router else "this server", max(each.lag_s for each in silent)
+        yield Trouble(
+            "log_silent",
+            f"the log has not answered {whom} for {seconds:.0f} s: {_named(silent)} cannot be written",
+            "start the log's server again, or look at the network to it; reads are of before, and go on by themselves",
+            blocks=not is_router,
+        )
+
+
+def _is_unheard(each: PartitionStatus) -> bool:
+    """Is it behind because the log does not answer? A replica that has something left to apply is behind by itself."""
+    return each.state == "behind" and each.lag_records <= 0 and each.lag_s >= _SILENT_S
 
 
 def _of_partitions(observed: Observed) -> Iterator[Trouble]:
@@ -143,7 +187,7 @@ def _of_the_disk(observed: Observed, *, full: bool) -> Iterator[Trouble]:
     disk = observed.disk
     if disk is None:
         return
-    free, share = disk.free_bytes, disk.free_bytes / max(1, disk.full_bytes)
+    free = disk.free_bytes
     if free == 0 and full:
         yield Trouble(
             "disk_full",
@@ -151,11 +195,69 @@ def _of_the_disk(observed: Observed, *, full: bool) -> Iterator[Trouble]:
             f"make room on the disk of {disk.folder}; writes go on by themselves",
             blocks=False,
         )
-    elif free and not full and share < DISK_FREE_SHARE_MIN and free < DISK_FREE_BYTES_MIN:
+    elif not full and _is_nearly_full(free, disk.full_bytes):
         yield Trouble(
             "disk_nearly_full",
-            f"the disk of {disk.folder} has {free >> 20:,} MiB free, {share:.1%} of it",
+            f"the disk of {disk.folder} has {free >> 20:,} MiB free, {free / disk.full_bytes:.1%} of it",
             f"make room on the disk of {disk.folder}, or let tables keep less (`duramen table set --retention-ms`)",
+            blocks=False,
+        )
+
+
+def _is_nearly_full(free: int, size: int) -> bool:
+    return 0 < free < DISK_FREE_BYTES_MIN and free / size < DISK_FREE_SHARE_MIN
+
+
+def _of_the_logs_disk(observed: Observed, *, full: bool) -> Iterator[Trouble]:
+    """The disk of a log in another process."""
+    server = _answering_log_server(observed)
+    if server is None or server.disk_free_bytes is None or not server.disk_full_bytes:
+        return
+    free, size = server.disk_free_bytes, server.disk_full_bytes
+    where = f"the disk of the log's server at {server.address}"
+    if full and free == 0:
+        yield Trouble(
+            "disk_full",
+            f"{where} is full: nothing can be written",
+            f"make room on {where}; writes go on by themselves",
+            blocks=False,
+        )
+    elif not full and _is_nearly_full(free, size):
+        yield Trouble(
+            "disk_nearly_full",
+            f"{where} has {free >> 20:,} MiB free, {free / size:.1%} of it",
+            f"make room on {where}, or let tables keep less (`duramen table set --retention-ms`)",
+            blocks=False,
+        )
+
+
+def _of_node_disks(observed: Observed, *, full: bool) -> Iterator[Trouble]:
+    """At a router. What a lost node said last is no news of its disk."""
+    disks = {
+        each.node: (each.disk_free_bytes, each.disk_full_bytes)
+        for each in observed.nodes
+        if each.alive and each.disk_free_bytes is not None and each.disk_full_bytes
+    }
+    found = [node for node, (free, size) in disks.items() if (free == 0 if full else _is_nearly_full(free, size))]
+    if not found:
+        return
+    found.sort(key=lambda node: disks[node])
+    free, size = disks[found[0]]
+    names = ", ".join(found[:_NAMED_MAX]) + (" …" if len(found) > _NAMED_MAX else "")
+    of = f"the disks of {len(found)} of {len(observed.nodes)} nodes are"
+    room = f"make room on the disk of {found[0]}"
+    if full:
+        yield Trouble(
+            "disk_full",
+            f"{of} full: {names}",
+            f"{room}: its replicas fall behind, and go on by themselves; the log may lie on the same disk",
+            blocks=False,
+        )
+    else:
+        yield Trouble(
+            "disk_nearly_full",
+            f"{of} nearly full: {names} ({free >> 20:,} MiB free, {free / size:.1%})",
+            f"{room}, or let tables keep less (`duramen table set --retention-ms`)",
             blocks=False,
         )
 
@@ -192,9 +294,26 @@ def _of_nodes(observed: Observed) -> Iterator[Trouble]:
         )
 
 
+def _of_clocks(observed: Observed) -> Iterator[Trouble]:
+    # The last word of a lost node is as old as its silence.
+    skews_s = {each.node: each.clock_skew_s for each in observed.nodes if each.alive}
+    server = _answering_log_server(observed)
+    if server is not None:
+        skews_s["the log's server"] = server.clock_skew_s
+    what = wrong_clocks(observed.name, skews_s)
+    if what:
+        yield Trouble(
+            "clock_wrong",
+            what,
+            "let NTP set the clocks; times that such a server shows are wrong, and tokens and TTLs of the Redis "
+            "protocol end early or late there",
+            blocks=False,
+        )
+
+
 def _late(observed: Observed) -> Iterator[Trouble]:
     blocks = observed.role != "router"
-    behind = [each for each in observed.partitions if each.state == "behind"]
+    behind = [each for each in observed.partitions if each.state == "behind" and not _is_unheard(each)]
     if behind:
         worst = max(behind, key=lambda each: each.lag_s)
         yield Trouble(

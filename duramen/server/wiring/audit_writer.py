@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from log_tier.access.gate import Gate
+from log_tier.audit.audit_event import AuditEvent
 from log_tier.audit.audit_row import AuditRow
 from log_tier.audit.audit_trail import AuditTrail
 from log_tier.audit.row_format import row_key, row_value
@@ -28,6 +29,7 @@ from log_tier.model.record import Expiry, Operation, attribute_of
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.rows.table_spec import TableSpec
+from log_tier.trust.grants import cut_key_prefix
 from router.data.requests import WritePart
 from router.data.seam import Connection
 
@@ -123,7 +125,9 @@ class AuditWriter:
         keyed: dict[Partition, list[tuple[bytes, bytes]]] = {}
         for row in rows:
             key = row_key(row, self._server, self._process)
-            keyed.setdefault(table.partition_of(key), []).append((key, row_value(row, self._server)))
+            keyed.setdefault(table.partition_of(key), []).append(
+                (key, row_value(row, self._server, self._key_text(row.event)))
+            )
         ttl_ms = self._trail.settings.retention_ms
         parts = [WritePart(table.partition(partition), _batch(entries, ttl_ms)) for partition, entries in keyed.items()]
         for result in await connection.write(parts, timeout=_TIMEOUT_S):
@@ -131,6 +135,10 @@ class AuditWriter:
                 self._table = None  # another one may be there
             if isinstance(result, DuramenError):
                 raise result
+
+    def _key_text(self, event: AuditEvent) -> str:
+        """What the event's key is in fields; empty: it has none."""
+        return self._gate.key_text(event.table, cut_key_prefix(event.key)) if event.table and event.key else ""
 
     async def close(self) -> None:
         """Write what is left, for a short time. To be called when no call is under way any more. Idempotent."""

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from duramen import aio
-from duramen.client.observer import CLIENT_OBSERVER
+from duramen.client.transport.observer import CLIENT_OBSERVER
 from duramen.testing.cluster.cluster_processes import ClusterProcesses
 from duramen.testing.cluster.faults import ClusterFaults
 from duramen.testing.cluster.levelling import LEVEL_S, wait_level

@@ -8,7 +8,7 @@ from typing import Final
 
 from duramen.client.context import TIMEOUT_DEFAULT_S
 from duramen.client.database import Database
-from duramen.client.observer import CLIENT_OBSERVER
+from duramen.client.transport.observer import CLIENT_OBSERVER
 from duramen.server.wiring.single_machine import open_local_data
 from duramen.testing.embedded.database_machine import DatabaseMachine
 from duramen.testing.machine.disk_faults import DiskFaults

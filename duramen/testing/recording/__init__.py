@@ -1,8 +1,8 @@
 """Recording what a program asks of Duramen, and judging the answers by the log: the checker of `duramen check`.
 
 Each client that is made in a recorded context gets objects of this package in front of its gatherers and its connection
-(`duramen.client.observer`). They change nothing; they note each call with its times and its reply. At the end the log
-is read from its beginning, and each reply is held against it.
+(`duramen.client.transport.observer`). They change nothing; they note each call with its times and its reply. At the
+end the log is read from its beginning, and each reply is held against it.
 
     I1  an acknowledged write is in the log at its offset, with its bytes
     I2  what is in the log was written by a call, once; what failed for sure is not there

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from duramen.client.observer import ClientWays
+from duramen.client.transport.observer import ClientWays
 from duramen.testing.recording.recorded_ways import RecordedConnection, RecordedReads, RecordedWrites
 from duramen.testing.recording.table_recorder import TableRecorder
 from log_tier.model.identifiers import TableId

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from duramen.client.observer import CLIENT_OBSERVER
+from duramen.client.transport.observer import CLIENT_OBSERVER
 from duramen.testing.machine.simulated_grpc import SimulatedTransport
 from duramen.testing.running.errors import NotSimulated
 from duramen.testing.running.refusals import refusals

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from duramen.client.observer import ClientObserver, ClientWays
+from duramen.client.transport.observer import ClientObserver, ClientWays
 
 __all__ = ["RunObserver"]
 

@@ -36,6 +36,12 @@ class RecoveryReport:
     notes: list[str] = field(default_factory=list)
     """Things that were put right and cost nothing, and which offsets an earlier repair gave up."""
 
+    def add(self, later: RecoveryReport) -> None:
+        """Go on with what another look has found."""
+        self.cuts.extend(later.cuts)
+        self.damages.extend(later.damages)
+        self.notes.extend(later.notes)
+
     def __str__(self) -> str:
         return "\n".join([*map(str, self.cuts), *map(str, self.damages), *self.notes]) or "nothing to recover"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,8 @@ from log_tier.concurrency.disk_errors import NO_SPACE
 from log_tier.embedded.commit.journal import Journal
 from log_tier.embedded.recovery.data_folder import DataFolder
 from log_tier.embedded.recovery.log_summary import LogSummary, PartitionSummary, TopicSummary
-from log_tier.embedded.recovery.open_partition import RecoveryReport, look_at_partition, open_partition
+from log_tier.embedded.recovery.many_looks import look_at_many
+from log_tier.embedded.recovery.open_partition import RecoveryReport, look_at_partition
 from log_tier.embedded.segments.log_resources import LogResources
 from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.partition_log import PartitionLog
@@ -111,10 +112,23 @@ class TopicOpener:
         bases = [found for name in self._disk.list(folder) if (found := names.segment_base(name)) is not None]
         return folder / names.segment_name(base) if bases and max(bases) == base else None
 
-    def open_topic(self, topic: Topic) -> OpenTopic:
-        """Open every partition of a topic, after the journal. Raises `OSError`."""
-        numbers = range(topic.partitions)
-        return OpenTopic(topic, [self._open(topic, topic.partition(number)) for number in numbers])
+    def open_topics(self, topics: Sequence[Topic]) -> list[OpenTopic]:
+        """Open every partition of these topics, after the journal. Raises `OSError`.
+
+        What is not at rest is looked at first; the report has the findings in the order of the topics.
+        """
+        names = [(topic, topic.partition(number)) for topic in topics for number in range(topic.partitions)]
+        looked = [(topic, name) for topic, name in names if self._at_rest(topic, name) is None]
+        places = [(self._folder.partition_folder(name), self.proved_end(topic, name)) for topic, name in looked]
+        found = look_at_many(places, self._disk, self._settings)
+        states: dict[PartitionId, PartitionState] = {}
+        for (_, name), (state, report) in zip(looked, found, strict=True):
+            states[name] = state
+            self.report.add(report)
+        return [
+            OpenTopic(topic, [self._open(topic, topic.partition(number), states) for number in range(topic.partitions)])
+            for topic in topics
+        ]
 
     def proved_end(self, topic: Topic, partition: PartitionId) -> Offset:
         """An end that the partition had on stable storage: as the summary of a clean close or the journal says."""
@@ -131,27 +145,28 @@ class TopicOpener:
         found = self._summary.topics.get(topic.id)
         return None if found is None or found.topic != topic else found
 
-    def _open(self, topic: Topic, partition: PartitionId) -> PartitionLog:
-        name, folder = f"{topic.name}/{partition.partition}", self._folder.partition_folder(partition)
-        summary = self._closed_partition(topic, partition)
+    def _at_rest(self, topic: Topic, partition: PartitionId) -> PartitionSummary | None:
+        """The summary of a partition that stays at rest; None: it is looked at now."""
         # Every start reads Duramen's own topics, so they gain nothing by being at rest, and damage of theirs would be
         # named twice: by the look at the files, and by the reader that waits for it.
-        if summary is not None and partition in self._same and not topic.name.startswith(RESERVED_PREFIX):
-            return PartitionLog(
-                name,
-                partition,
-                folder,
-                self._resources,
-                state=summary.state(folder),
-                look=lambda: self._look(folder, summary.end),
-            )
-        return open_partition(
+        if partition not in self._same or topic.name.startswith(RESERVED_PREFIX):
+            return None
+        return self._closed_partition(topic, partition)
+
+    def _open(self, topic: Topic, partition: PartitionId, states: Mapping[PartitionId, PartitionState]) -> PartitionLog:
+        """Open a partition as it was found; what is not in `states` is at rest."""
+        name, folder = f"{topic.name}/{partition.partition}", self._folder.partition_folder(partition)
+        if (state := states.get(partition)) is not None:
+            return PartitionLog(name, partition, folder, self._resources, state=state)
+        summary = self._at_rest(topic, partition)
+        assert summary is not None, f"{name} was not looked at, and is not at rest"
+        return PartitionLog(
             name,
             partition,
             folder,
             self._resources,
-            report=self.report,
-            proved_end=self.proved_end(topic, partition),
+            state=summary.state(folder),
+            look=lambda: self._look(folder, summary.end),
         )
 
     def _look(self, folder: Path, end: Offset) -> PartitionState:
@@ -162,9 +177,7 @@ class TopicOpener:
             _logger.error("%s", damage.message)
         for one in (*found.cuts, *found.notes):
             _logger.warning("%s", one)
-        self.report.damages.extend(found.damages)
-        self.report.cuts.extend(found.cuts)
-        self.report.notes.extend(found.notes)
+        self.report.add(found)
         return state
 
     def write_summary(self, topics: Iterable[OpenTopic], journal: Journal) -> None:

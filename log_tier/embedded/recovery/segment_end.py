@@ -157,6 +157,7 @@ def recover_newest(
         indexed_end = index.entry(-1)[0] if len(index) else NOTHING
         run = _scan(file, segment, size, index, every_bytes, gaps=False)
         position, expected = segment.bytes, segment.end
+        unread = _bytes_before_zeros(file, position, size)  # nearly always 0: then there is nothing to look into
         lost = 1
         if known_end > expected:
             why = f"offset {known_end - 1} is known to have been on stable storage"
@@ -165,26 +166,25 @@ def recover_newest(
             lost = indexed_end - expected + 1
             why = f"the index knows offset {indexed_end} (if you put an older file here, remove {segment.index_path})"
         else:
-            proof = find_proof(file, segment.path, position, size, expected)
+            proof = find_proof(file, segment.path, position, size, expected) if unread else None
             why = f"offset {proof[0]} at byte {proof[1]} was written after it was synced" if proof else ""
             if not why and size < reserved_bytes:
                 why = (
                     f"the file has {size} bytes, and {names.CHECKPOINT} says that {reserved_bytes} were reserved: one "
                     "of them was cut, or is an older copy"
                 )
-            if not why and _is_newer(file, position, size):
+            if not why and unread and _is_newer(file, position, size):
                 why = "no crash of this version leaves such a batch"
         if why:
             if run.damage is not None:
                 why = f"{run.damage.message.partition(' should be: ')[2].partition('. Nothing was cut')[0]}, and {why}"
             return NewestEnd(None, damaged(segment.path, position, expected, why), size, lost)
-        torn = 0 if run.damage is None else _bytes_before_zeros(file, position, size)
-        if not torn:
+        if not unread:
             return NewestEnd(None, None, size)
         before_cut(position)
         file.truncate(position)
         file.fdatasync()
-        return NewestEnd(Cut(str(segment.path), position, torn, expected), None, position)
+        return NewestEnd(Cut(str(segment.path), position, unread, expected), None, position)
     finally:
         file.close()
 
@@ -227,8 +227,8 @@ def _bytes_before_zeros(file: File, position: int, size: int) -> int:
     end = size
     while end > position:
         start = max(position, end - SCAN_BYTES)
-        data = file.pread(end - start, start).rstrip(b"\0")
-        if data:
-            return start + len(data) - position
+        data = file.pread(end - start, start)
+        if data != bytes(len(data)):  # a comparison of the whole is thirty times quicker than `rstrip`
+            return start + len(data.rstrip(b"\0")) - position
         end = start
     return 0

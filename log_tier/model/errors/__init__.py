@@ -22,6 +22,7 @@
     ├── TableNotFound             no table of that name or id (any more)
     ├── TableExists               the name is taken
     ├── OffsetTrimmed             the log no longer holds that offset; says from where it does
+    ├── HistoryGone               a table's history does not reach back to that offset; says from where it does
     ├── IndexBuilding             the ordered index that would serve is being built
     ├── OffsetPassed              a replica has applied more than the offset that was asked for; says how much
     ├── Rejected                  a verdict: the log decided against the write, on every replica alike
@@ -100,6 +101,7 @@ from log_tier.model.errors.requests import (
     TokenAhead,
 )
 from log_tier.model.errors.tables import (
+    HistoryGone,
     IndexBuilding,
     OffsetPassed,
     OffsetTrimmed,
@@ -169,6 +171,7 @@ __all__ = [
     "FolderReadOnly",
     "ForeignFolder",
     "HandshakeFailed",
+    "HistoryGone",
     "IndexBuilding",
     "IndexDamaged",
     "IndexDiverged",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from log_tier.model.errors.root import DuramenError
 
 __all__ = [
+    "HistoryGone",
     "IndexBuilding",
     "OffsetPassed",
     "OffsetTrimmed",
@@ -40,6 +41,17 @@ class OffsetTrimmed(DuramenError, LookupError):
     """
 
     code = "offset_trimmed"
+    fault = "caller"
+
+
+class HistoryGone(DuramenError, LookupError):
+    """The table keeps its past only from a later offset on than the one at which it should be read, or fewer changes of
+    the key. Fields: `asked`, `earliest`.
+
+    Do: read at `earliest` or later, or make a table with a longer history.
+    """
+
+    code = "history_gone"
     fault = "caller"
 
 

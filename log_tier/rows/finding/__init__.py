@@ -9,7 +9,8 @@ in no range.
 
 - Y1 The rows of a plan's range that pass its filter are those that meet all conditions, each of them once.
 - Y2 A plan goes through no more of its index than the first fields that have one value, and one range behind them.
+- Y3 An order that no index has is made by who asks, of what the conditions find; a find without conditions needs one.
 
-Reading order: `found_range.py`, `conditions.py`, `condition_words.py`, `row_filter.py`, `find_plan.py`,
-`find_planner.py`.
+Reading order: `found_range.py`, `conditions.py`, `condition_words.py`, `row_filter.py`, `row_sorter.py`,
+`find_plan.py`, `find_planner.py`.
 """

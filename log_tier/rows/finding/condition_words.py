@@ -7,10 +7,11 @@ from typing import Any
 
 from log_tier.model.errors import InvalidKey, InvalidRequest
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.finding.conditions import found_field, refused_condition
-from log_tier.rows.json_rows.json_keys import element_of_json, element_of_text
+from log_tier.rows.finding.conditions import found_field, given_by, refused_condition
+from log_tier.rows.json_rows.json_keys import element_of_json, element_of_text, text_of_element
+from log_tier.rows.table_index import FieldCondition, TableIndex
 
-__all__ = ["conditions_of_json", "conditions_of_words"]
+__all__ = ["conditions_of_json", "conditions_of_words", "index_words", "words_of", "words_of_conditions"]
 
 _BETWEEN = ".."
 
@@ -42,6 +43,28 @@ def conditions_of_words(words: Sequence[str], definition: TableDefinition) -> di
         else:
             given[path] = value_of(text)
     return given
+
+
+def words_of_conditions(conditions: Sequence[FieldCondition]) -> list[str]:
+    """The same of conditions."""
+    return words_of(given_by(conditions))
+
+
+def words_of(given: Mapping[str, Any]) -> list[str]:
+    """Conditions as a person writes them: what `conditions_of_words` reads, apart from texts with `..` in them."""
+    words = []
+    for path, wanted in given.items():
+        if isinstance(wanted, tuple):
+            words.append(f"{path}={_BETWEEN.join('' if each is None else text_of_element(each) for each in wanted)}")
+        else:
+            words.append(path if wanted is None else f"{path}={text_of_element(wanted)}")
+    return words
+
+
+def index_words(index: TableIndex) -> str:
+    """An index for people: `open_by_tail (tailnum) where status=open`."""
+    where = f" where {', '.join(words_of_conditions(index.where))}" if index.where else ""
+    return f"{index.name} ({', '.join(index.fields)}){where}"
 
 
 def conditions_of_json(found: Mapping[str, Any], definition: TableDefinition) -> dict[str, Any]:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidSchema
 from log_tier.rows.avro.avro_types import AvroType
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.elements import encode_element
-from log_tier.rows.finding.found_range import FieldCondition
-from log_tier.rows.index_entries import NAN
+from log_tier.rows.elements import decode_element, encode_element
 from log_tier.rows.key_fields import KeyField, key_type_of, keyed_value
-from log_tier.rows.table_index import INDEX_FIELDS_MAX, TableIndex
+from log_tier.rows.table_index import INDEX_FIELDS_MAX, NAN, OPEN_END, FieldCondition, TableIndex
 
-__all__ = ["CONDITIONS_MAX", "ConditionFields", "conditions_of", "found_field", "refused_condition"]
+__all__ = ["CONDITIONS_MAX", "ConditionFields", "conditions_of", "found_field", "given_by", "refused_condition"]
 
 CONDITIONS_MAX: Final = INDEX_FIELDS_MAX
-
-_BEHIND: Final = b"\xff"
 
 
 def conditions_of(given: Mapping[str, Any], definition: TableDefinition) -> tuple[FieldCondition, ...]:
@@ -29,6 +25,22 @@ def conditions_of(given: Mapping[str, Any], definition: TableDefinition) -> tupl
     value of another type.
     """
     return ConditionFields(definition).conditions(given)
+
+
+def given_by(conditions: Sequence[FieldCondition]) -> dict[str, Any]:
+    """What `conditions_of` makes these conditions of: a value or a range (start, end) for each field."""
+    return {
+        each.path: _value_of(each.start)
+        if each.is_value
+        else (_value_of(each.start), None if each.end == NAN else _value_of(each.end))
+        for each in conditions
+    }
+
+
+def _value_of(element: bytes) -> Any:
+    if element == NAN:
+        return math.nan
+    return None if element in (b"", OPEN_END) else decode_element(element, 0)[0]
 
 
 class ConditionFields:
@@ -92,7 +104,7 @@ def _condition(path: str, wanted: Any, field: KeyField, type_: AvroType) -> Fiel
     if len(wanted) != 2:
         raise InvalidRequest(f"a range of {path} is (start, end), with None for an open end, not {wanted!r}")
     start = b"" if wanted[0] is None else element_of(wanted[0])
-    last = NAN if field.type == "float" else _BEHIND
+    last = NAN if field.type == "float" else OPEN_END
     end = last if wanted[1] is None else min(last, element_of(wanted[1]))
     if start > end:
         raise InvalidRequest(f"no {path} is from {wanted[0]!r} to {wanted[1]!r}: the first is behind the second")

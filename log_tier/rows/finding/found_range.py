@@ -1,24 +1,13 @@
-"""What a find reads, as values: conditions on fields, and the range in which the rows lie that meet them."""
+"""What a find reads, as a value: the range in which the rows lie that meet its conditions."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["FieldCondition", "FindPlan"]
+if TYPE_CHECKING:
+    from log_tier.rows.table_index import FieldCondition
 
-
-class FieldCondition(NamedTuple):
-    """The elements that a field may have: `start` <= element < `end`."""
-
-    path: str
-    start: bytes
-    end: bytes
-    is_value: bool
-    """It is one value, whose element is `start`."""
-
-    def holds(self, element: bytes) -> bool:
-        """Whether a row whose field has this element meets it."""
-        return self.start <= element < self.end
+__all__ = ["FindPlan"]
 
 
 class FindPlan(NamedTuple):
@@ -35,3 +24,6 @@ class FindPlan(NamedTuple):
     key_prefix: bytes = b""
     """The keys of all that is found begin with these elements, whatever is read: as many of the key's first fields
     as are given a value."""
+    sort: tuple[str, ...] = ()
+    """Fields by which who asks sorts the rows, since the index has not that order; empty: they come in order."""
+    sort_reverse: bool = False

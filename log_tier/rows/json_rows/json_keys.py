@@ -88,6 +88,19 @@ def _to_json(type_: KeyType, element: KeyElement, row_type: Any) -> Any:
     return element.isoformat() if isinstance(element, date) else str(element)
 
 
+def text_of_element(element: KeyElement) -> str:
+    """One value as a person writes it, and `element_of_text` reads it."""
+    found = None if element is None else _to_json(_type_of(element), element, None)
+    return found if isinstance(found, str) else json.dumps(found)
+
+
+def _type_of(element: KeyElement) -> KeyType:
+    for kind, name in (*_NAMED, (bool, "bool"), (int, "int"), (float, "float")):
+        if isinstance(element, kind):
+            return name
+    return "str"
+
+
 def elements_of_json(fields: Sequence[KeyField], text: str, *, partial: bool = False) -> list[KeyElement]:
     """The values of a key's fields. `partial`: the first ones of them are enough.
 

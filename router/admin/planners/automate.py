@@ -24,5 +24,10 @@ def plan_automate(situation: Situation, *, what: str, off: bool = False) -> Plan
         0, f"routers begin no job of the kind {what} any more" if off else f"routers begin jobs of the kind {what}"
     )
     return plan_of(
-        JobKind.AUTOMATE, subject, [], arguments={"what": what, "off": int(off)}, notes=notes, begins_empty=True
+        JobKind.AUTOMATE,
+        subject,
+        [],
+        arguments={"what": what, "off": int(off)},
+        notes=notes,
+        begins_empty=off != (what in situation.cluster.by_hand),
     )

@@ -5,7 +5,8 @@
                              no more of them at once than the bounds say
 
 Every replica is *moved*: the lost copy is given up when the new one is level, and until then the map has both. So at no
-step has a partition fewer live copies than before, and a node that comes back in between is what it was.
+step has a partition fewer live copies than before, and a node that comes back in between is what it was. Where it comes
+back before the last step of a move, that step goes on only if the partition is whole without it.
 """
 
 from __future__ import annotations
@@ -126,10 +127,20 @@ def why_stuck(situation: Situation, job: Job, lost: Collection[str]) -> str:
 
 def _why_undone(situation: Situation, job: Job, lost: Collection[str]) -> str:
     node = str(job.arguments.get("node", ""))
-    waiting = any(task.state == "waiting" for _, task in job.tasks.unfinished())
-    if job.state == "running" and waiting and situation.is_alive(node):
-        return f"node {node} is back, with what it had"
+    if job.state == "running" and situation.is_alive(node):
+        unfinished = [task for _, task in job.tasks.unfinished()]
+        if any(task.state == "waiting" or _is_short_without(situation, task, node) for task in unfinished):
+            return f"node {node} is back, with what it had"
     return why_stuck(situation, job, lost)
+
+
+def _is_short_without(situation: Situation, task: Task, node: str) -> bool:
+    """Would a partition miss a live copy if the move that has copied it took away what `node` has?"""
+    table = situation.cluster.tables.get(task.table)
+    if table is None:
+        return False
+    members = {each.node for each in table.assignments[task.partition] if each.role == "member"} - {node}
+    return sum(situation.is_alive(member) for member in members) < table.replicas
 
 
 def _name(situation: Situation, task: Task) -> str:

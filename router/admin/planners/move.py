@@ -38,10 +38,11 @@ def plan_drain(situation: Situation, *, node: str, undo: bool = False) -> Plan:
     `undo`: let it take replicas again; a rebalance brings it some.
     """
     situation.check_node(node)
+    draining = situation.cluster.nodes[node].draining
     if undo:
-        return plan_of(JobKind.UNDRAIN, f"node {node}", [], arguments={"node": node}, begins_empty=True)
+        return plan_of(JobKind.UNDRAIN, f"node {node}", [], arguments={"node": node}, begins_empty=draining)
     return plan_of(
-        JobKind.DRAIN, f"node {node}", _emptied(situation, node), arguments={"node": node}, begins_empty=True
+        JobKind.DRAIN, f"node {node}", _emptied(situation, node), arguments={"node": node}, begins_empty=not draining
     )
 
 

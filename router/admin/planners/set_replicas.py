@@ -40,8 +40,9 @@ def plan_set_replicas(situation: Situation, *, table: str, replicas: int) -> Pla
     if ready_left:
         notes.append(f"no replica that stays is ready in partition {', '.join(map(str, ready_left))}")
     arguments: dict[str, ArgumentValue] = {"table": entry.id, "replicas": replicas}
+    is_other = entry.replicas != replicas
     return plan_of(
-        JobKind.SET_REPLICAS, f"{table} to {replicas}", steps, arguments=arguments, notes=notes, begins_empty=True
+        JobKind.SET_REPLICAS, f"{table} to {replicas}", steps, arguments=arguments, notes=notes, begins_empty=is_other
     )
 
 

@@ -78,7 +78,7 @@ class _Group:
         if self.after is None:
             # Decided once: a group that is sent again does not wait for what the session has seen meanwhile.
             self.after = session.offsets(self.table)[self.partition.partition]
-        return read_part_of((self.partition, keys, self.after, self.strong, self.lag_max_ms))
+        return read_part_of((self.partition, keys, self.after, self.strong, self.lag_max_ms, None))
 
     def piece(self, calls: Sequence[_Call], loop: asyncio.AbstractEventLoop) -> _Group:
         """A group like this one, for other calls."""
@@ -222,7 +222,7 @@ class ReadCoalescer:
             if not future.done():
                 future.set_result(result)
             return
-        applied, values, versions, expiries = result
+        applied, values, versions, expiries, _ = result
         at = 0
         for future, _, keys in calls:
             end = at + len(keys)

@@ -27,6 +27,12 @@ def _on_key(right: Right) -> Rule:
     return demand
 
 
+def _console_get(request: Any, _names: TableNames) -> Demand:
+    if request.key_fields:
+        return PrefixDemand(Right.READ, request.table, texts=(request.key_fields.encode(),))
+    return KeyDemand(Right.READ, request.table, (request.key,))
+
+
 def _is_text(request: Any) -> bool:
     """Are the request's keys text, and so not what grants on a key prefix are about? The console's requests have stored
     ones.
@@ -44,10 +50,18 @@ def _written(table: str, writes: Any, *, is_text: bool) -> Demand:
     if is_text:
         rights = [Right.WRITE, Right.READ] if any(map(_tells, writes)) else [Right.WRITE]
         texts = tuple(each.key for each in writes)
-        return _of_parts([PrefixDemand(right, table, texts=texts) for right in rights])
+        rows = () if all(texts) else tuple(_row_of(each) for each in writes if not each.key)
+        return _of_parts([PrefixDemand(right, table, texts=texts, rows=rows) for right in rights])
     write = KeyDemand(Right.WRITE, table, tuple(each.key for each in writes))
     shown = tuple(each.key for each in writes if _tells(each))
     return AllDemands((write, KeyDemand(Right.READ, table, shown))) if shown else write
+
+
+def _row_of(write: Any) -> bytes:
+    """The row that a write puts, which may have its key inside; empty: it puts none."""
+    if isinstance(write, kv.KVPutRequest):
+        return write.value
+    return write.put if isinstance(write, kv.KVWrite) else b""
 
 
 def _tells(write: Any) -> bool:
@@ -163,7 +177,7 @@ DATA_RULES: Final[MethodRules] = {
     "/duramen.v1.Tables/SetRetention": _of_name(Right.ADMIN),
     "/duramen.v1.Tables/Drop": _of_name(Right.ADMIN),
     "/duramen.v1.RespEndpoint/Describe": any_user,
-    "/duramen.v1.Console/Get": _on_key(Right.READ),
+    "/duramen.v1.Console/Get": _console_get,
     "/duramen.v1.Console/Scan": _kv_scan,
     "/duramen.v1.Console/Find": _whole_table(Right.READ),
     # A log shows all keys of its partition, as a watch does.

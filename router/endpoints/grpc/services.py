@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import grpc
 
 from log_tier.access.current import CALLER
-from log_tier.access.shown_tables import shown_to
+from log_tier.access.shown_tables import counted_for, shown_to
+from log_tier.access.user_turns import run_in_turn
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, run_sized
 from log_tier.model.batch_header import offsets_in
 from log_tier.model.errors import DuramenError
@@ -103,7 +105,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
 
     async def Outcomes(self, request: kv.OutcomesRequest, context: _Context) -> kv.WriteReply | bytes:  # noqa: N802
         try:
-            parts = await run_sized(len(request.parts), lambda: messages.outcomes_parts_from(request))
+            parts = await run_in_turn(len(request.parts), lambda: messages.outcomes_parts_from(request))
             with self._load:
                 plane = await self._reaching_all() if request.pass_on else self._inner
                 found = list(await plane.outcomes(parts, timeout=time_left_s(context)))
@@ -116,7 +118,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
             with self._load:
                 plane = await self._reaching_all() if request.pass_on else self._inner
                 result = await plane.scan(messages.scan_from(request), timeout=time_left_s(context))
-            return await run_sized(len(result.keys), lambda: messages.scan_reply(result))
+            return await run_in_turn(len(result.keys), lambda: messages.scan_reply(result))
         except DuramenError as error:
             await abort(context, error)
 
@@ -249,7 +251,10 @@ class TablesService(tables_pb2_grpc.TablesServicer):
         self, request: tables.FindTableRequest, context: _Context
     ) -> tables.TableDescription:
         try:
-            return description_message(await self._inner.describe_table(request.name, timeout=time_left_s(context)))
+            found = await self._inner.describe_table(request.name, timeout=time_left_s(context))
+            if not counted_for(CALLER.get(), request.name):
+                found = replace(found, partitions=[part.uncounted() for part in found.partitions])
+            return description_message(found)
         except DuramenError as error:
             await abort(context, error)
 

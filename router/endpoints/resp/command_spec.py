@@ -40,6 +40,12 @@ Blind = Callable[[Sequence[bytes], int], "list[DraftRecord] | None"]
 """Arguments and the time in ms → the records of a write that does not read; None where its options make it read.
 Raises `Problem`."""
 
+_READ_ALONE: Final = frozenset({"scan", "keys", "randomkey", "duramen.token", "duramen.await"})
+"""Of the commands with a task of their own."""
+
+_CHANGES: Final = frozenset({"change", "blind"})
+_CHANGE_ALONE: Final = frozenset({"exec", "flushdb", "duramen.write"})
+
 DATA_KINDS: Final = frozenset({"read", "change", "blind"})
 """Of the commands that are functions of a view."""
 
@@ -69,6 +75,16 @@ class CommandSpec:
     """The arity of each, where the next word is one of these."""
     async_words: frozenset[str] = frozenset()
     """The subcommands of a `sync` command that are coroutines all the same."""
+
+    @property
+    def only_reads(self) -> bool:
+        """Does it change nothing, so that it may be ended, and begun again?"""
+        return self.kind == "read" or self.name in _READ_ALONE
+
+    @property
+    def changes(self) -> bool:
+        """Does it change what is stored, so that it may have happened where its reply is lost?"""
+        return self.kind in _CHANGES or self.name in _CHANGE_ALONE
 
     def is_async(self, command: Sequence[bytes]) -> bool:
         """Does `run` return a coroutine for these words?"""

@@ -8,7 +8,7 @@ several, and would wait for each of them.
 
 Calls of one server of the cluster to another do not stand in it: the server that a user reached has its turns.
 
-Work that goes to threads has turns of its own, in which the users alternate.
+Work that goes to threads has turns of its own, in which the users alternate (`log_tier.access.user_turns`).
 
-Reading order: `fair_line.py` (the share of each user), `shared_turns.py` (whose turn it is), `user_turns.py` (threads).
+Reading order: `fair_line.py` (the share of each user), `shared_turns.py` (whose turn it is).
 """

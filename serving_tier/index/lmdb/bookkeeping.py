@@ -21,11 +21,10 @@ from serving_tier.index.lmdb.format import (
     STATE,
     VOID,
     State,
-    number_key,
-    number_of,
     unpack_judgement,
     unpack_producer,
 )
+from serving_tier.index.number_keys import number_key, number_of
 
 __all__ = ["judgements_between", "outcomes_known", "producer_known", "take_over"]
 

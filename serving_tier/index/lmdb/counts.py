@@ -11,7 +11,8 @@ from typing import Any
 from serving_tier.fold.entry import expiry_of
 from serving_tier.index.index import IndexStatistics
 from serving_tier.index.lmdb.environment import Databases
-from serving_tier.index.lmdb.format import STATE, VOID, State, number_key, number_of, unpack_void
+from serving_tier.index.lmdb.format import STATE, VOID, State, unpack_void
+from serving_tier.index.number_keys import number_key, number_of
 
 __all__ = ["count_live", "first_expiry_ms", "statistics_of"]
 

@@ -78,14 +78,27 @@ class Databases(NamedTuple):
     expiries: Any
     ordered: Any = None
     """None: the table has no ordered indexes."""
+    history: Any = None
+    """None: the table keeps no history; so are the others of these five."""
+    past: Any = None
+    times: Any = None
+    lapsed: Any = None
+    lapses: Any = None
 
 
-_ALWAYS: Final = Databases._fields[:-1]
+_OF_HISTORY: Final = ("history", "past", "times", "lapsed", "lapses")
+_ALWAYS: Final = Databases._fields[: -len(_OF_HISTORY) - 1]
+_SORTED_DUPLICATES: Final = ("expiries", "past", "lapses")
 _ORDERED: Final = b"ordered"
 
 
 def open_environment(
-    path: Path, *, map_bytes: int, reads_only: bool = False, has_indexes: bool = False
+    path: Path,
+    *,
+    map_bytes: int,
+    reads_only: bool = False,
+    has_indexes: bool = False,
+    has_history: bool = False,
 ) -> tuple[Any, Databases]:
     """Open or make the LMDB files in the folder `path`. Raises what `named_troubles` names.
 
@@ -93,7 +106,7 @@ def open_environment(
     kernel's read-ahead stays on: a cold index that fits in memory warms up a third faster.
 
     `reads_only`: the files are another process', and there already. `has_indexes`: a new file gets the database of
-    ordered indexes; one that has it keeps it.
+    ordered indexes; one that has it keeps it. `has_history`: the same of the databases of a history.
     """
     with named_troubles(path, map_bytes):
         env = NODE_DISK.get().open_environment(
@@ -113,9 +126,9 @@ def open_environment(
             # Slots of the reader table that a killed process left would keep old pages alive for ever.
             env.reader_check()
             if reads_only:
-                always = (env.open_db(name.encode(), dupsort=name == "expiries", create=False) for name in _ALWAYS)
+                always = (env.open_db(name.encode(), dupsort=_is_sorted(name), create=False) for name in _ALWAYS)
                 return env, Databases(*always)._replace(ordered=_ordered_there(env))
-            return env, _databases(env, path, has_indexes)
+            return env, _databases(env, path, has_indexes, has_history)
         except BaseException:
             env.close()
             raise
@@ -140,18 +153,27 @@ def _ordered_there(env: Any) -> Any:
         return None
 
 
-def _databases(env: Any, path: Path, has_indexes: bool) -> Databases:
+def _is_sorted(name: str) -> bool:
+    """Has a key of this database several values, in their order?"""
+    return name in _SORTED_DUPLICATES
+
+
+def _databases(env: Any, path: Path, has_indexes: bool, has_history: bool) -> Databases:
     """Open or make all databases in one transaction: each by itself takes the writer's lock.
 
     Raises `IndexDamaged`, with nothing made, for a file that has others: one of them has lost its name, and would be
     empty.
     """
     with env.begin(write=True) as txn:
-        databases = Databases(*(env.open_db(name.encode(), txn=txn, dupsort=name == "expiries") for name in _ALWAYS))
+        databases = Databases(*(env.open_db(name.encode(), txn=txn, dupsort=_is_sorted(name)) for name in _ALWAYS))
         main = env.open_db(None, txn=txn)
         if has_indexes or txn.cursor(main).set_key(_ORDERED):
             databases = databases._replace(ordered=env.open_db(_ORDERED, txn=txn))
-        found, named = txn.stat(main)["entries"], len(_ALWAYS) + (databases.ordered is not None)
+        named = len(_ALWAYS) + (databases.ordered is not None)
+        if has_history or txn.cursor(main).set_key(_OF_HISTORY[0].encode()):
+            of_history = {name: env.open_db(name.encode(), txn=txn, dupsort=_is_sorted(name)) for name in _OF_HISTORY}
+            databases, named = databases._replace(**of_history), named + len(_OF_HISTORY)
+        found = txn.stat(main)["entries"]
         if found != named:
             raise IndexDamaged(
                 f"{path} has {found} databases, and should have {named}: discard it and fold the log again",

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from log_tier.model.errors import LimitExceeded
 from log_tier.model.identifiers import Offset
+from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.index_entries import IndexEntries
 from log_tier.rows.table_index import ENTRY_BYTES_MAX, INDEX_NUMBER_BYTES
@@ -16,7 +17,7 @@ from log_tier.tally.keep import Kept
 from serving_tier.fold.effects import Effects
 from serving_tier.fold.entry import expiry_of
 from serving_tier.fold.index_builds import NO_BUILDS, IndexBuilds
-from serving_tier.fold.index_changes import KEY_LENGTH_BYTES, entries_of_stored
+from serving_tier.fold.index_changes import KEY_LENGTH_BYTES, all_of_stored, entries_of_stored
 from serving_tier.fold.producers import ProducerState
 from serving_tier.index.index import IndexLimits
 from serving_tier.index.lmdb.environment import Databases
@@ -29,8 +30,6 @@ from serving_tier.index.lmdb.format import (
     VOID,
     State,
     new_state,
-    number_key,
-    number_of,
     pack_definition,
     pack_judgement,
     pack_live,
@@ -40,6 +39,9 @@ from serving_tier.index.lmdb.format import (
     unpack_producer,
     unpack_void,
 )
+from serving_tier.index.number_keys import number_key, number_of
+from serving_tier.index.past.past_reading import kept_entry
+from serving_tier.index.past.past_writing import changed_last, lay_aside, write_past
 
 __all__ = ["LmdbView", "build_entries", "carry_out", "put_builds", "tend_entries"]
 
@@ -63,6 +65,12 @@ class LmdbView:
         self._txn, self._databases = txn, databases
         self.stored: Callable[[bytes], bytes | None] = txn.get
         """`FoldView.stored`. Not a method: each record of a fold calls it once, and this costs half as much."""
+
+    def kept(self, key: bytes) -> bytes | None:
+        return kept_entry(self._txn, self._databases, key)
+
+    def changed_last(self, key: bytes) -> Offset:
+        return changed_last(self._txn, self._databases, key)
 
     def producer(self, producer_id: int) -> ProducerState | None:
         row = self._txn.get(number_key(producer_id), db=self._databases.producers)
@@ -99,6 +107,8 @@ def carry_out(
             cursor.putmulti(kept)
     elif entries:
         txn.cursor(databases.data).putmulti(entries.items())
+    if effects.changed is not None:
+        write_past(effects, txn, databases, applied=before.applied, log_time_ms=before.log_time_ms)
     if effects.index_changes:
         _change_entries(effects.index_changes, txn.cursor(databases.ordered))
     if effects.hints:
@@ -113,8 +123,7 @@ def carry_out(
         rows = ((number_key(offset), result) for offset, result in effects.results)
         txn.cursor(databases.results).putmulti(rows)
     _trim_results(txn, databases, effects.applied - limits.results)
-    indexed = None if effects.definition is None else effects.definition.judge.entries
-    _sweep(txn, databases, effects.log_time_ms, max(_SWEEP_MIN, 2 * effects.records), indexed)
+    _sweep(txn, databases, effects.log_time_ms, max(_SWEEP_MIN, 2 * effects.records), effects.definition)
     if effects.void:
         count = unpack_void(txn.get(VOID, db=databases.meta)) + effects.void
         txn.put(VOID, pack_void(count), db=databases.meta)
@@ -192,10 +201,12 @@ def _trim_results(txn: Any, databases: Databases, up_to: int) -> None:
         cursor.delete()
 
 
-def _sweep(txn: Any, databases: Databases, log_time_ms: int, at_most: int, rows: IndexEntries | None) -> None:
+def _sweep(txn: Any, databases: Databases, log_time_ms: int, at_most: int, definition: TableDefinition | None) -> None:
     """Remove up to `at_most` expired entries, and what the ordered indexes have of them. Readers do not see them since
-    they expired, so it may happen late.
+    they expired, so it may happen late. A history keeps them.
     """
+    rows = None if definition is None else definition.judge.entries
+    keeps = None if definition is None else definition.keeps
     cursor = txn.cursor(databases.expiries)
     for _ in range(at_most):
         if not cursor.first():
@@ -206,6 +217,8 @@ def _sweep(txn: Any, databases: Databases, log_time_ms: int, at_most: int, rows:
         stored = txn.get(key, db=databases.data)
         if stored is not None and expiry_of(stored) == number_of(due):
             txn.delete(key, db=databases.data)
+            if keeps is not None:
+                lay_aside(txn, databases, key, stored, keeps)
             for entry in () if rows is None else entries_of_stored(key, stored, rows):
                 txn.delete(entry, db=databases.ordered)
         cursor.delete()
@@ -214,8 +227,8 @@ def _sweep(txn: Any, databases: Databases, log_time_ms: int, at_most: int, rows:
 def build_entries(
     txn: Any, databases: Databases, definition: TableDefinition, number: int, behind: bytes, rows_max: int
 ) -> bytes | None:
-    """Put up to `rows_max` rows, the first ones behind the key `behind`, into an ordered index; return the last one's
-    key, None where there is no row behind it. Some 8 µs a row.
+    """Look at up to `rows_max` rows, the first ones behind the key `behind`, and put those that an ordered index has
+    into it; return the last one's key, None where there is no row behind it. Some 8 µs a row.
 
     Raises `LimitExceeded`, with nothing to be committed, for a row that is too long for the index; `IndexDamaged`.
     """
@@ -228,17 +241,18 @@ def build_entries(
         return None
     come: list[tuple[bytes, bytes]] = []
     last: bytes | None = None
-    for key, stored in islice(cursor.iternext(), rows_max + 1):
-        if len(come) == rows_max:
+    for number_of_row, (key, stored) in enumerate(islice(cursor.iternext(), rows_max + 1)):
+        if number_of_row == rows_max:
             break
-        entries = entries_of_stored(key, stored, rows)
-        if not entries:
+        (entry,) = all_of_stored(key, stored, rows)
+        if len(entry) > KEY_BYTES_MAX:
             raise LimitExceeded(
                 f"the row with the key {key[:60]!r} is too long for the index {index.name}: an entry and its key have "
                 f"at most {ENTRY_BYTES_MAX} bytes. Change the row, and ask again; or drop the index",
                 limit=ENTRY_BYTES_MAX,
             )
-        come.append((entries[0], len(key).to_bytes(KEY_LENGTH_BYTES)))
+        if entry:
+            come.append((entry, len(key).to_bytes(KEY_LENGTH_BYTES)))
         last = key
     else:
         last = None

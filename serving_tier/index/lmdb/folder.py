@@ -116,6 +116,9 @@ class _Marker(NamedTuple):
 
 _FIELDS: Final = frozenset(_Marker._fields)
 
+# A text without it has no check. One that has it as a value only is no marker: none of the fields can be that.
+_CHECK: Final = b'"check"'
+
 
 @cache
 def read_boot_id() -> str:
@@ -280,9 +283,10 @@ def _read_marker(path: Path) -> _Marker:
     file = f"{path}/{MARKER_FILE}"  # a `Path` costs as much as the read
     try:
         data, _ = _beginning(file, _MARKER_BYTES_MAX)
-        fields = json.loads(data.decode())
-        if "check" in fields:  # earlier versions wrote none, and no field that is not known here
+        if _CHECK in data:
             fields = {name: value for name, value in _KIND.parse(data, file).items() if name in _FIELDS}
+        else:  # earlier versions wrote none, and no field that is not known here
+            fields = json.loads(data.decode())
         marker = _Marker(**fields)
     except FileNotFoundError as error:
         raise IndexDamaged(f"{path} holds files and no {MARKER_FILE}: discard it", file=file) from error

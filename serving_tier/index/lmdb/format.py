@@ -19,6 +19,8 @@ theirs; numbers inside values are little-endian.
                      "definition"               →  what the table's keys and values are, JSON; only where not bytes
                      "builds"                   →  indexes that are being built, each with the last key that is in, and
                                                    those that were dropped, JSON; only while there are such
+                     "history"                  →  the offset from which on the past is known i64; only for tables
+                                                   that keep a history, once something was folded
                      "live"                     →  live version u32, since offset i64, job i64; only after a swap
     producers        producer id u64            →  base sequence u64, base offset i64, span u32
     producer_order   base offset u64            →  producer id u64
@@ -27,6 +29,15 @@ theirs; numbers inside values are little-endian.
     expiries         expiry ms u64              →  key, once for each key (sorted duplicates)
     ordered          index number u16, elements →  length of the row's key u16, big-endian; only for tables that have
                      of its fields, row's key      ordered indexes
+
+Only for tables that keep a history (`serving_tier.fold.past`):
+
+    history          offset of a change u64     →  what it replaced: since i64, key length u16, key, stored form or
+                                                   nothing
+    past             key                        →  offset of a change u64, once for each change (sorted duplicates)
+    times            base offset u64            →  log time ms i64, of each batch that raised it
+    lapsed           key                        →  the stored form of an entry that expired, and was removed from `data`
+    lapses           expiry ms u64              →  key, once for each such entry (sorted duplicates)
 """
 
 from __future__ import annotations
@@ -50,6 +61,7 @@ from log_tier.tally.period import Period
 from serving_tier.fold.last_batch import LastBatch
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Verdict
+from serving_tier.index.number_keys import number_key, number_of
 
 __all__ = [
     "APPLIED_OF",
@@ -67,8 +79,6 @@ __all__ = [
     "VOID",
     "State",
     "new_state",
-    "number_key",
-    "number_of",
     "pack_definition",
     "pack_identity",
     "pack_judgement",
@@ -108,7 +118,6 @@ TALLY: Final = b"tally"
 DEFINITION: Final = b"definition"
 BUILDS: Final = b"builds"
 
-_KEY: Final = struct.Struct(">Q")
 _IDENTITY_ROW: Final = struct.Struct("<II16s")
 _START_ROW: Final = struct.Struct("<q")
 _VOID_ROW: Final = struct.Struct("<Q")
@@ -121,14 +130,6 @@ _pack_full_state: Final = struct.Struct("<qqq" + "qIqQQI" + "IIqqQQ").pack
 _STATE_ROW_2: Final = struct.Struct("<qqq" + "qIqQQI")
 _PRODUCER: Final = struct.Struct("<QqI")
 _JUDGEMENT: Final = struct.Struct("<B3xIqq")
-
-number_key = _KEY.pack
-
-
-def number_of(key: bytes) -> int:
-    """The number that a key encodes."""
-    return int(_KEY.unpack(key)[0])
-
 
 APPLIED_OF: Final = struct.Struct("<q").unpack_from
 """The applied offset of the row `state` of `meta`, alone: what every read of a reader process begins with."""
@@ -255,7 +256,7 @@ def unpack_producer(row: bytes) -> ProducerState:
 def pack_judgement(judgement: Judgement) -> tuple[bytes, bytes]:
     """Key and row of `verdicts`."""
     offset, span, verdict, actual, about = judgement
-    return _KEY.pack(offset), _JUDGEMENT.pack(verdict, span, actual, about)
+    return number_key(offset), _JUDGEMENT.pack(verdict, span, actual, about)
 
 
 def unpack_judgement(key: bytes, row: bytes) -> Judgement:

@@ -24,8 +24,9 @@ import lmdb
 
 from log_tier.model.barrier import ORIGINAL
 from log_tier.model.batch_header import place_of
-from log_tier.model.errors import DuramenError, IndexDamaged, Overloaded, ShuttingDown
+from log_tier.model.errors import DuramenError, IndexDamaged, InvalidRequest, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.model.kept_history import KeptHistory
 from log_tier.rows.definition import TableDefinition, check_index
 from log_tier.rows.table_index import TableIndex
 from serving_tier.fold.index_builds import NO_BUILDS
@@ -138,6 +139,13 @@ class IndexFile(LmdbReads):
             self._defined = row, definition
         check_index(index, definition)
 
+    def _keeps(self) -> KeptHistory:
+        if self._first is None or self._first.keeps is None:
+            raise InvalidRequest(
+                "the table keeps no history: only a table that was created with history= is read as it was"
+            )
+        return self._first.keeps
+
     def _enter(self, database: Any = None, **how: Any) -> Any:
         """Replaces `begin` while the file is at rest: open the file; from then on `begin` is LMDB's own."""
         with self._opening:
@@ -221,8 +229,13 @@ class IndexFile(LmdbReads):
             others.opened(self)
 
     def _environment(self) -> tuple[Any, Databases]:
-        has_indexes = self._first is not None and bool(self._first.indexes)
-        return open_environment(self._path, map_bytes=self._map_bytes, has_indexes=has_indexes)
+        first = self._first or TableDefinition()
+        return open_environment(
+            self._path,
+            map_bytes=self._map_bytes,
+            has_indexes=bool(first.indexes),
+            has_history=first.keeps is not None,
+        )
 
     def _found(self, txn: Any, databases: Databases) -> IndexIdentity:
         """The file's identity and state; a new file gets its first rows."""

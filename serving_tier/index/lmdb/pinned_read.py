@@ -10,11 +10,16 @@ from typing import Any
 import lmdb
 
 from log_tier.model.identifiers import Offset
+from log_tier.model.kept_history import KeptHistory
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_index import TableIndex
 from serving_tier.fold.index_builds import IndexBuilds
+from serving_tier.fold.past import PastEntry, unpack_past
 from serving_tier.index.lmdb.environment import Databases
 from serving_tier.index.lmdb.format import BUILDS, DEFINITION, unpack_definition
+from serving_tier.index.number_keys import number_key, number_of
+from serving_tier.index.past.log_times import offset_at
+from serving_tier.index.past.past_rows import HISTORY, unpack_history_start
 from serving_tier.index.pins import Pins
 from serving_tier.index.scan import index_bounds
 
@@ -91,6 +96,31 @@ class PinnedRead:
         except lmdb.Error as error:
             with self._troubles():
                 raise error
+
+    def past_begins(self, keeps: KeptHistory) -> Offset:
+        """The first offset whose state the history has, of a table that keeps one. Raises `IndexDamaged`."""
+        with self._troubles():
+            row = self._txn.get(HISTORY, db=self._databases.meta)
+            start = self.applied if row is None else unpack_history_start(row)
+            if not keeps.age_ms:
+                return start
+            times = self._txn.cursor(self._databases.times)
+            return max(start, offset_at(times, self.log_time_ms - keeps.age_ms, self.applied))
+
+    def past_offsets(self) -> Iterator[tuple[bytes, Offset]]:
+        """Every change that has a past entry: its key and its offset, in their order. Raises `IndexDamaged`."""
+        try:
+            for key, offset in self._txn.cursor(self._databases.past).iternext():
+                yield key, Offset(number_of(offset))
+        except lmdb.Error as error:
+            with self._troubles():
+                raise error
+
+    def past_entry(self, offset: Offset) -> PastEntry | None:
+        """What the change at an offset replaced; None: it has no past entry. Raises `IndexDamaged`."""
+        with self._troubles():
+            row = self._txn.get(number_key(offset), db=self._databases.history)
+            return None if row is None else unpack_past(offset, row)
 
     def close(self) -> None:
         """End the read transaction. Idempotent."""

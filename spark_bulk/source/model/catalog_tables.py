@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, urlencode
 from log_tier.model.errors import InvalidRequest
 from log_tier.privacy.masked_url import has_secret, mask_url
 
-__all__ = ["carried_options", "catalog_options", "with_options"]
+__all__ = ["carried_options", "catalog_options", "options_comment", "with_options"]
 
 _CARRIER: Final = "duramen:"
 _OPTION: Final = "option."
@@ -40,7 +40,15 @@ def catalog_options(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def with_options(ddl: str, options: Mapping[str, str]) -> str:
-    """A schema as Spark's DDL that carries `options`. Its first column must be of a type without a comma.
+    """A schema as Spark's DDL that carries `options`. Its first column must be of a type without a comma. Raises as
+    `options_comment`.
+    """
+    first, comma, others = ddl.partition(",")
+    return f"{first} COMMENT '{options_comment(options)}'{comma}{others}"
+
+
+def options_comment(options: Mapping[str, str]) -> str:
+    """The comment of a first column that carries `options`.
 
     Raises `InvalidRequest` where the URL of snapshots, the only option that can, holds a secret: all who see the table
     see its schema.
@@ -51,8 +59,7 @@ def with_options(ddl: str, options: Mapping[str, str]) -> str:
             f"the option `snapshots` of CREATE TABLE holds a secret, {mask_url(url)}, and the table's schema would "
             "show it: give it to driver and executors by their environment"
         )
-    first, comma, others = ddl.partition(",")
-    return f"{first} COMMENT '{_CARRIER}{urlencode(sorted(options.items()), safe=_PLAIN)}'{comma}{others}"
+    return f"{_CARRIER}{urlencode(sorted(options.items()), safe=_PLAIN)}"
 
 
 def carried_options(comments: Iterable[str]) -> dict[str, str]:

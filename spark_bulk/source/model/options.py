@@ -11,11 +11,12 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.prefix_range import prefix_range
 from log_tier.model.tokens import Token
+from log_tier.rows.json_rows.strict_json import strict_json
 from spark_bulk.source.model.cluster_login import ClusterLogin
 from spark_bulk.source.model.key_ranges import KeyRange
 
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 TextForm = Literal["bytes", "utf8"]
-ValueForm = Literal["bytes", "utf8", "json"]
+ValueForm = Literal["bytes", "utf8", "json", "rows"]
 
 NEWEST_SNAPSHOT: Final = "snapshot"
 """In the place of a token: each partition as its newest snapshot has it."""
@@ -48,6 +49,7 @@ _READ: Final = _PLACE | {
     "token",
     "snapshots",
     "folder",
+    "where",
     "key",
     "prefix",
     "start",
@@ -80,7 +82,8 @@ class ReadOptions:
     table: str
     timeout_s: float
     keys: TextForm
-    values: ValueForm
+    values: ValueForm | None
+    """None: as the table has them, rows or bytes."""
     json_schema: str
     """The JSON fields as Spark's DDL; empty where values are not JSON."""
     token: str
@@ -90,6 +93,8 @@ class ReadOptions:
     folder: str
     """Where copies of indexes lie while they are read; empty: where Spark keeps its own files."""
     range: KeyRange
+    where: Mapping[str, Any]
+    """Conditions on fields of rows, as values of JSON; empty: every row."""
     log: bool
     start: str
     """`earliest`, `latest` or a token: after what a read of the log begins; empty: at the earliest."""
@@ -108,7 +113,8 @@ class WriteOptions:
     login: ClusterLogin
     table: str
     timeout_s: float
-    values: ValueForm
+    values: ValueForm | None
+    """None: as the table has them, rows or bytes."""
     job: str
     """What names this job for deduplication; empty: one is drawn."""
     compress: bool
@@ -117,7 +123,7 @@ class WriteOptions:
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     """Read the options of `spark.read` or `spark.readStream`. Raises `InvalidRequest`, `InvalidToken`."""
     given = _known(options, _READ, "read")
-    keys, values = _one_of(given, "keys", get_args(TextForm)), _one_of(given, "values", get_args(ValueForm))
+    keys, values = _one_of(given, "keys", get_args(TextForm)), _form(given)
     json_schema = given.get("schema", "").strip()
     if json_schema and values != "json":
         raise InvalidRequest(
@@ -127,6 +133,10 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     if log and values == "json":
         raise InvalidRequest(
             "the log holds deletes and operands of updates, which are no JSON: read `values` as utf8 and use from_json"
+        )
+    if log and (values == "rows" or "where" in given):
+        raise InvalidRequest(
+            "the log holds deletes and updates of fields, which are no rows: read `values` as bytes, without `where`"
         )
     token = given.get("token", "")
     if token == NEWEST_SNAPSHOT and not given.get("snapshots"):
@@ -142,12 +152,13 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     return ReadOptions(
         *_place(given),
         keys=keys,  # type: ignore[arg-type]
-        values=values,  # type: ignore[arg-type]
+        values=values,
         json_schema=json_schema,
         token=token,
         snapshots=given.get("snapshots", ""),
         folder=given.get("folder", ""),
         range=_range(given),
+        where=_where(given),
         log=log,
         start=given.get("from", ""),
         end=given.get("to", ""),
@@ -161,7 +172,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     given = _known(options, _WRITE, "write")
     return WriteOptions(
         *_place(given),
-        values=_one_of(given, "values", get_args(ValueForm)),  # type: ignore[arg-type]
+        values=_form(given),
         job=given.get("job", ""),
         compress=_flag(given, "compress"),
     )
@@ -197,6 +208,27 @@ def _one_of(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> st
     if value not in choices:
         raise InvalidRequest(f"`{name}` is one of {', '.join(choices)}, not {value!r}")
     return value
+
+
+def _form(given: Mapping[str, str]) -> ValueForm | None:
+    return _one_of(given, "values", get_args(ValueForm)) if "values" in given else None  # type: ignore[return-value]
+
+
+def _where(given: Mapping[str, str]) -> Mapping[str, Any]:
+    if "where" not in given:
+        return {}
+    if given.keys() & {"key", "prefix", "start", "end"}:
+        raise InvalidRequest("name rows by `where`, or a range of stored keys, and not by both")
+    try:
+        found = strict_json(given["where"])
+    except ValueError as error:
+        raise InvalidRequest(f"`where` is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidRequest(
+            '`where` is an object of fields, each with its value or a list of two, a range: {"carrier": "UA", '
+            '"flight": [1500, 1600]}'
+        )
+    return found
 
 
 def _flag(given: Mapping[str, str], name: str) -> bool:

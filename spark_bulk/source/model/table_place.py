@@ -7,10 +7,12 @@ notices by the error, and the next source is tried.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.catalog.remote.cluster_view import ClusterView, fetch_view
@@ -28,9 +30,12 @@ from log_tier.model.partitioner import Partitioner
 from log_tier.model.tokens import Token
 from log_tier.open import open_log
 from log_tier.privacy.masked_url import mask_url
+from log_tier.rows.definition import TableDefinition
 from spark_bulk.source.model.cluster_login import NO_LOGIN, ClusterLogin
 
 __all__ = ["PeerAddress", "TablePlace", "all_bounds", "find_table", "open_place_log", "opened_log", "token_offsets"]
+
+_DEFINITIONS_MAX: Final = 64
 
 
 class PeerAddress(NamedTuple):
@@ -58,15 +63,26 @@ class TablePlace:
     """Known snapshots, the oldest first, by partition."""
     login: ClusterLogin = NO_LOGIN
     """How its log and its nodes are called."""
-    defined: bool = False
-    """It has a definition of its keys and values."""
+    definition_text: str = field(default="", repr=False)
+    """The definition of its keys and values, as a barrier carries it: a task reads it again. Empty: bytes."""
+
+    @property
+    def definition(self) -> TableDefinition | None:
+        """What its keys and values are; None: bytes."""
+        return _definition_of(self.definition_text) if self.definition_text else None
+
+    @property
+    def row_definition(self) -> TableDefinition | None:
+        """The same for a table whose values are rows; None: it is another one."""
+        found = self.definition
+        return found if found is not None and found.value == "row" else None
 
     def check_bytes(self) -> None:
-        """Raise `InvalidRequest` for a table that does not hold just any bytes: Spark writes no others as yet."""
-        if self.defined:
+        """Raise `InvalidRequest` for a table that does not hold just any bytes: no version of it is built as yet."""
+        if self.definition_text:
             raise InvalidRequest(
-                f"table {self.topic.name} has a definition of its keys and values, and Spark writes tables of bytes as "
-                "yet: write its rows through a client"
+                f"table {self.topic.name} has a definition of its keys and values, and no version of such a table is "
+                'built as yet: write its rows by df.write.format("duramen"), or through a client'
             )
 
     @property
@@ -110,7 +126,7 @@ async def find_table(login: ClusterLogin, name: str, *, timeout_s: float) -> Tab
     return TablePlace(
         topic=table.topic,
         partitioner=table.partitioner,
-        defined=table.definition is not None,
+        definition_text="" if table.definition is None else table.definition.text,
         log_url=_log_url(at, view),
         starts=tuple(table.start(number) for number in numbers),
         peers=tuple(
@@ -124,6 +140,11 @@ async def find_table(login: ClusterLogin, name: str, *, timeout_s: float) -> Tab
         snapshots=tuple(view.map.snapshots_of(table.partition(number)) for number in numbers),
         login=login,
     )
+
+
+@lru_cache(maxsize=_DEFINITIONS_MAX)
+def _definition_of(text: str) -> TableDefinition:
+    return TableDefinition.from_document(json.loads(text))
 
 
 async def _first_view(login: ClusterLogin, timeout_s: float) -> tuple[str, ClusterView]:

@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -236,7 +237,9 @@ async def _replayed(wanted: WantedCopy, step: Choice[PeerAddress], log: Log, fol
     """Fold the log into the index in `folder`, up to exactly the wanted offset."""
     place, partition, until = wanted.place, wanted.partition, wanted.until
     start = place.starts[partition]
-    index = await in_thread(lambda _: LmdbIndex.open(folder, partition=place.topic.partition(partition), start=start))
+    opening = partial(LmdbIndex.open, folder, partition=place.topic.partition(partition), start=start)
+    # Updates of fields are folded by the table's definition, and what does not fit it is void.
+    index = await in_thread(lambda _: opening(definition=place.definition))
     try:
         begun = index.applied
         if begun < until:

@@ -15,38 +15,54 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.partitioner import partition_of
+from log_tier.model.partitioner import partition_of, partition_of_prefix
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.table_index import FieldCondition
 from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.model.columns import TABLE_COLUMNS, check_schema, json_columns, typed
 from spark_bulk.source.model.key_ranges import KeyRange
 from spark_bulk.source.model.options import NEWEST_SNAPSHOT, ReadOptions
+from spark_bulk.source.model.row_columns import check_row_columns
+from spark_bulk.source.model.row_conditions import row_conditions
 from spark_bulk.source.model.table_place import TablePlace, all_bounds, find_table, token_offsets
 from spark_bulk.source.table.closed_index_file import ClosedIndexFile, Rows
 from spark_bulk.source.table.index_copies import WantedCopy, open_index_copy
+from spark_bulk.source.table.row_pages import RowPages
 
-__all__ = ["TablePart", "TableReader", "plan_table_parts"]
+__all__ = ["TablePart", "TableReader", "find_place", "plan_table_parts", "row_definition"]
 
 
 class TablePart(InputPartition):
-    """The partition, offset and key range that one task reads."""
+    """The partition, offset and key range that one task reads, and the conditions that it looks at."""
 
-    def __init__(self, wanted: WantedCopy, keys: KeyRange) -> None:
+    def __init__(self, wanted: WantedCopy, keys: KeyRange, rest: tuple[FieldCondition, ...] = ()) -> None:
         super().__init__(wanted.partition)
         self.wanted = wanted
         self.keys = keys
+        self.rest = rest
 
 
 class TableReader(DataSourceReader):
     """Reads a table at one offset of each partition."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
-        check_schema(schema, TABLE_COLUMNS, fields=options.values == "json")
         self._options = options
         self._schema = schema
+        self._place: TablePlace | None = None
+        definition = None
+        if options.values in (None, "rows"):
+            self._place = wait_for(find_place(options))
+            definition = row_definition(self._place, options)
+        self._holds_rows = definition is not None
+        if definition is not None:
+            check_row_columns(schema, definition)
+        else:
+            check_schema(schema, TABLE_COLUMNS, fields=options.values == "json")
 
     def partitions(self) -> Sequence[InputPartition]:
         """Ask where everything is."""
-        return wait_for(plan_table_parts(self._options))
+        place, self._place = self._place, None  # each task gets its part of it
+        return wait_for(plan_table_parts(self._options, place))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in key order."""
@@ -56,6 +72,8 @@ class TableReader(DataSourceReader):
         kinds = {field.name: field.type for field in self._schema}
         where = wanted.place.named(wanted.partition)
         from_json = self._options.values == "json"
+        definition = wanted.place.row_definition if self._holds_rows else None
+        pages = None if definition is None else RowPages(definition, self._schema, partition.rest, where)
         file, log_time_ms = wait_for(_opened(wanted))
         if file is None:
             return
@@ -65,26 +83,54 @@ class TableReader(DataSourceReader):
                 log_time_ms=log_time_ms,
                 # A value that cannot be shown as text or JSON is named by its key.
                 want_keys="key" in kinds or from_json or kinds.get("value") == pa.string(),
-                want_values=from_json or "value" in kinds,
+                want_values=from_json or "value" in kinds if pages is None else pages.want_values,
             ):
-                yield _batch(rows, self._schema, wanted.partition, where, from_json=from_json)
+                fields: dict[str, pa.Array] = {}
+                if pages is not None:
+                    rows, fields = pages.read(rows)
+                elif from_json:
+                    fields = _json_fields(rows, self._schema, where)
+                yield _batch(rows, self._schema, wanted.partition, where, fields)
 
 
-async def plan_table_parts(options: ReadOptions) -> list[TablePart]:
-    """A part for each partition that can hold keys of the range.
+async def find_place(options: ReadOptions) -> TablePlace:
+    """Where the table is. Raises as `find_table`."""
+    return await find_table(options.login, options.table, timeout_s=min(options.timeout_s, 30.0))
 
-    Raises `TableNotFound`, `InvalidToken`, `TokenAhead`, `Disconnected`.
+
+def row_definition(place: TablePlace, options: ReadOptions) -> TableDefinition | None:
+    """The definition of a table whose rows are to be read as columns; None: its stored form is.
+
+    Raises `InvalidRequest` where the options want rows of a table that has none, and for `where` without rows.
     """
-    place = await find_table(options.login, options.table, timeout_s=min(options.timeout_s, 30.0))
+    found = place.row_definition if options.values in (None, "rows") else None
+    if found is None and (options.values == "rows" or options.where):
+        what = "`values`=rows" if options.values == "rows" else "`where`"
+        why = "which reads them as they are stored" if place.row_definition is not None else "whose values are no rows"
+        raise InvalidRequest(f"{what} is for rows of a table with a schema, and not for {place.topic.name}, {why}")
+    return found
+
+
+async def plan_table_parts(options: ReadOptions, place: TablePlace | None = None) -> list[TablePart]:
+    """A part for each partition that can hold keys of the range. `place`: where the table is, if it was found already.
+
+    Raises `TableNotFound`, `InvalidToken`, `TokenAhead`, `Disconnected`, `InvalidRequest`.
+    """
+    place = place or await find_place(options)
+    definition = row_definition(place, options)
     bounds = await all_bounds(place, timeout_s=options.timeout_s)
     exact: Mapping[Partition, Offset] = {}
     if options.token == NEWEST_SNAPSHOT:
         exact = _newest_snapshots(place)
     elif options.token:
         exact = token_offsets(options.token, place, bounds)
-    keys = options.range
-    single = keys.single
-    only = None if single is None else partition_of(single, place.topic.partitions, place.partitioner)
+    keys, only = options.range, None
+    rest: tuple[FieldCondition, ...] = ()
+    if options.where and definition is not None:
+        keys, prefix, rest = row_conditions(options.where, definition)
+        only = partition_of_prefix(prefix, place.topic.partitions, place.partitioner)
+    elif keys.single is not None:
+        only = partition_of(keys.single, place.topic.partitions, place.partitioner)
     return [
         TablePart(
             WantedCopy(
@@ -97,6 +143,7 @@ async def plan_table_parts(options: ReadOptions) -> list[TablePart]:
                 options.timeout_s,
             ),
             keys,
+            rest,
         )
         for partition in place.partitions
         if only in (None, partition) and not keys.is_empty
@@ -120,12 +167,14 @@ async def _opened(wanted: WantedCopy) -> tuple[ClosedIndexFile | None, int]:
         return None if index.data is None else ClosedIndexFile.open(index.data), index.log_time_ms
 
 
-def _batch(rows: Rows, schema: pa.Schema, partition: Partition, where: str, *, from_json: bool) -> pa.RecordBatch:
-    fields: dict[str, pa.Array] = {}
-    if from_json:
-        wanted = pa.schema([field for field in schema if field.name not in TABLE_COLUMNS or field.name == "value"])
-        fields = dict(zip(wanted.names, json_columns(rows.values, wanted, keys=rows.keys, where=where), strict=True))
+def _json_fields(rows: Rows, schema: pa.Schema, where: str) -> dict[str, pa.Array]:
+    wanted = pa.schema([field for field in schema if field.name not in TABLE_COLUMNS or field.name == "value"])
+    return dict(zip(wanted.names, json_columns(rows.values, wanted, keys=rows.keys, where=where), strict=True))
 
+
+def _batch(
+    rows: Rows, schema: pa.Schema, partition: Partition, where: str, fields: Mapping[str, pa.Array]
+) -> pa.RecordBatch:
     def column(field: pa.Field) -> pa.Array:
         if field.name in fields:
             return fields[field.name]

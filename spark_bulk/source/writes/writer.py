@@ -25,6 +25,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -36,6 +37,7 @@ from spark_bulk.source.model.options import WriteOptions
 from spark_bulk.source.model.table_place import TablePlace, find_table, open_place_log
 from spark_bulk.source.writes.appender import Appender
 from spark_bulk.source.writes.drafted_rows import check_write_schema, drafts
+from spark_bulk.source.writes.encoded_rows import RowEncoder
 from spark_bulk.source.writes.identities import TaskIdentity
 
 __all__ = ["TableBatchWriter", "TableStreamWriter", "TaskCommit"]
@@ -43,6 +45,8 @@ __all__ = ["TableBatchWriter", "TableStreamWriter", "TaskCommit"]
 # The names of what Spark passes to the tasks of a stream.
 _QUERY = "sql.streaming.queryId"
 _EPOCH = "streaming.sql.batchId"
+
+_CLIENT: Final = "write it through a client"
 
 
 @dataclass
@@ -61,17 +65,33 @@ class _Writing:
                 "a table is not overwritten row by row: write with mode('append') (a stream: outputMode append or "
                 "update), or build a new version and swap it in"
             )
-        check_write_schema(schema, json_values=options.values == "json")
         self._options = options
+        self._schema = schema
         self._place: TablePlace | None = None
         self._job = options.job or secrets.token_hex(16)
 
     def find(self) -> None:
-        """Ask where the table is. Raises `TableNotFound`, `Disconnected`, `InvalidRequest` for one with a
-        definition."""
+        """Ask where the table is, and look at the columns. Raises `TableNotFound`, `Disconnected`; `InvalidRequest`,
+        `InvalidSchema` and what `check_write_schema` raises for columns that are none of the table's.
+        """
         options = self._options
         self._place = wait_for(find_table(options.login, options.table, timeout_s=min(options.timeout_s, 30.0)))
-        self._place.check_bytes()
+        encoder = self._encoder(self._place)
+        schema = self._schema if encoder is None else encoder.stored_schema(self._schema)
+        check_write_schema(schema, json_values=options.values == "json")
+
+    def _encoder(self, place: TablePlace) -> RowEncoder | None:
+        """What makes stored rows of columns; None: the table has bytes."""
+        definition, values = place.row_definition, self._options.values
+        if definition is not None and values in (None, "rows"):
+            return RowEncoder(definition, self._schema)
+        if place.definition_text:
+            what = "rows" if definition is not None else "a definition of its keys and values"
+            fix = "leave the option `values` out, and give a column for each field" if definition else _CLIENT
+            raise InvalidRequest(f"table {place.topic.name} has {what}: {fix}")
+        if values == "rows":
+            raise InvalidRequest(f"table {place.topic.name} has no schema: write `key` and `value`, or values=json")
+        return None
 
     def write(self, iterator: Iterator[pa.RecordBatch], *, job: str, task: int, epoch: int) -> TaskCommit:
         """A task's work."""
@@ -79,6 +99,7 @@ class _Writing:
         assert place is not None, "the driver looks first"
         where = f"task {task} of the write to {place.topic.name}"
         first_row = 0
+        encoder = self._encoder(place)
         identity = TaskIdentity(place.topic.id, job, task, epoch)
         with Appender(
             partial(open_place_log, place),
@@ -88,8 +109,9 @@ class _Writing:
             timeout_s=options.timeout_s,
         ) as appender:
             for rows in iterator:
+                stored = rows if encoder is None else encoder.stored(rows, where=where, first_row=first_row)
                 for drafted in drafts(
-                    rows,
+                    stored,
                     partitions=place.topic.partitions,
                     partitioner=place.partitioner,
                     json_values=options.values == "json",

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from kit.client.audited_server import audited_server
 from kit.client.command_line import run_here
-from kit.deadlines import until
+from kit.deadlines import patience_s, until
+from kit.flight_rows import UNNUMBERED_FLIGHTS, flight_key
 
 import duramen
 from duramen.blocking import Database
@@ -20,6 +21,7 @@ from duramen.cli.terminal import connection
 from log_tier.access.authenticator import basic_header
 from log_tier.model.errors import InvalidRequest, PermissionDenied, Unauthenticated
 from log_tier.model.identifiers import AUDIT_TABLE
+from log_tier.rows.table_spec import TableSpec
 from router.proto import kv_pb2
 
 pytestmark = pytest.mark.embedded_log_only  # rows in Kafka: server/roles/test_auditing.py
@@ -53,6 +55,10 @@ async def _make_rows(folder: Path) -> None:
         await until(lambda: calls.catalog.map.named(AUDIT_TABLE) is not None)
         put = kv_pb2.KVPutRequest(table="ships", key=b"\x1b[2Jk", value=b"v")
         assert isinstance(await calls.error(calls.kv.Put(put, metadata=calls.of("alice"))), PermissionDenied)
+        spec = TableSpec("flights", 1, definition=UNNUMBERED_FLIGHTS)
+        await calls.connection.create_table(spec, timeout=patience_s(30))
+        get = kv_pb2.KVGetRequest(table="flights", key=flight_key("UA", 1545))
+        assert isinstance(await calls.error(calls.kv.Get(get, metadata=calls.of("alice"))), PermissionDenied)
         wrong = (("authorization", basic_header("alice", "wrong password")),)
         get = kv_pb2.KVGetRequest(table="orders", key=b"k")
         assert isinstance(await calls.error(calls.kv.Get(get, metadata=wrong)), Unauthenticated)
@@ -77,11 +83,17 @@ def test_rows_for_people_and_for_programs() -> None:
     assert [(row["kind"], row["result"], row["user"], row["proof"]) for row in lines] == [
         ("login", "allowed", "alice", "token"),
         ("write", "refused", "alice", "token"),
+        ("read", "refused", "alice", "token"),
         ("login", "refused", "alice", "nothing"),
     ]
+    assert [(row["table"], row["key_text"]) for row in lines if row["table"]] == [
+        ("ships", ""),
+        ("flights", '["UA",1545]'),
+    ]
     shown = run_here("audit").stdout
+    assert '["UA",1545]' in shown
     assert "KV/Put" in shown
-    assert "alice (claimed)" in " ".join(shown.split())
+    assert "(claimed)" in shown
     assert "\x1b" not in shown
 
     def kinds(*options: str) -> list[str]:
@@ -89,12 +101,12 @@ def test_rows_for_people_and_for_programs() -> None:
         assert done.returncode == 0, done.stderr
         return [json.loads(line)["kind"] for line in done.stdout.splitlines()]
 
-    assert kinds("--refused") == ["write", "login"]
+    assert kinds("--refused") == ["write", "read", "login"]
     assert kinds("--table", "ships") == ["write"]
     assert kinds("--user", "bob") == []
     assert kinds("--limit", "1") == ["login"]
     assert kinds("--until", "1h", "--since", "2h") == []
-    assert kinds("--since", "2020-01-01") == ["login", "write", "login"]
+    assert kinds("--since", "2020-01-01") == ["login", "write", "read", "login"]
     assert "nothing of this" in run_here("audit", "--user", "bob").stdout
     assert run_here("audit", "--since", "1h", "--until", "2h").returncode == 2
 

@@ -256,7 +256,7 @@ class TestErrors:
         assert done.returncode == 5
         assert done.stderr.startswith("error: no Duramen server answers at 127.0.0.1:1 ")
         assert len(done.stderr.splitlines()) == 1
-        as_json = json.loads(run_here("get", "t", "k", "--json", at="127.0.0.1:1").stderr)
+        as_json = json.loads(run_here("get", "t", "k", "--json", "--timeout", "3600", at="127.0.0.1:1").stderr)
         assert (as_json["error"], as_json["retryable"]) == ("disconnected", True)
 
     @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.flight_rows import FLIGHT_SCHEMA, flight_key
 
 import duramen
 from duramen.cli import run
@@ -112,3 +114,23 @@ def test_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     for path in (tmp_path, tmp_path / "notes.log", tmp_path / "missing"):
         assert run(["log", "dump", str(path)]) == 2
         assert "there is no segment of a log at" in capsys.readouterr().err
+
+
+def test_keys_of_fields_are_shown_as_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the catalog's files, which lie next to the table's; without them as bytes."""
+    folder = tmp_path / "data"
+    with duramen.open(folder) as database:
+        database.create_table("flights", row=FLIGHT_SCHEMA, key=("carrier", "flight"), partitions=1).put(
+            {"carrier": "UA", "flight": 1545, "tailnum": None, "dep_delay": 0.0}
+        )
+    (found,) = (path for path in folder.rglob("*.log") if flight_key("UA", 1545) in path.read_bytes())
+    for path in (found, folder):
+        batches = [one for one in dump(capsys, str(path), "--records") if one["kind"] == "batch"]
+        keys = {record["key_text"] for batch in batches for record in batch["contents"]}
+        assert keys - {""} == {'["UA",1545]'}
+    assert run(["log", "dump", str(found), "--records"]) == 0
+    assert '["UA",1545]' in capsys.readouterr().out
+    alone = tmp_path / "alone"
+    shutil.copytree(found.parent.parent, alone / found.parent.parent.name)
+    assert run(["log", "dump", str(alone), "--records"]) == 0
+    assert "base64:" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Servers in this process, and clients of them."""
+"""Servers in this process, their files in memory, and clients of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import Any
 
 import pytest
 from kit.client.in_between import InBetween
+from kit.storage.memory_folders import (
+    pytest_fixture_post_finalizer,
+    pytest_fixture_setup,
+    tmp_path,
+    tmp_path_factory,
+)
 
 from duramen import aio
 from duramen.client.database import Database
@@ -15,6 +21,8 @@ from duramen.client.table import Table
 from duramen.server.roles.all_in_one import SingleServer as Server
 from duramen.server.wiring.single_machine import open_local_data
 from router.data.local_data import LocalData
+
+__all__ = ["pytest_fixture_post_finalizer", "pytest_fixture_setup", "tmp_path", "tmp_path_factory"]
 
 Connected = Callable[..., Awaitable[Database]]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable
 
 import pytest
 
 from duramen.client.transport.deferred import DeferredConnection
 from duramen.client.transport.retry import ask_until
-from log_tier.model.errors import DeadlineExceeded, Disconnected
+from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError
 from router.data.seam import Connection
 
 
@@ -43,7 +44,7 @@ async def test_an_attempt_that_fails_after_its_callers_left_is_no_lost_exception
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     refused = asyncio.Event()
 
-    async def make() -> Connection:
+    async def make(_: object) -> Connection:
         await refused.wait()
         raise Disconnected("no Duramen server answers at localhost:7070")
 
@@ -57,3 +58,21 @@ async def test_an_attempt_that_fails_after_its_callers_left_is_no_lost_exception
     del connection, attempt
     gc.collect()
     assert reported == []
+
+
+async def test_callers_that_leave_an_attempt_say_why_it_has_failed_so_far() -> None:
+    attempts = 0
+
+    async def make(failed: Callable[[DuramenError], None]) -> Connection:
+        nonlocal attempts
+        attempts += 1
+        failed(Disconnected("no Duramen server answers at localhost:7070"))
+        await asyncio.Event().wait()
+        raise AssertionError("not reached")
+
+    connection = DeferredConnection(make)
+    for _ in range(2):
+        with pytest.raises(Disconnected, match="no Duramen server answers"):
+            await connection.find_table("flights", timeout=0.01)
+    assert attempts == 1
+    await connection.close()

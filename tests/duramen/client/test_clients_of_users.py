@@ -57,19 +57,24 @@ async def users(tmp_path: Path) -> AsyncIterator[WithUsers]:
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each method was called, refused or not. To be asked for before the server."""
     counted: Counter[str] = Counter()
-    admitting = GrpcGuard.admitting
 
-    def counting(self: GrpcGuard, method: str, *, is_stream: bool) -> Admit | None:
-        admit = admitting(self, method, is_stream=is_stream)
+    def count(name: str) -> None:
+        admitting = getattr(GrpcGuard, name)
 
-        async def counted_admit(request: Any, context: Any) -> None:
-            counted[method.rpartition("/")[2]] += 1
-            if admit is not None:
-                await admit(request, context)
+        def counting(self: GrpcGuard, method: str) -> Admit:
+            admit = admitting(self, method)
 
-        return counted_admit
+            async def counted_admit(request: Any, context: Any) -> None:
+                counted[method.rpartition("/")[2]] += 1
+                if admit is not None:
+                    await admit(request, context)
 
-    monkeypatch.setattr(GrpcGuard, "admitting", counting)
+            return counted_admit
+
+        monkeypatch.setattr(GrpcGuard, name, counting)
+
+    count("admitting")
+    count("admitting_streams")
     return counted
 
 

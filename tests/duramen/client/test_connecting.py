@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.client.tcp_proxy import TcpProxy
 from kit.cluster.in_process import DEADLINE_S, TestCluster, cluster_of
 from kit.cluster.one_machine import held
 from kit.deadlines import patience_s, until
@@ -135,6 +136,45 @@ async def test_nodes_and_log_that_cannot_be_reached_from_here(
         assert connection.writes._log is None
 
 
+async def test_a_log_that_is_silent_at_first_is_written_to_when_it_answers(
+    cluster: TestCluster, connect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then, writes go through the server; the sequences of a writer go on across the change."""
+    from duramen.client.transport import routing
+    from log_tier.catalog.remote.cluster_view import view_of
+
+    proxy = TcpProxy(int(cluster.routers[0]._log.url.rpartition(":")[2]))
+    proxy.swallow_replies = True
+    await proxy.start()
+
+    async def by_proxy(message: Any) -> Any:
+        found = await view_of(message)
+        found.log_url = f"grpc://127.0.0.1:{proxy.port}"
+        return found
+
+    monkeypatch.setattr(routing, "view_of", by_proxy)
+    monkeypatch.setattr(routing, "LOG_WAIT_S", 0.2)
+    monkeypatch.setattr(routing, "LOG_AGAIN_MAX_S", 1.0)
+    try:
+        database = await connect(cluster.routers[0].address)
+        writes = routed(database).writes
+        table = await database.create_table("late", partitions=2)
+        async with table.writer("rows") as writer:
+            for number in range(20):
+                if number == 10:
+                    assert writes._log is None
+                    proxy.swallow_replies = False
+                    await proxy.cut()
+                    await until(lambda: writes._log is not None)
+                await writer.put(b"k%d" % number, b"%d" % number)
+                await writer.flush()
+        assert [len(await table.get(b"k%d" % number)) for number in range(20)] == [1] * 10 + [2] * 10
+        assert sum(part.latest + 1 for part in (await table.describe()).partitions) == 20
+    finally:
+        await proxy.stop()
+        await proxy.close()
+
+
 class _Frozen:
     """Maps that hear of nothing newer, with their unreachable nodes."""
 
@@ -187,7 +227,7 @@ async def test_every_router_is_away(cluster: TestCluster, connect: Callable[...,
 
 async def test_nobody_answers() -> None:
     with pytest.raises(duramen.Disconnected):
-        await aio.connect([UNREACHABLE, "127.0.0.1:2"], timeout=5.0)
+        await aio.connect([UNREACHABLE, "127.0.0.1:2"], timeout=0.5)
     nothing: tuple[str | list[str], ...] = ("", " , ", [])
     for target in nothing:
         with pytest.raises(duramen.InvalidRequest, match="names no server"):

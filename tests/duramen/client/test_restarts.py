@@ -205,16 +205,6 @@ async def test_a_dropped_table_ends_its_watch(restarting: Restarting, flights: T
                 await waiting
 
 
-async def test_nobody_there_is_said_at_once(restarting: Restarting) -> None:
-    """Where a connection is refused nothing was sent, and who connects needs not wait to learn it."""
-    await restarting.proxy.stop()
-    async with within(5):
-        with pytest.raises(duramen.Disconnected, match="is it running") as caught:
-            await aio.connect(f"127.0.0.1:{restarting.proxy.port}", timeout=3600)
-    assert caught.value.fields == {"sent": 0}
-    await restarting.proxy.start()
-
-
 async def test_a_server_that_stays_away(restarting: Restarting, flights: Table) -> None:
     await flights.put(b"k", b"v")
     await restarting.proxy.stop()

@@ -6,6 +6,7 @@ import math
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.rows.flights import Flight
@@ -16,6 +17,18 @@ from duramen.blocking import Database, RowTable
 
 FLIGHTS = [Flight("UA", n, "N14228" if n % 3 else None, float(n % 90)) for n in range(100)]
 INDEXES = {"by_tail": ("tailnum", "dep_delay"), "by_delay": "dep_delay"}
+
+
+@dataclass
+class LaterFlight:
+    """A flight in a schema that came later."""
+
+    carrier: str
+    flight: int
+    tailnum: str | None
+    dep_delay: float
+    remark: str = ""
+    gate: str | None = None
 
 
 @dataclass
@@ -73,6 +86,47 @@ def test_more_rows_than_a_page_come_once_each(db: Database) -> None:
     assert sorted(found) == list(range(9000))
     assert found == sorted(range(9000), key=lambda n: (n % 13, n))
     assert numbers(table, order="-dep_delay") == found[::-1]
+
+
+@pytest.mark.parametrize("order", ["flight", "-flight", "-remark", ("remark", "flight"), ("-remark", "-dep_delay")])
+@pytest.mark.parametrize("limit", [None, 0, 1, 7, 1000])
+def test_an_order_that_no_index_has(db: Database, order: str | tuple[str, ...], limit: int | None) -> None:
+    """The rows are those without it, sorted; of those that are alike the order is that of the entries."""
+    table = db.create_table("sorted", row=Flight, key=("carrier", "flight"), partitions=3, indexes=INDEXES)
+    rows = [Flight("UA", n, f"N{n % 2}", float(n * 31 % 17), "abc"[n % 3]) for n in range(200)]
+    table.put_many(rows)
+    fields = (order,) if isinstance(order, str) else order
+    down = fields[0].startswith("-")
+    for more in ({}, {"remark": ("b", None)}):
+        met = [row for row in rows if row.tailnum == "N1" and row.remark >= ("b" if more else "")]
+        expected = sorted(
+            met,
+            key=lambda row: (
+                [getattr(row, each.removeprefix("-")) for each in fields],
+                (row.dep_delay, row.flight),
+            ),
+            reverse=down,
+        )
+        found = list(table.find(more, tailnum="N1", order=order, limit=limit))
+        assert found == expected[:limit]
+    shown = table.explain(tailnum="N1", order=order, limit=limit)
+    assert (shown.index, shown.sorted_by, shown.entries) == ("by_tail", fields, 100)
+    assert shown.rows == (100 if limit is None else min(limit, 100))
+
+
+async def test_it_is_sorted_by_rows_of_all_schemas(connected: Any) -> None:
+    """Of a schema that came after the program had opened the table, too."""
+    one, other = await connected(), await connected()
+    flights = await one.create_table("altered", row=Flight, key=("carrier", "flight"), indexes=INDEXES)
+    await flights.put_many([Flight("UA", number, "N1", 1.0) for number in range(5)])
+    theirs = other.table("altered", row=Flight)
+    last = theirs.find(tailnum="N1", order="-flight", limit=2, level="strong")
+    assert [each.flight async for each in last] == [4, 3]
+    await flights.alter(row=LaterFlight)
+    newer = one.table("altered", row=LaterFlight)
+    await newer.put_many([LaterFlight("UA", number, "N1", 1.0, gate="B7") for number in range(5, 9)])
+    found = [each.flight async for each in theirs.find(tailnum="N1", order="-flight", level="strong")]
+    assert found == [8, 7, 6, 5, 4, 3, 2, 1, 0]
 
 
 def test_explain_says_what_was_read(table: RowTable[Flight]) -> None:
@@ -157,6 +211,33 @@ def test_an_index_that_rows_do_not_have_is_refused(db: Database, indexes: dict[s
         db.create_table("flights", row=Flight, key=("carrier", "flight"), indexes=indexes)
     with pytest.raises(duramen.InvalidRequest, match="indexes= are of rows"):
         db.create_table("plain", indexes={"by_tail": "tailnum"})
+
+
+def test_a_table_begins_with_an_index_of_some_rows(db: Database) -> None:
+    """It has the rows that meet its conditions, and is what `create_index` makes."""
+    late = duramen.OrderedIndex("tailnum", "flight", where={"dep_delay": (60.0, None)})
+    made = db.create_table("some", row=Flight, key=("carrier", "flight"), partitions=2, indexes={"late": late})
+    made.put_many(FLIGHTS)
+    expected = [each.flight for each in FLIGHTS if each.tailnum and each.dep_delay >= 60.0]
+    assert numbers(made, tailnum="N14228", dep_delay=(60.0, None)) == expected
+    assert made.explain(tailnum="N14228", dep_delay=(60.0, None)).index == "late"
+    with pytest.raises(duramen.InvalidRequest, match="no index"):
+        numbers(made, tailnum="N14228")
+    made.create_index("late", *late.fields, where=late.where)
+    assert [each.where for each in made.indexes()] == [{"dep_delay": (60.0, None)}]
+    assert repr(late) == "OrderedIndex('tailnum', 'flight', where={'dep_delay': (60.0, None)})"
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [({"gate": "B7"}, "gate"), ({"dep_delay": "late"}, "dep_delay"), ([("dep_delay", 1.0)], "where= maps fields")],
+)
+def test_conditions_of_a_first_index_that_are_none_are_refused(db: Database, where: Any, why: str) -> None:
+    with pytest.raises(duramen.InvalidRequest, match=why):
+        db.create_table(
+            "some", row=Flight, key=("carrier", "flight"), indexes={"late": duramen.OrderedIndex("flight", where=where)}
+        )
+    assert "some" not in [each.name for each in db.tables()]
 
 
 def test_a_row_too_long_for_an_index_is_refused(table: RowTable[Flight]) -> None:

@@ -154,6 +154,21 @@ def test_the_cluster_client(cluster: UpCluster, key: str) -> None:
         client.close()
 
 
+def test_every_node_has_a_random_key(cluster: UpCluster, key: str) -> None:
+    """Its own keys are the ones to choose from, whatever other nodes' partitions it holds copies of."""
+    last = next(name for n in range(10_000) if not slot_of(name := f"\xff{key}{n}".encode("latin1")) * 6 // 16384)
+    names = [f"{key}:{number}" for number in range(1200)]
+    with redis.Redis(port=cluster.endpoints["router"]) as client:
+        client.mset(dict.fromkeys([*names, last], "v"))
+        for node in (f"n{number + 1}" for number in range(NODES)):
+            with redis.Redis(port=cluster.endpoints[node]) as direct:
+                pipeline = direct.pipeline(transaction=False)
+                for _ in range(100):
+                    pipeline.randomkey()
+                assert None not in pipeline.execute(), node
+        assert client.delete(*names, last) == len(names) + 1
+
+
 def test_commands_that_mean_the_whole_cluster(cluster: UpCluster, key: str) -> None:
     """redis-py 8 has its own table instead of tips: one node for DBSIZE and KEYS, of a Redis Cluster too. With
     `target_nodes` set to all primaries, it puts the answers together.

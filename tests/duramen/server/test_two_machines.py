@@ -163,3 +163,6 @@ def test_commands_of_operators(firewalled: Firewalled) -> None:
     for words in (("put", "orders", "k", "v"), ("admin", "nodes"), ("admin", "verify", "orders")):
         done = firewalled.duramen(*words)
         assert done.returncode == 0, (words, done.stderr)
+        if words == ("admin", "nodes"):
+            assert "the log's server at" in done.stdout, "servers see it with their certificates"
+            assert "answers, " in done.stdout.splitlines()[-1]

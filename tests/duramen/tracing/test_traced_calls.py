@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from kit.client.server_process import ServerProcess
 from kit.traces.collector import Collector, ReceivedSpan, tree_of
-from kit.traces.program import durations, sampling, sending_to
+from kit.traces.program import duration_metrics, durations, sampling, sending_to
 from opentelemetry import trace
+from opentelemetry.semconv.attributes import db_attributes, server_attributes
+from opentelemetry.semconv.metrics import db_metrics
 
 import duramen
 from duramen import aio
@@ -146,13 +149,45 @@ def test_an_error_has_its_code_and_no_words(server: ServerProcess, collector: Co
             db.table("nowhere").get(b"k")
     collector.wait_for("put errors", 2)
     (failed,) = (span for span in collector.named("put errors") if span.failed)
-    assert failed.attributes["error.type"] == "condition_failed"
+    assert failed.attributes["error.type"] == failed.attributes["db.response.status_code"] == "condition_failed"
     lookup = one(collector, "get nowhere")
     assert lookup.attributes["error.type"] == "table_not_found"
     (found,) = (span for span in collector.wait_for("duramen.v1.Tables/Find") if span.trace == lookup.trace)
     assert (found.failed, found.attributes["error.type"]) == (True, "table_not_found")
-    kinds = {(point.attributes or {}).get("error.type") for point in durations("errors")}
-    assert kinds == {None, "condition_failed"}
+    points = [point.attributes or {} for point in durations("errors")]
+    kinds = {(each.get("error.type"), each.get("db.response.status_code")) for each in points}
+    assert kinds == {(None, None), ("condition_failed", "condition_failed")}
+
+
+def test_what_no_server_answered_has_no_status_of_an_answer(tmp_path: Path) -> None:
+    with (
+        closing(ServerProcess(tmp_path / "data", log=tmp_path / "log")) as gone,
+        duramen.connect(gone.target, traces=True) as db,
+    ):
+        table = db.create_table("gone", partitions=1)
+        gone.kill9()
+        with pytest.raises(duramen.DuramenError):
+            table.put(b"k", b"v", timeout=1.0)
+    (failed,) = (point.attributes or {} for point in durations("gone"))
+    assert failed["error.type"] in ("disconnected", "deadline_exceeded", "write_unknown")
+    assert "db.response.status_code" not in failed
+
+
+def test_durations_are_as_the_conventions_name_them(server: ServerProcess) -> None:
+    with duramen.connect(server.target, traces=True) as db:
+        db.create_table("named", partitions=1).put(b"k", b"v")
+    (metric,) = duration_metrics("named")
+    assert (metric.name, metric.unit) == (db_metrics.DB_CLIENT_OPERATION_DURATION, "s")
+    assert metric.description == "Duration of database client operations."
+    (point,) = durations("named")
+    host, _, port = server.target.rpartition(":")
+    assert point.attributes == {
+        db_attributes.DB_SYSTEM_NAME: "duramen",
+        db_attributes.DB_COLLECTION_NAME: "named",
+        db_attributes.DB_OPERATION_NAME: "put",
+        server_attributes.SERVER_ADDRESS: host,
+        server_attributes.SERVER_PORT: int(port),
+    }
 
 
 def test_a_call_that_is_not_sampled_has_no_span_and_a_duration(server: ServerProcess, collector: Collector) -> None:
@@ -178,19 +213,28 @@ def test_a_call_that_is_not_sampled_has_no_span_and_a_duration(server: ServerPro
     assert tuple(points["put"].explicit_bounds) == (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
 
 
-def test_many_keys_are_counted(server: ServerProcess, collector: Collector) -> None:
+def test_many_writes_are_a_batch_and_what_reads_return_is_counted(server: ServerProcess, collector: Collector) -> None:
+    """By the conventions a read of many keys is no batch: one operation takes them all."""
     with duramen.connect(server.target, traces=True) as db:
         table = db.create_table("many", partitions=4)
         table.put_many({b"k%d" % number: b"v" for number in range(9)})
         assert len(table.get_many([b"k1", b"k2", b"k3"])) == 3
         assert len(list(table.scan(limit=5))) == 5
+        assert table.get_many([b"k4", b"nowhere"]) == [b"v", None]
+        table.put_many({b"k": b"one is no batch"})
         table.batch().put(b"{a}1", b"v").put(b"{a}2", b"v").commit()
-    sizes = {name: one(collector, f"{name} many") for name in ("put_many", "get_many", "scan")}
-    assert {name: span.attributes["db.operation.batch.size"] for name, span in sizes.items()} == {
-        "put_many": 9,
-        "get_many": 3,
-        "scan": 5,
+    sizes = {
+        name: collector.wait_for(f"{name} many", count)[0]
+        for name, count in (("put_many", 2), ("get_many", 2), ("scan", 1))
     }
+    found = {
+        name: [
+            (span.attributes.get("db.operation.batch.size"), span.attributes.get("db.response.returned_rows"))
+            for span in collector.named(f"{name} many")
+        ]
+        for name in sizes
+    }
+    assert found == {"put_many": [(9, None), (None, None)], "get_many": [(None, 3), (None, 1)], "scan": [(None, 5)]}
     for name, request in (("put_many", "Write"), ("get_many", "Read"), ("scan", "Scan")):
         collector.wait_for_part(sizes[name], f"duramen.v1.KeyValue/{request}")
     assert not one(collector, "batch many").failed

@@ -329,7 +329,9 @@ def scan_loses_the_end_of_a_page(patch: Patch) -> None:
 
     def merge_pages(*arguments: Any, **how: Any) -> MergedPage:
         page = inner(*arguments, **how)
-        return page._replace(entries=page.entries[:-1]) if len(page.entries) > 3 else page
+        if len(page.keys) <= 3:
+            return page
+        return page._replace(keys=page.keys[:-1], values=page.values[:-1], versions=page.versions[:-1])
 
     patch.setattr(merging, "merge_pages", merge_pages)
 

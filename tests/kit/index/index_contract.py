@@ -54,8 +54,8 @@ class IndexContract:
         assert index.get(b"a") is None
         assert index.get_value(b"a") is None
         assert index.get_many([b"a"]) == (NOTHING, [None], [-1], None)
-        assert index.scan(b"", None) == ([], False, NOTHING)
-        assert index.scan(b"", None, reverse=True) == ([], False, NOTHING)
+        assert index.scan(b"", None) == ([], [], [], None, False, NOTHING)
+        assert index.scan(b"", None, reverse=True) == ([], [], [], None, False, NOTHING)
         assert index.count() == 0
         assert index.next_expiry_ms() is None
         assert index.outcomes(Offset(0), Offset(100)) == {}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from duramen.testing.machine.memory_disk import Inode, MemoryDisk
+from kit.log.in_turns import settings_here
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.identifiers import Partition
 from log_tier.model.log import Topic
@@ -20,9 +21,9 @@ SMALL = EngineSettings(segment_bytes=2048, index_every_bytes=300, journal_bytes=
 
 
 async def open_log(disk: MemoryDisk, settings: EngineSettings = SMALL) -> EmbeddedLog:
-    """The log on a disk in memory, with a clock that ticks once a call."""
+    """The log on a disk in memory, with a clock that ticks once a call. Within `in_turns` it starts no thread."""
     ticks = iter(range(1_000, 1 << 40))
-    return await EmbeddedLog.open(HOME, disk=disk, clock=lambda: next(ticks), settings=settings)
+    return await EmbeddedLog.open(HOME, disk=disk, clock=lambda: next(ticks), settings=settings_here(settings))
 
 
 def segment_files(disk: MemoryDisk, topic: Topic, partition: int = 0) -> list[Path]:

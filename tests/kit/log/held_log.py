@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -44,12 +44,25 @@ class HeldLog:
         self.asked = 0
         self._flows = asyncio.Event()
         self._flows.set()
+        self._held: TableId | None = None
+        self.appending = 0
+        self._takes = asyncio.Event()
+        self._takes.set()
 
-    def hold_reads(self) -> None:
+    def hold_reads(self, of: TableId | None = None) -> None:
+        """`of`: one topic alone, so that the catalog goes on."""
+        self._held = of
         self._flows.clear()
 
     def release_reads(self) -> None:
         self._flows.set()
+
+    def hold_appends(self) -> None:
+        """Those of the topic whose reads are held, or were."""
+        self._takes.clear()
+
+    def release_appends(self) -> None:
+        self._takes.set()
 
     async def read(
         self, partition: PartitionId, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
@@ -57,7 +70,8 @@ class HeldLog:
         reader: Any = self.inner.read(partition, start, follow=follow, chunk_bytes=chunk_bytes)
         async with aclosing(reader) as chunks:
             async for chunk in chunks:
-                await self._flows.wait()
+                if self._held is None or partition.table == self._held:
+                    await self._flows.wait()
                 yield chunk
 
     async def append(self, partition: PartitionId, batch: bytes) -> Appended:
@@ -65,6 +79,19 @@ class HeldLog:
             self.refused += 1
             raise self.refusal.as_value()
         return await self.inner.append(partition, batch)
+
+    def append_many(
+        self, parts: Sequence[tuple[PartitionId, bytes]], *, gathered: bool = False
+    ) -> Awaitable[list[Appended | DuramenError]]:
+        if self._takes.is_set() or all(partition.table != self._held for partition, _ in parts):
+            return self.inner.append_many(parts, gathered=gathered)
+        return asyncio.ensure_future(self._append_later(parts))
+
+    async def _append_later(self, parts: Sequence[tuple[PartitionId, bytes]]) -> list[Appended | DuramenError]:
+        self.appending += 1
+        await self._takes.wait()
+        self.appending -= 1
+        return await self.inner.append_many(parts)
 
     async def all_bounds(self, topic: TableId) -> list[Bounds]:
         self.asked += 1

@@ -28,9 +28,10 @@ ACKNOWLEDGED: Final = (
     b'"checksum": "0123456789abcdef"}]}'
 )
 DEFINITION: Final = (
-    b'{"v":3,"number":2,"key":[["carrier","str",false],["flight","int",true]],"value":"row","schemas":[[7,"{'
+    b'{"v":4,"number":2,"key":[["carrier","str",false],["flight","int",true]],"value":"row","schemas":[[7,"{'
     b'\\"fields\\":[{\\"name\\":\\"carrier\\",\\"type\\":\\"string\\"},{\\"name\\":\\"flight\\",\\"type\\":[\\"null\\",\\"int\\"]}],'
-    b'\\"name\\":\\"Flight\\",\\"type\\":\\"record\\"}"]],"partition_by":1,"indexes":[[1,"by_flight",["flight"]]],'
+    b'\\"name\\":\\"Flight\\",\\"type\\":\\"record\\"}"]],"partition_by":1,"indexes":[[1,"by_flight",["flight"],'
+    b'[["carrier","02554100","0255410000"],["flight","1501","ff"]]]],'
     b'"index_history":[1,[],1,[]]}'
 )
 

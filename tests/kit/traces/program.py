@@ -10,7 +10,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, Metric
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -21,7 +21,7 @@ from opentelemetry.util.types import AnyValue
 
 from kit.traces.collector import Collector
 
-__all__ = ["durations", "kept", "processed_by", "sampling", "sending_to"]
+__all__ = ["duration_metrics", "durations", "kept", "processed_by", "sampling", "sending_to"]
 
 
 class _Switch(SpanProcessor, Sampler):
@@ -105,15 +105,31 @@ def sampling(on: bool) -> Iterator[None]:
         switch.on = before
 
 
-def durations(table: str) -> list[HistogramDataPoint]:
-    """The points of `db.client.operation.duration` of a table."""
+def duration_metrics(table: str) -> list[Metric]:
+    """The metrics that have points of a table."""
     found = _switch().reader.get_metrics_data()
     return [
-        point
+        metric
         for resource in (found.resource_metrics if found is not None else ())
         for scope in resource.scope_metrics
         for metric in scope.metrics
+        if _points(metric, table)
+    ]
+
+
+def durations(table: str) -> list[HistogramDataPoint]:
+    """The points of `db.client.operation.duration` of a table."""
+    return [
+        point
+        for metric in duration_metrics(table)
         if metric.name == "db.client.operation.duration" and metric.unit == "s"
+        for point in _points(metric, table)
+    ]
+
+
+def _points(metric: Metric, table: str) -> list[HistogramDataPoint]:
+    return [
+        point
         for point in metric.data.data_points
         if isinstance(point, HistogramDataPoint) and (point.attributes or {}).get("db.collection.name") == table
     ]

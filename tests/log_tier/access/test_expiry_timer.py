@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.deadlines import within
 from kit.set_clock import SetClock
 
-from log_tier.access.expiry_timer import LOOK_S, ExpiryTimer
+from log_tier.access.expiry_timer import LOOK_S, ExpiryTimer, FirstExpiry
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 
 
 class TimedMachine:
@@ -95,6 +97,37 @@ def test_nothing_is_called_after_it_was_cancelled(machine: TimedMachine) -> None
     timer.cancel()
     machine.pass_s(100)
     assert called == []
+
+
+async def test_the_first_of_many_is_called_and_the_others_when_they_are_given_again() -> None:
+    begun = SYSTEM_CLOCK.wall_ms()
+    wanted, called, done = [begun + 80, begun + 20, begun + 50, 0], list[int](), asyncio.Event()
+
+    def expired() -> None:
+        called.append(SYSTEM_CLOCK.wall_ms())
+        left = [each for each in wanted if each > called[-1]]
+        for each in left:
+            first.await_ms(each)
+        if not left:
+            done.set()
+
+    first = FirstExpiry(expired, clock=SYSTEM_CLOCK)
+    for each in wanted:
+        first.await_ms(each)
+    async with within(30):
+        await done.wait()
+    assert called[0] >= begun + 20
+    assert called[-1] >= begun + 80
+    calls = len(called)
+    assert calls <= 3
+    first.await_ms(begun)
+    first.cancel()
+    first.cancel()
+    done.clear()
+    FirstExpiry(done.set, clock=SYSTEM_CLOCK).await_ms(begun)
+    async with within(30):
+        await done.wait()
+    assert len(called) == calls, "nothing after it was cancelled"
 
 
 @given(

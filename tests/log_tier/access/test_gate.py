@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.flight_rows import FLIGHTS, flight_key
 
 from log_tier.access.demands import (
     ANY_USER,
@@ -15,10 +16,10 @@ from log_tier.access.demands import (
 )
 from log_tier.access.gate import NOBODY, Gate
 from log_tier.catalog.catalog_fold import fold_command
-from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.catalog.commands import Command, RegisterNode
 from log_tier.model.errors import PermissionDenied, Unauthenticated
-from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.identifiers import NOTHING, Offset, table_id_from_bytes
 from log_tier.trust.grants import Right
 from log_tier.trust.trust_commands import AddToken, AddUser, GrantRights, RemoveUser, RevokeRights, RevokeToken
 
@@ -55,6 +56,16 @@ def closed_gate() -> Gate:
     gate = Gate()
     gate.follow(USERS)
     return gate
+
+
+def test_what_keys_of_fields_begin_with() -> None:
+    raw = b"0123456789abcdef"
+    cluster = USERS.with_table(TableEntry(table_id_from_bytes(raw), "flights", 1, 1, ((),), definition=FLIGHTS))
+    gate = Gate(lambda: cluster)
+    assert gate.key_text("flights", flight_key("UA", 5)) == '["UA",5]'
+    assert gate.key_text("flights", flight_key("UA", 5)[:4]) == '["UA",…'
+    assert gate.key_text("flights", b'["UA",15') == '["UA",15', "keys as text begin so"
+    assert gate.key_text("orders", flight_key("UA", 5)) == gate.key_text("flights", b"\xff") == ""
 
 
 def test_without_users_the_gate_is_open() -> None:

@@ -35,8 +35,16 @@ def test_the_bytes_of_a_row() -> None:
     assert row_value(row, "n1") == (
         b'{"v":1,"time_ms":1764104400123,"until_ms":1764104400123,"count":1,"server":"n1","kind":"read",'
         b'"result":"refused","user":"alice","proof":"token","credential":"0a1b2c3d4e5f","address":"10.0.0.7",'
-        b'"action":"KV/Get","table":"orders","key":"us:1","detail":"why","version":17,"offset":-1}'
+        b'"action":"KV/Get","table":"orders","key":"us:1","detail":"why","version":17,"offset":-1,"key_text":""}'
     )
+
+
+def test_keys_of_fields_have_a_text_and_rows_of_before_have_none() -> None:
+    row = row_of(AuditEvent("read", "refused", "alice", table="flights", key="base64:AlVBABUF"))
+    value = row_value(row, "n1", '["UA",5]')
+    assert parse_row(b"k", value)["key_text"] == '["UA",5]'
+    assert parse_row(b"k", value.replace(b',"key_text":"[\\"UA\\",5]"', b""))["key_text"] == ""
+    assert len(parse_row(b"k", row_value(row, "n1", "x" * 4000))["key_text"]) == 200
 
 
 @given(st.text(max_size=50), st.integers(-1, 2**60))

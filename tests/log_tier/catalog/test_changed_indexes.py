@@ -34,10 +34,13 @@ from log_tier.model.batch_header import stamp_batch
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.rows.alter_table import AlterIndexes, AlterTable
 from log_tier.rows.definition import TableDefinition
+from log_tier.rows.finding.conditions import conditions_of
+from log_tier.rows.table_index import pack_where
 
 TABLE, BYTES = TableId("uz7PoMe1SsyzElQe1u4IvA"), TableId("uz7PoMe1SsyzElQe1u4IbA")
 BUILDING = FLIGHTS.with_index("by_tail", ("tailnum",))
 SERVED = BUILDING.with_index_served(1)
+LATE = conditions_of({"dep_delay": (60, None)}, FLIGHTS)
 NODES = ("n1", "n2")
 
 
@@ -213,6 +216,35 @@ def test_a_table_that_is_dropped_meanwhile(folded: IndexedMap) -> None:
     assert folded.job.state == "aborted"
 
 
+def test_an_index_of_some_rows(folded: IndexedMap) -> None:
+    said = AlterIndexes(TABLE, 1, "late", "tailnum", "n1", pack_where(LATE))
+    assert folded.says(said) == ""
+    assert folded.job.arguments["where"] == pack_where(LATE)
+    coming = FLIGHTS.with_index("late", ("tailnum",), LATE)
+    assert next_definition(folded.map, folded.job) == coming
+    folded.does(0)
+    assert folded.definition == coming
+    folded.does_all()
+    folded.does(folded.waiting()[0][0])
+    assert folded.definition == coming.with_index_served(1)
+    assert map_from_json(map_to_json(folded.map)).tables == folded.map.tables
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("[", "an index's conditions cannot be read"),
+        ("[[1]]", "an index's conditions cannot be read"),
+        ('[["gate","00","0000"]]', "has no field gate"),
+        ('[["dep_delay","00","zz"]]', "an index's conditions cannot be read"),
+        ('[["dep_delay","","ff"]]', "each row meets the condition on dep_delay"),
+    ],
+)
+def test_conditions_that_are_none_are_refused(folded: IndexedMap, where: str, why: str) -> None:
+    assert why in folded.says(AlterIndexes(TABLE, 1, "late", "tailnum", "n1", where))
+    assert folded.definition == FLIGHTS
+
+
 def test_the_command_is_on_the_log() -> None:
     command = AlterIndexes(TABLE, 3, "by_tail", "tailnum,origin.code", "n1")
     stored = stamp_batch(command_batch(command, "c" * 16), base_offset=Offset(0), timestamp_ms=1, unsynced=0)
@@ -227,6 +259,7 @@ def test_the_command_stays_readable() -> None:
     known = [
         AlterIndexes(TABLE, 3, "by_tail", "tailnum,origin.code", "n1"),
         AlterIndexes(TABLE, 5, "by_tail", "", "n2"),
+        AlterIndexes(TABLE, 3, "late", "tailnum", "n1", pack_where(LATE)),
     ]
     for line, command in zip(map(json.loads, lines), known, strict=True):
         command_id, read = parse_command(line["key"].encode(), line["value"].encode())

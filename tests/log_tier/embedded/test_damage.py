@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from kit.log.engine_steps import HOME, open_log
+from kit.log.in_turns import in_turns
 from kit.log.sample_batches import keys_of, plain_batch
 from kit.log.stopped_logs import KINDS, LIVES, OPTIONS, PARTITIONS, Stopped, changes_of, damaged_disk, kind_of
 
@@ -67,7 +68,7 @@ async def check_partition(log: EmbeddedLog, stopped: Stopped, number: int, conte
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "together"])
-async def test_no_damage_shortens_a_log_in_silence(kind: str, clean: bool, alone: bool) -> None:
+def test_no_damage_shortens_a_log_in_silence(kind: str, clean: bool, alone: bool) -> None:
     stopped = LIVES[clean, alone]
     every = 41 if os.environ.get("DURAMEN_CAMPAIGN") else 1601
     failures: list[str] = []
@@ -78,7 +79,7 @@ async def test_no_damage_shortens_a_log_in_silence(kind: str, clean: bool, alone
                     # Nothing but this file ever held the last commits, and nothing was written since.
                     continue
                 try:
-                    await check(stopped, path, what, data)
+                    in_turns(partial(check, stopped, path, what, data))
                 except AssertionError as error:
                     failures.append(str(error).split("\n")[0])
     assert failures == []

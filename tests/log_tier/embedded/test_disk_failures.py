@@ -3,14 +3,15 @@ after a restart with the disk whole again nothing acknowledged is lost."""
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from kit.log.engine_steps import open_log
+from kit.log.in_turns import in_turns
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from duramen.testing.machine.memory_disk import MemoryDisk
@@ -91,7 +92,7 @@ class Life:
             self.kept[topic.id, partition, place.base_offset] = key.encode()  # type: ignore[attr-defined]
 
 
-async def steps_of_a_life() -> tuple[int, int]:
+async def calls_of_a_life() -> tuple[int, int]:
     """How many changes and how many looks a life without failures makes."""
     disk, looks = MemoryDisk(), []
     disk.on_look = lambda what, path: looks.append(what)
@@ -99,9 +100,6 @@ async def steps_of_a_life() -> tuple[int, int]:
     await life.live()
     assert life.errors == []
     return disk.steps, len(looks)
-
-
-STEPS, LOOKS = asyncio.run(steps_of_a_life())
 
 
 def failing_once(at: int, number: int, failed: list[tuple[str, Path]]) -> Callable[[str, Path], None]:
@@ -123,6 +121,7 @@ async def check_one_failure(at: int, number: int, *, look: bool) -> None:
         disk.on_step = failing_once(at, number, failed)
     life = Life(disk)
     await life.live()
+    assert failed, f"the life made no more than {at} such calls"
     assert not disk.locks
     assert not disk.open_files, f"after {failed} these stay open: {disk.open_files}"
     for error in life.errors:
@@ -148,21 +147,13 @@ async def check_one_failure(at: int, number: int, *, look: bool) -> None:
             assert (await log.append(topic.partition(0), plain_batch("next"))).base_offset == end
 
 
-@pytest.mark.parametrize("part", range(6))
-async def test_every_change_fails_once(part: int) -> None:
-    for at in range(part, STEPS, 6):
-        await check_one_failure(at, ERRNOS[(at // 6) % 3], look=False)
-
-
-@pytest.mark.parametrize("part", range(3))
-async def test_every_look_fails_once(part: int) -> None:
-    for at in range(part, LOOKS, 3):
-        await check_one_failure(at, errno.EACCES if (at // 3) % 2 else errno.EIO, look=True)
-
-
 @pytest.mark.campaign
 @pytest.mark.parametrize("number", ERRNOS, ids=["EIO", "ENOSPC", "EACCES"])
 @pytest.mark.parametrize("look", [False, True], ids=["change", "look"])
-async def test_every_call_fails_once_in_every_way(number: int, look: bool) -> None:
-    for at in range(LOOKS if look else STEPS):
-        await check_one_failure(at, number, look=look)
+def test_every_call_fails_once_in_every_way(number: int, look: bool) -> None:
+    """Each error has an interleaving of its own, so that all lives with it make the same calls until one fails."""
+    steps, looks = in_turns(calls_of_a_life, seed=number)
+    assert steps > 300, "a life is long enough to meet every kind of change"
+    assert looks > 80
+    for at in range(looks if look else steps):
+        in_turns(partial(check_one_failure, at, number, look=look), seed=number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from random import Random
@@ -15,12 +16,23 @@ from kit.rows.judged_rows import of_fields, of_rows, sortable_paths, varint
 
 from log_tier.model.errors import InvalidSchema
 from log_tier.rows.avro.row_reader import READER_ERRORS
+from log_tier.rows.definition import TableDefinition
 from log_tier.rows.elements import encode_element
 from log_tier.rows.framing import frame
-from log_tier.rows.index_entries import NAN, IndexEntries, complete_entries, entries_reader
+from log_tier.rows.index_entries import IndexEntries, complete_entries, entries_reader
 from log_tier.rows.quick_reader import EntriesReader, quick_entries
 from log_tier.rows.schema import RowSchema
-from log_tier.rows.table_index import ENTRY_BYTES_MAX, INDEX_FIELDS_MAX, TableIndex
+from log_tier.rows.table_index import (
+    ENTRY_BYTES_MAX,
+    INDEX_FIELDS_MAX,
+    NAN,
+    OPEN_END,
+    EntryForm,
+    FieldCondition,
+    TableIndex,
+    condition_between,
+)
+from router.remote.definitions import definition_from, definition_message
 
 
 def value_at(row: Any, path: str) -> Any:
@@ -33,6 +45,16 @@ def element_of(value: Any) -> bytes:
     return NAN if isinstance(value, float) and math.isnan(value) else encode_element(value)
 
 
+def random_where(random: Random, elements: list[tuple[str, bytes]]) -> tuple[FieldCondition, ...]:
+    """Up to two conditions, each on another field, with a value or a range that begins or ends there."""
+    found = []
+    for path, element in random.sample(elements, random.randint(0, min(2, len(elements)))):
+        bounds = random.choice([(element, element + b"\0"), (element, OPEN_END), (b"", element)])
+        if bounds != (b"", b"\0") and NAN not in bounds and bounds[0] < bounds[1]:
+            found.append(condition_between(path, *bounds))
+    return tuple(found)
+
+
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
 def test_an_entry_has_the_elements_of_its_fields_and_the_key(random: Random) -> None:
@@ -41,15 +63,24 @@ def test_an_entry_has_the_elements_of_its_fields_and_the_key(random: Random) -> 
     paths = sortable_paths(schema)
     if not paths:
         return
+    body = avro_encode(written, random_row(random, written))
+    row, other = avro_decode(written, body), avro_decode(written, avro_encode(written, random_row(random, written)))
     indexes = tuple(
-        TableIndex(number, f"by_{number}", tuple(random.sample(paths, random.randint(1, min(3, len(paths))))))
+        TableIndex(
+            number,
+            f"by_{number}",
+            tuple(random.sample(paths, random.randint(1, min(3, len(paths))))),
+            random_where(random, [(path, element_of(value_at(random.choice((row, other)), path))) for path in paths]),
+        )
         for number in (1, 2, 300)
     )
     definition = replace(of_rows(written), indexes=indexes)
-    body = avro_encode(written, random_row(random, written))
-    row = avro_decode(written, body)
+    assert TableDefinition.from_document(json.loads(definition.text)) == definition
+    assert definition_from(definition_message(definition)) == definition
     expected = [
         each.number.to_bytes(2) + b"".join(element_of(value_at(row, path)) for path in each.fields) + b"key"
+        if all(condition.holds(element_of(value_at(row, condition.path))) for condition in each.where)
+        else b""
         for each in indexes
     ]
     assert IndexEntries(indexes, definition.schemas).of(b"key", frame(7, body)) == expected
@@ -75,8 +106,11 @@ def test_the_quick_reader_makes_the_entries_of_the_complete_one(random: Random) 
     paths = [tuple(each.split(".")) for each in sortable_paths(schema)]
     if not paths:
         return
+    where = random_where(random, [(".".join(path), encode_element(random.choice((None, 7, "a")))) for path in paths])
+    conditions = tuple((tuple(each.path.split(".")), each.start, each.end) for each in where)
     indexes = tuple(
-        (number.to_bytes(2), tuple(random.sample(paths, random.randint(1, min(3, len(paths)))))) for number in (1, 300)
+        EntryForm(number.to_bytes(2), tuple(random.sample(paths, random.randint(1, min(3, len(paths))))), conditions)
+        for number in (1, 300)
     )
     complete, read = complete_entries(schema, indexes), entries_reader(schema, indexes)
     body = avro_encode(written, random_row(random, written))
@@ -130,7 +164,10 @@ def check_entries_alone(fields: list[tuple[Any, Any]], *paths: tuple[str, ...]) 
         "name": "R",
         "fields": [{"name": name, "type": type_} for name, (type_, _) in zip(names, fields, strict=True)],
     }
-    schema, indexes = RowSchema.parse(written), tuple((bytes((0, n)), (path,)) for n, path in enumerate(paths, 1))
+    schema, indexes = (
+        RowSchema.parse(written),
+        tuple(EntryForm(bytes((0, n)), (path,)) for n, path in enumerate(paths, 1)),
+    )
     body = avro_encode(written, {name: value for name, (_, value) in zip(names, fields, strict=True)})
     read = quick_entries(schema, indexes, complete)
     assert read(body, 0, b"key") == complete_entries(schema, indexes)(body, 0, b"key"), fields
@@ -164,7 +201,7 @@ def test_a_row_with_many_fields_up_to_that_of_an_index_has_the_complete_reader_a
         deep = {"type": "record", "name": f"R{number}", "fields": [{"name": "a", "type": deep}]}
 
     def is_left(schema: RowSchema, *path: str) -> bool:
-        indexes = ((b"\0\1", (path,)),)
+        indexes = (EntryForm(b"\0\1", (path,)),)
         complete = complete_entries(schema, indexes)
         return quick_entries(schema, indexes, complete) is complete
 

@@ -10,13 +10,14 @@ import pytest
 from kit.flight_rows import FLIGHTS, LATER_SCHEMA
 
 from log_tier.model.errors import IndexBuilding, InvalidRequest, InvalidSchema, LimitExceeded, UnknownFormat
+from log_tier.model.kept_history import KeptHistory
 from log_tier.rows import alter_table
 from log_tier.rows.alter_table import IndexChange
-from log_tier.rows.definition import TableDefinition, check_index
+from log_tier.rows.definition import TableDefinition, check_index, says_form
 from log_tier.rows.finding.conditions import conditions_of
 from log_tier.rows.finding.find_plan import find_plan
 from log_tier.rows.schema import NumberedSchema, RowSchema
-from log_tier.rows.table_index import IndexHistory, TableIndex
+from log_tier.rows.table_index import IndexHistory, TableIndex, condition_between
 from router.remote.definitions import change_from, change_message, definition_from, definition_message
 
 CAME = replace(FLIGHTS, indexes=(TableIndex(3, "by_delay", ("dep_delay",)),))
@@ -28,6 +29,17 @@ CHAIN.append(CHAIN[-1].with_schema(LATER))
 CHAIN.append(CHAIN[-1].without_index(3))
 CHAIN.append(CHAIN[-1].without_index(4))
 CHAIN.append(CHAIN[-1].with_index("by_tail", ("dep_delay",)))
+LATE = conditions_of({"dep_delay": (60, None), "tailnum": "N1"}, FLIGHTS)
+SOME_ROWS = [
+    replace(FLIGHTS, indexes=(TableIndex(1, "late", ("tailnum",), LATE),)),
+    CAME.with_index("late", ("tailnum",), LATE),
+]
+SOME_ROWS.append(SOME_ROWS[0].without_index(1))
+KEPT = [
+    TableDefinition(keeps=KeptHistory(age_ms=30 * 86_400_000)),
+    replace(FLIGHTS, keeps=KeptHistory(versions=100)),
+    replace(CHAIN[3], keeps=KeptHistory()),
+]
 
 
 def test_a_number_is_not_used_again() -> None:
@@ -49,20 +61,47 @@ def test_each_continues_those_before_it_and_has_the_same_first_one() -> None:
 
 
 def test_they_are_written_down_and_sent() -> None:
-    for definition in CHAIN:
+    for definition in (*CHAIN, *SOME_ROWS, *KEPT):
         assert TableDefinition.from_document(json.loads(definition.text)) == definition
         assert definition_from(definition_message(definition)) == definition
     assert [json.loads(each.text)["v"] for each in (FLIGHTS, CAME, CHAIN[1], CHAIN[5])] == [1, 2, 3, 3]
-    for change in (IndexChange("by_tail", ("tailnum", "origin.code")), IndexChange("by_tail")):
+    assert [json.loads(each.text)["v"] for each in SOME_ROWS] == [4, 4, 4]
+    assert [json.loads(each.text)["v"] for each in KEPT] == [5, 5, 5]
+    assert [json.loads(each.text)["keeps"] for each in KEPT] == [["age_ms", 2_592_000_000], ["versions", 100], ["all"]]
+    assert "index_history" not in json.loads(SOME_ROWS[0].text)
+    sent = definition_message(SOME_ROWS[1])
+    assert [each.name for each in sent.indexes] == ["by_delay"], "who knows no conditions finds by others"
+    assert (list(sent.building), list(sent.partial_building)) == ([], [4])
+    for change in (
+        IndexChange("by_tail", ("tailnum", "origin.code")),
+        IndexChange("by_tail", ("tailnum",), LATE),
+        IndexChange("by_tail"),
+    ):
         assert change_from(change_message("flights", change)) == change
 
 
 def test_what_landed_stays_readable() -> None:
     """The lines were written when each format landed; they are never written again."""
     lines = (Path(__file__).parent / "fixtures" / "definitions.jsonl").read_text().splitlines()
-    for line, definition in zip(lines, [FLIGHTS, *CHAIN], strict=True):
+    for line, definition in zip(lines, [FLIGHTS, *CHAIN, *SOME_ROWS, *KEPT], strict=True):
         assert TableDefinition.from_document(json.loads(line)) == definition
         assert definition.text == line
+
+
+def test_what_a_table_keeps_is_the_same_for_its_life() -> None:
+    later = KEPT[1].with_schema(LATER)
+    assert (later.keeps, later.first, later.continues(KEPT[1])) == (KEPT[1].keeps, KEPT[1], True)
+    assert not later.continues(FLIGHTS)
+    assert not replace(KEPT[1], keeps=KeptHistory(versions=7)).continues(KEPT[1])
+    assert [says_form(each) for each in (None, KEPT[0], KEPT[1])] == [False, False, True]
+    with pytest.raises(InvalidSchema, match="keeps of the table's definition"):
+        TableDefinition(keeps=100)  # type: ignore[arg-type]
+    document = KEPT[0].to_document()
+    for wrong in ([], ["age_ms"], ["age_ms", 0], ["all", 1], ["days", 3], ["versions", "3"], 7):
+        with pytest.raises((UnknownFormat, InvalidRequest)):
+            TableDefinition.from_document({**document, "keeps": wrong})
+    with pytest.raises(UnknownFormat):
+        TableDefinition.from_document({**document, "v": 4})
 
 
 def test_what_is_no_history_is_refused() -> None:
@@ -91,6 +130,11 @@ def test_a_change_is_checked() -> None:
     assert refused.value.fields["field"] == "by_delay"
     with pytest.raises(InvalidSchema, match="has no field gate"):
         IndexChange("by_gate", ("gate",)).next_of(CHAIN[3], "flights")
+    assert IndexChange("late", ("tailnum",), LATE).next_of(CAME, "flights") == SOME_ROWS[1]
+    with pytest.raises(InvalidSchema, match="the table has one of that name already, of other rows: drop it"):
+        IndexChange("late", ("tailnum",)).next_of(SOME_ROWS[1], "flights")
+    with pytest.raises(InvalidSchema, match="the condition on dep_delay: 'x' is no float"):
+        IndexChange("late", ("tailnum",), (condition_between("dep_delay", b"\2x\0", b"\xff"),)).next_of(CAME, "flights")
     with pytest.raises(InvalidRequest, match="no index 'by_x'; it has by_delay"):
         IndexChange("by_x").next_of(CAME, "flights")
     for definition in (None, TableDefinition(key="str", value="str")):

@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.flight_rows import FLIGHTS as FLIGHT_ROWS
+from kit.flight_rows import flight_key
 from kit.log.sample_batches import plain_batch
 
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.model.identifiers import table_id_from_bytes
 from log_tier.proto import log_pb2
 from log_tier.rows.definition import TableDefinition
+from log_tier.rows.json_rows.json_table import KEYED_TEXT_MAX
 from log_tier.rows.key_fields import KeyField
 from log_tier.rows.tuple_key import pack_key
-from log_tier.slow_calls.call_subject import CALL_KINDS, FIRST_ONLY, subject_of
+from log_tier.slow_calls.call_subject import CALL_KINDS, FIRST_ONLY, key_text_of, subject_of
 from log_tier.slow_calls.slow_call import KEY_BYTES_MAX, NO_SUBJECT
 from router.proto import keyvalue_pb2, kv_pb2, tables_pb2
 
@@ -57,6 +60,18 @@ def test_by_name_and_key() -> None:
     write = kv_pb2.KVWriteRequest(table="flights", writes=[kv_pb2.KVWrite(key=b"a"), kv_pb2.KVWrite(key=b"b")])
     assert subject_of(write, CLUSTER)[2:] == (b"a", 2)
     assert subject_of(tables_pb2.FindTableRequest(name="flights"), CLUSTER).table == "flights"
+
+
+def test_a_key_of_fields_has_a_text_as_far_as_it_was_kept() -> None:
+    rows = replace(FLIGHTS, definition=FLIGHT_ROWS)
+    cluster = ClusterMap().with_table(rows)
+    long = "United Air Lines, of Chicago, Illinois"
+    for carrier, text in (("UA", '["UA",1545]'), (long, '["United Air Lines, of Chicago, I…')):
+        part = keyvalue_pb2.ReadPart(table_id=RAW, partition=2, keys=[flight_key(carrier, 1545)])
+        subject = subject_of(keyvalue_pb2.ReadRequest(parts=[part]), cluster)
+        assert key_text_of(subject, cluster) == text
+        assert key_text_of(subject, CLUSTER) == key_text_of(subject, ClusterMap()) == key_text_of(subject, None) == ""
+    assert key_text_of(NO_SUBJECT, cluster) == key_text_of(NO_SUBJECT._replace(table="flights"), cluster) == ""
 
 
 def test_by_parts() -> None:
@@ -157,3 +172,25 @@ def test_a_key_that_is_written_as_text_is_the_stored_one(request_: Any) -> None:
 def test_a_text_of_no_key_shows_none_and_may_be_of_each_partition(text: bytes) -> None:
     found = subject_of(kv_pb2.KVPutRequest(table="planes", key=text, value=b"1", form=JSON), ROWS)
     assert found == ("planes", [PLANES.partition(number) for number in range(4)], None, 1)
+
+
+ROW = b'{"dep_delay":1.5,"carrier":"UA","flight":1545}'
+OF_ROWS = replace(FLIGHTS, name="planes", partitioner=FLIGHT_ROWS.partitioner, definition=FLIGHT_ROWS)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        kv_pb2.KVPutRequest(table="planes", value=ROW, form=JSON),
+        kv_pb2.KVWriteRequest(table="planes", writes=[kv_pb2.KVWrite(put=ROW)], form=JSON),
+    ],
+)
+def test_a_row_that_is_put_without_its_key_has_it_inside(request_: Any) -> None:
+    place = OF_ROWS.partition(OF_ROWS.ref.partition_of(UA_1545))
+    assert subject_of(request_, ClusterMap().with_table(OF_ROWS)) == ("planes", [place], UA_1545, 1)
+
+
+@pytest.mark.parametrize("row", [b"", b"{", b'{"carrier":"UA"}', b" " * KEYED_TEXT_MAX + ROW])
+def test_a_row_whose_key_is_not_found_may_be_of_each_partition(row: bytes) -> None:
+    found = subject_of(kv_pb2.KVPutRequest(table="planes", value=row, form=JSON), ClusterMap().with_table(OF_ROWS))
+    assert found == ("planes", [OF_ROWS.partition(number) for number in range(4)], None, 1)

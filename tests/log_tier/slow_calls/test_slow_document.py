@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from dataclasses import replace
 from typing import Any
+
+from kit.flight_rows import flight_key
 
 from log_tier.model.identifiers import Offset, TableId, partition_id
 from log_tier.slow_calls.slow_call import NO_SUBJECT, CallSubject, SlowCall
@@ -66,6 +70,7 @@ def test_the_whole_document() -> None:
                 "table": "flights",
                 "partition": 3,
                 "key": "key",
+                "key_text": "",
                 "items": 1,
                 "offset": 7,
                 "user": "ann",
@@ -101,6 +106,17 @@ def test_a_user_sees_the_tables_that_are_shown_to_it_and_keys_that_it_may_read()
         ("open", "public:1", None, None),
     ]
     assert "secret" not in json.dumps(found)
+
+
+def test_a_key_of_fields_is_shown_as_them_to_who_may_read_it() -> None:
+    key = flight_key("UA", 1545)
+    ring = ring_of((on("flights", key), "bob"))
+    (call,) = ring.newest()
+    ring.add(replace(call, number=ring.next_number, key_text='["UA",1545]'))
+    text = "base64:" + b64encode(key).decode()
+    assert [(each["key"], each["key_text"]) for each in document(ring)["calls"]] == [(text, '["UA",1545]'), (text, "")]
+    shown = document(ring, "write flights", user="ann")["calls"]
+    assert [(each["key"], each["key_text"]) for each in shown] == [(None, ""), (None, "")]
 
 
 def test_who_may_see_nothing_sees_nothing() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset
-from log_tier.trust.grants import Grant, Right, key_prefix_text, parse_key_prefix
+from log_tier.trust.grants import Grant, Right, cut_key_prefix, key_prefix_text, parse_key_prefix
 from log_tier.trust.names import check_trust_name
 from log_tier.trust.rights import NO_RIGHTS, Rights
 
@@ -113,6 +113,13 @@ def test_a_key_prefix_comes_back_from_its_text(prefix: bytes) -> None:
     assert text.isascii()
     assert " " not in text
     assert parse_key_prefix(text) == prefix
+    assert cut_key_prefix(text) == prefix
+    for size in range(len(text)):
+        assert prefix.startswith(cut_key_prefix(text[:size])) or text[:size] in "base64:"
+
+
+def test_a_cut_text_that_is_none_has_no_bytes() -> None:
+    assert cut_key_prefix("base64:????") == b""
 
 
 def test_grants_as_they_are_written() -> None:

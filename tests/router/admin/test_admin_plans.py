@@ -124,6 +124,9 @@ class TestDrain:
         drained = taken(cluster, plan_drain(seen(cluster), node="n2"))
         plan = plan_drain(seen(drained), node="n2", undo=True)
         assert (plan.kind, plan.begins_empty) == ("undrain", True)
+        again = plan_drain(seen(drained), node="n2")
+        assert (shown(again), again.begins_empty) == ([], False), "it is drained already"
+        assert not plan_drain(seen(folded(drained, plan.command)), node="n2", undo=True).begins_empty
         assert not folded(drained, plan.command).nodes["n2"].draining
 
     def test_retire_forgets_the_node(self) -> None:
@@ -144,6 +147,8 @@ class TestSetReplicas:
         plan = plan_set_replicas(seen(cluster), table="flights", replicas=3)
         assert shown(plan) == ["add flights/0 n3", "add flights/0 n2", "add flights/1 n1", "add flights/1 n3"]
         assert taken(cluster, plan).find("flights").replicas == 3
+        again = plan_set_replicas(seen(taken(cluster, plan)), table="flights", replicas=3)
+        assert (shown(again), again.begins_empty) == ([], False), "who presses later begins no job of nothing"
         with pytest.raises(CommandRejected, match="start more nodes"):
             plan_set_replicas(seen(cluster, lost=["n3"]), table="flights", replicas=3)
 

@@ -55,6 +55,8 @@ async def test_a_watch_that_nobody_reads_holds_little(
                 (done,) = await plane.write([WritePart(table.partition(number), batch)], timeout=DEADLINE_S)
                 assert isinstance(done, WriteResult), done
         replicas = [plane.node.replica(table.partition(number)) for number in map(Partition, range(partitions))]
+        for replica in replicas:  # one that has applied nothing is waited for with a chunk at hand
+            await replica.wait_applied(Offset(BATCHES * 4 * RECORDS - 1), timeout=DEADLINE_S)
         counted = GivenBytesLog(plane.log)
         log: Any = counted
         shown: dict[Partition, int] = dict.fromkeys(map(Partition, range(partitions)), 0)

@@ -13,7 +13,7 @@ STAYS = {
     "token_ahead", "batch_refused", "limit_exceeded", "database_closed", "port_in_use", "table_not_found",
     "table_exists", "rejected", "condition_failed", "not_a_number", "number_overflow", "result_too_large",
     "command_rejected", "write_unknown", "offset_passed", "access_denied", "database_forked",
-    "unauthenticated", "permission_denied", "location_refused", "index_building",
+    "unauthenticated", "permission_denied", "location_refused", "index_building", "history_gone",
 }  # fmt: skip
 
 

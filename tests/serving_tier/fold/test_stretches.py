@@ -12,7 +12,7 @@ from kit.log.stored_log import Said, StoredLog, columns_of
 
 import serving_tier.fold.fold as fold_module
 from log_tier.model.batch import Columns, decode_batch
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import VALUE_BYTES_MAX, Condition, Expiry, Operation
 from log_tier.rows.definition import TableDefinition
 from serving_tier.fold.effects import Effects
@@ -39,6 +39,11 @@ class View:
 
     def stored(self, key: bytes, /) -> bytes | None:
         return self.held.get(key)
+
+    kept = stored
+
+    def changed_last(self, key: bytes, /) -> Offset:
+        return NOTHING
 
     def producer(self, producer_id: int) -> ProducerState | None:
         return None

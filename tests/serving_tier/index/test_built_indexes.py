@@ -21,6 +21,7 @@ from log_tier.model.errors import IndexBuilding, InvalidRequest, LimitExceeded
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.record import Expiry
 from log_tier.rows.definition import TableDefinition
+from log_tier.rows.finding.conditions import conditions_of
 from log_tier.rows.table_index import TableIndex
 from serving_tier.fold.index_builds import NO_BUILDS
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -88,7 +89,8 @@ def test_entries_are_those_of_the_model(tmp_path_factory: pytest.TempPathFactory
     """
     random, log = Random(seed), ChangedLog()
     definitions = [BUILDING, SERVED, SERVED.without_index(1)]
-    definitions.append(definitions[-1].with_index("by_tail", ("dep_delay", "tailnum")))
+    late = conditions_of({"dep_delay": (1.0, None)}, FLIGHTS) if random.random() < 0.5 else ()
+    definitions.append(definitions[-1].with_index("by_tail", ("dep_delay", "tailnum"), late))
     definitions.append(definitions[-1].with_index_served(2))
     batches = log.random_rows(random, 12)
     for each in definitions:

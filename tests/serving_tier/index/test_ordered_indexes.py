@@ -20,6 +20,7 @@ from log_tier.model.errors import IndexDamaged, InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.record import Condition, Expiry, Operation
 from log_tier.rows.elements import encode_element
+from log_tier.rows.finding.conditions import conditions_of
 from log_tier.rows.framing import framed
 from log_tier.rows.schema import NumberedSchema, RowSchema
 from log_tier.rows.table_index import TableIndex
@@ -30,7 +31,8 @@ from serving_tier.index.memory_index import MemoryIndex
 PLACE = PartitionId(TABLE, PARTITION)
 BY_TAIL = TableIndex(1, "by_tail", ("tailnum", "dep_delay"))
 BY_DELAY = TableIndex(5, "by_delay", ("dep_delay",))
-INDEXED = replace(FLIGHTS, indexes=(BY_TAIL, BY_DELAY))
+LATE = TableIndex(6, "late", ("tailnum",), conditions_of({"dep_delay": (0.5, None), "tailnum": ("", None)}, FLIGHTS))
+INDEXED = replace(FLIGHTS, indexes=(BY_TAIL, BY_DELAY, LATE))
 LATER = INDEXED.with_schema(NumberedSchema(2, RowSchema.parse(LATER_SCHEMA)))
 SCHEMAS = {1: FLIGHT_SCHEMA, 2: LATER_SCHEMA}
 NewIndex = Callable[[], Any]
@@ -64,6 +66,8 @@ def row_of(value: bytes) -> dict[str, Any]:
 def expected(index: Any, of: TableIndex) -> list[bytes]:
     """What the index must have, made of a scan of its rows."""
     rows = [(key, row_of(entry.value)) for key, entry in index.scan(b"", None, limit=10_000).entries]
+    if of is LATE:
+        rows = [(key, row) for key, row in rows if row["dep_delay"] >= 0.5 and row["tailnum"] is not None]
     return sorted(b"".join(encode_element(row[name]) for name in of.fields) + key for key, row in rows)
 
 
@@ -165,7 +169,7 @@ def test_pages_ranges_and_both_directions(new_index: NewIndex) -> None:
 
 def test_an_index_that_the_table_has_not_is_refused(new_index: NewIndex) -> None:
     index = new_index()
-    with pytest.raises(InvalidRequest, match="no index 'by_x'; it has by_tail, by_delay"):
+    with pytest.raises(InvalidRequest, match="no index 'by_x'; it has by_tail, by_delay, late"):
         index.find(TableIndex(1, "by_x", ("tailnum",)), b"", None)
     with pytest.raises(InvalidRequest, match="another one by now"):
         index.find(replace(BY_TAIL, number=2), b"", None)

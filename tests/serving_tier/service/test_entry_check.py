@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -15,6 +16,7 @@ from log_tier.model.errors import IndexDamaged, ShuttingDown
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.record import Expiry
 from log_tier.rows.elements import encode_element
+from log_tier.rows.finding.conditions import conditions_of
 from log_tier.rows.table_index import TableIndex
 from serving_tier.index.lmdb.format import BUILDS
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -145,3 +147,19 @@ def test_a_table_of_bytes_has_none(tmp_path: Path, log: StoredLog) -> None:
     plain.apply(log.append(put(b"k", b"v")))
     assert checked(plain) == NOTHING_CHECKED
     plain.close()
+
+
+def test_an_index_of_some_rows_is_judged_by_its_conditions(tmp_path: Path, log: StoredLog) -> None:
+    """A row that meets them and has no entry, and one that has an entry and does not meet them."""
+    late = TableIndex(2, "late", ("tailnum",), conditions_of({"dep_delay": (10.0, None)}, FLIGHTS))
+    place = PartitionId(TABLE, PARTITION)
+    opened = LmdbIndex.open(tmp_path / "late", partition=place, definition=replace(FLIGHTS, indexes=(late,)))
+    with closing(opened):
+        for number in range(20):
+            opened.apply(log.append(put(flight_key("UA", number), flight("UA", number, "N1", float(number)))))
+        assert checked(opened) == CheckedEntries(10, 0, [])
+        met, unmet = (b"\0\2" + encode_element("N1") + flight_key("UA", number) for number in (12, 3))
+        change(opened, met, None)
+        change(opened, unmet, len(flight_key("UA", 3)).to_bytes(2))
+        wrong = [WrongEntry("late", flight_key("UA", 12), "missing"), WrongEntry("late", flight_key("UA", 3), "stale")]
+        assert checked(opened) == CheckedEntries(10, 2, wrong)

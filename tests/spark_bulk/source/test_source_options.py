@@ -17,10 +17,10 @@ TOKEN = str(Token.of(table_id_from_bytes(bytes(16)), Partition(0), Offset(4)))
 def test_what_is_not_said_has_a_default() -> None:
     options = parse_read_options(PLACE)
     assert (options.login.servers, options.table, options.timeout_s) == (("localhost:7070",), "flights", 600.0)
-    assert (options.keys, options.values, options.token, options.log) == ("bytes", "bytes", "", False)
+    assert (options.keys, options.values, options.token, options.log) == ("bytes", None, "", False)
     assert (options.range, options.all_records, options.records_max) == (ALL_KEYS, False, 0)
     written = parse_write_options(PLACE)
-    assert (written.values, written.job, written.compress) == ("bytes", "", False)
+    assert (written.values, written.job, written.compress) == (None, "", False)
 
 
 def test_names_and_choices_are_read_in_any_case() -> None:
@@ -57,6 +57,11 @@ def test_ranges(given: dict[str, str], expected: KeyRange) -> None:
         ({"log": "yes"}, "`log` is one of false, true, not 'yes'"),
         ({"schema": "n INT"}, "set `values` to json"),
         ({"log": "true", "values": "json"}, "from_json"),
+        ({"log": "true", "values": "rows"}, "read `values` as bytes"),
+        ({"log": "true", "where": "{}"}, "read `values` as bytes, without `where`"),
+        ({"where": "carrier = 'UA'"}, "`where` is no JSON"),
+        ({"where": '["UA"]'}, "`where` is an object of fields"),
+        ({"where": "{}", "prefix": "UA"}, "by `where`, or a range of stored keys"),
         ({"token": "snapshot"}, "say where the store is: the option `snapshots`"),
         ({"to": "earliest"}, "nothing ends at the earliest"),
         ({"maxRecordsPerTrigger": "0"}, "a whole number above 0, not '0'"),

@@ -1,5 +1,6 @@
 // The newest rows of the audit, by user, action, table, result and time. Who may read _duramen_audit sees them.
 
+import { visible } from "./bytes.js";
 import { call } from "./call.js";
 import { parsed } from "./changes_text.js";
 import { failure, when } from "./documents.js";
@@ -154,7 +155,7 @@ function auditRow(row) {
     made("td", "", row.kind === "login" || row.kind === "lost" ? row.kind : row.action),
     made("td", REFUSALS.has(row.result) ? "bad" : row.result === "failed" ? "warn" : "", row.result),
     made("td", "", row.table),
-    made("td", "", row.key),
+    made("td", "", row.key_text ? visible(row.key_text) : row.key),
     made("td", "number", count(row.count)),
     made("td", "what", row.detail + version),
   );

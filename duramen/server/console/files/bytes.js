@@ -49,6 +49,11 @@ export function brief(bytes, isCut = false, most = 120) {
   return line.length > most || isCut ? `${line.slice(0, most)}…` : line;
 }
 
+// One line for a key: its fields, where it has some, which a reply has as JSON.
+export function keyLine(key, fields, most = 120) {
+  return fields ? brief(new TextEncoder().encode(fields), false, most) : brief(key, false, most);
+}
+
 // Control characters, and those that turn the direction of writing, as their codes.
 export function visible(text) {
   return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, (each) =>

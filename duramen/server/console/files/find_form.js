@@ -1,22 +1,11 @@
 // A find as a person writes it: the conditions, which are lines of `field = value` or one object of JSON, and the order.
 
-import { call } from "./call.js";
+import { isJson } from "./json_parts.js";
 import { made } from "./made.js";
 import { field, input } from "./table_field.js";
 
 export const FIND_WORDS =
   'A line for each field: tailnum = N14228. A list is a range without its end, dep_delay = [60, 90]; null in it is an open end, and alone a value that is not there. A text that is JSON is in quotes: gate = "5". Or all of it as one object of JSON. No line is every row.';
-
-// Whether a table has rows, which alone are found by their fields. What this user may not see has none.
-export async function hasRows(name, signal) {
-  if (!name) return false;
-  try {
-    const { id, defined } = await call("Tables/Find", { name }, { signal });
-    return defined && (await call("Tables/Definition", { table_id: id }, { signal })).value === "row";
-  } catch {
-    return false;
-  }
-}
 
 // The conditions as an object of JSON. Numbers stay as they were typed: a double would not hold all of them. A field that
 // is named twice is the server's to refuse. Raises `Error` with what is wrong.
@@ -30,15 +19,6 @@ export function whereOf(text) {
     return `${JSON.stringify(line.slice(0, at).trim())}:${isJson(value) ? value : JSON.stringify(value)}`;
   });
   return `{${parts.join(",")}}`;
-}
-
-function isJson(text) {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 export class FindForm {

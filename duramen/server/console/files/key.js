@@ -1,17 +1,22 @@
 // One key: where it is, what each replica has of it, its value, and its last records in the log.
 
-import { base64Of, brief, bytesOf, textOf, typed } from "./bytes.js";
+import { brief, bytesOf, keyLine, textOf, typed, visible } from "./bytes.js";
 import { call } from "./call.js";
 import { failure, listed, when } from "./documents.js";
+import { KeyField, definitionOf, requestOf } from "./key_field.js";
+import { keptText, pastNodes, rowNodes } from "./key_view.js";
 import { made } from "./made.js";
 import { address } from "./pages.js";
 import { Question } from "./question.js";
-import { button, field, input, tableField } from "./table_field.js";
+import { button, tableField } from "./table_field.js";
 import { valueView } from "./value_view.js";
 import { UNKNOWN, count, duration } from "./words.js";
 
 const WRITES = 20;
 const VALUE_BYTES = 64 * 1024;
+const VERSIONS = 20; // of its past
+const VERSION_BYTES = 512; // of each
+const FIELDS = "fields"; // in an address: what follows is the key's fields
 
 let shown = null;
 
@@ -19,49 +24,95 @@ class KeyPage {
   constructor(root, console) {
     this.console = console;
     this.table = tableField();
-    this.key = input("key", 40, 800);
-    this.form = made("form", "ask", this.table.label, field("key", this.key, "text, or base64:… for bytes that are no text"), button("show", null));
-    this.answer = made("div", "answer", made("p", "note-line", "A key is text, or base64:… where its bytes are no text."));
+    this.table.node.addEventListener("change", () => this.#learn());
+    this.key = new KeyField();
+    this.form = made("form", "ask", this.table.label, this.key.node, button("show", null));
+    this.words = made("p", "note-line", this.key.words);
+    this.answer = made("div", "answer", this.words);
     this.question = new Question(this.answer);
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      const there = address("key", this.table.node.value.trim(), this.key.value);
-      if (location.hash === there) this.ask();
+      const { key, fields } = this.key.place;
+      const table = this.table.node.value.trim();
+      const there = fields === undefined ? address("key", table, key) : address("key", table, FIELDS, fields);
+      if (location.hash === there) this.ask(() => this.key.request);
       else this.console.go(there);
     });
     root.append(this.form, this.answer);
   }
 
-  open(table, key) {
+  // `fields`: the key as JSON of its fields, in place of `key`.
+  async open(table, key, fields) {
     if (table !== undefined) this.table.node.value = table;
-    if (key === undefined) return this.key.focus();
-    this.key.value = key;
-    return this.ask();
+    const isAsked = key !== undefined;
+    this.opened = { key, fields };
+    if (isAsked) this.again();
+    await this.#learn();
+    if (!isAsked && this.opened.key === undefined) this.key.first.focus();
   }
 
   close() {
     this.question.end();
+    this.#learning.abort();
   }
 
-  async ask() {
+  #learning = new AbortController();
+
+  // Keys that have fields have an input for each.
+  async #learn() {
+    this.#learning.abort();
+    const { signal } = (this.#learning = new AbortController());
+    const definition = await definitionOf(this.table.node.value.trim(), signal);
+    if (signal.aborted) return;
+    this.key.define(definition);
+    this.words.textContent = this.key.words;
+    this.#fill();
+  }
+
+  // Show in the form what the address asks for.
+  #fill() {
+    const { key, fields, text = "" } = this.opened ?? {};
+    if (this.key.typed.length) this.key.fill(text || fields || "");
+    else if (key !== undefined && fields === undefined) this.key.key.value = key;
+  }
+
+  again() {
+    const { key, fields } = this.opened ?? {};
+    if (key !== undefined) this.ask(() => (fields === undefined ? requestOf(key) : { key_fields: fields }));
+  }
+
+  async ask(request) {
     this.question.end();
     const table = this.table.node.value.trim();
-    const key = typed(this.key.value);
-    if (key === null || !key.length) {
-      this.answer.replaceChildren(made("p", "note-line bad", key === null ? "What follows base64: is no base64." : "A key has one byte at least."));
+    let asked;
+    try {
+      asked = { table, value_bytes_max: VALUE_BYTES, ...request() };
+    } catch (error) {
+      this.answer.replaceChildren(failure(error));
       return;
     }
-    const asked = { table, key: base64Of(key), value_bytes_max: VALUE_BYTES };
     await this.question.ask(
-      (signal) =>
-        Promise.all([
-          settled(newest((eventual) => call("Console/Get", { ...asked, eventual }, { signal }))),
-          settled(call("Admin/Explain", { table, key: asked.key, writes: WRITES }, { signal, timeout_s: 15 })),
-        ]),
-      ([found, explained]) => this.answer.replaceChildren(...keyNodes(key, found), ...storyNodes(table, explained)),
+      (signal) => story(asked, signal),
+      ({ found, explained, past }) => {
+        if (found.value && this.opened) this.opened.text = found.value.answer.key_text;
+        this.#fill();
+        this.answer.replaceChildren(...keyNodes(found), ...pastNodes(table, found, past), ...storyNodes(table, explained));
+      },
       (error) => this.answer.replaceChildren(failure(error)),
     );
   }
+}
+
+// What the key has, what it had, and its records. A key of fields has bytes when the server has said them.
+async function story(asked, signal) {
+  const { table } = asked;
+  const explain = (key) => settled(call("Admin/Explain", { table, key, writes: WRITES }, { signal, timeout_s: 15 }));
+  const known = asked.key === undefined ? null : explain(asked.key);
+  const found = await settled(newest((eventual) => call("Console/Get", { ...asked, eventual }, { signal })));
+  const key = found.value?.answer.key;
+  const more = { ...asked, value_bytes_max: VERSION_BYTES, versions: VERSIONS, eventual: Boolean(found.value?.isOld) };
+  const past = found.value?.answer.keeps ? settled(call("Console/Get", more, { signal })) : null;
+  return { found, past: await past, explained: await (known ?? (key ? explain(key) : null)) };
 }
 
 const settled = (promise) => promise.then((value) => ({ value }), (error) => ({ error }));
@@ -76,22 +127,26 @@ export async function newest(ask) {
   }
 }
 
-function keyNodes(key, { value, error }) {
-  const title = made("h2", "page-title", brief(key));
-  if (error) return [title, failure(error)];
+function keyNodes({ value, error }) {
+  if (error) return [failure(error)];
   const { answer, isOld } = value;
+  const key = bytesOf(answer.key);
+  const title = made("h2", "page-title", keyLine(key, answer.key_text));
   const entry = answer.entry;
   const place = [
+    ...(answer.key_text ? [["fields of the key", visible(answer.key_text)]] : []),
     ["key", `${textOf(key)}, ${count(key.length)} bytes`],
     ["partition", String(answer.partition)],
     ["slot", answer.slot === undefined ? `none: placed by ${answer.partitioner}` : count(answer.slot)],
     ["read at offset", count(answer.applied)],
   ];
   if (entry) place.push(["version", count(entry.version)], ["expires", expiryText(entry.expires_at_ms, answer.now_ms)]);
+  if (answer.keeps) place.push(["of its past is kept", keptText(answer.keeps)]);
   const nodes = [title];
   if (isOld) nodes.push(made("p", "note-line warn", `It may be older than what was written last: ${isOld}`));
   nodes.push(listed(place));
-  nodes.push(entry ? valueView(bytesOf(entry.value), entry.value_bytes) : made("p", "note-line", "The key is not there."));
+  if (answer.row) nodes.push(...rowNodes(answer.row));
+  else nodes.push(entry ? valueView(bytesOf(entry.value), entry.value_bytes) : made("p", "note-line", "The key is not there."));
   return [made("section", "card", ...nodes)];
 }
 
@@ -101,7 +156,9 @@ function expiryText(ms, nowMs) {
   return ms > nowMs ? `${when(ms)}, in ${duration((ms - nowMs) / 1000)}` : `${when(ms)}: when the partition's log time is there`;
 }
 
-function storyNodes(table, { value, error }) {
+function storyNodes(table, explained) {
+  if (explained === null) return [];
+  const { value, error } = explained;
   if (error) return [made("section", "card", made("h2", "", "replicas, and the last records in the log"), failure(error))];
   const replicas = made("table", "list");
   const heads = ["node", "role", "state", "applied", "lag", "version", "value", "expires"];
@@ -144,9 +201,9 @@ function lineOf(text, whole) {
   return whole > bytes.length ? `${line} (${count(whole)} bytes)` : line || "–";
 }
 
-export function show(root, [table, key], console) {
+export function show(root, [table, key, fields], console) {
   shown ??= new KeyPage(root, console);
-  shown.open(table, key);
+  shown.open(table, key, fields);
 }
 
 export function hide() {
@@ -155,6 +212,6 @@ export function hide() {
 }
 
 export const keys = [
-  ["r", "ask again", () => shown.key.value && shown.ask()],
-  ["/", "another key", () => shown.key.select()],
+  ["r", "ask again", () => shown.again()],
+  ["/", "another key", () => shown.key.first.select()],
 ];

@@ -1,6 +1,6 @@
 // The log of one partition, as it lies there: from an offset, from a time, or its end.
 
-import { brief, bytesOf, textOf } from "./bytes.js";
+import { brief, bytesOf, keyLine, textOf, visible } from "./bytes.js";
 import { call } from "./call.js";
 import { failure, listed, when } from "./documents.js";
 import { made, setText } from "./made.js";
@@ -145,6 +145,7 @@ class LogPage {
     const facts = [
       ["written", when(record.timestamp_ms)],
       ["operation", record.grouped ? `${operation}, of the group of the record before it` : operation],
+      ...(record.key_text ? [["fields of the key", visible(record.key_text)]] : []),
       ["key", record.key ? textOf(bytesOf(key)) : "none"],
       ["condition", others.condition || "–"],
       ["expiry", others.expiry || "–"],
@@ -176,7 +177,7 @@ function rowOf(table, record) {
   }
   const key = bytesOf(record.key);
   const value = bytesOf(record.value);
-  const link = Object.assign(made("a", "", brief(key, false, 60)), { href: address("key", table, textOf(key)) });
+  const link = Object.assign(made("a", "", keyLine(key, record.key_text, 60)), { href: address("key", table, textOf(key)) });
   const cells = [
     count(record.offset), when(record.timestamp_ms), record.grouped ? `+ ${record.operation}` : record.operation, key.length ? link : "–",
     value.length ? brief(value, record.value_bytes > value.length, 80) : "–", count(record.value_bytes), record.condition === "none" ? "–" : record.condition,

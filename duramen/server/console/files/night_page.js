@@ -176,8 +176,24 @@ export class NightPage {
   #nodes(facts) {
     const section = byId("nodes");
     section.hidden = !facts.nodes.length;
-    section.replaceChildren(...facts.nodes.map((each) => nodeCard(each, facts.uptime_s)));
+    const log = facts.log_server ? [logCard(facts.log_server)] : [];
+    section.replaceChildren(...facts.nodes.map((each) => nodeCard(each, facts.uptime_s)), ...log);
   }
+}
+
+// The log's server, another process: whether it answers, and its disk and clock as it said them last.
+function logCard(log) {
+  const card = made("article", log.alive ? "node log-server" : "node log-server lost");
+  card.title = log.address;
+  card.append(made("h3", "", "the log"), made("strong", log.alive ? "good" : "bad", log.alive ? "answers" : "does not answer"));
+  const why = log.alive ? log.stopped : log.reason;
+  if (why) card.append(made("span", "note why", why));
+  const free = log.disk_free_bytes === null ? UNKNOWN : `${size(log.disk_free_bytes)} of ${size(log.disk_full_bytes)}`;
+  card.append(made("span", "note", `disk free ${free}`));
+  if (log.alive && Math.abs(log.clock_skew_s) > 1) {
+    card.append(made("span", "note warn", `its clock is ${duration(Math.abs(log.clock_skew_s))} ${log.clock_skew_s > 0 ? "ahead" : "behind"}`));
+  }
+  return card;
 }
 
 // One node of the cluster: whether it answers, and what it said of itself, with the age of that.

@@ -1,10 +1,11 @@
 // A query: a get of one key, a scan of a prefix or a range, or a find of rows by their fields. It changes nothing.
 
-import { base64Of, brief, bytesOf, textOf, typed } from "./bytes.js";
+import { base64Of, brief, bytesOf, keyLine, textOf, typed } from "./bytes.js";
 import { call } from "./call.js";
 import { failure } from "./documents.js";
-import { FIND_WORDS, FindForm, hasRows } from "./find_form.js";
+import { FIND_WORDS, FindForm } from "./find_form.js";
 import { newest } from "./key.js";
+import { KeyField, definitionOf } from "./key_field.js";
 import { made } from "./made.js";
 import { address } from "./pages.js";
 import { Question } from "./question.js";
@@ -19,7 +20,7 @@ const KEY_WORDS = "Keys are text, or base64:… where their bytes are no text. A
 
 // What can be asked of every table: the fields of each, which are keys, or the beginnings of some.
 const KINDS = {
-  get: [["key", "key"]],
+  get: [],
   prefix: [["prefix", "prefix"]],
   range: [["start", "from key"], ["end", "up to, without"]],
 };
@@ -32,6 +33,7 @@ class QueryPage {
     this.table = tableField();
     this.table.node.addEventListener("change", () => this.#learn());
     this.find = new FindForm();
+    this.key = new KeyField();
     this.kinds = [...Object.keys(KINDS), "find"].map((kind) => {
       const choice = button(kind, () => this.choose(kind));
       choice.dataset.kind = kind;
@@ -75,21 +77,25 @@ class QueryPage {
     for (const choice of this.kinds) choice.setAttribute("aria-pressed", String(choice.dataset.kind === kind));
     const isFind = kind === "find";
     this.inputs = isFind ? [] : KINDS[kind].map(([name, words]) => ({ name, words, node: input(name, 28, 800) }));
-    this.fields.replaceChildren(...(isFind ? this.find.fields : this.inputs.map((each) => field(each.words, each.node))));
+    const asked = kind === "get" ? [this.key.node] : this.inputs.map((each) => field(each.words, each.node));
+    this.fields.replaceChildren(...(isFind ? this.find.fields : asked));
     this.scan.hidden = kind === "get";
     this.backwards.hidden = isFind;
-    this.note.textContent = isFind ? FIND_WORDS : KEY_WORDS;
+    this.note.textContent = isFind ? FIND_WORDS : kind === "get" ? this.key.words : KEY_WORDS;
     this.note.className = "note-line";
   }
 
   #learning = new AbortController();
 
-  // A find is offered where the table has rows.
+  // A find is offered where the table has rows, and an input for each field of the key where keys have some.
   async #learn() {
     this.#learning.abort();
     const { signal } = (this.#learning = new AbortController());
-    const has = await hasRows(this.table.node.value.trim(), signal);
-    if (!signal.aborted) this.#offer(has);
+    const definition = await definitionOf(this.table.node.value.trim(), signal);
+    if (signal.aborted) return;
+    this.key.define(definition);
+    this.#offer(definition?.value === "row");
+    if (this.kind === "get") this.choose("get");
   }
 
   #offer(has) {
@@ -104,7 +110,13 @@ class QueryPage {
       if (bytes === null) return this.#fail({ message: `What follows base64: in ${words} is no base64.` });
       request[name] = base64Of(bytes);
     }
-    if (this.kind === "get") return this.#ask("Get", request);
+    if (this.kind === "get") {
+      try {
+        return this.#ask("Get", { ...request, value_bytes_max: LINE_BYTES, ...this.key.request });
+      } catch (error) {
+        return this.#fail(error);
+      }
+    }
     const limit = Number(this.limit.value);
     if (!Number.isInteger(limit) || limit < 1 || limit > LIMIT_MAX) return this.#fail({ message: `The limit is a number from 1 to ${LIMIT_MAX}.` });
     if (this.kind !== "find") return this.#ask("Scan", { ...request, limit, reverse: this.reverse.checked });
@@ -120,7 +132,7 @@ class QueryPage {
     await this.question.ask(
       (signal) => newest((eventual) => call(`Console/${method}`, { ...request, eventual }, { signal, timeout_s: 15 })),
       ({ answer, isOld }) => {
-        const entries = answer.entries ?? (answer.entry ? [answer.entry] : []);
+        const entries = answer.entries ?? (answer.entry ? [entryOf(answer)] : []);
         this.#show(method, request, entries, answer, performance.now() - begun, isOld);
       },
       (error) => this.#fail(error),
@@ -134,6 +146,7 @@ class QueryPage {
 
   #show(method, request, entries, answer, ms, isOld) {
     const isFind = method === "Find";
+    const isRow = isFind || Boolean(answer.row);
     const found = entries.length ? plural(entries.length, isFind ? "row" : "key") : "nothing";
     const by = isFind ? ` by ${answer.index ? `the index ${answer.index}` : "the key"}` : "";
     const old = isOld ? ` It may be older than what was written last: ${isOld}` : "";
@@ -143,18 +156,25 @@ class QueryPage {
     this.following = { ...rest, start: answer.start, end: answer.end };
     this.next.hidden = !answer.more || isFind;
     const node = made("table", "list entries");
-    node.createTHead().append(made("tr", "", made("th", "", "key"), made("th", "", isFind ? "row" : "value"), made("th", "number", "bytes"), made("th", "number", "version")));
+    node.createTHead().append(made("tr", "", made("th", "", "key"), made("th", "", isRow ? "row" : "value"), made("th", "number", "bytes"), made("th", "number", "version")));
     node.createTBody().append(
       ...entries.map((each) => {
         const key = bytesOf(each.key);
         const value = bytesOf(each.value);
-        const link = Object.assign(made("a", "", brief(key, false, 80)), { href: address("key", request.table, textOf(key)) });
+        const link = Object.assign(made("a", "", keyLine(key, each.key_text, 80)), { href: address("key", request.table, textOf(key)) });
         const cells = [link, value.length ? brief(value, each.value_bytes > value.length, 160) : "–", count(each.value_bytes), count(each.version)];
         return made("tr", "", ...cells.map((cell, at) => made("td", at > 1 ? "number" : "", cell)));
       }),
     );
     this.body.replaceChildren(entries.length ? node : "");
   }
+}
+
+// Of a get: a row as JSON in place of its bytes.
+function entryOf({ entry, row }) {
+  if (!row) return entry;
+  const bytes = new TextEncoder().encode(row);
+  return { ...entry, value: base64Of(bytes), value_bytes: bytes.length };
 }
 
 export function show(root, [table], console) {
@@ -167,4 +187,4 @@ export function hide() {
   shown = null;
 }
 
-export const keys = [["/", "the first field", () => (shown.inputs[0]?.node ?? shown.find.where).select()]];
+export const keys = [["/", "the first field", () => (shown.inputs[0]?.node ?? (shown.kind === "get" ? shown.key.first : shown.find.where)).select()]];

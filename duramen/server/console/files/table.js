@@ -123,10 +123,10 @@ class TablePage {
 
   #facts(table, others) {
     const { name: _, id, ...facts } = table;
-    const { retention_ms: ms, retention_bytes: bytes, ...more } = others;
+    const { retention_ms: ms, retention_bytes: bytes, keeps, ...more } = others;
     const list = factList({ ...facts, over: facts.over || "no topic of others", ...more });
     const kept = [ms ? duration(ms / 1000) : "", bytes ? `${size(bytes)} of each partition` : ""].filter(Boolean).join(", ");
-    list.append(...listed([["the log keeps", kept || "all records"]]).children);
+    list.append(...listed([["the log keeps", kept || "all records"], ["of its keys' past is kept", pastText(keeps)]]).children);
     const slots = table.partitioner === "slot" ? `${count(SLOTS)}, ${count(Math.floor(SLOTS / table.partitions))} or so for each partition` : "keys are not placed by slots";
     list.append(...listed([["slots", slots], ["id", made("code", "", id.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", ""))]]).children);
     return list;
@@ -160,6 +160,13 @@ class TablePage {
   }
 }
 
+// How much of what keys had before a table keeps, as a reply has it.
+function pastText(keeps) {
+  if (!keeps) return "nothing";
+  if (keeps.versions) return `the newest ${plural(keeps.versions, "change")} of each key`;
+  return keeps.age_ms ? `${duration(keeps.age_ms / 1000)}, by the log's time` : "everything";
+}
+
 const slotsOf = (each) => `${Math.ceil((each.partition * SLOTS) / each.of)} to ${Math.ceil(((each.partition + 1) * SLOTS) / each.of) - 1}`;
 
 const PARTITION = [
@@ -180,12 +187,15 @@ function replicasText(each) {
     .join(", ");
 }
 
+// Which rows an index has, by the fields that decide it.
+const rowsOf = ({ where }) => (where?.length ? `some, by ${where.map((each) => each.field).join(", ")}` : "all");
+
 // A definition: how keys are made, what values are, and of rows the indexes and the schemas, the newest first.
-function definedBy({ key, key_fields: fields, value, schemas, indexes, partition_by: by, ...more }) {
+function definedBy({ key, key_fields: fields, value, schemas, indexes, partial_indexes: partial, partition_by: by, keeps: _, ...more }) {
   const typed = fields.map((each) => `${each.name} ${each.type}${each.optional ? " or null" : ""}`).join(", ");
   const placed = fields.slice(0, by || fields.length).map((each) => each.name).join(", ");
   const found = [factList({ keys: typed || key, ...(placed ? { "placed by": placed } : {}), values: value, ...more })];
-  if (value === "row") found.push(listOf(indexes.map((each) => ({ index: each.name, fields: each.fields.join(", ") })), "It has no index but its key."));
+  if (value === "row") found.push(listOf([...indexes, ...partial].map((each) => ({ index: each.name, fields: each.fields.join(", "), "of rows": rowsOf(each) })), "It has no index but its key."));
   for (const each of [...schemas].reverse()) {
     found.push(made("p", "note-line", `schema ${each.number}`), made("pre", "value-text", JSON.stringify(JSON.parse(each.avro), null, 1)));
   }

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from log_tier.concurrency.sized_work import each_sized
+from log_tier.access.user_turns import each_in_turn
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.partitioner import partition_of_prefix
 from log_tier.model.table_ref import TableRef
@@ -75,7 +75,7 @@ async def find_pages(
     )
     left = request.limit or None
     walk = ScanWalk(first, None if plan.rest else left)
-    each = rows.each_sized if as_text else each_sized
+    each = rows.each_sized if as_text else each_in_turn
     seen, index, text, empty = dict(freshness.offsets), plan.index_name, rows if as_text else None, True
     while left != 0 and (wanted := walk.request()) is not None:
         wanted = replace(wanted, bytes_max=held.next_page(wanted.bytes_max))

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
+from log_tier.access.user_turns import ThreadTurns, turns_of_loop
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
 from log_tier.model.errors import IndexBuilding, InvalidRequest, InvalidRow, UnknownFormat
 from log_tier.model.table_ref import TableRef
@@ -18,7 +19,6 @@ from log_tier.rows.definition import NEWEST_SCHEMA
 from log_tier.rows.json_rows.json_table import JsonTable
 from router.data.seam import TableAdmin
 from router.endpoints.grpc.kv.texts import unknown_schema
-from router.endpoints.turns.user_turns import ThreadTurns
 from router.proto import kv_pb2 as kv
 
 __all__ = ["TEXT_ITEM_BYTES", "TableText", "TextForms"]
@@ -36,7 +36,7 @@ class TextForms:
     """Makes the form of a call. One per server."""
 
     def __init__(self) -> None:
-        self._turns: Final = ThreadTurns()
+        self._turns: Final = turns_of_loop()
 
     async def of(self, admin: TableAdmin, table: TableRef, form: int, deadline: float) -> TableText | None:
         """The text of a table; None where the call's keys and values are as they are stored. `deadline` is on the event

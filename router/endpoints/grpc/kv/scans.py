@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Final
 
-from log_tier.concurrency.sized_work import each_sized
+from log_tier.access.user_turns import each_in_turn
 from log_tier.model.errors import InvalidKey, InvalidRequest
 from log_tier.model.prefix_range import prefix_range
 from log_tier.model.record import KEY_BYTES_MAX, check_key
@@ -108,7 +108,7 @@ async def scan_pages(
         token = token_text(table, seen, asked)
         if text is not None:
             await text.meet(page.values)
-        each = each_sized if text is None else text.each_sized
+        each = each_in_turn if text is None else text.each_sized
         async for message in each(items_of(page, text), entry_messages(page, token, text)):
             empty = False
             yield message

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar, cast
 
 import grpc
 
-from log_tier.concurrency.sized_work import Turn, run_sized
+from log_tier.access.user_turns import run_in_turn
+from log_tier.concurrency.sized_work import Turn
 from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, partition_id
@@ -106,7 +107,7 @@ class KVService(kv_pb2_grpc.KVServicer):
                 asked = await text.converted(
                     sum(map(len, request.keys)), lambda form: [form.key(key) for key in request.keys]
                 )
-            keys, places = await run_sized(len(asked), lambda: _placed_keys(table, asked))
+            keys, places = await run_in_turn(len(asked), lambda: _placed_keys(table, asked))
             results = await _together(
                 places.values(),
                 lambda mine: _read(plane, table, [keys[place] for place in mine], freshness, deadline),
@@ -130,7 +131,7 @@ class KVService(kv_pb2_grpc.KVServicer):
             if text:
                 size = sum(len(value) for result in results for value in result.values if value is not None)
                 return await text.converted(len(keys) * _READ_ITEMS + size, reply)
-            return await run_sized(len(keys), reply)
+            return await run_in_turn(len(keys), reply)
 
         with self._load:
             return await self._answer(request.table, context, get_many)
@@ -220,7 +221,7 @@ class KVService(kv_pb2_grpc.KVServicer):
                 check_group(request.writes)
                 size = request.ByteSize()
                 writes = await text.stored(size, lambda form: [stored_write(form, each) for each in request.writes])
-            records = await run_sized(len(writes), lambda: group_of(writes))
+            records = await run_in_turn(len(writes), lambda: group_of(writes))
             written, token = await _write(plane, table, records, True, request.after, deadline)
             values = written.results or [None] * len(request.writes)
 
@@ -231,7 +232,7 @@ class KVService(kv_pb2_grpc.KVServicer):
                 ]
                 return kv.KVWriteResponse(results=results, token=token)
 
-            return await run_sized(len(values), reply)
+            return await run_in_turn(len(values), reply)
 
         return await self._answer(request.table, context, write)
 
@@ -289,7 +290,7 @@ async def _write(
     """Write records of one partition; what became of them, and the reply's token."""
     token: Token | None = parse_token(after)
     check_token(table, token)
-    partition = await run_sized(len(records.keys), lambda: partition_of_group(table, records.keys))
+    partition = await run_in_turn(len(records.keys), lambda: partition_of_group(table, records.keys))
     place = partition_id(table.id, partition)
     written = await plane.writes.submit(table, place, records, outcomes=judged, deadline=deadline)
     return written, token_text(table, {partition: Offset(written.last)}, token)

@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, cast
 
+from log_tier.access.user_turns import each_in_turn
 from log_tier.concurrency.backoff import Backoff
-from log_tier.concurrency.sized_work import each_sized
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import decoded_bytes, place_of, split_batches
 from log_tier.model.errors import InvalidRequest, TableNotFound, Unavailable, UnknownFormat
@@ -119,7 +119,7 @@ class ChangeStream:
         while True:
             form = None if self._text is None else self._text.form
             try:
-                each = each_sized if self._text is None else self._text.each_sized
+                each = each_in_turn if self._text is None else self._text.each_sized
                 made = each(items, _messages(self._table, event, dict(self._sent), after, room, form))
                 async for message, size, last in made:
                     self._sent[event.partition] = last

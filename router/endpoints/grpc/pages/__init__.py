@@ -3,7 +3,7 @@
 The data plane's own methods give whole values, which have up to 4 MiB, and streams. A page shows some rows, the
 beginning of each value, and how long it is.
 
-    Get ──▶ entries.py ──▶ Connection.read ──▶ one key, with its place
+    Get ──▶ one_key.py ──▶ Connection.read ──▶ one key, with its place, as a row, and its versions
     Scan ─▶ entries.py ──▶ Connection.scan ──▶ one page, which holds `PAGE_BYTES` of the data plane at most
     Find ─▶ found_rows.py ▶ kv/finds.py   ──▶ rows by the key or an index, until one more than the page is found
     Records ▶ log_records.py ──▶ Log.read  ──▶ records of one partition as they lie in the log, decoded
@@ -21,5 +21,5 @@ Promises:
 
 What is not here: verdicts on records (`duramen.v1.Admin/Explain` has them for one key), and writes.
 
-Reading order: `entries.py`, `found_rows.py`, `log_records.py`, `console_service.py`.
+Reading order: `entries.py`, `one_key.py`, `found_rows.py`, `log_records.py`, `console_service.py`.
 """

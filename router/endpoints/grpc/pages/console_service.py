@@ -14,9 +14,10 @@ from log_tier.rpc.stream_budget import StreamBudget
 from log_tier.rpc.time_left import time_left_s
 from router.data.seam import Connection
 from router.endpoints.grpc.kv.forms import TextForms
-from router.endpoints.grpc.pages.entries import found_entry, page_of_entries
+from router.endpoints.grpc.pages.entries import form_of, page_of_entries
 from router.endpoints.grpc.pages.found_rows import page_of_rows
 from router.endpoints.grpc.pages.log_records import records_of_log
+from router.endpoints.grpc.pages.one_key import found_entry
 from router.proto import console_pb2 as pb
 from router.proto import console_pb2_grpc
 
@@ -40,7 +41,10 @@ class ConsoleService(console_pb2_grpc.ConsoleServicer):
         self._budget = budget
 
     async def Get(self, request: pb.ConsoleGetRequest, context: _Context) -> pb.ConsoleFound:  # noqa: N802
-        return await self._answer(context, lambda found, left_s: found_entry(found, request, timeout=left_s))
+        async def entry(connection: Connection, left_s: float) -> pb.ConsoleFound:
+            return await found_entry(connection, request, self._forms, timeout=left_s)
+
+        return await self._answer(context, entry)
 
     async def Scan(self, request: pb.ConsoleScanRequest, context: _Context) -> pb.ConsolePage:  # noqa: N802
         return await self._answer(context, lambda found, left_s: page_of_entries(found, request, timeout=left_s))
@@ -54,7 +58,7 @@ class ConsoleService(console_pb2_grpc.ConsoleServicer):
     async def Records(self, request: pb.ConsoleRecordsRequest, context: _Context) -> pb.ConsoleRecords:  # noqa: N802
         async def records(connection: Connection, left_s: float) -> pb.ConsoleRecords:
             table = await connection.find_table(request.table, timeout=left_s)
-            return await records_of_log(self._log, table, request)
+            return await records_of_log(self._log, table, request, await form_of(connection, table, timeout=left_s))
 
         return await self._answer(context, records)
 

@@ -1,20 +1,28 @@
-"""A key, and a page of keys, with values that are cut."""
+"""A page of keys, with values that are cut."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
-from log_tier.model.errors import DuramenError, InvalidKey, InvalidRequest, LimitExceeded
-from log_tier.model.identifiers import partition_id
-from log_tier.model.partitioner import slot_of
+from log_tier.model.errors import InvalidKey, InvalidRequest, LimitExceeded
 from log_tier.model.prefix_range import prefix_range
-from log_tier.model.record import KEY_BYTES_MAX, check_key
-from router.data.requests import ReadPart, ScanRequest
+from log_tier.model.record import KEY_BYTES_MAX
+from log_tier.model.table_ref import TableRef
+from log_tier.rows.json_rows.json_table import JsonTable
+from router.data.requests import ScanRequest
 from router.data.seam import Connection
 from router.proto import console_pb2 as pb
 
-__all__ = ["ENTRIES_MAX", "VALUE_BYTES_MAX", "cut_entry", "found_entry", "page_of_entries", "rows_of", "value_bytes_of"]
+__all__ = [
+    "ENTRIES_MAX",
+    "VALUE_BYTES_MAX",
+    "cut_entry",
+    "form_of",
+    "page_of_entries",
+    "rows_of",
+    "text_of_key",
+    "value_bytes_of",
+]
 
 ENTRIES_MAX: Final = 500
 """Of one page: what a person scrolls through."""
@@ -41,32 +49,6 @@ def rows_of(wanted: int, usual: int) -> int:
     return wanted or usual
 
 
-async def found_entry(
-    connection: Connection, request: pb.ConsoleGetRequest, *, timeout: float, clock: Clock = SYSTEM_CLOCK
-) -> pb.ConsoleFound:
-    """What a key has. Raises `TableNotFound`, `InvalidKey`, and what a read of it raises."""
-    bytes_max = value_bytes_of(request.value_bytes_max)
-    table = await connection.find_table(request.table, timeout=timeout)
-    key = check_key(request.key)
-    partition = table.partition_of(key)
-    part = ReadPart(partition_id(table.id, partition), [key], strong=not request.eventual)
-    (result,) = await connection.read([part], timeout=timeout)
-    if isinstance(result, DuramenError):
-        raise result
-    found = pb.ConsoleFound(
-        partition=partition,
-        partitioner=table.partitioner,
-        slot=slot_of(key) if table.partitioner == "slot" else None,
-        applied=result.applied,
-        now_ms=clock.wall_ms(),
-    )
-    value = result.values[0]
-    if value is not None:
-        expires_ms = result.expiries[0] if result.expiries else 0
-        found.entry.CopyFrom(cut_entry(key, value, result.versions[0], expires_ms, bytes_max))
-    return found
-
-
 async def page_of_entries(connection: Connection, request: pb.ConsoleScanRequest, *, timeout: float) -> pb.ConsolePage:
     """A page of a table. Raises `TableNotFound`, `InvalidKey`, `InvalidRequest`, and what a scan raises."""
     bytes_max, limit = value_bytes_of(request.value_bytes_max), rows_of(request.limit, 100)
@@ -78,9 +60,10 @@ async def page_of_entries(connection: Connection, request: pb.ConsoleScanRequest
     if end is not None and start >= end:
         return pb.ConsolePage()
     page = await connection.scan(asked, timeout=timeout)
+    form = await form_of(connection, table, timeout=timeout)
     rows = zip(page.keys, page.values, page.versions, strict=True)
     reply = pb.ConsolePage(
-        entries=[cut_entry(key, value, version, 0, bytes_max) for key, value, version in rows], more=page.more
+        entries=[cut_entry(key, value, version, 0, bytes_max, form) for key, value, version in rows], more=page.more
     )
     if page.more and page.keys:
         last = page.keys[-1]
@@ -101,8 +84,29 @@ def _range(request: pb.ConsoleScanRequest) -> tuple[bytes, bytes | None]:
     return prefix_range(request.prefix) if request.prefix else (request.start, request.end or None)
 
 
-def cut_entry(key: bytes, value: bytes, version: int, expires_ms: int, bytes_max: int) -> pb.ConsoleEntry:
-    """An entry with the beginning of its value."""
+async def form_of(connection: Connection, table: TableRef, *, timeout: float) -> JsonTable | None:
+    """The text of a table's keys; None where they have no fields."""
+    definition = await connection.definition(table.id, timeout=timeout) if table.defined else None
+    return JsonTable(definition) if definition is not None and isinstance(definition.key, tuple) else None
+
+
+def text_of_key(form: JsonTable | None, key: bytes) -> str:
+    """A stored key as its fields; empty: it has none. A few µs."""
+    try:
+        return "" if form is None or not form.fields else form.key_text(key).decode()
+    except InvalidKey:
+        return ""
+
+
+def cut_entry(
+    key: bytes, value: bytes, version: int, expires_ms: int, bytes_max: int, form: JsonTable | None = None
+) -> pb.ConsoleEntry:
+    """An entry with the beginning of its value. `form`: of keys that are shown as their fields as well."""
     return pb.ConsoleEntry(
-        key=key, value=value[:bytes_max], value_bytes=len(value), version=version, expires_at_ms=expires_ms
+        key=key,
+        value=value[:bytes_max],
+        value_bytes=len(value),
+        version=version,
+        expires_at_ms=expires_ms,
+        key_text=text_of_key(form, key),
     )

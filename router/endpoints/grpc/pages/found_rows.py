@@ -58,4 +58,4 @@ async def page_of_rows(
 
 def _shown(entries: Sequence[kv.KVEntry], bytes_max: int, form: JsonTable) -> list[pb.ConsoleEntry]:
     """The entries of a page, made of those of one message: each row's text is cut before the next one is made."""
-    return [cut_entry(each.key, form.value_text(each.value), each.version, 0, bytes_max) for each in entries]
+    return [cut_entry(each.key, form.value_text(each.value), each.version, 0, bytes_max, form) for each in entries]

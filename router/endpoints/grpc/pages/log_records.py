@@ -14,9 +14,10 @@ from log_tier.model.identifiers import Offset, Partition, PartitionId, partition
 from log_tier.model.log import Bounds, Log
 from log_tier.model.record import GROUPED, OPERATION_MASK, Operation
 from log_tier.model.table_ref import TableRef
+from log_tier.rows.json_rows.json_table import JsonTable
 from router.admin.answers.log_times import offset_at_time
 from router.admin.answers.record_texts import condition_text, expiry_text
-from router.endpoints.grpc.pages.entries import rows_of, value_bytes_of
+from router.endpoints.grpc.pages.entries import rows_of, text_of_key, value_bytes_of
 from router.proto import console_pb2 as pb
 
 __all__ = ["EMPTY", "records_of_log"]
@@ -32,9 +33,12 @@ _ROWS: Final = 50
 _ATTEMPTS: Final = 3
 
 
-async def records_of_log(log: Log, table: TableRef, request: pb.ConsoleRecordsRequest) -> pb.ConsoleRecords:
+async def records_of_log(
+    log: Log, table: TableRef, request: pb.ConsoleRecordsRequest, form: JsonTable | None = None
+) -> pb.ConsoleRecords:
     """The records that are asked for. An offset below the log's earliest is taken as that one, and one beyond its end
-    as the end. Raises `InvalidRequest` for a partition that the table does not have, and what reading the log raises.
+    as the end. `form`: of keys that are shown as their fields as well. Raises `InvalidRequest` for a partition that the
+    table does not have, and what reading the log raises.
     """
     limit, bytes_max = rows_of(request.limit, _ROWS), value_bytes_of(request.value_bytes_max)
     if request.partition >= table.partitions:
@@ -44,7 +48,7 @@ async def records_of_log(log: Log, table: TableRef, request: pb.ConsoleRecordsRe
         bounds = await log.bounds(partition)
         try:
             begin = await _begin(log, partition, bounds, request, limit)
-            records = await _records(log, partition, begin, bounds.latest, limit, bytes_max)
+            records = await _records(log, partition, begin, bounds.latest, limit, bytes_max, form)
         except OffsetTrimmed:
             if attempt + 1 == _ATTEMPTS:
                 raise
@@ -68,7 +72,13 @@ async def _begin(
 
 
 async def _records(
-    log: Log, partition: PartitionId, begin: Offset, latest: Offset, limit: int, bytes_max: int
+    log: Log,
+    partition: PartitionId,
+    begin: Offset,
+    latest: Offset,
+    limit: int,
+    bytes_max: int,
+    form: JsonTable | None,
 ) -> list[pb.ConsoleRecord]:
     found: list[pb.ConsoleRecord] = []
     if begin > latest:
@@ -78,19 +88,21 @@ async def _records(
     async with aclosing(reader) as chunks:
         async for chunk in chunks:
             room = limit - len(found)
-            found.extend(await asyncio.to_thread(_decoded, chunk.data, place, begin, room, bytes_max))
+            found.extend(await asyncio.to_thread(_decoded, chunk.data, place, begin, room, bytes_max, form))
             if len(found) >= limit:
                 break
     return found
 
 
-def _decoded(data: bytes, place: Place, begin: Offset, room: int, bytes_max: int) -> list[pb.ConsoleRecord]:
+def _decoded(
+    data: bytes, place: Place, begin: Offset, room: int, bytes_max: int, form: JsonTable | None
+) -> list[pb.ConsoleRecord]:
     """Runs in a thread."""
     found: list[pb.ConsoleRecord] = []
     for stored in split_batches(data):
         if read_header(stored).last_offset < begin:
             continue
-        for record in _of_batch(stored, place, bytes_max):
+        for record in _of_batch(stored, place, bytes_max, form):
             if record.offset + max(1, record.span) <= begin:
                 continue
             found.append(record)
@@ -99,7 +111,7 @@ def _decoded(data: bytes, place: Place, begin: Offset, room: int, bytes_max: int
     return found
 
 
-def _of_batch(stored: bytes, place: Place, bytes_max: int) -> Iterator[pb.ConsoleRecord]:
+def _of_batch(stored: bytes, place: Place, bytes_max: int, form: JsonTable | None) -> Iterator[pb.ConsoleRecord]:
     """The records of a batch, and between them what its offsets do not hold."""
     batch = decode_batch(stored, place)
     header, columns = batch.header, batch.columns
@@ -123,6 +135,7 @@ def _of_batch(stored: bytes, place: Place, bytes_max: int) -> Iterator[pb.Consol
             producer_id=header.producer_id,
             sequence=header.sequence + (offset - header.base_offset) if header.producer_id else 0,
             base_offset=header.base_offset,
+            key_text=text_of_key(form, columns.keys[number]) if columns.keys[number] else "",
         )
     if expected <= header.last_offset:
         yield _empty(expected, header.last_offset + 1 - expected, header.timestamp_ms, header.base_offset)

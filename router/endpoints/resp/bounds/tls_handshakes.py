@@ -50,7 +50,9 @@ class TlsHandshakes:
         connection: Callable[[], asyncio.Protocol],
         *,
         handshake_s: float = HANDSHAKE_S,
+        most: int | None = None,
     ) -> None:
+        """`most`: so many may be under way; None: a share of the process's descriptors."""
         self.under_way: dict[asyncio.Task[None], None] = {}
         """In the order in which they came."""
         self.failed = 0
@@ -59,6 +61,7 @@ class TlsHandshakes:
         self._context = context
         self._connection = connection
         self._handshake_s = handshake_s
+        self._most = most
         self._loop = asyncio.get_running_loop()
         self._said_s = -_LINE_EVERY_S
         self._pause: asyncio.TimerHandle | None = None
@@ -91,7 +94,7 @@ class TlsHandshakes:
                 self._pause = self._loop.call_later(_PAUSE_S, self.start)
                 return
             accepted.setblocking(False)
-            if len(self.under_way) >= _room():
+            if len(self.under_way) >= (_room() if self._most is None else max(1, self._most)):
                 oldest = next(iter(self.under_way))
                 del self.under_way[oldest]
                 oldest.cancel()

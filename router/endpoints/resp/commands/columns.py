@@ -20,9 +20,10 @@ from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Final, TypeVar
 
+from log_tier.model.identifiers import NOTHING
 from log_tier.model.record import VALUE_BYTES_MAX
 from router.endpoints.resp.commands.keys import due_ms
-from router.endpoints.resp.data.key_views import Each, Overlay
+from router.endpoints.resp.data.key_views import Each, Overlay, PendingVersion, pending_versions
 from router.endpoints.resp.wire.arguments import strict_integer
 from router.endpoints.resp.wire.replies import OK_STATUS, Problem, Simple
 from serving_tier.fold.entry import NEVER
@@ -131,6 +132,21 @@ def _set(view: Overlay, columns: Sequence[Column]) -> list[Simple | None] | None
     return None
 
 
+def _setv(view: Overlay, columns: Sequence[Column]) -> list[PendingVersion] | None:
+    """DURAMEN.SETV key value version, where every key has the version."""
+    if len(columns) != 3 or len(set(columns[0])) < len(columns[0]):
+        return None
+    keys, values, words = columns
+    asked = [number for number in map(strict_integer, words) if number is not None and number >= NOTHING]
+    if len(asked) < len(keys):
+        return None  # some are no versions: their commands do not look at their keys
+    if asked != [NOTHING if entry is None else entry.version for entry in view.get_each(keys)]:
+        return None
+    first = len(view.keys)
+    view.put_each(keys, values, [NEVER] * len(keys))
+    return pending_versions(first, len(keys))
+
+
 def _setnx(view: Overlay, columns: Sequence[Column]) -> list[int]:
     return list(map(int, _put_absent(view, *columns)))
 
@@ -162,6 +178,7 @@ _NX: Final = ({b"NX"}, {b"nx"})
 EACH: Final[Mapping[str, Each]] = {
     "append": _append,
     "decr": _decr,
+    "duramen.setv": _setv,
     "del": _delete,
     "expire": _expire,
     "incr": _incr,

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from log_tier.model.errors import ConditionFailed, DuramenError, InvalidToken
+from log_tier.model.errors import InvalidToken
 from log_tier.model.identifiers import NOTHING, Offset
-from log_tier.model.record import Condition, Expiry, Operation, attribute_of
 from log_tier.model.tokens import Token
 from router.data.freshness import FreshnessLevel
-from router.endpoints.resp.command_spec import async_command, read_command, sync_command
+from router.endpoints.resp.command_spec import CommandSpec, async_command, read_command, sync_command
 from router.endpoints.resp.commands.strings import set_options
 from router.endpoints.resp.context import CommandContext
-from router.endpoints.resp.data.key_views import DraftRecord, View, known_version
-from router.endpoints.resp.data.reads import check_keys
-from router.endpoints.resp.row_words import stored_commands
+from router.endpoints.resp.data.key_views import PendingVersion, View, known_version
 from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
 from router.endpoints.resp.wire.error_replies import problem_of
 from router.endpoints.resp.wire.limits import TOKEN_OFFSETS_MAX
 from router.endpoints.resp.wire.replies import Problem, Simple
-from serving_tier.fold.entry import NEVER
 
 __all__ = ["SPECS", "after", "getv", "level", "setv", "token"]
 
@@ -71,66 +66,30 @@ def getv(view: View, args: Sequence[bytes]) -> list[Any] | None:
     return None if entry is None else [entry.value, known_version(entry)]
 
 
-class _Written:
-    """Waits for one record's verdict and place."""
-
-    def __init__(self, future: asyncio.Future[Offset]) -> None:
-        self._future = future
-
-    def settle(self, error: DuramenError | None, offset: Offset) -> None:
-        if self._future.done():
-            return
-        if error is None:
-            self._future.set_result(offset)
-        else:
-            self._future.set_exception(error)
-
-
-async def setv(client: CommandContext, args: Sequence[bytes]) -> int | None:
+def setv(view: View, args: Sequence[bytes]) -> PendingVersion | None:
     """DURAMEN.SETV key value version [EX s | PX ms | EXAT s | PXAT ms]: the new version, nil where it has another one.
 
-    Version -1 means a key that is not there. The log decides, once, and every replica alike.
+    Version -1 means a key that is not there. The log decides, once, and every replica alike: also the nil.
     """
     key, value, asked = args[0], args[1], integer(args[2])
     if asked < NOTHING:
         raise Problem("ERR a version is an offset, or -1 for a key that is not there")
-    options = set_options(args[3:], client.server.clock.wall_ms())
+    options = set_options(args[3:], view.now_ms)
     if options.condition or options.get or options.keep:
         raise SYNTAX
-    table = await client.current_table()
-    if table.form is not None:
-        spec, command = client.server.commands["duramen.setv"], [b"DURAMEN.SETV", *args]
-        if (denied := client.denied_by_form(spec, command)) is not None:
-            raise denied
-        ((_, key, value, *_),) = await stored_commands(client.server.tables, table, [(spec, command)])
-    check_keys([key])
-    client.server.check_redirection(client, table, [key])
-    attribute = attribute_of(
-        Operation.PUT,
-        condition=Condition.ABSENT if asked == NOTHING else Condition.VERSION,
-        expiry=Expiry.NONE if options.expires_at_ms == NEVER else Expiry.AT,
-    )
-    record = DraftRecord(key, value, attribute, max(asked, 0), options.expires_at_ms)
-    future: asyncio.Future[Offset] = client.server.loop.create_future()
-    client.server.writer.submit(table, table.partition_of(key), [record], _Written(future), judged=True)
-    try:
-        return int(await future)
-    except ConditionFailed:
-        return None
+    return view.put_over(key, Offset(asked), value, options.expires_at_ms)
 
+
+_SETV: Final = CommandSpec(
+    *("duramen.setv", -4, frozenset({"write", "denyoom", "alone"}), "change", setv, 1, 1, 1),
+    summary="Sets a value if its version is still the one that is named.",
+)
 
 SPECS: Final = (
     async_command("duramen.token", 1, token, summary="Returns a token of all that was seen."),
     sync_command("duramen.after", 2, after, "alone", summary="Lets the next reads wait for a token."),
     sync_command("duramen.level", -1, level, "alone", summary="session, eventual or strong."),
     read_command("duramen.getv", 2, getv, "Returns a value with its version."),
-    async_command(
-        "duramen.setv",
-        -4,
-        setv,
-        "write",
-        summary="Sets a value if its version is still the one that is named.",
-        keys=(1, 1, 1),
-    ),
+    _SETV,
 )
 """The commands of this module."""

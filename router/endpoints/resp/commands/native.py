@@ -37,12 +37,12 @@ from router.endpoints.resp.wire.arguments import integer, text_of
 from router.endpoints.resp.wire.error_replies import problem_of
 from router.endpoints.resp.wire.replies import Problem, Simple
 
-__all__ = ["SPECS", "read", "wait_applied", "write"]
+__all__ = ["AWAIT_S", "SPECS", "read", "wait_applied", "write"]
 
 _NOT_HERE: Final = Problem("TRYAGAIN this server has no replica of that partition which has applied it")
 
 # Clients ask for what was just written; they wait for anything longer over gRPC.
-_AWAIT_S: Final = 1.0
+AWAIT_S: Final = 1.0
 
 _NOT_WRITTEN: Final = (BatchRefused, DiskFull, NotHosted, Overloaded, ShuttingDown, TableNotFound, UnknownFormat)
 
@@ -71,7 +71,7 @@ async def wait_applied(client: CommandContext, args: Sequence[bytes]) -> Simple:
         raise _NOT_HERE
     try:
         replica = node.replica(PartitionId(TableId(text_of(args[0])), Partition(integer(args[1]))))
-        await replica.wait_applied(Offset(integer(args[2])), timeout=_AWAIT_S)
+        await replica.wait_applied(Offset(integer(args[2])), timeout=AWAIT_S)
     except DuramenError as error:
         raise problem_of(error) from error
     return Simple("OK")

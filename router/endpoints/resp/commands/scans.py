@@ -197,15 +197,18 @@ async def randomkey(client: CommandContext, args: Sequence[bytes]) -> bytes | No
     table = await client.current_table()
     walk = _Walk(client, table)
     page = await walk.page(b"", _SAMPLE)
+    keys = page.keys
     if page.more:
-        replica = random.choice([replica for replica in table.replicas if replica is not None] or [None])
+        # Of the partitions that the walk covers alone: behind another one's last key there may be no key of theirs.
+        covered = (table.replicas[partition] for partition in client.server.own_partitions(table))
+        replica = random.choice([replica for replica in covered if replica is not None] or [None])
         if replica is not None:
             with replica.reading() as index:
-                last = index.scan(b"", None, reverse=True, limit=1).entries
-            if last:
-                start = _between(page.keys[0], last[0][0])
-                page = await walk.page(start, _SAMPLE)
-    return (await _shown(table, [random.choice(page.keys)]))[0] if page.keys else None
+                last = index.scan(b"", None, reverse=True, limit=1).keys
+            if last and last[0] > keys[0]:
+                # No keys: those behind that place were deleted meanwhile.
+                keys = (await walk.page(_between(keys[0], last[0]), _SAMPLE)).keys or keys
+    return (await _shown(table, [random.choice(keys)]))[0] if keys else None
 
 
 def _between(first: bytes, last: bytes) -> bytes:

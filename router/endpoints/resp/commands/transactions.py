@@ -39,7 +39,7 @@ from router.endpoints.resp.wire.limits import (
 )
 from router.endpoints.resp.wire.replies import Problem, Simple, encode
 
-__all__ = ["SPECS", "begin", "discard", "enqueue", "execute", "multi", "unwatch", "watch"]
+__all__ = ["SPECS", "begin", "discard", "enqueue", "execute", "multi", "unwatch", "wait_until_fresh", "watch"]
 
 _OK: Final = Simple("OK")
 _OK_BYTES: Final = encode(_OK, 2)
@@ -200,7 +200,8 @@ def begin(client: CommandContext) -> bool:
 async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     """EXEC"""
     transaction = _take(client)
-    _check_rights(await client.denied_in_thread(transaction.demanding(client), action="exec"))
+    demanding, judged_by = transaction.demanding(client), client.server.trust_changes
+    _check_rights(await client.denied_in_thread(demanding, action="exec"))
     if not transaction.keys and not transaction.guards:
         return await _run_keyless(client, transaction.queued)
     table = await client.current_table()
@@ -209,10 +210,8 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     client.server.check_redirection(client, table, [*transaction.keys, *transaction.guards])
     many = len(transaction.keys) > AT_ONCE_KEYS_MAX
     partition = await asyncio.to_thread(transaction.place, table) if many else transaction.place(table)
-    freshness = client.freshness(table)
-    if freshness.strong or freshness.offsets:
-        await client.server.reads.entries(table, transaction.keys, freshness)
-        client.caught_up(table)
+    await wait_until_fresh(client, table, transaction.keys)
+    _check_rights(await client.denied_since(judged_by, demanding, action="exec"))
     replies = await client.server.changes.run(
         client.reply_queue, table, partition, transaction.keys, transaction.step(client), watched=transaction.guards
     )
@@ -220,6 +219,21 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
         return replies
     specs = [spec for spec, _ in transaction.queued]
     return await shown_replies(client.server.tables, table, specs, replies)
+
+
+async def wait_until_fresh(client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> None:
+    """Wait before a change until what it looks at is as new as the connection asks. Who may make it is judged again
+    afterwards.
+    """
+    freshness = client.freshness(table)
+    if not (freshness.strong or freshness.offsets):
+        return
+    client.only_waits = True
+    try:
+        await client.server.reads.entries(table, keys, freshness)
+    finally:
+        client.only_waits = False
+    client.caught_up(table)
 
 
 async def _stored(client: CommandContext, table: ServedTable, transaction: _Transaction) -> _Transaction:

@@ -22,7 +22,7 @@ they are parsed, and nothing here costs anything.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Final, Protocol
@@ -87,6 +87,10 @@ class CountedCommand(list[bytes]):
     """A command that was in the queue before: no quota counts it again."""
 
 
+class RestartedCommand(CountedCommand):
+    """One that had begun, and is noted."""
+
+
 class LonePath(Protocol):
     """The way of a GET or a SET that came alone. See `FastPath`."""
 
@@ -117,7 +121,8 @@ class Admission:
         self._server = client.server
         self.arrived: deque[RespCommand] = deque(queue)
         queue.clear()
-        self.caller = NOBODY
+        self.caller = self.noted_caller = NOBODY
+        """Who calls; and whom the audit names, also when its proof counts no more."""
         self.rights: Rights = NO_RIGHTS
         self.expires_ms = 0
         """When the caller's token expires, in ms since 1970; 0: never."""
@@ -147,7 +152,8 @@ class Admission:
         """
         self._count_for(caller.name)
         self.close()
-        self.caller, self.expires_ms = caller, self._server.gate.expires_ms(caller)
+        self.caller = self.noted_caller = caller
+        self.expires_ms = self._server.gate.expires_ms(caller)
         self._client.line = caller.name
         if self.expires_ms:
             server, recheck = self._server, self._client.recheck
@@ -221,8 +227,14 @@ class Admission:
             if isinstance(command, RefusedCommand):
                 self.arrived.appendleft(command.command)
             else:
-                self.arrived.appendleft(CountedCommand(command) if counted else command)
+                plain = counted and not isinstance(command, CountedCommand)
+                self.arrived.appendleft(CountedCommand(command) if plain else command)
         self._queue.clear()
+
+    def judge_again(self, commands: Sequence[RespCommand]) -> None:
+        """Commands that had begun, and only read, are to begin again before all others."""
+        self._take_back()
+        self.arrived.extendleft(map(RestartedCommand, reversed(commands)))
 
     @property
     def is_counted(self) -> bool:
@@ -244,7 +256,7 @@ class Admission:
     def _over_quota(self, spec: CommandSpec, command: RespCommand) -> Problem | None:
         """Take what a command takes of its quotas; why it may not: nothing is taken then."""
         quotas = self._server.quotas
-        if not quotas.has_some or type(command) is CountedCommand:
+        if not quotas.has_some or isinstance(command, CountedCommand):
             return None
         if spec.name in _NOT_COUNTED or "no_auth" in spec.flags:
             return None
@@ -361,7 +373,7 @@ def is_judged_later(spec: CommandSpec, command: RespCommand) -> bool:
 
 def _noted_spec(spec: CommandSpec | None, judged: RespCommand) -> CommandSpec | None:
     """The command that is noted when it has begun; None: it was refused, fails by its words, or is judged later."""
-    if spec is None or isinstance(judged, RefusedCommand) or spec.refusal(judged) is not None:
+    if spec is None or isinstance(judged, RefusedCommand | RestartedCommand) or spec.refusal(judged) is not None:
         return None
     return None if is_judged_later(spec, judged) else spec
 

@@ -20,6 +20,7 @@ import asyncio
 import logging
 import math
 from functools import partial
+from itertools import islice
 from typing import Any, cast
 
 from log_tier.model.errors import DuramenError
@@ -317,11 +318,11 @@ class Client(GuardedSession, asyncio.Protocol):
 
     def _begin(self, work: CommandWork, count: int = 1) -> bool:
         """Run the first commands of the queue in a task of their own; those behind them wait: False."""
-        command = self.queue[0]
+        self.under_way = [*islice(self.queue, count)]
         drop(self.queue, count)
         self.commands += count
         self.reply_queue.flush()
-        self.task = self.server.start(self._perform(BegunCommand(work, command)))
+        self.task = self.server.start(self._perform(BegunCommand(work, self.under_way[0])))
         return False
 
     def _at_once(self, spec: CommandSpec, command: RespCommand) -> bool | None:

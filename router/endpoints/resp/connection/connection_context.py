@@ -7,6 +7,7 @@ they know what they need of it and not the server itself.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Protocol
 
 from log_tier.model.errors import DuramenError
@@ -24,6 +25,7 @@ class ConnectionContext(CommandContext, Protocol):
 
     null: bytes
     queue: deque[RespCommand]
+    under_way: Sequence[RespCommand]
 
     @property
     def idle(self) -> bool: ...

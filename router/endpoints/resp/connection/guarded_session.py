@@ -17,7 +17,13 @@ from log_tier.trust.grants import Right
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.commands.command_table import find_command, unknown_command
 from router.endpoints.resp.commands.users.command_audit import note_refused
-from router.endpoints.resp.connection.admission import Admission, GuardedClient, OverQuota, RefusedCommand
+from router.endpoints.resp.connection.admission import (
+    Admission,
+    GuardedClient,
+    OverQuota,
+    RefusedCommand,
+    is_judged_later,
+)
 from router.endpoints.resp.connection.connection_context import ConnectionOwner
 from router.endpoints.resp.connection.resp_session import RespSession
 from router.endpoints.resp.connection.socket_input import SocketInput
@@ -59,6 +65,10 @@ class GuardedSession(RespSession, ABC):
         self.reply_queue: ReplyQueue
         self.task: asyncio.Task[None] | None = None
         """The command that runs by itself."""
+        self.under_way: Sequence[RespCommand] = ()
+        """The commands of `task`."""
+        self.only_waits = False
+        """What `task` is to change, it has not begun to change."""
         self.closing = False
 
     def guard(self) -> None:
@@ -102,6 +112,11 @@ class GuardedSession(RespSession, ABC):
         """Who calls; nobody where nothing was proved, or the catalog has no users."""
         return NOBODY if self.admission is None else self.admission.caller
 
+    @property
+    def noted_caller(self) -> Caller:
+        """Whom the audit names: also one whose proof counts no more."""
+        return NOBODY if self.admission is None else self.admission.noted_caller
+
     def prove(self, caller: Caller) -> None:
         """The client has proved who it is."""
         assert self.admission is not None, "a connection that is not guarded has no caller"
@@ -115,6 +130,10 @@ class GuardedSession(RespSession, ABC):
     def drop(self, reason: str) -> None:
         """End the connection at once."""
 
+    @abstractmethod
+    def _run(self) -> None:
+        """Work off what is queued."""
+
     def trust_changed(self) -> bool:
         """Users, roles or grants are others than before. What waits is judged again when it is its turn; True where
         something goes on without that, so that `recheck` has to follow.
@@ -125,12 +144,48 @@ class GuardedSession(RespSession, ABC):
         return bool(self.channels or self.patterns) or self.task is not None
 
     def recheck(self) -> None:
-        """End the connection where it goes on with what its caller may not do any more."""
+        """End the connection where it goes on with what its caller may not do any more. A read that waits begins again,
+        and is refused by the rights of now. A write that has begun is answered.
+        """
         refusal = None if self.closing else self._no_longer()
         if refusal is not None:
-            self._note(self.server.commands["subscribe"], [b"", *self.channels, *self.patterns], refusal, ended=True)
+            if self.channels or self.patterns:
+                listens = [b"", *self.channels, *self.patterns]
+                self._note(self.server.commands["subscribe"], listens, refusal, ended=True)
+            if self.task is not None and not self._may_change():
+                for command in self.under_way:
+                    if (spec := find_command(command[0])) is not None:
+                        self._note(spec, command, refusal)
+                self.task.cancel()
             self.reply_queue.emit(encode(refusal, self.protocol))
             self.close("its caller may not go on with what it does")
+        elif not self.closing and self.task is not None and self._waits_for_what_it_may_not():
+            self.task.cancel()
+            self.task.add_done_callback(self._begin_again)
+
+    def _begin_again(self, ended: asyncio.Task[None]) -> None:
+        if self.admission is not None and self.task is ended and ended.cancelled() and not self.closing:
+            self.task = None
+            self.commands -= len(self.under_way)
+            self.admission.judge_again(self.under_way)
+            self._run()
+
+    def _may_change(self) -> bool:
+        """Has the command that runs by itself begun to change something, or may it have?"""
+        specs = [find_command(command[0]) for command in self.under_way]
+        return not self.only_waits and any(spec is not None and spec.changes for spec in specs)
+
+    def _waits_for_what_it_may_not(self) -> bool:
+        """Do commands run by themselves that only read, and has the right to one of them ended?"""
+        admission = self.admission
+        specs = [find_command(command[0]) for command in self.under_way]
+        if admission is None or not all(spec is not None and spec.only_reads for spec in specs):
+            return False
+        return any(
+            is_judged_later(spec, command) or admission.refusal(spec, command) is not None
+            for spec, command in zip(specs, self.under_way, strict=True)
+            if spec is not None
+        )
 
     def _no_longer(self) -> Problem | None:
         """Why the connection may not go on with what needs no further command: its subscriptions, and a command that
@@ -141,7 +196,8 @@ class GuardedSession(RespSession, ABC):
         came_in, listening = self.authenticated, self.channels | self.patterns
         self.admission.look()
         if not self.authenticated:
-            return self.unproved() if listening or (came_in and self.task is not None) else None
+            waits = came_in and self.task is not None and not self._may_change()
+            return self.unproved() if listening or waits else None
         if not listening:
             return None
         return self.admission.refusal(self.server.commands["subscribe"], [b"", *listening])
@@ -177,6 +233,22 @@ class GuardedSession(RespSession, ABC):
         if self.authenticated:
             found = await asyncio.to_thread(_judged, self.admission, commands, action)
         return self._noted(found, commands)
+
+    async def denied_since(
+        self, judged_by: int, commands: Sequence[tuple[CommandSpec, RespCommand]], *, action: str = ""
+    ) -> Problem | None:
+        """Why the caller may not run, after a wait, what it was allowed to run before; None: it may. `judged_by`: the
+        changes of users of that time.
+        """
+        if self.admission is None:
+            return None
+        self.admission.look()
+        if self.authenticated and self.server.trust_changes == judged_by:
+            return None
+        refused = None
+        if self.authenticated:
+            refused, _ = await asyncio.to_thread(_judged, self.admission, commands, action)
+        return self._noted((refused, ()), commands)
 
     def refusal(self, spec: CommandSpec, command: RespCommand) -> Problem | None:
         """Why a command is not to run on this connection. Notes one of somebody who proved nothing."""

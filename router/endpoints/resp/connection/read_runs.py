@@ -120,6 +120,7 @@ class ReadRuns:
         client = self._client
         client.queue.extendleft(command for _, command in reversed(run[count:]))
         client.commands -= len(run) - count
+        client.under_way = client.under_way[:count]
         return run[:count]
 
     def _replies(

@@ -12,6 +12,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.record import EXPIRY_SHIFT, GROUPED, KEY_BYTES_MAX, PLAIN_PUT, Expiry
 from router.endpoints.resp.command_spec import CommandSpec
+from router.endpoints.resp.commands.transactions import wait_until_fresh
 from router.endpoints.resp.connection.admission import is_judged_later
 from router.endpoints.resp.connection.connection_context import ConnectionContext
 from router.endpoints.resp.data.key_views import DataCommand, DraftRecord, ReadOnlyView
@@ -74,20 +75,33 @@ async def perform(client: ConnectionContext, spec: CommandSpec, command: RespCom
     """A command on keys, however long it takes; its reply. Raises `Problem`, and what the data plane raises."""
     if is_judged_later(spec, command) and (denied := await client.denied_in_thread([(spec, command)])) is not None:
         raise denied
+    judged_by = client.server.trust_changes
     table = await client.current_table()
     if table.form is None:
-        return await _performed(client, table, spec, command)
+        return await _performed(client, table, spec, command, asked=command, judged_by=judged_by)
     if (denied := client.denied_by_form(spec, command)) is not None:
         raise denied
     tables = client.server.tables
     (stored,) = await stored_commands(tables, table, [(spec, command)])
-    reply = await _performed(client, table, spec, stored)
+    reply = await _performed(client, table, spec, stored, asked=command, judged_by=judged_by)
     (shown,) = await shown_replies(tables, table, [spec], [reply])
     return shown
 
 
-async def _performed(client: ConnectionContext, table: ServedTable, spec: CommandSpec, command: RespCommand) -> Any:
-    """A command on keys as they are stored; its reply. Raises `Problem`, and what the data plane raises."""
+async def _performed(
+    client: ConnectionContext,
+    table: ServedTable,
+    spec: CommandSpec,
+    command: RespCommand,
+    *,
+    asked: RespCommand,
+    judged_by: int,
+) -> Any:
+    """A command on keys as they are stored; its reply. Raises `Problem`, and what the data plane raises.
+
+    `asked`: the command as it came, and `judged_by` the changes of users by which it was let in. It is judged again
+    before it writes, as it may have waited.
+    """
     keys = spec.keys(command)
     if len(keys) > AT_ONCE_KEYS_MAX:
         await asyncio.to_thread(check_keys, keys)
@@ -95,18 +109,16 @@ async def _performed(client: ConnectionContext, table: ServedTable, spec: Comman
         check_keys(keys)
     client.server.check_redirection(client, table, keys)
     args = command[1:]
-    reads = client.server.reads
-    freshness = client.freshness(table)
     if spec.kind == "read":
-        found = await reads.entries(table, keys, freshness)
+        found = await client.server.reads.entries(table, keys, client.freshness(table))
         client.caught_up(table)
         view = ReadOnlyView(found, client.server.clock.wall_ms())
         if len(keys) <= AT_ONCE_KEYS_MAX:
             return spec.run(view, args)
         return await asyncio.to_thread(_run_large, spec, view, args, found)
-    if freshness.strong or freshness.offsets:
-        await reads.entries(table, keys, freshness)
-        client.caught_up(table)
+    await wait_until_fresh(client, table, keys)
+    if (denied := await client.denied_since(judged_by, [(spec, asked)])) is not None:
+        raise denied
     return await _change(client, table, spec, args, keys)
 
 

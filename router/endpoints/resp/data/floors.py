@@ -28,6 +28,7 @@ from itertools import islice, repeat
 from typing import Final
 
 from log_tier.model.identifiers import NOTHING, Offset, Partition
+from router.data.gather.own_offsets import OwnOffsets
 from router.endpoints.resp.data.freshness_page import FreshnessPage
 
 __all__ = ["LET_GO", "Floors"]
@@ -42,7 +43,7 @@ class Floors:
     freshness page for reader processes; None without them.
     """
 
-    __slots__ = ("_landed", "_let_go", "floor", "fresh", "page", "seen")
+    __slots__ = ("_landed", "_let_go", "floor", "fresh", "own", "page", "seen")
 
     def __init__(self, partitions: int, page: FreshnessPage | None = None, *, let_go: int = LET_GO) -> None:
         self._let_go = let_go
@@ -51,6 +52,8 @@ class Floors:
         self.floor: list[Offset] = [NOTHING] * partitions
         """Invariant: `floor[p] <= seen[p]`."""
         self.fresh: list[dict[bytes, Offset]] = [{} for _ in range(partitions)]
+        self.own: Final = [OwnOffsets() for _ in range(partitions)]
+        """By partition: which offsets are writes of this endpoint."""
         self._landed: list[deque[tuple[Offset, Sequence[bytes]]]] = [deque() for _ in range(partitions)]
         """By partition: the batches behind `fresh`, the oldest first."""
 

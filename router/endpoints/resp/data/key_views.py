@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
 from log_tier.model.identifiers import NOTHING, Offset
@@ -21,6 +22,7 @@ from serving_tier.fold.entry import NEVER, LiveEntry
 
 __all__ = [
     "APPENDED",
+    "MAY_BE_PENDING",
     "DataCommand",
     "DraftRecord",
     "Each",
@@ -28,13 +30,22 @@ __all__ = [
     "PendingVersion",
     "ReadOnlyView",
     "TooLongForATurn",
+    "Undecided",
     "View",
     "known_version",
+    "pending_versions",
+    "with_versions",
 ]
 
 
 class TooLongForATurn(Exception):
     """Control flow: the commands of one EXEC take longer than a turn of the event loop. They run again in a thread."""
+
+
+class Undecided(Exception):
+    """Control flow: what a command asks depends on an offset that the log has not given yet. It waits for the next
+    round, and its connection's later commands with it.
+    """
 
 
 class View(Protocol):
@@ -47,6 +58,12 @@ class View(Protocol):
 
     def get(self, key: bytes) -> LiveEntry | None:
         """A key's entry; None where it is absent or has expired."""
+        ...
+
+    def put_over(self, key: bytes, version: Offset, value: bytes, expires_at_ms: int) -> PendingVersion | None:
+        """`put` if the key has this version, or is absent where that is `NOTHING`: its new version; else None. Raises
+        `Undecided`.
+        """
         ...
 
     def put(self, key: bytes, value: bytes, expires_at_ms: int = NEVER) -> None:
@@ -99,6 +116,9 @@ class ReadOnlyView:
         entry = self._entries[key]
         return None if entry is None or 0 < entry.expires_at_ms <= self.now_ms else entry
 
+    def put_over(self, key: bytes, version: Offset, value: bytes, expires_at_ms: int) -> PendingVersion | None:
+        raise AssertionError("a command that only reads has compared versions")
+
     def put(self, key: bytes, value: bytes, expires_at_ms: int = NEVER) -> None:
         raise AssertionError("a command that only reads has written")
 
@@ -121,6 +141,8 @@ class Overlay:
     - `conditions` holds every key whose old state a command has seen, with the version that it had, or `NOTHING`: what
       must still hold when the log decides. A key that was written before any command read it is not among them.
     - `keys`, `values` and `expiries` are the columns of what was written, in its order.
+    - Every reply is final, or `conditions` are to be judged by the log: where something was written, or `guarded` is
+      set.
 
     **Versions.** A key that was written here gets its version when the log gives the record its offset. Until then its
     version is unknown, so a key that was written here has changed for every watcher (`is_still`), even if it was
@@ -130,7 +152,10 @@ class Overlay:
     calls into C: a fifth of the time of as many calls. To put and to append, a key may come several times.
     """
 
-    __slots__ = ("_entries", "_in_turn", "bytes", "conditions", "expiries", "found", "keys", "late", "now_ms", "values")
+    __slots__ = (
+        *("_entries", "_in_turn", "bytes", "conditions", "expires", "expiries", "found", "guarded", "keys", "late"),
+        *("now_ms", "read_at", "values"),
+    )
 
     def __init__(
         self,
@@ -139,9 +164,13 @@ class Overlay:
         late: Callable[[], bool] = lambda: False,
         *,
         in_turn: bool = False,
+        read_at: Offset = NOTHING,
     ) -> None:
-        """`in_turn`: the commands run in a turn of the event loop, and not in a thread."""
+        """`in_turn`: the commands run in a turn of the event loop, and not in a thread. `read_at`: `found` is a state
+        that holds this offset, or more.
+        """
         self._in_turn = in_turn
+        self.read_at = read_at
         self.found = found
         self.now_ms = now_ms
         self.late = late
@@ -152,6 +181,10 @@ class Overlay:
         self.expiries: list[int] = []
         """`NEVER`, a time, or `APPENDED`: the value is added to what is there."""
         self.conditions: dict[bytes, Offset] = {}
+        self.expires = False
+        """Does any of the entries that were looked at expire? Then the conditions depend on the log's time, too."""
+        self.guarded = False
+        """Is the log to judge the conditions although nothing was written?"""
         self.bytes = 0
         """What the writes will take in a batch, about."""
         self._entries: dict[bytes, LiveEntry | None] = {}
@@ -165,11 +198,33 @@ class Overlay:
     def _look(self, key: bytes) -> LiveEntry | None:
         """What was there before all changes, if it has not expired."""
         entry = self.found[key]
+        if entry is not None and entry.expires_at_ms:
+            self.expires = True
         if entry is None or 0 < entry.expires_at_ms <= self.now_ms:
             self.conditions[key] = NOTHING
             return None
         self.conditions[key] = entry.version
         return entry
+
+    @property
+    def holds_at(self) -> Offset | None:
+        """The conditions hold in the state at this offset, or a later one, whatever the log's time is; None: they
+        depend on it.
+        """
+        return None if self.expires else self.read_at
+
+    def put_over(self, key: bytes, version: Offset, value: bytes, expires_at_ms: int) -> PendingVersion | None:
+        """See `View`. A replica that is behind may not have the version yet: then the log judges also that there is
+        another one. A version before `read_at` that was overtaken there never comes back.
+        """
+        entry = self.get(key)
+        if entry is not None and entry.version < NOTHING and version > self.read_at:
+            raise Undecided  # it may be the one that the log is going to give
+        if (NOTHING if entry is None else entry.version) != version:
+            self.guarded |= version == NOTHING or version > self.read_at
+            return None
+        self.put(key, value, expires_at_ms)
+        return PendingVersion(len(self.keys) - 1)
 
     def put(self, key: bytes, value: bytes, expires_at_ms: int = NEVER) -> None:
         self._entries[key] = _new_entry((value, -2 - len(self.keys), expires_at_ms))
@@ -206,7 +261,9 @@ class Overlay:
         if not self._entries.keys().isdisjoint(keys):
             return list(map(self.get, keys))
         now_ms, found = self.now_ms, self.found
-        held = found.each(keys) if isinstance(found, StoredEntries) else map(found.__getitem__, keys)
+        held = found.each(keys) if isinstance(found, StoredEntries) else list(map(found.__getitem__, keys))
+        if not self.expires:
+            self.expires = bool([entry for entry in held if entry is not None and entry[2]])
         entries = [None if entry is None or 0 < entry[2] <= now_ms else entry for entry in held]
         versions = [NOTHING if entry is None else entry[1] for entry in entries]
         self.conditions.update(zip(keys, versions, strict=True))
@@ -297,11 +354,36 @@ _new_entry: Final[Callable[[tuple[bytes, int, int]], LiveEntry]] = partial(tuple
 
 
 class PendingVersion(int):
-    """In a reply: the version that the n-th write of the group will get; `rounds/queued_commands.py` replaces it by the
-    offset.
-    """
+    """In a reply: the version that the n-th write of the group will get; `with_versions` replaces it by the offset."""
+
+
+MAY_BE_PENDING: Final = frozenset({PendingVersion, list})
+"""The types of replies that may be, or hold, a version that is not known yet."""
+
+
+def pending_versions(first: int, count: int) -> list[PendingVersion]:
+    """Of so many writes of a group, the first of which has this place in it."""
+    return list(map(PendingVersion, range(first, first + count)))
 
 
 def known_version(entry: LiveEntry) -> int:
     """An entry's version as a reply has it: its offset, or `PendingVersion` where the log has not given it yet."""
     return int(entry.version) if entry.version >= NOTHING else PendingVersion(-2 - entry.version)
+
+
+def with_versions(reply: Any, first: int) -> Any:
+    """A reply with the offsets of its group's writes, the first of which lies at `first`."""
+    if isinstance(reply, PendingVersion):
+        return first + int(reply)
+    if isinstance(reply, list) and not _is_final(reply):
+        return [with_versions(each, first) for each in reply]
+    return reply
+
+
+def _is_final(reply: list[Any]) -> bool:
+    """Is there no pending version in a reply, nor in the lists that it has? 30 ns an entry."""
+    kinds = set(map(type, reply))
+    if list in kinds:
+        kinds.remove(list)
+        kinds.update(map(type, chain.from_iterable([each for each in reply if type(each) is list])))
+    return kinds.isdisjoint(MAY_BE_PENDING)

@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from log_tier.catalog.cluster_map import TableEntry
+from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.model.batch import Batch
 from log_tier.model.errors import DuramenError, TableExists, TableNotFound
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
@@ -251,6 +251,8 @@ class ServedTables:
         self._partitions = partitions
         self._known = known
         self._open: dict[str, ServedTable] = {}
+        self.dropped: tuple[TableId, ...] = ()
+        """Of the map that the tables in use were compared with; an older one while one is gone and not made again."""
         self._floors: dict[TableId, Floors] = {}
         self._opening = asyncio.Lock()
         self._learning = asyncio.Lock()
@@ -265,6 +267,18 @@ class ServedTables:
     def served(self) -> list[ServedTable]:
         """The tables that were used so far, by name."""
         return [self._open[name] for name in sorted(self._open) if not self._open[name].gone]
+
+    def map_changed(self, newest: ClusterMap) -> None:
+        """Called with each newer map that has other dropped tables: connections that selected a table which was
+        dropped, and made again under the same name, go on with the new one. O(tables in use).
+        """
+        made_again = True
+        for name, table in self._open.items():
+            if table.ref.id not in newest.tables and not table.gone:
+                table.gone = newest.named(name) is not None
+                made_again = made_again and table.gone
+        if made_again:
+            self.dropped = newest.dropped
 
     def close(self) -> None:
         """Let go of all of them. Idempotent."""

@@ -9,6 +9,10 @@ Its invariants W1 to W4 hold here. What this endpoint adds:
 - Calls gather a little longer than a request takes (`Rules.gather_share`), because clients that were just answered
   usually write again at once.
 - Verdicts come with the write only where nobody waits for stable storage alone.
+- A verdict that is known before the fold has decided is not waited for: where what a record is judged by holds at an
+  offset, and all that lies between that and the record's place is this endpoint's own
+  (`router/data/gather/own_offsets.py`). That the endpoint's own writes leave it alone is what `rounds/` sees to (C4).
+  Not where entries expire, the table has a definition, or the batch was sent more than once.
 """
 
 from __future__ import annotations
@@ -60,32 +64,35 @@ class Waiters:
     from its first try on.
     """
 
-    __slots__ = ("_columns", "_deadline_s", "_landed", "_partition", "_table", "judging", "placing", "plain")
+    __slots__ = ("_columns", "_deadline_s", "_landed", "_own", "_partition", "_table", "judging", "placing", "plain")
 
     def __init__(self, table: ServedTable, partition: Partition, columns: ColumnsBuilder) -> None:
         self.plain: list[WriteWaiter] = []
         """Waiters that need no more than stable storage."""
         self.placing: list[tuple[int, WriteWaiter]] = []
         """First record and waiter of those that also need its place."""
-        self.judging: list[tuple[int, int, WriteWaiter]] = []
-        """First record, count and waiter of those that need the verdict."""
+        self.judging: list[tuple[int, int, WriteWaiter, Offset | None]] = []
+        """First record, count and waiter of those that need the verdict; and `holds_at` (`submit_columns`)."""
         self._table: ServedTable | None = table
         """None once the batch's fate is known: the table has noted its keys, or nothing was written."""
+        self._own = table.floors.own[partition]
         self._partition = partition
         self._columns = columns
         self._deadline_s = 0.0
         self._landed: asyncio.Future[None] | None = None
 
-    def add(self, records: Columns, waiter: WriteWaiter, *, judged: bool) -> None:
-        """Add records to the batch, and who waits for them. `judged`: for their verdict too."""
+    def add(self, records: Columns, waiter: WriteWaiter, *, judged: bool, holds_at: Offset | None) -> None:
+        """Add records to the batch, and who waits for them. `judged`, `holds_at`: see `submit_columns`."""
         first = self._columns.add(records)
         if judged:
-            self.judging.append((first, len(records.keys), waiter))
+            self.judging.append((first, len(records.keys), waiter, holds_at))
         else:
             self.placing.append((first, waiter))
 
     def want_verdict(self, *, repeated: bool) -> bool:
-        return bool(self.judging)
+        if repeated:
+            return bool(self.judging)
+        return None in [holds_at for *_, holds_at in self.judging]
 
     @property
     def want_place(self) -> bool:
@@ -116,27 +123,52 @@ class Waiters:
     def placed(self, result: WriteResult, *, repeated: bool) -> bool:
         """The table notes the keys before any caller is answered: every later read at this endpoint shows them."""
         self._land(result)
+        granted: list[tuple[int, WriteWaiter]] = []
+        if result.pending or repeated:
+            self._own.forget()
+        else:
+            granted = self._take_granted(result.base_offset)
         if result.pending:
             self._judge_all()
+        self._answer_placed(result)
+        for first, waiter in granted:
+            waiter.settle(None, Offset(result.base_offset + first))
+        return bool(self.judging)
+
+    def _take_granted(self, base: Offset) -> list[tuple[int, WriteWaiter]]:
+        """The log has placed the batch at `base`: take out those who need not wait for the fold, which grants them."""
+        own, judging, self.judging = self._own, self.judging, []
+        granted = []
+        for each in judging:
+            first, _, waiter, holds_at = each
+            if holds_at is not None and own.reach(holds_at, base):
+                granted.append((first, waiter))
+            else:
+                self.judging.append(each)
+        own.wrote(base, len(self._columns.keys))
+        return granted
+
+    def _answer_placed(self, result: WriteResult) -> None:
         plain, self.plain = self.plain, []
         for waiter in plain:
             waiter.settle(None, NOTHING)
         placing, self.placing = self.placing, []
         for first, waiter in placing:
             waiter.settle(None, Offset(result.base_offset + first))
-        return bool(self.judging)
 
     def _judge_all(self) -> None:
         """The batch holds what does not fit its table, as somebody has seen who knows its definition: nobody is
         answered before the fold has judged it. A group has one verdict, which its first record has.
         """
-        self.judging += [(first, 1, waiter) for first, waiter in self.placing]
+        self.judging += [(first, 1, waiter, None) for first, waiter in self.placing]
         self.placing = []
 
     def judged(self, result: WriteResult) -> None:
         if result.outcomes:
             self._judge_all()
-        self.placed(result, repeated=False)
+        self._land(result)
+        self._own.forget()
+        self._answer_placed(result)
         rejected: dict[int, Rejected] = {}
         places: dict[int, Offset] = {}
         for each in result.outcomes:
@@ -145,7 +177,7 @@ class Waiters:
             if each.original > NOTHING:
                 places[each.record] = each.original
         judging, self.judging = self.judging, []
-        for first, count, waiter in judging:
+        for first, count, waiter, _ in judging:
             refused = None
             if rejected:
                 refused = next((rejected[n] for n in range(first, first + count) if n in rejected), None)
@@ -163,7 +195,7 @@ class Waiters:
         yield from self.plain
         for _, waiter in self.placing:
             yield waiter
-        for _, _, waiter in self.judging:
+        for _, _, waiter, _ in self.judging:
             yield waiter
 
     def _land(self, result: WriteResult) -> None:
@@ -249,15 +281,26 @@ class SharedWriter:
         self.submit_columns(table, partition, Columns(*map(list, zip(*records, strict=True))), waiter, judged=judged)
 
     def submit_columns(
-        self, table: ServedTable, partition: Partition, records: Columns, waiter: WriteWaiter, *, judged: bool
+        self,
+        table: ServedTable,
+        partition: Partition,
+        records: Columns,
+        waiter: WriteWaiter,
+        *,
+        judged: bool,
+        holds_at: Offset | None = None,
     ) -> None:
-        """`submit` for records in columns: 0.1 µs a record."""
+        """`submit` for records in columns: 0.1 µs a record. `holds_at`: what they are judged by holds in the state at
+        this offset, whatever the time is, and no other write of this endpoint changes that before they are judged.
+        """
         size, count = sum(map(len, records.keys)) + sum(map(len, records.values)), len(records.keys)
         self._rounds.check_size(count, size)
         batch = self._rounds.batch_for(table.ids[partition], table, size, count)
         if self._tracing is not None:
             waiter = _traced(self._tracing, batch, table, waiter)
-        batch.callers.add(records, waiter, judged=judged)
+        if table.form is not None:
+            holds_at = None  # the fold may know a newer definition, which they do not fit
+        batch.callers.add(records, waiter, judged=judged, holds_at=holds_at)
 
     def under_way(self, table: ServedTable, partition: Partition, keys: Iterable[bytes] | None) -> list[Waiters]:
         """The waiters of the batches that hold records of these keys and are still on their way; None: of any keys.

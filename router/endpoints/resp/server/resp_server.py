@@ -15,6 +15,7 @@ from log_tier.access.gate import Gate
 from log_tier.access.quotas.quota_keeper import QuotaKeeper
 from log_tier.audit.audit_trail import AuditTrail
 from log_tier.catalog.catalog import Maps
+from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.descriptors import descriptor_shares
@@ -97,9 +98,7 @@ class RespServer:
         self.trust_changes = 0
         """How often users, roles or grants have changed since it was opened."""
         self._ignore_trust = self.gate.on_change(self._trust_changed)
-        self.connection = connection
-        self.maps = maps
-        self.membership = membership
+        self.connection, self.maps, self.membership = connection, maps, membership
         self.node, self.node_id = node, node_id
         self.peers, self.admin = peers, admin
         self.secret = settings.password.encode()
@@ -125,11 +124,8 @@ class RespServer:
         """For reader processes, where there are some; see `readers` why there is no cache then."""
         self.cache_budget = CacheBudget(0 if self.pages is not None else settings.cache_mebibytes << 20)
         self.tables = ServedTables(
-            connection,
-            node,
-            lambda: settings.table_partitions or self._partitions(),
-            self.cache_budget,
-            self.pages,
+            *(connection, node, lambda: settings.table_partitions or self._partitions()),
+            *(self.cache_budget, self.pages),
             known=lambda: maps.map.tables,
         )
         self.reads = Reads(connection, clock.wall_ms)
@@ -212,7 +208,7 @@ class RespServer:
             server._servers.append(
                 await server.loop.create_unix_server(client, sock=sockets.unix, backlog=LISTEN_BACKLOG)
             )
-        server._leave = await follower.follow(server.notifications.map_changed, name="notifications: new tables")
+        server._leave = await follower.follow(server._map_changed, name="RESP: tables that come and go")
         return server
 
     def reader_tasks(self) -> list[ReaderTask]:
@@ -303,6 +299,11 @@ class RespServer:
                 self.start(_recheck(going_on))
 
     # --- nodes
+
+    def _map_changed(self, newest: ClusterMap) -> None:
+        if newest.dropped != self.tables.dropped:
+            self.tables.map_changed(newest)
+        self.notifications.map_changed(newest)
 
     @property
     def clustered(self) -> bool:

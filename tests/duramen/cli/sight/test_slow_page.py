@@ -28,6 +28,12 @@ def slow_document(*calls: dict[str, Any], **fields: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def test_a_key_of_fields_is_shown_as_them() -> None:
+    (_, _, _, line) = slow_page(slow_document(slow_call(key="base64:AlVBABUF", key_text='["UA",5]')))
+    assert '  ["UA",5]  ' in line
+    assert "base64" not in line
+
+
 def test_a_line_for_each_call() -> None:
     calls = (
         slow_call(),

@@ -127,3 +127,27 @@ async def test_a_find_is_for_who_reads_the_whole_table(server: SingleServer) -> 
     status, answer = await asked(server, some, where=where)
     assert (status, answer["code"]) == (403, "permission_denied")
     assert (await asked(server, where=where))[0] == 401
+
+
+async def test_keys_are_shown_as_their_fields(server: SingleServer) -> None:
+    """A person read the bytes of `pack_key`."""
+    _, page = await asked(server, where={"carrier": "UA", "flight": 7})
+    (entry,) = page["entries"]
+    assert (b64decode(entry["key"]), entry["key_text"]) == (flight_key("UA", 7), '["UA",7]')
+    for method, key_there in (("Console/Get", "entry"), ("Console/Scan", "entries")):
+        request = {"table": "flights", "key": entry["key"]} if key_there == "entry" else {"table": "flights"}
+        document = {"format": 1, "method": method, "request": request}
+        _, answer = await http_call(server.http_port, document)
+        found = answer["replies"][0][key_there]
+        assert (found if key_there == "entry" else found[7])["key_text"] == '["UA",7]'
+    keys = set()
+    for partition in range(64):
+        document = {"format": 1, "method": "Console/Records", "request": {"table": "flights", "partition": partition}}
+        status, answer = await http_call(server.http_port, document)
+        if status != 200:
+            break
+        keys |= {each["key_text"] for each in answer["replies"][0]["records"]}
+    assert keys == {f'["UA",{number}]' for number in range(FLIGHTS)}, "in the log"
+    document = {"format": 1, "method": "Console/Get", "request": {"table": "flights", "key": "bm9uZQ=="}}
+    _, answer = await http_call(server.http_port, document)
+    assert answer["replies"][0].get("key_text", "") == "", "a key that is none of the definition"

@@ -22,7 +22,7 @@ from kit.whole_server import observed_whole
 
 from duramen.server.console.console_files import read_console_files
 from duramen.server.roles.all_in_one import SingleServer
-from duramen.server.sight.observed import NodeSeen, Observed, PartitionStatus
+from duramen.server.sight.observed import LogServerSeen, NodeSeen, Observed, PartitionStatus
 from log_tier.trust.trust_commands import RevokeToken
 
 pytestmark = pytest.mark.embedded_log_only  # what a browser shows of a server is the same with every log
@@ -109,6 +109,7 @@ async def test_hostile_names_stay_text(browser: Browser, server: SingleServer, m
         stopped,
         seen_partition(1, 5, 2, table="</script><script>harmed=1</script>"),
         nodes=(node,),
+        log_server=LogServerSeen(HOSTILE, False, HOSTILE),
         name=HOSTILE,
     )
 
@@ -120,7 +121,8 @@ async def test_hostile_names_stay_text(browser: Browser, server: SingleServer, m
         browser.wait("!document.querySelector('#detail').hidden")
         assert HOSTILE in browser.text("#detail")
         assert HOSTILE in browser.text("#word")
-        assert HOSTILE in browser.text("#nodes")
+        assert HOSTILE in browser.text(".node:not(.log-server)")
+        assert HOSTILE in browser.text(".log-server")
         assert HOSTILE in browser.script("return document.title"), "as text, which nobody obeys"
         assert browser.script("return window.harmed ?? 'whole'") == "whole"
         assert browser.script("return document.querySelectorAll('img').length") == 1, "the page's own"
@@ -311,7 +313,7 @@ async def test_a_telephone(browser: Browser, server: SingleServer, monkeypatch: 
 def test_a_cluster_one_of_whose_nodes_is_gone(browser: Browser, tmp_path: Path) -> None:
     """At the router's page: each node with what it says of itself, and the one that does not answer."""
     cluster = ClusterProcess(tmp_path / "data", nodes=3, arguments=["--http-port", "0"])
-    cards = "[...document.querySelectorAll('.node')].map((each) => each.innerText)"
+    cards = "[...document.querySelectorAll('.node:not(.log-server)')].map((each) => each.innerText)"
     try:
         assert cluster.started is not None
         with cluster.connect() as db:
@@ -320,6 +322,8 @@ def test_a_cluster_one_of_whose_nodes_is_gone(browser: Browser, tmp_path: Path) 
         browser.wait(f"{cards}.length === 3 && {cards}.every((each) => each.includes('answers'))")
         browser.wait(f"{cards}.every((each) => each.includes('2 partitions') && each.includes('disk free'))")
         browser.wait("document.querySelector('#word').innerText === 'All is well'")
+        browser.wait("document.querySelector('.log-server')?.innerText.includes('disk free')")
+        assert "answers" in browser.text(".log-server")
         cluster.pause("n2")
         browser.wait("document.querySelector('.node.lost h3')?.innerText === 'n2'")
         assert "does not answer, for" in browser.text(".node.lost")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -90,6 +91,19 @@ def test_it_hears_what_is_not_there_and_what_it_may_not_do(client: SchemaRegistr
         with pytest.raises(SchemaRegistryError) as raised:
             call()
         assert (raised.value.http_status_code, raised.value.error_code) == codes
+
+
+def test_it_asks_whether_a_schema_may_follow(client: SchemaRegistryClient) -> None:
+    subject = subject_of(client)
+    present = client.get_latest_version(subject).schema.schema_str
+    assert present is not None
+    more = {**json.loads(present), "fields": [*json.loads(present)["fields"], {"name": "seats", "type": "int"}]}
+    assert client.test_compatibility(subject, Schema(present, "AVRO"))
+    assert client.test_compatibility_all_versions(subject, Schema(present, "AVRO"))
+    assert not client.test_compatibility(subject, Schema(json.dumps(more), "AVRO"), verbose=True)
+    with pytest.raises(SchemaRegistryError) as raised:
+        client.test_compatibility(subject, Schema("{", "AVRO"))
+    assert (raised.value.http_status_code, raised.value.error_code) == (422, 42201)
 
 
 def test_a_serializer_writes_with_the_latest_schema(client: SchemaRegistryClient) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from duramen.server.registry.registry_view import RegistryView
 from duramen.server.registry.subjects import Subject, SubjectIndex
+from log_tier.rows.key_fields import KeyField
 from log_tier.rows.schema import NumberedSchema, RowSchema
 
 
@@ -116,6 +117,88 @@ def test_what_is_not(path: str, query: str, status: int, number: int, message: s
     assert (code, document["error_code"]) == (status, number)
     assert message in document["message"]
     assert len(document["message"]) < 300
+
+
+GROWN = RowSchema.parse(
+    {
+        "type": "record",
+        "name": "Old",
+        "fields": [{"name": "id", "type": "long"}, {"name": "more", "type": "int", "default": 0}],
+    }
+)
+NARROWER = RowSchema.parse({"type": "record", "name": "Old", "fields": [{"name": "id", "type": "int"}]})
+BOATS = Subject("boats-value", "boats", (NumberedSchema(5, NARROWER), NumberedSchema(6, OLD)))
+KEYED = Subject("keyed-value", "keyed", (NumberedSchema(7, GROWN),), (KeyField("id", "int"),))
+CHECKED = SubjectIndex({each.name: each for each in (FLIGHTS, BOATS, KEYED)}, {})
+
+
+def sent(path: str, document: Any, query: str = "", shows: Callable[[str], bool] | None = None) -> tuple[int, Any]:
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    reply = RegistryView(CHECKED, {}, shows).checked(f"/compatibility/subjects/{path}", query, body).reply()
+    return reply.status, json.loads(reply.body)
+
+
+@pytest.mark.parametrize(
+    ("path", "schema", "fits"),
+    [
+        ("boats-value/versions/latest", GROWN, True),
+        ("boats-value/versions/1", GROWN, True),
+        ("boats-value/versions", GROWN, True),
+        ("boats-value/versions/", OLD, True),
+        ("boats-value/versions/1", NARROWER, True),
+        ("boats-value/versions/2", NARROWER, False),
+        ("boats-value/versions/-1", NARROWER, False),
+        ("boats-value/versions", NARROWER, False),
+        ("keyed-value/versions/latest", OLD, True),
+        ("keyed-value/versions/latest", NARROWER, False),
+    ],
+)
+def test_whether_a_schema_may_follow(path: str, schema: RowSchema, fits: bool) -> None:
+    document = {"schema": schema.text, "schemaType": "AVRO", "references": []}
+    assert sent(path, document) == (200, {"is_compatible": fits})
+    code, found = sent(path, {"schema": schema.text}, "normalize=false&verbose=true")
+    assert (code, found["is_compatible"], bool(found["messages"])) == (200, fits, not fits)
+
+
+def test_a_refusal_names_the_version_the_field_and_the_reason() -> None:
+    _, found = sent("boats-value/versions", {"schema": NARROWER.text}, "verbose=True")
+    (message,) = found["messages"]
+    assert message.startswith("version 2: the field id: ")
+    _, found = sent("keyed-value/versions/1", {"schema": SHIP.text.replace('"id"', '"ship"')}, "verbose=true")
+    assert "it is a field of the key, which can neither go nor be renamed" in found["messages"][0]
+
+
+@pytest.mark.parametrize(
+    ("path", "document", "code", "number"),
+    [
+        ("none-value/versions/latest", {"schema": OLD.text}, 404, 40401),
+        ("none-value/versions", {"schema": OLD.text}, 404, 40401),
+        ("boats-value/versions/3", {"schema": OLD.text}, 404, 40402),
+        ("boats-value/versions/0", {"schema": OLD.text}, 422, 42202),
+        ("boats-value/versions/1/schema", {"schema": OLD.text}, 404, 404),
+        ("boats-value", {"schema": OLD.text}, 404, 404),
+        ("boats-value/versions/1", b"", 400, 400),
+        ("boats-value/versions/1", b"\xff", 400, 400),
+        ("boats-value/versions/1", b"[" * 60_000, 400, 400),
+        ("boats-value/versions/1", [], 422, 42201),
+        ("boats-value/versions/1", {}, 422, 42201),
+        ("boats-value/versions/1", {"schema": {"type": "long"}}, 422, 42201),
+        ("boats-value/versions/1", {"schema": "{"}, 422, 42201),
+        ("boats-value/versions/1", {"schema": '"long"'}, 422, 42201),
+        ("boats-value/versions/1", {"schema": OLD.text, "schemaType": "PROTOBUF"}, 422, 42201),
+        ("boats-value/versions/1", {"schema": OLD.text, "references": [{"name": "a"}]}, 422, 42201),
+    ],
+)
+def test_what_cannot_be_checked(path: str, document: Any, code: int, number: int) -> None:
+    status, found = sent(path, document)
+    assert (status, found["error_code"]) == (code, number)
+    assert len(found["message"]) < 400
+
+
+def test_a_subject_of_a_hidden_table_is_not_there_to_compare_with() -> None:
+    hidden = sent("boats-value/versions/1", {"schema": OLD.text}, shows=lambda table: table == "keyed")
+    missing = sent("goats-value/versions/1", {"schema": OLD.text})
+    assert (hidden[0], hidden[1]["message"].replace("boats", "goats")) == (missing[0], missing[1]["message"])
 
 
 def test_a_schema_of_hidden_tables_is_as_one_that_is_not_there() -> None:

@@ -75,6 +75,22 @@ async def test_what_would_change_it_is_refused_and_the_refusal_says_what_to_do(s
     assert await asked(port, "/subjects/flights-value/versions") == (200, [1])
 
 
+async def test_a_schema_is_compared_with_those_of_a_table(server: SingleServer) -> None:
+    port, path = server.http_port, "/compatibility/subjects/flights-value/versions/latest"
+    sent = json.dumps({"schema": TEXT}).encode()
+    code, _, body = await http_post(port, path, sent, f"Content-Type: {JSON}")
+    assert (code, json.loads(body)) == (200, {"is_compatible": True})
+    other = json.dumps({"schema": TEXT.replace('"tailnum"', '"tail"').replace('"flight"', '"number"')}).encode()
+    code, _, body = await http_post(port, f"{path}?verbose=true", other)
+    assert (code, json.loads(body)["is_compatible"]) == (200, False)
+    code, document = await asked(port, path)
+    assert (code, document["error_code"], "by POST" in document["message"]) == (405, 405, True)
+    assert (await http_post(port, path, sent, host="evil.example"))[0] == 403
+    assert (await http_post(port, path, b"x" * (64 << 10 | 1)))[0] == 413
+    await server.data_plane.catalog.submit(AddUser("root", server.data_plane.catalog.map.version, "", ("admin *",)))
+    assert (await http_post(port, path, sent))[0] == 401
+
+
 @pytest.mark.parametrize(
     ("target", "status"),
     [

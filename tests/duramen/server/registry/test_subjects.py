@@ -37,8 +37,9 @@ def test_tables_of_rows_alone_have_subjects_and_share_numbers() -> None:
     ):
         cluster = cluster.with_table(entry(number, name, definition))
     index = SubjectIndex.of(cluster, lambda table: f"db.{table.name}")
-    flights = Subject("db.flights-value", "flights", two.schemas)
-    zoo = Subject("db.zoo-value", "zoo", FLIGHTS.schemas)
+    assert isinstance(FLIGHTS.key, tuple)
+    flights = Subject("db.flights-value", "flights", two.schemas, FLIGHTS.key)
+    zoo = Subject("db.zoo-value", "zoo", FLIGHTS.schemas, FLIGHTS.key)
     assert list(index.by_name.items()) == [(each.name, each) for each in (flights, zoo)]
     assert index.by_number == {1: (flights, zoo), 4: (flights,)}
 

@@ -114,6 +114,7 @@ ROWS: Final = [
         lambda id_: keyvalue.OutcomesRequest(parts=[keyvalue.OutcomesPart(table_id=id_, span=1)]),
     ),
     Row("Console/Get", "read of key", lambda _: console.ConsoleGetRequest(table=TABLE, key=KEY)),
+    Row("Console/Get", "read of table", lambda _: console.ConsoleGetRequest(table=TABLE, key_fields='["eu:7"]')),
     Row("Console/Scan", "read of key", lambda _: console.ConsoleScanRequest(table=TABLE, prefix=b"eu:")),
     Row("Console/Scan", "read of key", lambda _: console.ConsoleScanRequest(table=TABLE, start=b"eu:1", end=b"eu:9")),
     Row("Console/Scan", "read of table", lambda _: console.ConsoleScanRequest(table=TABLE)),

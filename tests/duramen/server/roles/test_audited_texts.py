@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 from kit.client.audited_server import AuditedCalls, audited_server
+from kit.deadlines import patience_s
+from kit.flight_rows import UNNUMBERED_FLIGHTS
 
 from log_tier.audit.audit_event import TEXT_MAX
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.model.errors import PermissionDenied
+from log_tier.rows.json_rows.json_table import KEYED_TEXT_MAX
+from log_tier.rows.table_spec import TableSpec
 from router.proto import kv_pb2
 
 
@@ -56,3 +60,29 @@ async def test_a_call_with_keys_as_json_names_them_as_it_has_them(texts: Audited
     unnamed = kv_pb2.KVPutRequest(table="orders", value=b"{}", form=form)
     assert isinstance(await texts.error(texts.kv.Put(unnamed, metadata=texts.of("alice"))), PermissionDenied)
     await texts.until_rows(user="alice", result="refused", key="")
+
+
+async def test_a_row_that_is_put_without_its_key_has_it_in_the_audit(tmp_path: Path) -> None:
+    settings = replace(AuditSettings.parse(["flights:write"]), window_s=0.05)
+    async with audited_server(tmp_path / "data", audit=settings) as (server, calls):
+        spec = TableSpec("flights", 2, definition=UNNUMBERED_FLIGHTS)
+        await server.data_plane.create_table(spec, timeout=patience_s(30))
+        await calls.add_user("root", "admin *", "read,write *", "read _duramen_audit")
+        of_root, form = calls.of("root"), kv_pb2.KV_FORM_JSON
+        rows = [b'{"dep_delay":1.5,"carrier":"UA","flight":%d}' % number for number in (1545, 1549, 15)]
+        put = kv_pb2.KVPutRequest(table="flights", value=rows[0], form=form)
+        assert await calls.error(calls.kv.Put(put, metadata=of_root)) is None
+        (row,) = await calls.until_rows(kind="write", action="KV/Put")
+        assert row["key"] == '["UA",1545]'
+        writes = [kv_pb2.KVWrite(put=rows[1]), kv_pb2.KVWrite(key=b'["UA",15]', put=rows[2])]
+        group = kv_pb2.KVWriteRequest(table="flights", writes=writes, form=form)
+        await calls.error(calls.kv.Write(group, metadata=of_root))
+        (row,) = await calls.until_rows(kind="write", action="KV/Write")
+        assert row["key"] == '["UA",15'
+        large = kv_pb2.KVPutRequest(table="flights", value=b" " * KEYED_TEXT_MAX + rows[0], form=form)
+        assert await calls.error(calls.kv.Put(large, metadata=of_root)) is None
+        await calls.until_rows(kind="write", action="KV/Put", key="")
+        await calls.add_user("alice", "read flights")
+        assert isinstance(await calls.error(calls.kv.Put(put, metadata=calls.of("alice"))), PermissionDenied)
+        (row,) = await calls.until_rows(user="alice", result="refused")
+        assert row["key"] == '["UA",1545]'

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from duramen.certificates.folder import CertificateFolder
 from duramen.certificates.identity import CertificateIdentity
-from duramen.cli.sight.status_client import StatusClient
+from duramen.cli.terminal.status_client import StatusClient
 from duramen.server.roles import http_port
 from duramen.server.roles.all_in_one import SingleServer
 from duramen.server.roles.http_port import opened_with_http

@@ -11,18 +11,19 @@ from typing import Any
 
 import grpc
 import pytest
-from kit.deadlines import patience_s, until
+from kit.deadlines import patience_s, until, until_true
 from kit.flight_rows import FLIGHTS, UNNUMBERED_FLIGHTS
 from kit.resp.raw_client import Raw, RawError
 
 from duramen.server.roles.all_in_one import SingleServer
 from log_tier.access.authenticator import bearer_header
 from log_tier.access.tokens import mint_token
-from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.cluster_map import ClusterMap, SnapshotEntry
+from log_tier.catalog.commands import AddSnapshot
 from log_tier.catalog.map_json import map_from_json
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, PermissionDenied, TableNotFound, Unauthenticated
-from log_tier.model.identifiers import AUDIT_TABLE, table_id_from_bytes, table_id_to_bytes
+from log_tier.model.identifiers import AUDIT_TABLE, Offset, Partition, table_id_from_bytes, table_id_to_bytes
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2, log_pb2_grpc
 from log_tier.rows.table_spec import TableSpec
 from log_tier.rpc.problems import error_of_call
@@ -34,6 +35,7 @@ from router.proto import (
     keyvalue_pb2,
     keyvalue_pb2_grpc,
     kv_pb2,
+    kv_pb2_grpc,
     tables_pb2,
     tables_pb2_grpc,
 )
@@ -334,3 +336,47 @@ async def test_the_redis_protocol_answers_an_id_that_is_not_shown_as_one_that_is
     said = await asyncio.to_thread(answers)
     assert said[0] == said[1], "the words tell whether the table is there"
     assert "NOPERM" in said[0], said
+
+
+@pytest.mark.parametrize(
+    ("grant", "counts"),
+    [
+        ("read,write orders --key eu:", False),
+        ("write orders", False),
+        ("read orders", True),
+        ("admin ord*", True),
+    ],
+)
+async def test_how_many_keys_there_are_learns_who_may_read_all_of_them(shop: Shop, grant: str, counts: bool) -> None:
+    """Or who administers the table: a grant on some keys shows no number of the others, nor their size."""
+    await shop.add_user("writer", "write orders")
+    put = kv_pb2.KVPutRequest(table="orders", key=b"us:1", value=b"v")
+    done = await kv_pb2_grpc.KVStub(shop.channel).Put(put, metadata=shop.of("writer"))  # type: ignore[no-untyped-call]
+    assert done.token
+    await shop.add_user("clerk", grant)
+    orders = await shop.id_of("orders")
+    table = table_id_from_bytes(orders)
+    snapshot = SnapshotEntry("s1", table, Partition(0), Offset(0), 0, keys=1, bytes=1, path="s1", node="single")
+    await shop.catalog.submit(AddSnapshot(snapshot))
+
+    async def counted(name: str) -> dict[str, tuple[int, int]]:
+        described = await shop.tables.Describe(tables_pb2.FindTableRequest(name="orders"), metadata=shop.of(name))
+        status = await shop.node.Status(node_pb2.StatusRequest(once=True), metadata=shop.of(name)).read()
+        replicas = [each for each in status.replicas if each.table_id == orders]
+        assert len(replicas) == len(described.partitions) > 0
+        return {
+            "described": (
+                sum(each.keys for each in described.partitions),
+                sum(each.index_bytes for each in described.partitions),
+            ),
+            "status": (sum(each.keys for each in replicas), sum(each.bytes for each in replicas)),
+        }
+
+    async def is_applied() -> bool:
+        return (await counted("root"))["described"][0] == 1
+
+    await until_true(is_applied)
+    for keys, size in (await counted("clerk")).values():
+        assert (keys == 1, size > 0) == (counts, counts)
+    snapshots = (await shop.mapped("clerk")).snapshots.values()
+    assert [each.keys for taken in snapshots for each in taken] == [1] * counts

@@ -122,12 +122,23 @@ async def test_a_client_that_reads_nothing_is_let_go(server: SingleServer) -> No
 async def test_connections_are_bounded(server: SingleServer) -> None:
     await server.serve_http(0, limits=HttpLimits(connections_max=1))
     reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
-    request = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+    writer.write(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    assert not await let_in(server.http_port), "a stream lasts"
+    writer.close()
+    await until_true(lambda: let_in(server.http_port), seconds=30)
+
+
+async def test_an_idle_connection_yields_its_place(server: SingleServer) -> None:
+    await server.serve_http(0, limits=HttpLimits(connections_max=1))
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
     for _ in range(2):  # one connection, two requests
-        writer.write(request)
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
         assert await reader.readline() == b'{"alive":true}\n'
-    assert not await let_in(server.http_port)
+    assert await let_in(server.http_port)
+    with suppress(ConnectionError):
+        assert await reader.read() == b""
     writer.close()
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,29 @@ async def test_a_router_sees_nodes_and_partitions_without_asking(log: LogRole, t
     finally:
         await router.close()
         await node.close()
+
+
+async def test_a_log_that_is_gone_is_named_by_the_node_and_the_router(tmp_path: Path) -> None:
+    """Both said that the node is too slow."""
+    log = await LogRole.open(tmp_path / "log", host="127.0.0.1", port=0)
+    url = f"grpc://127.0.0.1:{log.port}"
+    async with AsyncExitStack() as opened:
+        opened.push_async_callback(log.close)
+        node = await NodeRole.open(tmp_path / "n1", node_id="n1", log_url=url, host="127.0.0.1", port=0)
+        opened.push_async_callback(node.close)
+        router = await RouterRole.open(log_url=url, host="127.0.0.1", port=0)
+        opened.push_async_callback(router.close)
+        async with await aio.connect(f"127.0.0.1:{router.port}") as db:
+            await (await db.create_table("flights", partitions=1, replicas=1)).put(b"k", b"v")
+
+        async def kinds_are(*kinds: str) -> bool:
+            found = [await status_of(each) for each in (node.port, router.port)]
+            ready = [each["state"] for document in found for each in document["partitions"]]
+            troubles = [[each["kind"] for each in document["troubles"]] for document in found]
+            return len(ready) == 2 and troubles == [list(kinds)] * 2
+
+        await until_true(kinds_are)
+        await log.close()
+        await until_true(lambda: kinds_are("log_silent"))
+        assert "the log has not answered this server for" in (await status_of(node.port))["troubles"][0]["what"]
+        assert "start the log's server again" in (await status_of(router.port))["first"]

@@ -11,6 +11,7 @@ from duramen.server.sight.observed import (
     CertificateExpiry,
     DiskSpace,
     LogFacts,
+    LogServerSeen,
     NodeSeen,
     Observed,
     PartitionStatus,
@@ -111,6 +112,122 @@ def test_a_router_with_lost_replicas_goes_on_and_says_so() -> None:
     assert status_of_server(observed).ready
     assert troubles_of(observed)[1].what == "1 of 2 nodes do not answer: n2 (silent)"
     assert "orders/0: no replica can be read" in troubles_of(observed)[0].what
+
+
+def test_a_log_that_does_not_answer_is_not_the_fault_of_the_nodes() -> None:
+    """A replica that has all that it heard of and is behind has not heard of the log for so long."""
+    silent = partition("behind", applied=10, lag_s=19.0)
+    observed = replace(NODE, partitions=(silent, partition("ready", 1), replace(silent, partition=2, lag_s=18.0)))
+    assert kinds(observed) == [("log_silent", True)]
+    (trouble,) = troubles_of(observed)
+    assert trouble.what == "the log has not answered this server for 19 s: orders/0, orders/2 cannot be written"
+    assert "start the log" in trouble.do
+    (trouble,) = troubles_of(replace(observed, role="router"))
+    assert (trouble.kind, trouble.blocks) == ("log_silent", False)
+    assert trouble.what.startswith("the log has not answered the nodes for 19 s: orders/0, orders/2 ")
+    both = replace(NODE, partitions=(silent, partition("behind", 1), partition("stopped", 2)))
+    assert kinds(both) == [("log_silent", True), ("stopped", True), ("behind", True)]
+
+
+GIB = 1 << 30
+
+
+def with_disks(**free: int) -> Observed:
+    """A router, and nodes with so much free of 100 GiB each."""
+    nodes = (NodeSeen(node, "h:1", True, "", 0, bytes_, 100 * GIB) for node, bytes_ in free.items())
+    return replace(ROUTER, nodes=tuple(nodes))
+
+
+def test_a_router_names_the_nodes_whose_disks_are_full() -> None:
+    """It said that all was well while no node could write anything."""
+    (trouble,) = troubles_of(with_disks(n1=0, n2=50 * GIB, n3=0))
+    assert (trouble.kind, trouble.blocks) == ("disk_full", False)
+    assert trouble.what == "the disks of 2 of 3 nodes are full: n1, n3"
+    assert "make room on the disk of n1" in trouble.do
+    (trouble,) = troubles_of(with_disks(n1=50 * GIB, n2=2 * GIB, n3=GIB))
+    assert (trouble.kind, trouble.blocks) == ("disk_nearly_full", False)
+    assert trouble.what == "the disks of 2 of 3 nodes are nearly full: n3, n2 (1,024 MiB free, 1.0%)"
+    assert kinds(with_disks(n1=0, n2=GIB)) == [("disk_full", False), ("disk_nearly_full", False)]
+    assert troubles_of(with_disks(n1=20 * GIB)) == ()
+
+
+def test_the_disk_of_a_lost_node_and_one_that_said_nothing_yet_are_not_known() -> None:
+    lost = NodeSeen("n1", "h:1", False, "silent", 0, 0, 100 * GIB)
+    silent = NodeSeen("n2", "h:2", True, "")
+    assert kinds(replace(ROUTER, nodes=(lost, silent))) == [("node_lost", False)]
+
+
+HOUR_S = 3600
+
+
+def seen(**skews_s: int) -> tuple[NodeSeen, ...]:
+    return tuple(NodeSeen(node, "h:1", alive=True, reason="", clock_skew_s=skew) for node, skew in skews_s.items())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "what"),
+    [
+        (seen(n1=2, n2=HOUR_S, n3=-3), ["the clock of n2 is 1 h ahead of the others"]),
+        (seen(n1=2, n2=-HOUR_S, n3=-3), ["the clock of n2 is 1 h behind the others"]),
+        (
+            seen(n1=0, n2=HOUR_S, n3=-70),
+            ["the clocks of n2 (1 h ahead) and n3 (70 s behind) are not those of the others"],
+        ),
+        (
+            seen(n1=-HOUR_S, n2=-HOUR_S - 3, n3=-HOUR_S + 4),
+            ["the clock of this server, router, is 1 h ahead of the others"],
+        ),
+        (seen(n1=90), ["the clocks of n1 and of this server, router, differ by 90 s"]),
+        (seen(n1=90, n2=90), ["the clock of this server, router, is 90 s behind the others"]),
+        (seen(n1=4, n2=-4, n3=0), []),
+        ((), []),
+    ],
+)  # fmt: skip
+def test_a_clock_that_is_wrong_is_named_by_those_of_the_others(nodes: tuple[NodeSeen, ...], what: list[str]) -> None:
+    observed = replace(ROUTER, nodes=nodes)
+    troubles = troubles_of(observed)
+    assert [(each.kind, each.what, each.blocks) for each in troubles] == [("clock_wrong", each, False) for each in what]
+    assert all("NTP" in each.do for each in troubles)
+    assert status_of_server(observed).ready
+
+
+def with_log(skew_s: int = 0, free: int = 50 * GIB, stopped: str | None = None, *, alive: bool = True) -> Observed:
+    server = LogServerSeen("log:7071", alive, "" if alive else "silent", skew_s, free, 100 * GIB, stopped)
+    return replace(ROUTER, nodes=seen(n1=0, n2=0), log_server=server)
+
+
+@pytest.mark.parametrize(
+    ("observed", "kind", "what"),
+    [
+        (with_log(HOUR_S), "clock_wrong", "the clock of the log's server is 1 h ahead of the others"),
+        (with_log(free=0), "disk_full", "the disk of the log's server at log:7071 is full: nothing can be written"),
+        (
+            with_log(free=GIB),
+            "disk_nearly_full",
+            "the disk of the log's server at log:7071 has 1,024 MiB free, 1.0% of it",
+        ),
+        (
+            with_log(stopped="the disk failed a sync"),
+            "log_stopped",
+            "the log's server at log:7071 acknowledges nothing more: the disk failed a sync",
+        ),
+    ],
+)
+def test_the_logs_server_is_seen_as_nodes_are(observed: Observed, kind: str, what: str) -> None:
+    (trouble,) = troubles_of(observed)
+    assert (trouble.kind, trouble.what, trouble.blocks) == (kind, what, False)
+    here = replace(NODE, log_server=observed.log_server)
+    assert kinds(here) == [(kind, False)], "a node sees the same"
+
+
+def test_what_a_silent_log_server_said_last_is_no_trouble() -> None:
+    assert troubles_of(with_log(HOUR_S, 0, "the disk failed a sync", alive=False)) == ()
+
+
+def test_the_last_word_of_a_node_that_is_lost_says_nothing_of_its_clock() -> None:
+    """Its clock went on since."""
+    lost = replace(seen(n2=-HOUR_S)[0], alive=False, reason="silent")
+    assert kinds(replace(ROUTER, nodes=(*seen(n1=0, n3=0), lost))) == [("node_lost", False)]
 
 
 def test_many_partitions_are_counted_and_three_are_named() -> None:

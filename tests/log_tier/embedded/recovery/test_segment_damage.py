@@ -196,6 +196,26 @@ async def test_opening_reads_only_the_end_of_each_segment() -> None:
     assert sum(read) < total / 5
 
 
+async def test_after_a_kill_the_reserved_space_is_read_once_by_the_walk_and_once_to_see_that_it_is_zeros() -> None:
+    disk, topic = await filled(5, LARGE, clean=False)
+    (path,) = segment_files(disk, topic)
+    reserved = disk.files[path].length
+    read: list[int] = []
+    pread = MemoryFile.pread
+
+    def counting(self: MemoryFile, size: int, position: int) -> bytes:
+        data = pread(self, size, position)
+        if self.path == path:
+            read.append(len(data))
+        return data
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryFile, "pread", counting)
+        async with await open_log(disk, LARGE) as log:
+            assert str(log.recovery) == "nothing to recover"
+    assert reserved < sum(read) < 2 * reserved, "the search for later batches reads nothing where there is nothing"
+
+
 async def test_an_index_entry_proves_that_its_batch_was_there() -> None:
     """Entries are made after the sync: without its batch, the newest entry proves damage."""
     options = EngineSettings(segment_bytes=1 << 20, index_every_bytes=1)

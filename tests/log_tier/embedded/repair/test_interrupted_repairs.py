@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
+from kit.log.in_turns import in_turns
 from kit.log.repairs import contents_of, damages_of, repaired, zeroed
 from kit.log.stopped_logs import LIVES, Stopped, damaged_disk, kind_of
 
@@ -74,7 +76,7 @@ def damages(stopped: Stopped) -> dict[str, MemoryDisk]:
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("what", list(damages(LIVES[True, True])))
 @pytest.mark.parametrize("ending", ["kill", "power"])
-async def test_a_repair_that_is_interrupted_is_finished_by_the_next_one(what: str, clean: bool, ending: str) -> None:
+def test_a_repair_that_is_interrupted_is_finished_by_the_next_one(what: str, clean: bool, ending: str) -> None:
     stopped = LIVES[clean, True]
     copy = damaged_disk(stopped)
     for step in range(0, 1 << 20, EVERY):
@@ -87,7 +89,7 @@ async def test_a_repair_that_is_interrupted_is_finished_by_the_next_one(what: st
         else:
             assert not repaired(left, copy).refusals, f"{what}, stopped at step {step}"
         assert damages_of(left) == [], f"{what}, stopped at step {step}"
-        assert await contents_of(left, stopped) == stopped.kept, f"{what}, stopped at step {step}"
+        assert in_turns(partial(contents_of, left, stopped)) == stopped.kept, f"{what}, stopped at step {step}"
         if not reached:
             break
     assert step > 5, "the repair made hardly a change"
@@ -97,7 +99,7 @@ async def test_a_repair_that_is_interrupted_is_finished_by_the_next_one(what: st
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("what", ["a sealed segment", "the newest segment", "a missing segment"])
 @pytest.mark.parametrize("ending", ["kill", "power"])
-async def test_what_is_given_up_is_given_up_as_a_whole(what: str, clean: bool, ending: str) -> None:
+def test_what_is_given_up_is_given_up_as_a_whole(what: str, clean: bool, ending: str) -> None:
     """The next repair gives up the same; or it has a copy that has everything, and gives up nothing."""
     stopped = LIVES[clean, True]
     whole = damaged_disk(stopped)
@@ -108,13 +110,13 @@ async def test_what_is_given_up_is_given_up_as_a_whole(what: str, clean: bool, e
         again = left.after_process_end()
         assert not repaired(left, None, MIDDLE).refusals
         assert damages_of(left) == [], f"{what}, stopped at step {step}"
-        found = await contents_of(left, stopped)
+        found = in_turns(partial(contents_of, left, stopped))
         assert found[1] == stopped.kept[1]
         assert found[0].items() < stopped.kept[0].items()
         if reached and damages_of(again):
             repaired(again, whole)
             if not damages_of(again):
-                healed = await contents_of(again, stopped)
+                healed = in_turns(partial(contents_of, again, stopped))
                 assert healed[0].items() >= found[0].items(), f"{what}, stopped at step {step}"
         if not reached:
             break

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
+from kit.log.in_turns import in_turns
 from kit.log.repairs import contents_of, damages_of, repaired
 from kit.log.stopped_logs import KINDS, LIVES, Stopped, changes_of, damaged_disk, kind_of
 
@@ -29,7 +31,7 @@ async def heals(stopped: Stopped, path: Path, data: bytes | None) -> str:
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "lock"])
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "together"])
-async def test_what_is_damaged_heals_from_a_copy(kind: str, clean: bool, alone: bool) -> None:
+def test_what_is_damaged_heals_from_a_copy(kind: str, clean: bool, alone: bool) -> None:
     stopped = LIVES[clean, alone]
     every = 41 if os.environ.get("DURAMEN_CAMPAIGN") else 1601
     failures: list[str] = []
@@ -39,7 +41,7 @@ async def test_what_is_damaged_heals_from_a_copy(kind: str, clean: bool, alone: 
         for what, data in changes_of(stopped, path, every=every):
             if data == stopped.files[path]:
                 continue
-            trouble = await heals(stopped, path, data)
+            trouble = in_turns(partial(heals, stopped, path, data))
             if trouble:
                 failures.append(f"{path.parent.name}/{path.name}: {what}: {trouble}")
     assert failures == []

@@ -45,6 +45,29 @@ def test_a_row_has_its_key_inside() -> None:
     assert ROWS.key_json(key) == ["UA", 1545]
 
 
+@pytest.mark.parametrize(
+    ("beginning", "text"),
+    [
+        (pack_key("UA", 1545), '["UA",1545]'),
+        (pack_key("UA", 1545)[:-1], '["UA",…'),
+        (pack_key("UA"), '["UA",…'),
+        (pack_key("United Air Lines")[:7], '["United…'),
+        (pack_key("Zürich")[:3], '["Z…'),
+        (pack_key("UA", 1545, 1), ""),
+        (b"hello", ""),
+        (b"", ""),
+        (b'\x02<\xff\0\xff"', '["<\\u0000\\"…'),
+        (b"\x41" + b"\xff" * 8, ""),
+    ],
+)
+def test_the_text_of_what_a_key_begins_with(beginning: bytes, text: str) -> None:
+    assert ROWS.beginning_text(beginning) == text
+
+
+def test_keys_without_fields_have_no_text_of_fields() -> None:
+    assert JsonTable(TableDefinition(key="str", value="str")).beginning_text(b"key") == ""
+
+
 def test_a_key_that_is_not_the_rows() -> None:
     with pytest.raises(InvalidRow) as refused:
         ROWS.pair(b'["UA",1546]', b'{"flight": 1545, "carrier": "UA"}')

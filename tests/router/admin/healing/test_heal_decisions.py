@@ -152,6 +152,14 @@ class TestOfAHealingUnderWay:
         cluster = folded(cluster, TaskReady(cluster.version, 0, "n3"))
         assert decided(seen(cluster), lost=()).command is None, "the old copy goes with the next step"
 
+    def test_a_node_that_is_back_keeps_what_would_be_missed(self, four: ClusterMap) -> None:
+        """The partition's other node is lost by now: the copy that is there, and the new one, are two."""
+        cluster = begun(four, decided(seen(four, lost=["n2"]), copies=1))
+        cluster = folded(cluster, TaskReady(cluster.version, 0, "n3"))
+        decision = decided(seen(cluster, lost=["n1"]), lost=())
+        assert decision.command == AbortJob(cluster.version - 1)
+        assert set(begun(cluster, decision).find("flights").readable(ZERO)) == {"n1", "n2", "n3"}
+
     def test_it_is_undone_when_a_target_is_lost_for_long(self, four: ClusterMap) -> None:
         cluster = begun(four, decided(seen(four, lost=["n2"])))
         assert decided(seen(cluster, lost=["n2", "n3"])).command is None, "it may come back"

@@ -179,6 +179,7 @@ class TestWhatTheFoldTakes:
         assert relief is not None
         assert healing is not None
         off = folded(four, plan_automate(seen(four), what="relieve", off=True).command)
+        assert not plan_automate(seen(off), what="relieve", off=True).begins_empty, "it is off already"
         assert (off.by_hand, off.jobs[job_of(off)].state) == (("relieve",), "done")
         assert map_from_json(map_to_json(off)).by_hand == ("relieve",)
         assert b"by_hand" not in map_to_json(four)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -126,3 +126,42 @@ async def test_a_node_that_serves_too_much_is_hot(tmp_path: Path, full: set[str]
         (strain,) = (await cluster.admin.healing()).relief.strained
         assert (strain.node, strain.kind) == (holder, "hot")
         assert "keys and records a second, the others 0 on average" in strain.reason
+
+
+async def test_a_hot_node_is_relieved_by_its_load(tmp_path: Path, full: set[str]) -> None:
+    """Nobody says who is hot: all that is read lies in two partitions of one node, and one of them goes."""
+    full.clear()
+    async with relieved(tmp_path / "cluster") as cluster:
+        table = await table_of(cluster, KEYS, partitions=6, replicas=1)
+        before = await cluster.holders("flights")
+        hot = next(node for node in before if before.count(node) > 1)
+        busy = [number for number, node in enumerate(before) if node == hot][:2]
+        ref = cluster.router.catalog.map.find("flights").ref
+        keys = [key for key in KEYS if ref.partition_of(key) in busy]
+        assert {ref.partition_of(key) for key in keys} == set(busy), "each of the two has keys"
+
+        async def read_until(seen: Callable[[], Awaitable[bool]]) -> None:
+            async def read_and_look() -> bool:
+                assert set(await table.get_many(keys * 200)) == {b"1"}, "reads go on meanwhile"
+                return await seen()
+
+            await until_true(read_and_look)
+
+        async def is_done() -> bool:
+            return any(job.state == "done" for job in await jobs_of(cluster))
+
+        await read_until(is_done)
+        (job,) = await jobs_of(cluster)
+        assert job.subject == f"node {hot}"
+        after = await cluster.holders("flights")
+        moved = [number for number in range(len(before)) if before[number] != after[number]]
+        assert len(moved) == 1, "one is enough"
+        assert set(moved) <= set(busy), "it is one of those that are read"
+
+        async def is_shared() -> bool:
+            strained = (await cluster.admin.healing()).relief
+            nodes = {each.node: each for each in await cluster.admin.nodes()}
+            return strained.action != "begin" and all(node.state == "alive" for node in nodes.values())
+
+        await read_until(is_shared)
+        assert len(await jobs_of(cluster)) == 1, "what is left of the difference is one partition: it stays"

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 import pytest
+from kit.flight_rows import FLIGHTS, flight_key
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, add, delete, noop, put
 
 from log_tier.model.batch import Columns, encode_batch
@@ -15,6 +16,7 @@ from log_tier.model.identifiers import Offset, PartitionId, partition_id
 from log_tier.model.log import Bounds, ReadChunk
 from log_tier.model.record import Condition, Expiry
 from log_tier.model.table_ref import TableRef
+from log_tier.rows.json_rows.json_table import JsonTable
 from router.endpoints.grpc.pages.entries import VALUE_BYTES_MAX
 from router.endpoints.grpc.pages.log_records import records_of_log
 from router.proto import console_pb2 as pb
@@ -68,6 +70,15 @@ def written() -> ReadLog:
     more = put(b"\xff", b"v" * 3000, condition=Condition.VERSION, version=2, expiry=Expiry.TTL, expiry_ms=60_000)
     log.append(more, noop(), put(b"z"), later_ms=1000)
     return ReadLog(log.batches)
+
+
+async def test_keys_of_fields_are_shown_as_them() -> None:
+    log = StoredLog()
+    log.append(put(flight_key("UA", 7), b"row"), noop(), put(b"none of the table's"))
+    any_log: Any = ReadLog(log.batches)
+    asked = pb.ConsoleRecordsRequest(partition=PARTITION)
+    page = await records_of_log(any_log, ORDERS, asked, JsonTable(FLIGHTS))
+    assert [each.key_text for each in page.records] == ['["UA",7]', "", ""]
 
 
 async def test_each_record_as_it_lies_there() -> None:

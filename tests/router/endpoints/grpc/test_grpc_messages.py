@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_tier.model.errors import ConditionFailed, InvalidRequest, LimitExceeded, ReplicaBehind
+from log_tier.model.errors import ConditionFailed, InvalidRequest, LimitExceeded, ReplicaBehind, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_from_bytes
 from log_tier.model.table_ref import TableRef
 from router.data.requests import (
     OutcomesPart,
     PartitionDescription,
+    PastRead,
+    PastScan,
     ReadPart,
     ReadResult,
     ScanRequest,
@@ -33,13 +35,19 @@ partition_ids = st.builds(PartitionId, table_ids, partitions)
 lags = st.integers(0, (1 << 32) - 1)
 offsets = st.integers(-1, (1 << 63) - 1).map(Offset)
 keys = st.binary(min_size=1, max_size=20)
+pasts = (
+    st.none()
+    | st.builds(PastRead, offsets, st.just(0), lags)
+    | st.builds(PastRead, st.none(), st.integers(1, 1 << 62), lags)
+    | st.builds(PastRead, st.none(), st.just(0), st.integers(1, 100))
+)
 by_partition = st.dictionaries(partitions, offsets, max_size=4)
 
 FLIGHTS = TableRef(TableId("AAAAAAAAAAAAAAAAAAAAAA"), "flights", 8)
 
 
 @settings(deadline=None)
-@given(st.lists(st.builds(ReadPart, partition_ids, st.lists(keys), offsets, st.booleans(), lags), max_size=4))
+@given(st.lists(st.builds(ReadPart, partition_ids, st.lists(keys), offsets, st.booleans(), lags, pasts), max_size=4))
 def test_read_requests(parts: list[ReadPart]) -> None:
     wire = messages.read_request(parts, patience=0.02).SerializeToString()
     request = kv.ReadRequest.FromString(wire)
@@ -65,6 +73,17 @@ def test_read_results(results: list[ReadResult]) -> None:
     """An empty value is there, an absent key is not: the wire distinguishes them."""
     wire = messages.read_reply(results).SerializeToString()
     assert messages.read_results_from(kv.ReadReply.FromString(wire)) == results
+
+
+def test_versions_of_a_key() -> None:
+    found = [
+        ReadResult(Offset(9), [b"", None, b"1"], [8, 5, 2], [0, 0, 7], [30, 20, 0]),
+        ReadResult(Offset(9), [], [], None, None),
+    ]
+    assert messages.read_results_from(messages.read_reply(found)) == found
+    for wrong in (kv.ReadResult(times=[1]), kv.ReadResult(values=[b""], versions=[1], times=[1], deleted=[1])):
+        with pytest.raises(UnknownFormat, match="deletions at"):
+            messages.read_results_from(kv.ReadReply(results=[wrong]))
 
 
 def test_errors_stand_in_the_place_of_their_part() -> None:
@@ -148,6 +167,7 @@ def test_a_rejection_keeps_its_kind_and_fields() -> None:
         partitions=st.lists(partitions, max_size=3, unique=True).map(tuple),
         lag_max_ms=lags,
         table_versions=st.dictionaries(partitions, st.integers(1, 1 << 31), max_size=3),
+        past=st.none() | st.builds(PastScan, st.integers(-1, 1 << 62), st.none() | offsets),
     )
 )
 def test_scan_requests(request: ScanRequest) -> None:
@@ -170,6 +190,8 @@ def test_scan_results(
 ) -> None:
     columns = [e[0] for e in entries], [e[1] for e in entries], [e[2] for e in entries]
     result = ScanResult(*columns, more, applied, versions)
+    if more and entries:
+        result = result._replace(reached=b"z", before=tuple(columns[1]), before_versions=tuple(columns[2]))
     wire = messages.scan_reply(result).SerializeToString()
     assert messages.scan_result_from(kv.ScanReply.FromString(wire)) == result
 

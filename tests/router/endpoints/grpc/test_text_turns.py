@@ -12,13 +12,13 @@ import pytest
 
 from log_tier.access.current import CALLER
 from log_tier.access.gate import NOBODY
+from log_tier.access.user_turns import SMALL_BYTES_MAX, ThreadTurns
 from log_tier.model.identifiers import TableId
 from log_tier.model.table_ref import TableRef
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.json_rows.json_table import JsonTable
 from router.data.seam import TableAdmin
 from router.endpoints.grpc.kv.forms import TEXT_ITEM_BYTES, TableText
-from router.endpoints.turns.user_turns import SMALL_BYTES_MAX, ThreadTurns
 
 LARGE = SMALL_BYTES_MAX + TEXT_ITEM_BYTES
 TABLE = TableRef(TableId("t"), "texts", 1)

@@ -47,3 +47,24 @@ def test_who_selects_a_table_that_was_made_again_has_the_new_one(server: ServerT
             assert raw.call("SELECT", NAME) == OK
             assert (raw.call("SET", "k", value + b"0"), raw.call("GET", "k")) == (OK, value + b"0")
         server.run(lambda: server.data_plane.drop_table(NAME, timeout=DEADLINE_S))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("SET", "k", "2"), ("SET", "k", "2", "EX", "100"), ("MSET", "k", "2", "l", "2"), ("GET", "k"), ("INCR", "n")],
+    ids=" ".join,
+)
+def test_a_connection_goes_on_with_the_table_that_was_made_again(server: ServerThread, words: tuple[str, ...]) -> None:
+    """A SET was refused once, for the table that was dropped; a GET and an INCR went on."""
+    name = f"again{abs(hash(words))}"
+
+    def make() -> None:
+        server.run(lambda: server.data_plane.create_table(TableSpec(name, partitions=2), timeout=DEADLINE_S))
+
+    make()
+    with server.connect() as raw:
+        assert (raw.call("SELECT", name), raw.call("SET", "k", "1")) == (OK, OK)
+        server.run(lambda: server.data_plane.drop_table(name, timeout=DEADLINE_S))
+        make()
+        assert raw.call(*words) == {"SET": OK, "MSET": OK, "GET": None, "INCR": 1}[words[0]]
+    server.run(lambda: server.data_plane.drop_table(name, timeout=DEADLINE_S))

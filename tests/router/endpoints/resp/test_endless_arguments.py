@@ -7,8 +7,7 @@ from kit.resp.raw_client import Raw, RawError, Status
 
 from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from log_tier.model.tokens import Token
-from router.endpoints.resp.data.key_views import PendingVersion
-from router.endpoints.resp.data.rounds.queued_commands import with_versions
+from router.endpoints.resp.data.key_views import PendingVersion, with_versions
 
 SYNTAX = RawError("ERR syntax error")
 

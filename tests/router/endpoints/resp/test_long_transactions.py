@@ -11,6 +11,7 @@ from kit.resp.loop_turns import LoopTurns
 from kit.resp.raw_client import Raw, Status, packed
 from kit.resp.server_thread import ServerThread
 
+from router.endpoints.resp.data import key_views
 from router.endpoints.resp.data.rounds import partition_executor, queued_commands, round_keys
 from router.endpoints.resp.server.sockets import RespSettings
 
@@ -111,7 +112,7 @@ def test_replies_that_name_no_key_are_not_searched_for_offsets(
     alone: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     described = [packed("COMMAND"), packed("COMMAND", "DOCS"), packed("COMMAND", "LIST")]
-    with alone.connect() as raw, LoopTurns(alone, monkeypatch, queued_commands, "with_versions") as counted:
+    with alone.connect() as raw, LoopTurns(alone, monkeypatch, key_views, "with_versions") as counted:
         replies = executed(raw, *described, packed("SET", "k", "v"), packed("DURAMEN.GETV", "k"), *described)
         assert replies[3:5] == [OK, [b"v", raw.call("DURAMEN.GETV", "k")[1]]]
         assert replies[:3] == replies[5:] == [raw.call("COMMAND"), raw.call("COMMAND", "DOCS"), replies[2]]

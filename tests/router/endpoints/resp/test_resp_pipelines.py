@@ -39,7 +39,10 @@ def pipeline(raw: Raw, commands: Sequence[Sequence[bytes | str | int]]) -> list[
 
 @pytest.mark.parametrize(
     "words",
-    [("INCR",), ("SET", "v", "NX"), ("DEL",), ("EXPIRE", "100"), ("APPEND", "v"), ("GETSET", "v")],
+    [
+        *[("INCR",), ("SET", "v", "NX"), ("DEL",), ("EXPIRE", "100"), ("APPEND", "v"), ("GETSET", "v")],
+        *[("DURAMEN.SETV", "v", "-1"), ("DURAMEN.SETV", "v", "-1", "EX", "100")],
+    ],
     ids=" ".join,
 )
 def test_many_commands_share_a_commit(alone: ServerThread, key: str, words: tuple[str, ...]) -> None:
@@ -50,7 +53,11 @@ def test_many_commands_share_a_commit(alone: ServerThread, key: str, words: tupl
             assert set(pipeline(raw, [("SET", each, "1") for each in keys])) == {OK}
         before = alone.server.writer.batches
         replies = pipeline(raw, [(words[0], each, *words[1:]) for each in keys])
-        assert set(replies) <= {1, OK, None}
+        if words[0] == "DURAMEN.SETV":
+            assert [found for _, found in pipeline(raw, [("DURAMEN.GETV", each) for each in keys])] == replies
+            assert pipeline(raw, [(words[0], each, *words[1:]) for each in keys]) == [None] * 2000
+        else:
+            assert set(replies) <= {1, OK, None}
         assert alone.server.writer.batches - before <= 40
 
 
@@ -139,6 +146,7 @@ def test_a_rejected_pipeline_runs_again_as_a_whole(alone: ServerThread, key: str
     keys = [f"{key}-{number}" for number in range(count)]
     with alone.connect() as raw:
         assert pipeline(raw, [("INCR", each) for each in keys]) == [1] * count
+        assert raw.call("GET", keys[-1]) == b"1", "they are applied before the replica is held"
         table = alone.run(lambda: alone.server.tables.open("default"))
         replica = alone.data_plane.node.replica(PartitionId(table.ref.id, Partition(0)))
         before = alone.server.writer.records

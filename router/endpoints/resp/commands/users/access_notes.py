@@ -131,7 +131,7 @@ class AccessNotes:
         client = self._client
         version = client.server.gate.version
         return event_of(
-            client.caller,
+            client.noted_caller,
             right.value,
             "allowed",
             address=host_of(client),

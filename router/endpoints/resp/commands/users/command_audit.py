@@ -108,7 +108,7 @@ def _note(
     kind, table, key = part
     server.audit.note(
         event_of(
-            client.caller,
+            client.noted_caller,
             kind,
             result,
             address=host_of(client),

@@ -13,10 +13,15 @@ What holds:
 
 - C1 An executor runs a connection's commands in their order: a command is in no round before one that came earlier,
      and a group (`queued_commands.py`) takes effect with all of the connection's commands of its round, or with none.
-- C2 A reply leaves when its group is on stable storage and has been judged: nobody is shown what could still be lost.
+- C2 A reply leaves when its group is on stable storage and its verdict is known: nobody is shown what could still be
+     lost. The fold gives the verdict. Where nobody but this endpoint has written between the state that the round read
+     and the group's place, the verdict is known at once (`router/endpoints/resp/data/shared_writer.py`), because of C4.
      What a round has changed is known to nobody but the round; others read the index, which follows the log.
 - C3 What a command has read still holds where its group takes effect (I6): the log decides, every replica alike. Where
      another client wrote in between, at another server or over gRPC, the whole group runs again, reads included.
+     A reply that says what a key has not (`Overlay.put_over`: another version) is judged with them where the state that
+     was read does not prove it, also if the group writes nothing. What depends on an offset that the log has not given
+     yet (`Undecided`) runs in the next round, with all that its connection sent behind it.
 - C4 This server does not reject itself. While a round is under way its keys are **claimed**: a plain write to one of
      them goes to the executor's queue. And a round reads when no write to its keys is under way
      (`SharedWriter.settled`).

@@ -19,8 +19,8 @@ from copy import copy
 from typing import Any, Final, Protocol
 
 from log_tier.model.errors import DuramenError
-from router.endpoints.resp.data.key_views import DataCommand, Each, Overlay
-from router.endpoints.resp.data.rounds.queued_commands import Owner, QueuedCommand, Receiver, Work, with_versions
+from router.endpoints.resp.data.key_views import MAY_BE_PENDING, DataCommand, Each, Overlay, Undecided, with_versions
+from router.endpoints.resp.data.rounds.queued_commands import Owner, QueuedCommand, Receiver, Work
 from router.endpoints.resp.wire.replies import Problem
 
 __all__ = ["CommandRun", "Commands", "RunReceiver"]
@@ -137,8 +137,8 @@ class CommandRun:
     def run(self, overlay: Overlay, room: int) -> int:
         """Execute the commands; about how many bytes their replies have.
 
-        Behind the command with which replies and writes have more than `room` bytes, or the overlay is late, the rest
-        is taken out, as one run.
+        Behind the command with which replies and writes have more than `room` bytes, or the overlay is late, and before
+        one that is `Undecided`, the rest is taken out, as one run. Raises `Undecided` of the first one.
         """
         commands = self._commands
         if commands.each is not None and commands.columns is not None:
@@ -162,6 +162,10 @@ class CommandRun:
             except Problem as problem:
                 assert len(written) == before, f"{words!r} fails and has written {written[before:]}"
                 reply = problem
+            except Undecided:
+                if not replies:
+                    raise
+                break
             replies.append(reply)
             wrote.append(len(written) > before)
             if type(reply) is bytes:
@@ -223,7 +227,7 @@ class CommandRun:
         """Give the replies to the receiver. `first`: the offset of the group's first write."""
         if self.places:
             replies = self.replies
-            if list in set(map(type, replies)):
+            if not MAY_BE_PENDING.isdisjoint(map(type, replies)):
                 replies = [with_versions(reply, first) for reply in replies]
             self.receiver.finish_run(self.places, replies)
 

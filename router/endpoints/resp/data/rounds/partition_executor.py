@@ -113,7 +113,8 @@ class PartitionExecutor:
         self._running: list[Work] = []
         """What the round that is under way has taken."""
         self._found: Mapping[bytes, LiveEntry | None] | None = None
-        """What the keys of that round hold, if a task has waited for it."""
+        self._read_at = NOTHING
+        """What the keys of that round hold, if a task has waited for it; in a state that has this offset, or more."""
         self._unjudged: set[_Verdict] = set()
         """Of that round."""
         self._back: list[Work] = []
@@ -221,7 +222,8 @@ class PartitionExecutor:
                     return
             self._found = None
             try:
-                ran = execute(jobs, found, self._clock.wall_ms(), self._clock.monotonic_s, in_turn=True)
+                now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic_s
+                ran = execute(jobs, found, now_ms, now_s, in_turn=True, read_at=self._read_at)
             except TooLongForATurn:
                 self._task = self._loop.create_task(self._wait(jobs, found))
                 return
@@ -240,6 +242,8 @@ class PartitionExecutor:
             table.claims[partition] = frozenset(keys)
         if self._writer.under_way(table, partition, keys):
             return None
+        replica = table.replicas[partition]
+        self._read_at = NOTHING if replica is None else replica.index.applied
         return self._reads.of_partition(table, partition, keys) if keys else {}
 
     async def _wait(self, jobs: list[Work], found: Mapping[bytes, LiveEntry | None] | None = None) -> None:
@@ -254,7 +258,7 @@ class PartitionExecutor:
                 self._end()
             elif large:
                 now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic_s
-                ran = await asyncio.to_thread(executed_in_thread, jobs, found, now_ms, now_s)
+                ran = await asyncio.to_thread(executed_in_thread, jobs, found, now_ms, now_s, self._read_at)
                 self._write(ran)
                 self._loop.run_in_executor(None, ran.clear)
             else:
@@ -276,6 +280,7 @@ class PartitionExecutor:
             keys = asked_keys(jobs)
         try:
             await self._writer.settled(table, partition, None if large else keys)
+            self._read_at = table.floor[partition]
             return await self._reads.entries(table, keys, Freshness()) if keys else {}
         except LimitExceeded as error:
             self._too_large(jobs, error)
@@ -285,6 +290,7 @@ class PartitionExecutor:
 
     def _write(self, ran: Sequence[Ran]) -> None:
         """Give the writer what each group changes, and put back the commands for which the round was too small."""
+        place = (self._table, self._partition)
         managed, was_cut = sum([work.cost for each in ran for work in each.group.jobs]), False
         for group, overlay, records, left in ran:
             if left:
@@ -299,7 +305,7 @@ class PartitionExecutor:
             self._unjudged.add(verdict)
             try:
                 self._writer.submit_columns(
-                    self._table, self._partition, records, verdict, judged=bool(overlay.conditions)
+                    *place, records, verdict, judged=bool(overlay.conditions), holds_at=overlay.holds_at
                 )
             except DuramenError as error:
                 self._unjudged.remove(verdict)

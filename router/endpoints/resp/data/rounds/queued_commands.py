@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
-from itertools import chain
 from operator import or_
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -24,7 +23,14 @@ from log_tier.model.batch import Columns
 from log_tier.model.errors import DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import CONDITION_SHIFT, EXPIRY_SHIFT, GROUPED, PLAIN_PUT, Condition, Expiry, Operation
-from router.endpoints.resp.data.key_views import APPENDED, DataCommand, Overlay, PendingVersion
+from router.endpoints.resp.data.key_views import (
+    APPENDED,
+    MAY_BE_PENDING,
+    DataCommand,
+    Overlay,
+    Undecided,
+    with_versions,
+)
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem, size_of
 from serving_tier.fold.entry import NEVER, LiveEntry
@@ -41,7 +47,6 @@ __all__ = [
     "fail_all",
     "give_up_late",
     "groups_of",
-    "with_versions",
 ]
 
 _NOOP: Final = int(Operation.NOOP)
@@ -53,9 +58,6 @@ _PUT_AT: Final = PLAIN_PUT | int(Expiry.AT) << EXPIRY_SHIFT
 
 # By what an overlay has in the place of an expiry; every other one is a time.
 _KINDS: Final = {NEVER: PLAIN_PUT, APPENDED: _APPEND}
-
-# What may be, or hold, a version that is not known yet.
-_NOT_FINAL: Final = frozenset({PendingVersion, list})
 
 # What a round may write and answer before the rest of it waits for the next one: half of a batch of the log, and what a
 # connection may have unread before its commands wait.
@@ -165,7 +167,7 @@ class QueuedCommand:
     def answer(self, first: int) -> None:
         """Give the reply to the receiver. `first`: the offset of the group's first write."""
         reply = self.reply
-        self.receiver.finish(with_versions(reply, first) if type(reply) is list else reply)
+        self.receiver.finish(with_versions(reply, first) if type(reply) in MAY_BE_PENDING else reply)
 
     def fail(self, error: DuramenError) -> None:
         """Give the receiver an error of its own."""
@@ -258,11 +260,12 @@ def execute(
     stopwatch_s: Callable[[], float],
     *,
     in_turn: bool = False,
+    read_at: Offset = NOTHING,
 ) -> list[Ran]:
     """Group a round's jobs and run the groups, as far as the round's bytes and its time go.
 
-    `stopwatch_s` measures `EXECUTION_S`. With `in_turn`, and not in a thread, raises `TooLongForATurn` where an EXEC
-    takes longer; what has run then is done again.
+    `found` holds `read_at`, or more. `stopwatch_s` measures `EXECUTION_S`. With `in_turn`, and not in a thread, raises
+    `TooLongForATurn` where an EXEC takes longer; what has run then is done again.
     """
     groups = groups_of(jobs)
     # A round has its time behind the grouping, else a slow machine would group them all to run one.
@@ -274,7 +277,7 @@ def execute(
     ran: list[Ran] = []
     room = _ROUND_BYTES_MAX
     for group in groups:
-        overlay = Overlay(found, now_ms, late, in_turn=in_turn)
+        overlay = Overlay(found, now_ms, late, in_turn=in_turn, read_at=read_at)
         starts: list[int] = []
         left: list[Work] = []
         for number, job in enumerate(group.jobs):
@@ -283,14 +286,21 @@ def execute(
                 del group.jobs[number:]
                 break
             before = len(overlay.keys)
-            room -= job.run(overlay, room - overlay.bytes)
+            try:
+                room -= job.run(overlay, room - overlay.bytes)
+            except Undecided:
+                assert number, f"{job!r} waits for an offset, and nothing was written before it"
+                left = group.jobs[number:]
+                del group.jobs[number:]
+                break
             starts += job.starts(before, len(overlay.keys))
             if cut := job.parts()[1:]:
                 left = [*cut, *group.jobs[number + 1 :]]
                 del group.jobs[number + 1 :]
                 break
         room -= overlay.bytes
-        ran.append(Ran(group, overlay, records_of(overlay, starts) if overlay.keys else None, left))
+        records = records_of(overlay, starts) if overlay.keys or overlay.guarded else None
+        ran.append(Ran(group, overlay, records, left))
     return ran
 
 
@@ -334,6 +344,8 @@ def _bytes_of(values: Sequence[bytes | None]) -> list[bytes]:
 def _kinds_of(overlay: Overlay) -> list[int]:
     """The attribute of each write, as one that continues a group and asks for nothing."""
     values, expiries = overlay.values, overlay.expiries
+    if not values:
+        return []
     if expiries.count(NEVER) == len(expiries) and values.count(None) in (0, len(values)):
         return [(_DELETE if values[0] is None else PLAIN_PUT) | GROUPED] * len(values)
     return [
@@ -347,24 +359,6 @@ def _unless_below(least: int, column: Sequence[int]) -> Sequence[int] | None:
     if max(column) < least:
         return None
     return column if min(column) >= 0 else [max(0, number) for number in column]
-
-
-def with_versions(reply: Any, first: int) -> Any:
-    """A reply with the offsets of its group's writes, the first of which lies at `first`."""
-    if isinstance(reply, PendingVersion):
-        return first + int(reply)
-    if isinstance(reply, list) and not _is_final(reply):
-        return [with_versions(each, first) for each in reply]
-    return reply
-
-
-def _is_final(reply: list[Any]) -> bool:
-    """Is there no pending version in a reply, nor in the lists that it has? 30 ns an entry."""
-    kinds = set(map(type, reply))
-    if list in kinds:
-        kinds.remove(list)
-        kinds.update(map(type, chain.from_iterable([each for each in reply if type(each) is list])))
-    return kinds.isdisjoint(_NOT_FINAL)
 
 
 def give_up_late(jobs: Sequence[QueuedCommand], now: float, table: str) -> list[QueuedCommand]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from log_tier.model.identifiers import Offset
 from router.endpoints.resp.data.rounds.queued_commands import Ran, Work, execute
 from serving_tier.fold.entry import LiveEntry
 
@@ -32,10 +33,14 @@ def claimed_keys(jobs: Sequence[Work]) -> tuple[list[bytes], frozenset[bytes]]:
 
 
 def executed_in_thread(
-    jobs: Sequence[Work], found: Mapping[bytes, LiveEntry | None], now_ms: int, stopwatch_s: Callable[[], float]
+    jobs: Sequence[Work],
+    found: Mapping[bytes, LiveEntry | None],
+    now_ms: int,
+    stopwatch_s: Callable[[], float],
+    read_at: Offset,
 ) -> list[Ran]:
     """`execute` in a thread, for a large round."""
-    ran = execute(jobs, found, now_ms, stopwatch_s)
+    ran = execute(jobs, found, now_ms, stopwatch_s, read_at=read_at)
     if isinstance(found, dict):
         found.clear()  # here, and not on the loop: to free 50,000 takes 5 ms
     return ran

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from base64 import b64encode
 from urllib.parse import quote
 
@@ -10,37 +11,16 @@ import pytest
 from kit.browser import Browser
 from kit.client.with_users import WithUsers
 from kit.console_content import BINARY, HOSTILE
+from kit.console_looks import check_fits, check_harmless, check_has, shows
 from kit.flight_rows import FLIGHT_SCHEMA
 
 from duramen import aio
 from duramen.server.roles.all_in_one import SingleServer
+from log_tier.rows.tuple_key import pack_key
 from router.admin.client import AdminConnection
 from router.proto import admin_pb2
 
 pytestmark = pytest.mark.embedded_log_only  # Kafka's records are looked at in tests/log_tier/kafka
-
-
-def shows(browser: Browser, server: SingleServer, fragment: str) -> None:
-    browser.open("about:blank")
-    browser.open(f"http://127.0.0.1:{server.http_port}/{fragment}")
-
-
-def check_has(browser: Browser, *texts: str) -> None:
-    for text in texts:
-        browser.wait("document.querySelector('#page').innerText.includes(arguments[0])", text)
-
-
-def check_harmless(browser: Browser) -> None:
-    assert browser.script("return window.harmed ?? 'whole'") == "whole"
-    assert browser.script("return document.querySelectorAll('#page img, #page script').length") == 0
-
-
-def check_fits(browser: Browser) -> None:
-    """On a telephone nothing is beyond the edge; tables scroll in themselves."""
-    browser.resize(360, 740)
-    wide = browser.script("return [document.documentElement.scrollWidth, innerWidth]")
-    browser.resize(1280, 900)
-    assert wide[0] <= wide[1]
 
 
 async def test_one_table(browser: Browser, server: SingleServer) -> None:
@@ -67,13 +47,15 @@ async def test_a_table_of_rows_has_its_key_its_indexes_and_its_schemas(browser: 
         "fields": [*FLIGHT_SCHEMA["fields"], {"name": "remark", "type": "string", "default": HOSTILE}],
     }
     async with await aio.connect(f"127.0.0.1:{server.port}") as db:
-        await db.create_table(
+        rows = await db.create_table(
             "rows", row=schema, key=("carrier", "flight"), indexes={"by_tail": ("tailnum", "dep_delay")}, partitions=1
         )
+        await rows.create_index("late", "tailnum", where={"dep_delay": (60.0, None)})
 
     def looked() -> None:
         shows(browser, server, "#/table/rows")
         check_has(browser, "what its keys and values are", "carrier str, flight int", "by_tail", "tailnum, dep_delay")
+        check_has(browser, "late", "some, by dep_delay")
         browser.wait("document.querySelector('#page .value-text')?.innerText.includes(arguments[0])", '"dep_delay"')
         check_has(browser, "<img src=x")
         check_harmless(browser)
@@ -314,7 +296,7 @@ async def test_a_find(browser: Browser, server: SingleServer) -> None:
             {"carrier": "UA", "flight": number, "tailnum": HOSTILE if number == 9 else "N1", "dep_delay": number / 2}
             for number in range(10)
         ]
-        await flights.put_many(rows)
+        await flights.put_many([*rows, {"carrier": HOSTILE, "flight": 10, "tailnum": "N2", "dep_delay": 0.0}])
     cells = (
         "[...document.querySelectorAll('.entries tbody tr')].map((row) => JSON.parse(row.cells[1].innerText).flight)"
     )
@@ -338,6 +320,8 @@ async def test_a_find(browser: Browser, server: SingleServer) -> None:
         asks("carrier = UA\nflight = 3")
         browser.wait(f"{cells}.join() === '3'")
         check_has(browser, "Found 1 row by the key")
+        first = "document.querySelector('.entries tbody a')"
+        assert browser.script(f"return {first}.innerText") == '["UA",3]', "the key as its fields"
         asks("dep_delay = [1, null]")
         check_has(browser, "no index serves this")
         asks("nonsense <img>")
@@ -357,6 +341,12 @@ async def test_a_find(browser: Browser, server: SingleServer) -> None:
         )
         browser.wait(f"!({offered})")
         assert browser.script("return document.querySelector('.where')") is None, "a table of bytes has no fields"
+        hostile_key = b64encode(pack_key(HOSTILE, 10)).decode()
+        shows(browser, server, f"#/key/rows/base64:{quote(hostile_key, safe='')}")
+        browser.wait("document.querySelector('.page-title')?.innerText.endsWith(',10]')")
+        assert json.loads(browser.script("return document.querySelector('.page-title').innerText")) == [HOSTILE, 10]
+        check_has(browser, "fields of the key")
+        check_harmless(browser)
 
     await asyncio.to_thread(looked)
 

@@ -64,7 +64,7 @@ def state_of(overlay: Overlay) -> tuple[object, ...]:
 
 def one_by_one(commands: Sequence[Words], held: dict[bytes, LiveEntry | None]) -> tuple[bytes, tuple[object, ...]]:
     """The replies to commands that are a job each, and what they leave."""
-    overlay, replies = Overlay(held, NOW), Replies()
+    overlay, replies = Overlay(held, NOW, read_at=Offset(99)), Replies()
     for command in commands:
         spec = find_command(command[0])
         assert spec is not None
@@ -78,7 +78,7 @@ def in_runs(
     commands: Sequence[Words], held: dict[bytes, LiveEntry | None], log_time_ms: int = 0
 ) -> tuple[bytes, tuple[object, ...], int]:
     """The same in runs as far as they go, on stored forms; and how many commands were in one."""
-    overlay, replies = Overlay(held, NOW), Replies()
+    overlay, replies = Overlay(held, NOW, read_at=Offset(99)), Replies()
     queue = deque(commands)
     ran = 0
     while queue:
@@ -124,6 +124,7 @@ KINDS: dict[bytes, st.SearchStrategy[list[bytes]]] = {
     **{name: st.just([]) for name in (b"INCR", b"decr", b"DEL", b"UNLINK", b"GET", b"GETDEL", b"PERSIST", b"TTL")},
     **{name: VALUES.map(lambda value: [value]) for name in (b"SET", b"SETNX", b"APPEND", b"GETSET", b"INCRBY")},
     **{name: TIMES.map(lambda time: [time]) for name in (b"EXPIRE", b"PEXPIRE", b"EXPIREAT")},
+    b"DURAMEN.SETV": st.sampled_from([b"-1", b"-1", b"7", b"42", b"-2", b"x"]).map(lambda version: [b"5", version]),
 }
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.cluster.one_machine import all_replicas, held, one_machine
+from kit.cluster.one_machine import all_replicas, held, one_machine, puts
 from kit.deadlines import patience_s, until, within
 from kit.flight_rows import UNNUMBERED_FLIGHTS, flight, flight_key
 
+from log_tier.model.batch import Columns
 from log_tier.model.errors import (
     ConditionFailed,
     DeadlineExceeded,
@@ -325,3 +326,64 @@ async def test_what_does_not_fit_its_table_is_not_acknowledged(data_plane: Local
 def with_the_one_before(record: DraftRecord) -> DraftRecord:
     """It takes effect with the record before it, or not at all."""
     return record._replace(attribute=record.attribute | GROUPED)
+
+
+# --- verdicts that are known before the fold
+
+
+def absent(key: bytes = b"k") -> Columns:
+    """A put under the condition that the key is not there."""
+    return Columns([key], [b"mine"], [attribute_of(Operation.PUT, condition=Condition.ABSENT)])
+
+
+async def test_behind_its_own_writes_nobody_waits_for_the_fold(data_plane: LocalData) -> None:
+    """The replica is held: what was read holds at offset 1, and 2 to 4 are the endpoint's own."""
+    table = await served(data_plane)
+    writer, first = SharedWriter(data_plane), Waiter()
+    writer.put(table, ZERO, [b"a", b"b"], [b"1", b"1"], first)
+    assert (await first.outcome())[0] is None
+    with held(data_plane.node.replica(table.ids[ZERO])):
+        others, granted = Waiter(), Waiter()
+        writer.put(table, ZERO, [b"c", b"d", b"e"], [b"1"] * 3, others)
+        assert (await others.outcome())[0] is None
+        writer.submit_columns(table, ZERO, absent(), granted, judged=True, holds_at=Offset(1))
+        assert await granted.outcome() == (None, 5)
+        judged = Waiter()
+        writer.submit_columns(table, ZERO, absent(b"m"), judged, judged=True)
+        await asyncio.sleep(0)
+        assert not judged.done.done(), "nobody knows when its condition held"
+    assert await judged.outcome() == (None, 6)
+    assert await value_of(data_plane, table, b"k") == b"mine"
+    await writer.close()
+
+
+@pytest.mark.parametrize("place", ["before", "long before"])
+async def test_behind_another_writer_the_fold_decides(data_plane: LocalData, place: str) -> None:
+    """Its record lies between the state that was read and the condition: right before it, or before writes of the
+    endpoint's own.
+    """
+    table = await served(data_plane)
+    writer, waiter = SharedWriter(data_plane), Waiter()
+    with held(data_plane.node.replica(table.ids[ZERO])):
+        await data_plane.log.append(table.ids[ZERO], puts((b"k", b"theirs")))
+        if place == "long before":
+            own = Waiter()
+            writer.put(table, ZERO, [b"a"], [b"1"], own)
+            assert (await own.outcome())[0] is None
+        writer.submit_columns(table, ZERO, absent(), waiter, judged=True, holds_at=NOTHING)
+        await until(lambda: writer.records == (2 if place == "long before" else 1))
+    error, _ = await waiter.outcome()
+    assert isinstance(error, ConditionFailed)
+    await writer.close()
+
+
+async def test_what_was_sent_twice_waits_for_the_fold(data_plane: LocalData) -> None:
+    """Its second copy lies behind what its first one has done."""
+    table, connection = await served(data_plane), Lossy(data_plane)
+    writer, waiter, second = SharedWriter(connection), Waiter(), Waiter()  # type: ignore[arg-type]
+    connection.losses = ["reply"]
+    writer.submit_columns(table, ZERO, absent(), waiter, judged=True, holds_at=NOTHING)
+    assert await waiter.outcome() == (None, 0), "the first copy's place"
+    writer.submit_columns(table, ZERO, absent(), second, judged=True, holds_at=NOTHING)
+    assert isinstance((await second.outcome())[0], ConditionFailed)
+    await writer.close()

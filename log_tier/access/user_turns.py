@@ -4,7 +4,8 @@ Threads share one interpreter: more of them at once are no faster, and each make
 So one call's work is done at a time, and the next one is of the user who has waited longest since its last turn. A
 thousand calls of one user are for another user's call one piece of work that it waits for.
 
-What is small does not wait behind what is large: it has turns of its own.
+What is small does not wait behind what is large: it has turns of its own. All work of one event loop shares the same
+turns: pages of scans that are read, large reads, texts, and the messages that are made of them.
 """
 
 from __future__ import annotations
@@ -14,16 +15,28 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from log_tier.access.current import CALLER
-from log_tier.concurrency.sized_work import thread_to_its_end
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, thread_to_its_end
 
-__all__ = ["SMALL_BYTES_MAX", "ThreadTurns", "UserTurns"]
+__all__ = [
+    "ITEM_BYTES",
+    "SMALL_BYTES_MAX",
+    "ThreadTurns",
+    "UserTurns",
+    "each_in_turn",
+    "run_in_turn",
+    "turns_of_loop",
+]
 
 T = TypeVar("T")
 
 SMALL_BYTES_MAX: Final = 64 << 10
 """Work on so many bytes of text takes a few milliseconds."""
+
+ITEM_BYTES: Final = 32
+"""An entry, a key or a part costs as much as so many bytes of text: 2 to 10 µs."""
 
 
 class UserTurns:
@@ -93,3 +106,30 @@ class ThreadTurns:
         end = object()
         while (found := await self.run(size, lambda: next(made, end))) is not end:
             yield cast("T", found)
+
+
+_TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadTurns]] = WeakKeyDictionary()
+
+
+def turns_of_loop() -> ThreadTurns:
+    """The turns of all large work that callers of the running event loop want."""
+    loop = asyncio.get_running_loop()
+    found = _TURNS.get(loop)
+    if found is None:
+        found = _TURNS[loop] = ThreadTurns()
+    return found
+
+
+async def run_in_turn(items: int, work: Callable[[], T]) -> T:
+    """`run_sized`, in a turn of the calling user where there are many items."""
+    return work() if items <= AT_ONCE_ITEMS_MAX else await turns_of_loop().run(items * ITEM_BYTES, work)
+
+
+async def each_in_turn(items: int, made: Iterator[T]) -> AsyncIterator[T]:
+    """`each_sized`, each in a turn of the calling user where there are many items."""
+    if items <= AT_ONCE_ITEMS_MAX:
+        for each in made:
+            yield each
+        return
+    async for each in turns_of_loop().each(items * ITEM_BYTES, made):
+        yield each

@@ -14,7 +14,7 @@ from kit.deadlines import patience_s, within
 
 from log_tier.access.current import CALLER
 from log_tier.access.gate import NOBODY
-from router.endpoints.turns.user_turns import SMALL_BYTES_MAX, ThreadTurns, UserTurns
+from log_tier.access.user_turns import SMALL_BYTES_MAX, ThreadTurns, UserTurns
 
 LARGE = SMALL_BYTES_MAX + 1
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-__all__ = ["StatusClient"]
+__all__ = ["StatusClient", "asked_status"]
 
 
 class StatusClient:
@@ -52,3 +52,14 @@ class StatusClient:
         reply = await self._wire.ask(self._stub.Status, cluster_pb2.ServerStatusRequest(), timeout=self._timeout)
         document: dict[str, Any] = loads(reply.status)
         return document
+
+
+def asked_status(at: str, timeout: float) -> dict[str, Any]:
+    """The status document of the server at `at`, for a command. Raises what the server says, and `Disconnected`."""
+    import asyncio
+
+    async def asked() -> dict[str, Any]:
+        async with StatusClient.connected(at, timeout=timeout) as client:
+            return await client.ask()
+
+    return asyncio.run(asked())

@@ -1,0 +1,36 @@
+"""What a table's past needs of its client."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from duramen.client.model.consistency import AskedPast, AsOf
+from log_tier.model.errors import PermissionDenied, TableNotFound
+from router.data.requests import TableDescription
+from router.data.seam import DataPlane
+
+__all__ = ["AsksInTime", "StatesLookup"]
+
+
+class AsksInTime(Protocol):
+    """The client's `ClientContext`."""
+
+    @property
+    def connection(self) -> DataPlane: ...
+
+    def timeout(self, timeout: float | None) -> float: ...
+
+    def deadline(self, timeout: float | None) -> float: ...
+
+
+class StatesLookup(Protocol):
+    """A name, and the table behind it: the client's `TableLookup`."""
+
+    @property
+    def context(self) -> AsksInTime: ...
+
+    async def asked_past(self, at: AsOf | None, deadline: float) -> AskedPast: ...
+
+    async def describe(self, *, timeout: float | None = None) -> TableDescription: ...
+
+    def gone(self, error: TableNotFound | PermissionDenied) -> TableNotFound | PermissionDenied: ...

@@ -1,0 +1,117 @@
+"""`duramen history` and `duramen get --at-token`, at the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kit.client.command_line import lines, run_here
+from kit.client.server_process import ServerProcess
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(server: ServerProcess) -> Run:
+    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return run_here(*arguments, at=server.target, **options)
+
+    return run
+
+
+def test_a_key_as_it_was(run: Run, table_name: str) -> None:
+    assert run("table", "create", table_name, "-p", "2", "--history", "100").returncode == 0
+    first = run("put", table_name, "JFK", "100", "--token").stdout.strip()
+    run("put", table_name, "JFK", "120")
+    run("delete", table_name, "JFK")
+    run("put", table_name, "JFK", "90")
+    assert run("get", table_name, "JFK", "--at-token", first).stdout == "100\n"
+    assert run("get", table_name, "JFK", "--at-time", "2001-01-01T00:00:00Z").returncode == 3
+    assert run("get", table_name, "JFK", "--at-time", "2999-01-01T00:00:00").stdout == "90\n"
+    shown = [line.split("\t") for line in run("history", table_name, "JFK").stdout.splitlines()]
+    assert [(offset, value) for offset, _, value in shown] == [
+        ("3", "90"),
+        ("2", "(deleted)"),
+        ("1", "120"),
+        ("0", "100"),
+    ]
+    documents = lines(run("history", table_name, "JFK", "--json", "-n", "2"))
+    assert [(each["value"], each["deleted"]) for each in documents] == [("90", False), (None, True)]
+    assert run("get", table_name, "JFK", "--at-token", documents[0]["token"]).stdout == "90\n"
+    found = json.loads(run("get", table_name, "JFK", "--at-token", first, "--json").stdout)
+    assert (found["value"], found["version"]) == ("100", 0)
+    assert run("history", table_name, "LGA").returncode == 3
+
+
+def test_a_table_as_it_was(run: Run, table_name: str) -> None:
+    assert run("table", "create", table_name, "-p", "1", "--history", "all").returncode == 0
+    for word in ("JFK", "LGA"):
+        token = run("put", table_name, word, "1", "--token").stdout.strip()
+    run("put", table_name, "JFK", "2")
+    run("delete", table_name, "LGA")
+    assert run("scan", table_name).stdout == "JFK\t2\n"
+    assert run("scan", table_name, "--at-token", token).stdout == "JFK\t1\nLGA\t1\n"
+    assert run("scan", table_name, "--at-token", token, "--prefix", "L", "--keys").stdout == "LGA\n"
+    assert run("scan", table_name, "--at-time", "2001-01-01T00:00:00Z").stdout == ""
+    assert run("scan", table_name, "--at-time", "2999-01-01T00:00:00Z").stdout == "JFK\t2\n"
+    refused = run("scan", table_name, "--at-token", token, "--after", token)
+    assert (refused.returncode, "leave out --after" in refused.stderr) == (2, True)
+
+
+def test_mistakes(run: Run, table_name: str) -> None:
+    refused = run("table", "create", table_name, "--history", "3y")
+    assert (refused.returncode, "history= is a time" in refused.stderr) == (2, True)
+    assert run("table", "create", table_name).returncode == 0
+    token = run("put", table_name, "k", "v", "--token").stdout.strip()
+    for words, why in (
+        (("get", table_name, "k", "--at-token", token), "keeps no history"),
+        (("history", table_name, "k"), "keeps no history"),
+        (("get", table_name, "k", "--at-token", token, "--at-time", "2001-01-01"), "name two states"),
+        (("get", table_name, "k", "--at-token", token, "--after", token), "leave out --after"),
+        (("get", table_name, "k", "--at-time", "yesterday"), "takes a time"),
+        (("history", table_name, "k", "l"), "takes one key"),
+    ):
+        done = run(*words)
+        assert done.returncode == 2, words
+        assert why in done.stderr
+
+
+def test_why_a_key_had_no_value_then(run: Run, table_name: str) -> None:
+    assert run("table", "create", table_name, "-p", "1", "--history", "all").returncode == 0
+    run("put", table_name, "JFK", "100")
+    gone = run("delete", table_name, "JFK", "--token").stdout.strip()
+    run("put", table_name, "JFK", "90")
+    before = ("--at-time", "2001-01-01T00:00:00Z")
+    for words, why in (
+        (("JFK", *before), "had no value of JFK then: its first change came later, at offset 0, 2"),
+        (("LGA", *before), "had no value of LGA then: it has had none since, either"),
+        (("JFK", "--at-token", gone), "had no value of JFK then: it was deleted at offset 1, 2"),
+    ):
+        done = run("get", table_name, *words)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert why in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    done = run("get", table_name, "JFK", "LGA", *before, "--json")
+    assert (done.returncode, done.stderr) == (3, "")
+    assert [json.loads(line)["value"] for line in done.stdout.splitlines()] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("history", "words"),
+    [
+        ("30d", "it keeps what keys had for 30d"),
+        ("100", "of each key it keeps the newest 100 changes"),
+        ("all", "it keeps what keys had at all times"),
+        (None, ""),
+    ],
+)
+def test_describe_names_what_is_kept(run: Run, table_name: str, history: str | None, words: str) -> None:
+    options = () if history is None else ("--history", history)
+    assert run("table", "create", table_name, "-p", "1", *options).returncode == 0
+    (document,) = lines(run("table", "describe", table_name, "--json"))
+    assert document["history"] == history
+    first = run("table", "describe", table_name).stdout.splitlines()[0]
+    assert words in first if words else "keeps what" not in first

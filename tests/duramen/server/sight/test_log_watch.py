@@ -1,0 +1,125 @@
+"""The server of the log, another process, is seen by routers and nodes: its clock, its disk, and whether it answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.deadlines import until_true
+from kit.http import http_get
+from kit.set_clock import SetClock
+
+from duramen.server.roles.log_role import LogRole
+from duramen.server.roles.node_role import NodeRole
+from duramen.server.roles.router_role import RouterRole
+from duramen.server.sight.log_watch import seen_of
+from duramen.server.sight.observed import LogServerSeen
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
+
+pytestmark = pytest.mark.embedded_log_only  # the clusters here have a log process of their own
+
+HOUR_MS = 3_600_000
+NOW_MS = 1_700_000_000_000
+BEFORE = LogServerSeen("log:7071", True, "", 5, 1, 2, "a word of before")
+
+
+@asynccontextmanager
+async def cluster_at(folder: Path, wrong_by_ms: int = 0) -> AsyncIterator[tuple[LogRole, NodeRole, RouterRole]]:
+    """A log whose clock is wrong, a node and a router."""
+    async with AsyncExitStack() as opened:
+        clock = SetClock(lambda: SYSTEM_CLOCK.wall_ms() + wrong_by_ms)
+        log = await LogRole.open(folder / "log", host="127.0.0.1", port=0, clock=clock)
+        opened.push_async_callback(log.close)
+        url = f"grpc://127.0.0.1:{log.port}"
+        node = await NodeRole.open(folder / "n1", node_id="n1", log_url=url, host="127.0.0.1", port=0)
+        opened.push_async_callback(node.close)
+        router = await RouterRole.open(log_url=url, host="127.0.0.1", port=0)
+        opened.push_async_callback(router.close)
+        for role in (node, router):
+            await role.serve_http(0)
+        yield log, node, router
+
+
+async def document_of(role: NodeRole | RouterRole) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((await http_get(role.http_port, "/status"))[2])
+    return found
+
+
+async def test_its_wrong_clock_is_named_by_a_router_and_by_a_node(tmp_path: Path) -> None:
+    async with cluster_at(tmp_path, HOUR_MS) as (_, node, router):
+        for role, what in (
+            (router, "the clock of the log's server is 1 h ahead of the others"),
+            (node, "the clocks of the log's server and of this server, n1, differ by 1 h"),
+        ):
+
+            async def is_named(role: NodeRole | RouterRole = role, what: str = what) -> bool:
+                return [each["what"] for each in (await document_of(role))["troubles"]] == [what]
+
+            await until_true(is_named)
+            assert (await http_get(role.http_port, "/readyz"))[0] == 200
+            metrics = (await http_get(role.http_port, "/metrics"))[2].decode()
+            assert 'duramen_trouble{kind="clock_wrong"} 1.0' in metrics
+
+
+async def test_its_disk_is_known_and_one_that_is_gone_says_nothing_more(tmp_path: Path) -> None:
+    async with cluster_at(tmp_path) as (log, node, router):
+        for role in (node, router):
+
+            async def is_seen(role: NodeRole | RouterRole = role) -> bool:
+                return (await document_of(role))["log_server"] is not None
+
+            await until_true(is_seen)
+            seen = (await document_of(role))["log_server"]
+            assert (seen["address"], seen["alive"]) == (f"127.0.0.1:{log.port}", True)
+            assert (seen["disk_full_bytes"], seen["stopped"]) == (shutil.disk_usage(tmp_path).total, None)
+            assert abs(seen["clock_skew_s"]) <= 3
+        await log.close()
+
+        async def is_gone() -> bool:
+            return not (await document_of(router))["log_server"]["alive"]
+
+        await until_true(is_gone)
+        assert (await document_of(router))["log_server"]["reason"]
+
+
+async def test_a_log_in_this_process_has_no_other_server(tmp_path: Path) -> None:
+    node = await NodeRole.open(
+        tmp_path / "n1", node_id="n1", log_url=f"file://{tmp_path}/log", host="127.0.0.1", port=0
+    )
+    try:
+        assert json.loads(await node.sight.status_json())["log_server"] is None
+    finally:
+        await node.close()
+
+
+def log_document(**more: object) -> dict[str, object]:
+    disk = {"folder": "/data", "free_bytes": 10, "full_bytes": 20}
+    return {"format": 1, "now_ms": NOW_MS + 90_400, "disk": disk, "log": {"stopped": None}} | more
+
+
+def test_what_a_document_says() -> None:
+    seen = seen_of(json.dumps(log_document()).encode(), BEFORE, now_ms=NOW_MS)
+    assert seen == LogServerSeen("log:7071", True, "", 90, 10, 20, None)
+    without = log_document(disk=None, log={"stopped": "EIO" * 1000})
+    seen = seen_of(json.dumps(without).encode(), BEFORE, now_ms=NOW_MS)
+    assert (seen.disk_free_bytes, seen.disk_full_bytes) == (None, None)
+    assert seen.stopped == "EIO" * 100, "so much of it as a person reads"
+
+
+WRONG: tuple[dict[str, object], ...] = (
+    {"format": 2}, {"now_ms": None}, {"now_ms": 1e300}, {"now_ms": -1}, {"now_ms": 1 << 70}, {"now_ms": True},
+    {"disk": {}}, {"disk": 7}, {"disk": {"free_bytes": "x", "full_bytes": 1}}, {"log": []},
+)  # fmt: skip
+UNREADABLE = (b"", b"\xff", b"[]", b"null", b"7", b"[" * 100_000)
+
+
+@pytest.mark.parametrize("document", [*UNREADABLE, *(json.dumps(log_document(**each)).encode() for each in WRONG)])
+def test_a_document_that_cannot_be_read_changes_nothing_but_that(document: bytes) -> None:
+    seen = seen_of(document, BEFORE, now_ms=NOW_MS)
+    assert seen == replace(BEFORE, alive=False, reason="its status is none that this release can read")
