@@ -95,7 +95,7 @@ class ServerSight:
         self._observing = asyncio.Lock()
         self._recent: Observed | None = None
         self._observed_s = 0.0
-        """When `_recent` was looked at."""
+        """When that look at `_recent` began."""
         self.resp: Callable[[], RespCounts] | None = None
         """What its endpoint of the Redis protocol has counted; None: it has none."""
 
@@ -108,7 +108,7 @@ class ServerSight:
 
     async def status(self, *, lately: bool = False) -> StatusDocument:
         """The document as a value. `lately`: as `status_json`."""
-        observed = await (self.observed_lately() if lately else self.observe())
+        observed = await (self.observed_lately() if lately else self._observed_now())
         shows = self.shows()
         return await run_sized(len(observed.partitions), lambda: status_of_server(observed, shows))
 
@@ -149,9 +149,16 @@ class ServerSight:
         """What was seen less than `_FRESH_S` ago: to be asked more often than that costs nothing but the answers."""
         async with self._observing:
             if self._recent is None or self._clock.monotonic_s() - self._observed_s >= _FRESH_S:
-                self._recent = await self.observe()
-                self._observed_s = self._clock.monotonic_s()
+                return await self._observed_now()
             return self._recent
+
+    async def _observed_now(self) -> Observed:
+        """What is to be known now; whom a recent look will do sees no less afterwards."""
+        began_s = self._clock.monotonic_s()
+        observed = await self.observe()
+        if self._recent is None or began_s >= self._observed_s:
+            self._recent, self._observed_s = observed, began_s
+        return observed
 
     async def observe(self) -> Observed:
         """What is to be known now."""

@@ -83,6 +83,7 @@ async def parts(tmp_path: Path) -> AsyncIterator[SharedFlights]:
                 "flights", row=Flight, key=("carrier", "flight"), indexes={"by_tail": ("tailnum", "dep_delay")}
             )
             await table.put_many([*OWN, *HIDDEN])
+            assert len(await _all(table.scan())) == len(OWN) + len(HIDDEN), "others need not wait for them"
         yield made
 
 

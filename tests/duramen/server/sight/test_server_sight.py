@@ -114,6 +114,16 @@ async def test_certificates(single: SingleServer, tmp_path: Path) -> None:
     assert (await ServerSight(sources).observe()).certificates == (), "what is gone is not known"
 
 
+async def test_who_asks_later_never_sees_less(single: SingleServer) -> None:
+    sight = single.sight
+    assert sight is not None
+    before = await sight.observed_lately()
+    assert await sight.observed_lately() is before, "seen lately"
+    now = (await sight.status()).observed
+    assert now is not before
+    assert await sight.observed_lately() is now
+
+
 async def test_a_router_sees_nodes_and_partitions_without_asking(log: LogRole, tmp_path: Path) -> None:
     url = f"grpc://127.0.0.1:{log.port}"
     node = await NodeRole.open(tmp_path / "n1", node_id="n1", log_url=url, host="127.0.0.1", port=0)
