@@ -52,14 +52,16 @@ _NONE: Final[PersistentMap[int, Task]] = PersistentMap()
 class JobTasks:
     """The tasks of a job, by number. Immutable; a copy with another entry of one costs some µs, whatever their number.
 
-    Invariant: `_unfinished` has each task that is not in a state of `FINISHED`, under its node, and no empty map.
+    Invariants: `_unfinished` has each task that is not in a state of `FINISHED`, under its node, and no empty map;
+    `_count` is how many tasks there are, which a copy has as many of.
     """
 
-    __slots__ = ("_tasks", "_unfinished")
+    __slots__ = ("_count", "_tasks", "_unfinished")
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         """O(n)."""
         self._tasks = PersistentMap(enumerate(tasks))
+        self._count = len(self._tasks)
         unfinished: dict[str, dict[int, Task]] = {}
         for number, task in self._tasks.items():
             if task.state not in FINISHED:
@@ -74,7 +76,7 @@ class JobTasks:
         if task.state not in FINISHED:
             unfinished[task.node] = unfinished.get(task.node, _NONE).with_entry(number, task)
         made = JobTasks.__new__(JobTasks)
-        made._tasks = self._tasks.with_entry(number, task)
+        made._tasks, made._count = self._tasks.with_entry(number, task), self._count
         made._unfinished = {node: its for node, its in unfinished.items() if its}
         return made
 
@@ -93,10 +95,10 @@ class JobTasks:
         return not self._unfinished
 
     def __getitem__(self, number: int) -> Task:
-        return self._tasks[number if number >= 0 else number + len(self._tasks)]
+        return self._tasks[number if number >= 0 else number + self._count]
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return self._count
 
     def __iter__(self) -> Iterator[Task]:
         return iter(self._tasks.values())
