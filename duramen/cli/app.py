@@ -66,6 +66,7 @@ _LISTED: Final[dict[str, str]] = {
     "delete": "duramen.cli.data.records:delete",
     "update": "duramen.cli.data.records:update",
     "history": "duramen.cli.past.history:history",
+    "diff": "duramen.cli.past.diff:diff",
     "scan": "duramen.cli.data.streams:scan",
     "find": "duramen.cli.data.find:find",
     "watch": "duramen.cli.data.streams:watch",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import aclosing
 from typing import Any, Final
 
 from duramen.client.atomic import AtomicBatch
@@ -113,18 +114,21 @@ class ObservedTable(Table):
 
     async def scan_pages(self, **asked: Any) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
         operation = self.operations.begin("scan", self.name)
-        async for page in observed_pages(operation, super().scan_pages(**asked)):
-            yield page
+        async with aclosing(observed_pages(operation, super().scan_pages(**asked))) as pages:
+            async for page in pages:
+                yield page
 
     async def find_pages(self, *asked: Any, **how: Any) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
         operation = self.operations.begin("find", self.name)
-        async for page in observed_pages(operation, super().find_pages(*asked, **how)):
-            yield page
+        async with aclosing(observed_pages(operation, super().find_pages(*asked, **how))) as pages:
+            async for page in pages:
+                yield page
 
     async def diff_pages(self, *asked: Any, **how: Any) -> AsyncGenerator[list[KeyDifference[bytes, bytes]], None]:
         operation = self.operations.begin("diff", self.name)
-        async for page in observed_pages(operation, super().diff_pages(*asked, **how)):
-            yield page
+        async with aclosing(observed_pages(operation, super().diff_pages(*asked, **how))) as pages:
+            async for page in pages:
+                yield page
 
     def batch(self) -> AtomicBatch:
         return ObservedBatch(self)

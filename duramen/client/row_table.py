@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar, overload
 
 from duramen.client.model.consistency import AsOf
+from duramen.client.model.pages import items_of
 from duramen.client.model.results import Done, ManyDone
 from duramen.client.past.befores import with_befores
 from duramen.client.row_writes import AtomicRows, RowWriter
@@ -140,7 +141,7 @@ class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R], RowHistory[R]):
         )
         return rows
 
-    async def scan(
+    def scan(
         self,
         fields: Mapping[str, Any] | None = None,
         /,
@@ -162,13 +163,9 @@ class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R], RowHistory[R]):
         none of the key's or leave one out, and `InvalidKey` for values of other types.
         """
         asked = {**(fields or {}), **key_fields}
-        pages = self.scan_pages(asked, reverse=reverse, limit=limit, at=at, after=after, level=level, timeout=timeout)
-        try:
-            async for page in pages:
-                for row in page:
-                    yield row
-        finally:
-            await pages.aclose()
+        return items_of(
+            self.scan_pages(asked, reverse=reverse, limit=limit, at=at, after=after, level=level, timeout=timeout)
+        )
 
     async def scan_pages(
         self,

@@ -14,6 +14,7 @@ from duramen.client.lookup import TableLookup
 from duramen.client.many_keys import WINDOW_RECORDS, get_many, put_window
 from duramen.client.model.call_records import check_key, iterator_of, number_of, record_of, update_of
 from duramen.client.model.consistency import SESSION, AsOf, Level
+from duramen.client.model.pages import items_of
 from duramen.client.model.results import Change, Done, Entry, KeyVersion, ManyDone, Number
 from duramen.client.model.scan_range import ScanRange
 from duramen.client.past.table_states import TableStates
@@ -135,7 +136,7 @@ class Table(TableStates):
             ref, asked = await self.lookup.asked(ref, after, level, deadline)
         return await self.lookup.noticing_drops(get_many(self._context, ref, wanted, asked, deadline))
 
-    async def scan(
+    def scan(
         self,
         *,
         prefix: bytes | None = None,
@@ -158,23 +159,19 @@ class Table(TableStates):
         `at`: the table as it was at a token, or at a time with a time zone, of a table with `history=`. Each partition
         is read at its own offset, which the token has to name, and each page at the same ones.
         """
-        pages = self.scan_pages(
-            prefix=prefix,
-            start=start,
-            end=end,
-            reverse=reverse,
-            limit=limit,
-            at=at,
-            after=after,
-            level=level,
-            timeout=timeout,
+        return items_of(
+            self.scan_pages(
+                prefix=prefix,
+                start=start,
+                end=end,
+                reverse=reverse,
+                limit=limit,
+                at=at,
+                after=after,
+                level=level,
+                timeout=timeout,
+            )
         )
-        try:
-            async for page in pages:
-                for pair in page:
-                    yield pair
-        finally:
-            await pages.aclose()
 
     async def scan_pages(
         self,

@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from duramen.client.model.call_records import iterator_of
 from duramen.client.model.consistency import AsOf
+from duramen.client.model.pages import items_of
 from duramen.client.model.results import Done, KeyDifference, KeyVersion, ManyDone
 from duramen.client.past.befores import with_befores
 from duramen.client.rows.asked_definition import AskedDefinition
@@ -108,7 +109,7 @@ class TypedTable(Generic[K, V]):
         values = await self.stored.get_many(encoded_keys(codec, keys), after=after, level=level, timeout=timeout)
         return [None if value is None else codec.value.decode(value) for value in values]
 
-    async def scan(
+    def scan(
         self,
         *,
         prefix: K | None = None,
@@ -124,23 +125,19 @@ class TypedTable(Generic[K, V]):
         """Keys and values in key order: of a `prefix` (of a tuple, its first fields), or from `start` (inclusive) to
         `end` (exclusive). As `Table.scan`.
         """
-        pages = self.scan_pages(
-            prefix=prefix,
-            start=start,
-            end=end,
-            reverse=reverse,
-            limit=limit,
-            at=at,
-            after=after,
-            level=level,
-            timeout=timeout,
+        return items_of(
+            self.scan_pages(
+                prefix=prefix,
+                start=start,
+                end=end,
+                reverse=reverse,
+                limit=limit,
+                at=at,
+                after=after,
+                level=level,
+                timeout=timeout,
+            )
         )
-        try:
-            async for page in pages:
-                for pair in page:
-                    yield pair
-        finally:
-            await pages.aclose()
 
     async def scan_pages(
         self,
@@ -168,7 +165,7 @@ class TypedTable(Generic[K, V]):
         finally:
             await pages.aclose()
 
-    async def diff(
+    def diff(
         self,
         before: AsOf,
         after: AsOf | None = None,
@@ -179,13 +176,7 @@ class TypedTable(Generic[K, V]):
         timeout: float | None = None,
     ) -> AsyncGenerator[KeyDifference[K, V], None]:
         """The keys whose values differ between two states, each with both values. As `Table.diff`."""
-        pages = self.diff_pages(before, after, prefix=prefix, start=start, end=end, timeout=timeout)
-        try:
-            async for page in pages:
-                for difference in page:
-                    yield difference
-        finally:
-            await pages.aclose()
+        return items_of(self.diff_pages(before, after, prefix=prefix, start=start, end=end, timeout=timeout))
 
     async def diff_pages(
         self,

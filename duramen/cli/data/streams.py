@@ -19,9 +19,13 @@ from duramen.cli.terminal.options import (
     At,
     AtTime,
     AtToken,
+    End,
     Json,
+    KeyFields,
     Level,
     MaxLag,
+    Prefix,
+    Start,
     Timeout,
     asked_state,
     level_of,
@@ -40,18 +44,10 @@ _Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, help="No mor
 
 def scan(
     table: _Table,
-    prefix: Annotated[str | None, typer.Option("--prefix", help="Keys that begin so.")] = None,
-    start: Annotated[str | None, typer.Option("--start", help="From this key on, itself included.")] = None,
-    end: Annotated[str | None, typer.Option("--end", help="Up to this key, itself not included.")] = None,
-    field: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--field",
-            metavar="NAME=VALUE",
-            help="Keys with this field: the first field of the key, and further ones in their order; the last one may "
-            "be a range, NAME=START..END, the end not included. May be repeated.",
-        ),
-    ] = None,
+    prefix: Prefix = None,
+    start: Start = None,
+    end: End = None,
+    field: KeyFields = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="From the last key to the first.")] = False,
     limit: _Limit = None,
     keys_only: Annotated[bool, typer.Option("--keys", help="Keys without their values.")] = False,

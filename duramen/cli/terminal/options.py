@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final
@@ -18,22 +19,29 @@ __all__ = [
     "At",
     "AtTime",
     "AtToken",
+    "End",
     "IfAbsent",
     "IfPresent",
     "IfVersion",
     "Json",
+    "KeyFields",
     "Level",
     "MaxLag",
+    "Prefix",
     "ReadLevel",
+    "Start",
     "Timeout",
     "TokenOnly",
     "Ttl",
     "asked_state",
     "check_at",
     "level_of",
+    "named_state",
 ]
 
 AT_DEFAULT: Final = "localhost:7070"
+
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 At = Annotated[
     str,
@@ -64,6 +72,19 @@ AtTime = Annotated[
     str | None,
     typer.Option(
         "--at-time", metavar="TIME", help="As it was at this time, as 2026-01-31T12:00:00Z; by default in local time."
+    ),
+]
+
+Prefix = Annotated[str | None, typer.Option("--prefix", help="Keys that begin so.")]
+Start = Annotated[str | None, typer.Option("--start", help="From this key on, itself included.")]
+End = Annotated[str | None, typer.Option("--end", help="Up to this key, itself not included.")]
+KeyFields = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--field",
+        metavar="NAME=VALUE",
+        help="Keys with this field: the first field of the key, and further ones in their order; the last one may "
+        "be a range, NAME=START..END, the end not included. May be repeated.",
     ),
 ]
 
@@ -132,10 +153,19 @@ def asked_state(token: str | None, time: str | None) -> str | datetime | None:
     """The state that the options name; None: the present. Raises `InvalidRequest`."""
     if token is not None and time is not None:
         raise InvalidRequest("--at-token and --at-time name two states: give one of them")
-    if time is None:
-        return token
+    return token if time is None else _time_of(time, "--at-time takes a time")
+
+
+def named_state(text: str) -> str | datetime:
+    """The state that an argument names, a token or a time. A time begins with its day, which no token does. Raises
+    `InvalidRequest`.
+    """
+    return _time_of(text, "a state is a token, or a time") if _DAY.match(text) else text
+
+
+def _time_of(text: str, what: str) -> datetime:
     try:
-        found = datetime.fromisoformat(time)
+        found = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidRequest(f"--at-time takes a time as 2026-01-31T12:00:00Z, not {time!r}: {error}") from None
+        raise InvalidRequest(f"{what} as 2026-01-31T12:00:00Z, not {text!r}: {error}") from None
     return found.astimezone() if found.tzinfo is None else found

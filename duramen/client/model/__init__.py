@@ -6,8 +6,9 @@
 - `call_records.py`: from a call's arguments to records, and the checks of keys and values.
 - `session.py`: the offsets that this client has seen, one per table and partition; they only rise.
 - `acknowledged_json.py`: what a session was acknowledged, as a document.
+- `pages.py`: from the pages of a scan to what is on them.
 - `scan_range.py`, `consistency.py`: from a level, a token and the session to the offsets that a read must contain.
 
-Reading order: `results.py`, `asked_index.py`, `table_options.py`, `asked_table.py`, `call_records.py`,
+Reading order: `results.py`, `pages.py`, `asked_index.py`, `table_options.py`, `asked_table.py`, `call_records.py`,
 `session.py`, `acknowledged_json.py`, `consistency.py`.
 """

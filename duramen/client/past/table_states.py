@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from duramen.client.model.consistency import AsOf
+from duramen.client.model.pages import items_of
 from duramen.client.model.results import KeyDifference
 from duramen.client.model.scan_range import ScanRange
 from duramen.client.past.differences import difference_pages
@@ -30,7 +31,7 @@ class TableStates:
         description = await self.describe(timeout=timeout)
         return str(Token({description.table.id: {part.partition: part.latest for part in description.partitions}}))
 
-    async def diff(
+    def diff(
         self,
         before: AsOf,
         after: AsOf | None = None,
@@ -48,13 +49,7 @@ class TableStates:
         each in the same two states, whatever is written meanwhile; `timeout` is per page. Cost at the server: some
         10 µs for each key of the range that has or had something. Raises what `get` does with `at`.
         """
-        pages = self.diff_pages(before, after, prefix=prefix, start=start, end=end, timeout=timeout)
-        try:
-            async for page in pages:
-                for difference in page:
-                    yield difference
-        finally:
-            await pages.aclose()
+        return items_of(self.diff_pages(before, after, prefix=prefix, start=start, end=end, timeout=timeout))
 
     async def diff_pages(
         self,

@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from duramen.client.model.call_records import iterator_of
 from duramen.client.model.consistency import AsOf
+from duramen.client.model.pages import items_of
 from duramen.client.model.results import Before, Change, KeyDifference, KeyVersion
 from duramen.client.rows.opened_rows import OpenedRows
 from duramen.client.rows.row_codec import RowCodec
@@ -175,7 +176,7 @@ class RowHistory(OpenedRows[V]):
         _, versions = await self._decoded(codec, lambda codec: decoded_versions(found, codec.decode), timeout)
         return versions
 
-    async def diff(
+    def diff(
         self,
         before: AsOf,
         after: AsOf | None = None,
@@ -188,13 +189,7 @@ class RowHistory(OpenedRows[V]):
         """The rows that differ between two states, each with its key and both rows: `diff(monday, tuesday,
         carrier="UA")`. As `Table.diff`, and of the rows with these key fields, as `scan` takes them.
         """
-        pages = self.diff_pages(before, after, {**(fields or {}), **key_fields}, timeout=timeout)
-        try:
-            async for page in pages:
-                for difference in page:
-                    yield difference
-        finally:
-            await pages.aclose()
+        return items_of(self.diff_pages(before, after, {**(fields or {}), **key_fields}, timeout=timeout))
 
     async def diff_pages(
         self, before: AsOf, after: AsOf | None, fields: Mapping[str, Any], *, timeout: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +62,42 @@ def test_a_table_as_it_was(run: Run, table_name: str) -> None:
     assert (refused.returncode, "leave out --after" in refused.stderr) == (2, True)
 
 
+def test_what_changed(run: Run, table_name: str) -> None:
+    assert run("table", "create", table_name, "-p", "1", "--history", "all").returncode == 0
+    for word in ("JFK", "LGA", "EWR"):
+        token = run("put", table_name, word, "1", "--token").stdout.strip()
+    run("put", table_name, "JFK", "2")
+    run("delete", table_name, "LGA")
+    middle = run("put", table_name, "SFO", "9", "--token").stdout.strip()
+    run("put", table_name, "EWR", "3")
+    run("put", table_name, "EWR", "1")
+    shown = "- JFK\t1\n+ JFK\t2\n- LGA\t1\n+ SFO\t9\n"
+    done = run("diff", table_name, token)
+    assert (done.returncode, done.stdout, done.stderr) == (0, shown, "")
+    assert run("diff", table_name, token, middle).stdout == shown
+    assert run("diff", table_name, middle).stdout == ""
+    assert run("diff", table_name, middle, token, "--prefix", "S").stdout == "- SFO\t9\n"
+    assert run("diff", table_name, "2001-01-01", "-n", "1").stdout == "+ EWR\t1\n"
+    assert run("diff", table_name, "2999-01-01T00:00:00Z").stdout == ""
+    assert lines(run("diff", table_name, token, "--start", "L", "--json")) == [
+        {"key": "LGA", "before": "1", "after": None},
+        {"key": "SFO", "before": None, "after": "9"},
+    ]
+
+
+def test_what_changed_in_rows(run: Run, table_name: str, tmp_path: Path) -> None:
+    schema = tmp_path / "price.avsc"
+    fields = [{"name": "airport", "type": "string"}, {"name": "cents", "type": "long"}]
+    schema.write_text(json.dumps({"type": "record", "name": "Price", "fields": fields}))
+    created = run("table", "create", table_name, "--schema", str(schema), "--key", "airport", "--history", "10")
+    assert created.returncode == 0, created.stderr
+    for airport, cents in (("JFK", 100), ("LGA", 80)):
+        assert run("put", table_name, json.dumps({"airport": airport, "cents": cents})).returncode == 0
+    differences = lines(run("diff", table_name, "2001-01-01", "--field", "airport=JFK", "--json"))
+    assert differences == [{"key": ["JFK"], "before": None, "after": {"airport": "JFK", "cents": 100}}]
+    assert run("diff", table_name, "2001-01-01", "--prefix", '["LGA"]').stdout == '+ {"airport":"LGA","cents":80}\n'
+
+
 def test_mistakes(run: Run, table_name: str) -> None:
     refused = run("table", "create", table_name, "--history", "3y")
     assert (refused.returncode, "history= is a time" in refused.stderr) == (2, True)
@@ -72,6 +109,9 @@ def test_mistakes(run: Run, table_name: str) -> None:
         (("get", table_name, "k", "--at-token", token, "--at-time", "2001-01-01"), "name two states"),
         (("get", table_name, "k", "--at-token", token, "--after", token), "leave out --after"),
         (("get", table_name, "k", "--at-time", "yesterday"), "takes a time"),
+        (("diff", table_name, "2001-01-01"), "keeps no history"),
+        (("diff", table_name, "2026-31-31"), "a token, or a time"),
+        (("diff", table_name, "yesterday"), "token"),
         (("history", table_name, "k", "l"), "takes one key"),
     ):
         done = run(*words)
