@@ -33,11 +33,15 @@ class ByHand:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.log_port, self.at = 0, ""
 
-    def start(self, heal_after_s: int = 1) -> None:
+    def start(self, heal_after_s: int | None = None) -> None:
+        """Start all, and wait until the router hears of each node. On a busy machine one is lost later."""
+        seconds = heal_after_s or round(patience_s(1))
         self.log_port = self._start("log", "log", "--data", str(self._folder / "log"))
         for node in NODES:
             self.start_node(node)
-        self.at = f"127.0.0.1:{self._start('router', 'router', *self._log(), '--heal-after', str(heal_after_s))}"
+        self.at = f"127.0.0.1:{self._start('router', 'router', *self._log(), '--heal-after', str(seconds))}"
+        alive = ["alive"] * len(NODES)
+        wait_until(lambda: [each["state"] for each in self.rows("nodes")] == alive, "the router knows the nodes")
 
     def _log(self) -> list[str]:
         return ["--log", f"grpc://127.0.0.1:{self.log_port}"]
