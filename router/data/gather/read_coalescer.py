@@ -141,20 +141,27 @@ class ReadCoalescer:
         """A group that waits. It leaves not at once but at the end of this round of the loop: callers of the same round
         leave together.
         """
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._flush)
+        if self._rounds.is_free and not self._scheduled:
+            self._begin_round()
         return _Group(table, wanted, strong=False, loop=self._loop)
 
-    def _flush(self) -> None:
-        self._scheduled = False
-        while groups := self._rounds.leave():
-            task = self._tasks.start(self._send(groups, _PATIENCE_S, None))
-            task.add_done_callback(self._landed)
+    def _begin_round(self) -> None:
+        self._scheduled = True
+        self._tasks.start(self._leave())
 
-    def _landed(self, _: asyncio.Task[None]) -> None:
-        if self._rounds.landed() and not self._scheduled:
-            self._flush()
+    async def _leave(self) -> None:
+        """Send what has gathered until this task runs."""
+        self._scheduled = False
+        groups = self._rounds.leave()
+        if self._rounds.may_leave:
+            self._begin_round()  # the request is full
+        if not groups:
+            return
+        try:
+            await self._send(groups, _PATIENCE_S, None)
+        finally:
+            if self._rounds.landed() and not self._scheduled:
+                self._begin_round()
 
     def _start(self, groups: list[_Group], *, patience: float, backoff: Backoff | None = None) -> asyncio.Task[None]:
         return self._tasks.start(self._send(groups, patience, backoff))

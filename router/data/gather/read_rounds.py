@@ -105,9 +105,14 @@ class ReadRounds(Generic[T, G]):
         """Keys of the groups that wait, and of those that travel by themselves."""
 
     @property
+    def is_free(self) -> bool:
+        """May another request leave?"""
+        return self.in_flight < self._rules.in_flight_max and self._closed is None
+
+    @property
     def may_leave(self) -> bool:
         """Does a group wait, and may another request leave?"""
-        return bool(self._waiting) and self.in_flight < self._rules.in_flight_max and self._closed is None
+        return bool(self._waiting) and self.is_free
 
     def group_for(self, wanted: ReadTerms, table: T, keys: int) -> G:
         """The waiting group that a call of so many keys joins, counted. O(1). Raises as `leave_alone`."""

@@ -276,3 +276,28 @@ async def test_closing_ends_reads_that_were_not_sent_yet() -> None:
     async with within(20):
         ends = await asyncio.gather(*calls, return_exceptions=True)
     assert {type(end) for end in ends} == {DatabaseClosed}
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_closing_ends_a_read_at_each_step_of_its_way_out(steps: int) -> None:
+    connection = NeverAnswers()
+    reads = ReadCoalescer(cast("Any", connection), cast("Any", connection))
+    deadline = asyncio.get_running_loop().time() + 60
+    call = reads.submit(REF, REF.partition(ZERO), [b"k"], after=None, strong=False, seen=True, deadline=deadline)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    await reads.close()
+    async with within(20):
+        assert [type(end) for end in await asyncio.gather(call, return_exceptions=True)] == [DatabaseClosed]
+
+
+async def test_a_lone_read_leaves_at_the_end_of_its_round() -> None:
+    connection = NeverAnswers()
+    reads = ReadCoalescer(cast("Any", connection), cast("Any", connection))
+    deadline = asyncio.get_running_loop().time() + 60
+    call = reads.submit(REF, REF.partition(ZERO), [b"k"], after=None, strong=False, seen=True, deadline=deadline)
+    assert connection.waiting == 0, "callers of the same round may join it"
+    await asyncio.sleep(0)
+    assert connection.waiting == 1
+    await reads.close()
+    await asyncio.gather(call, return_exceptions=True)
