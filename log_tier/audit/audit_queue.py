@@ -5,10 +5,12 @@
                      │          └ of the last second: an equal event raises its count
                      └ older than a second: does not change any more
 
-A flood cannot fill it: refused calls of one user make at most `REFUSED_ROWS_PER_S` rows, and those of everybody who
-proved nothing as many together. What is more of them is counted in one row, which says so. Reads and writes of one user
-begin at most `ACCESS_ROWS_PER_S` rows; what is more of them is one row for each command and table. What proved nothing
-never takes more than half of the room, and it and reads and writes together leave a quarter to everything else.
+A flood cannot fill it. Of the refused calls of one user in a second, and of those of everybody who proved nothing
+together, the first `REFUSED_KEYS_PER_S` different ones have rows of their own. More of them are one row for each
+command and table, which names a key as long as all its calls have that one. Beyond `REFUSED_ROWS_PER_S` rows they are
+counted in one row, which says so. Streams that are ended are bounded likewise, for themselves. Reads and writes of one
+user begin at most `ACCESS_ROWS_PER_S` rows; what is more of them is one row for each command and table. What proved
+nothing never takes more than half of the room, and it and reads and writes together leave a quarter to everything else.
 """
 
 from __future__ import annotations
@@ -18,17 +20,19 @@ from collections.abc import Hashable
 from itertools import islice
 from typing import Final
 
-from log_tier.audit.audit_event import AuditEvent
+from log_tier.audit.audit_event import TEXT_MAX, AuditEvent, AuditResult
 from log_tier.audit.audit_row import AuditRow
 from log_tier.audit.audit_settings import WINDOW_S
 from log_tier.concurrency.clocks import Clock
 
-__all__ = ["ACCESS_ROWS_PER_S", "BYTES_MAX", "REFUSED_ROWS_PER_S", "ROWS_MAX", "AuditQueue"]
+__all__ = ["ACCESS_ROWS_PER_S", "BYTES_MAX", "REFUSED_KEYS_PER_S", "REFUSED_ROWS_PER_S", "ROWS_MAX", "AuditQueue"]
 
 ROWS_MAX: Final = 10_000
 """Some minutes of a busy server whose table cannot be written."""
 BYTES_MAX: Final = 8 * 1024 * 1024
 REFUSED_ROWS_PER_S: Final = 64
+REFUSED_KEYS_PER_S: Final = 8
+"""Of refused calls that differ in their keys. A program that goes on with calls that are refused makes no more rows."""
 ACCESS_ROWS_PER_S: Final = 1000
 """Of allowed reads and writes. One connection of the Redis protocol has 100,000 commands in a second."""
 
@@ -38,6 +42,13 @@ _ROW_BYTES: Final = 600
 _OTHERS: Final = "more refused calls than are shown one by one"
 _OTHER_KEYS: Final = "more keys than are shown one by one"
 _LOST: Final = "the queue had no room for events"
+
+
+# Refused calls, and streams that ended as if they had been.
+_REFUSALS: Final = ("refused", "ended")
+_COMMANDS: Final = ("admin", "change")
+# So many texts of an identity are those of who, what and on which table.
+_KEYLESS: Final = 8
 
 
 class AuditQueue:
@@ -60,8 +71,8 @@ class AuditQueue:
         self._bytes = 0
         self._unproven = 0
         """Rows of callers that proved nothing."""
-        self._begun: dict[tuple[bool, str], int] = {}
-        """Rows of refused calls (True) and of reads and writes that were begun in this second, by user."""
+        self._begun: dict[tuple[AuditResult, str], int] = {}
+        """Rows that were begun in this second: of refused calls, ended streams, and reads and writes; by user."""
         self._second_s = 0.0
         self._sequence = 0
         self._lost: AuditRow | None = None
@@ -80,41 +91,63 @@ class AuditQueue:
         identity = _identity(event)
         if self._counted(identity, now_s):
             return
-        refused, access = event.result == "refused", _is_access(event)
-        if (refused or access) and not self._may_begin(event, now_s, refused=refused):
-            event = _others(event) if refused else event._replace(key="", detail=_OTHER_KEYS)
+        if event.result in _REFUSALS and not self._may_begin(event, REFUSED_KEYS_PER_S, now_s):
+            identity = identity[:_KEYLESS]
+            if self._summed(identity, event, now_s):
+                return
+            if not self._may_begin(event, REFUSED_ROWS_PER_S, now_s):
+                event = _others(event)
+                identity = _identity(event)
+                if self._counted(identity, now_s):
+                    return
+        elif _is_access(event) and not self._may_begin(event, ACCESS_ROWS_PER_S, now_s):
+            event = event._replace(key="", detail=_OTHER_KEYS)
             identity = _identity(event)
             if self._counted(identity, now_s):
                 return
-        size = _ROW_BYTES + sum(map(len, event[:10]))
+        self._take(event, identity, now_s)
+
+    def _take(self, event: AuditEvent, identity: Hashable, now_s: float) -> None:
+        """Begin a row, if there is room for it."""
+        size = _size(event)
         unproven = event.proof == "nothing"
-        if self._is_full(size, 3 if unproven or access else 4) or (unproven and 2 * self._unproven >= self._rows_max):
+        quarters = 3 if unproven or _is_access(event) else 4
+        if self._is_full(size, quarters) or (unproven and 2 * self._unproven >= self._rows_max):
             self._lose(now_s)
             return
         row = self._open[identity] = self._begin(event, identity, size, now_s)
         self._bytes += row.size
         self._unproven += unproven
 
-    def _counted(self, identity: Hashable, now_s: float) -> bool:
+    def _counted(self, identity: Hashable, now_s: float) -> AuditRow | None:
+        """The row of equal events that has counted this one; None: there is none."""
         row = self._open.get(identity)
         if row is None or row.sealed or now_s - row.opened_s >= self._window_s:
-            return False
+            return None
         row.count += 1
         row.until_ms = self._clock.wall_ms()
-        return True
+        return row
+
+    def _summed(self, identity: Hashable, event: AuditEvent, now_s: float) -> bool:
+        """Does a row count the event whose events may differ in keys and details? It is true of all of them."""
+        row = self._counted(identity, now_s)
+        if row is not None and (shared := _shared(row.event, event)) is not row.event:
+            self._bytes += _size(shared) - row.size
+            row.event, row.size = shared, _size(shared)
+        return row is not None
 
     def _is_full(self, size: int, quarters: int) -> bool:
         """Is there no room for a row in so many quarters of the queue?"""
         return 4 * len(self._rows) >= quarters * self._rows_max or 4 * (self._bytes + size) > quarters * self._bytes_max
 
-    def _may_begin(self, event: AuditEvent, now_s: float, *, refused: bool) -> bool:
-        """May a refused call, or a read or write, begin a row in this second?"""
+    def _may_begin(self, event: AuditEvent, rows_max: int, now_s: float) -> bool:
+        """May the event begin a row in this second, in which one user's of its result begin so many?"""
         if now_s - self._second_s >= 1.0:
             self._begun.clear()
             self._second_s = now_s
-        who = (refused, _payer(event))
+        who = (event.result, _payer(event))
         count = self._begun.get(who, 0)
-        if count >= (REFUSED_ROWS_PER_S if refused else ACCESS_ROWS_PER_S):
+        if count >= rows_max:
             return False
         self._begun[who] = count + 1
         return True
@@ -182,17 +215,33 @@ def _payer(event: AuditEvent) -> str:
     return "" if event.proof == "nothing" else event.user
 
 
-def _identity(event: AuditEvent) -> Hashable:
+def _identity(event: AuditEvent) -> tuple[Hashable, ...]:
     """What equal events have in common."""
-    kind, result = event.kind, event.result
-    who = (kind, result, event.user, event.proof, event.credential, event.address, event.action, event.table)
-    if kind in ("admin", "change"):
-        return (*who, event.detail, event.offset)
-    return (*who, event.key, event.detail) if result == "allowed" else who
+    kind = event.kind
+    who = (kind, event.result, event.user, event.proof, event.credential, event.address, event.action, event.table)
+    return (*who, event.detail, event.offset) if kind in _COMMANDS else (*who, event.key, event.detail)
+
+
+def _shared(first: AuditEvent, event: AuditEvent) -> AuditEvent:
+    """What a sum says that was true of the first one, and is true of the event as well."""
+    if first.key == event.key and first.detail == event.detail:
+        return first
+    many = first.key != event.key or first.detail.startswith(_OTHER_KEYS)
+    reason = event.detail if first.detail in (event.detail, _of_many(event.detail)) else ""
+    key, detail = "" if many else first.key, _of_many(reason) if many else reason
+    return first if first.key == key and first.detail == detail else first._replace(key=key, detail=detail)
+
+
+def _of_many(reason: str) -> str:
+    return f"{_OTHER_KEYS}: {reason}"[:TEXT_MAX] if reason else _OTHER_KEYS
+
+
+def _size(event: AuditEvent) -> int:
+    return _ROW_BYTES + sum(map(len, event[:10]))
 
 
 def _others(event: AuditEvent) -> AuditEvent:
     """The event of all refused calls of one user, or of nobody, that get no row of their own."""
     user = _payer(event)
     proof = event.proof if user else "nothing"
-    return AuditEvent("call", "refused", user, proof, detail=_OTHERS, version=event.version)
+    return AuditEvent("call", event.result, user, proof, detail=_OTHERS, version=event.version)

@@ -6,18 +6,22 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from kit.set_clock import HandClock
 
-from log_tier.audit.audit_event import TEXT_MAX, AuditEvent
-from log_tier.audit.audit_queue import ACCESS_ROWS_PER_S, REFUSED_ROWS_PER_S, AuditQueue
+from log_tier.audit.audit_event import TEXT_MAX, AuditEvent, AuditResult
+from log_tier.audit.audit_queue import ACCESS_ROWS_PER_S, REFUSED_KEYS_PER_S, REFUSED_ROWS_PER_S, AuditQueue
 from log_tier.audit.audit_row import AuditRow
 from log_tier.audit.audit_settings import WINDOW_S
 
 READ = AuditEvent("read", "allowed", "alice", "token", "a1", "10.0.0.1", "KV/Get", "orders", "eu:")
-REFUSED = AuditEvent("read", "refused", "alice", "token", "a1", "10.0.0.1", "KV/Get", "orders", "eu:")
+REFUSED = AuditEvent(
+    "read", "refused", "alice", "token", "a1", "10.0.0.1", "KV/Get", "orders", "eu:", "what is missing is 'read orders'"
+)
+NOT_SHOWN = "more keys than are shown one by one"
 
 
 def taken(queue: AuditQueue) -> list[AuditRow]:
@@ -32,7 +36,7 @@ def test_equal_events_of_a_second_are_one_row() -> None:
     for _ in range(1000):
         queue.add(REFUSED)
     clock.seconds = 0.9
-    queue.add(REFUSED._replace(key="us:", detail="another key of a refused call is no other event"))
+    queue.add(REFUSED._replace(version=9))
     assert queue.ready(10) == [], "its second is not over"
     clock.seconds = 1.0
     queue.add(REFUSED)
@@ -53,6 +57,10 @@ def test_what_is_different_has_its_own_row() -> None:
         READ._replace(credential="a2"),
         READ._replace(table="ships"),
         REFUSED,
+        REFUSED._replace(key="us:"),
+        REFUSED._replace(key="us:", detail="another reason"),
+        REFUSED._replace(key="us:", result="ended"),
+        REFUSED._replace(result="ended"),
         done,
         done._replace(offset=8),
         done._replace(detail="drain node=n2"),
@@ -79,6 +87,50 @@ def test_a_flood_of_refused_calls_makes_a_bounded_number_of_rows() -> None:
     assert queue.lost == 0
 
 
+@pytest.mark.parametrize("result", ["refused", "ended"])
+def test_refused_calls_on_many_keys_are_a_row_that_names_no_key(result: AuditResult) -> None:
+    """The first ones of a second have rows of their own; each row is true of all that it counts."""
+    clock = HandClock()
+    queue = AuditQueue(clock)
+    refused = REFUSED._replace(result=result)
+    for number in range(5000):
+        queue.add(refused._replace(key=f"k{number}"))
+    queue.add(refused._replace(key="k0"))
+    delete = refused._replace(kind="write", action="KV/Delete", key="UA:1")
+    for _ in range(2):
+        queue.add(delete)
+    clock.seconds = WINDOW_S
+    rows = taken(queue)
+    own = REFUSED_KEYS_PER_S
+    assert [(row.event.key, row.count) for row in rows[1:own]] == [(f"k{number}", 1) for number in range(1, own)]
+    assert (rows[0].event.key, rows[0].count) == ("k0", 2)
+    many, alone = rows[own:]
+    assert many.event == refused._replace(key="", detail=f"{NOT_SHOWN}: {REFUSED.detail}")
+    assert many.count == 5000 - own
+    assert (alone.event, alone.count) == (delete, 2), "what is one key is shown"
+    queue.add(refused._replace(key="another second"))
+    queue.end()
+    assert [row.event.key for row in taken(queue)] == ["another second"]
+
+
+def test_a_summed_row_keeps_what_all_its_calls_have_in_common() -> None:
+    queue = AuditQueue(HandClock())
+    for number in range(REFUSED_KEYS_PER_S):
+        queue.add(REFUSED._replace(action="Scan", key=str(number)))
+    reasons = ("one", "one", "another", "one")
+    for number, detail in enumerate(reasons):
+        queue.add(REFUSED._replace(action="keys and reasons", key=str(number), detail=detail))
+        queue.add(REFUSED._replace(action="reasons", detail=detail))
+        queue.add(REFUSED._replace(action="long", key=str(number), detail="x" * TEXT_MAX))
+    queue.end()
+    rows = {row.event.action: row for row in taken(queue)[REFUSED_KEYS_PER_S:]}
+    assert {action: (row.event.key, row.event.detail, row.count) for action, row in rows.items()} == {
+        "keys and reasons": ("", NOT_SHOWN, 4),
+        "reasons": ("eu:", "", 4),
+        "long": ("", f"{NOT_SHOWN}: {'x' * TEXT_MAX}"[:TEXT_MAX], 4),
+    }
+
+
 def test_a_flood_of_reads_and_writes_makes_a_bounded_number_of_rows() -> None:
     clock = HandClock()
     queue = AuditQueue(clock)
@@ -92,7 +144,7 @@ def test_a_flood_of_reads_and_writes_makes_a_bounded_number_of_rows() -> None:
     clock.seconds = WINDOW_S
     rows = taken(queue)
     assert sum(row.count for row in rows) == 30_003, "each one is counted"
-    others = [row for row in rows if row.event.detail == "more keys than are shown one by one"]
+    others = [row for row in rows if row.event.detail == NOT_SHOWN]
     assert [(row.event.user, row.event.kind, row.event.table, row.event.key) for row in others] == [
         ("alice", "read", "orders", ""),
         ("bob", "read", "orders", ""),
@@ -178,13 +230,15 @@ class AuditQueueModel(RuleBasedStateMachine):
         self.queue = AuditQueue(self.clock, rows_max=rows_max)
         self.added: Counter[str] = Counter()
         self.written: Counter[str] = Counter()
+        self.keys: Counter[tuple[str, str, str]] = Counter()
+        """How often each user's key was added with a result."""
         self.lost = 0
         self.last_ms = 0
 
     @rule(
         user=st.sampled_from(["alice", "bob", ""]),
-        key=st.sampled_from("abc"),
-        result=st.sampled_from(["allowed", "refused"]),
+        key=st.sampled_from("abcdefghijklm"),
+        result=st.sampled_from(["allowed", "refused", "ended"]),
         times=st.integers(1, 3),
     )
     def add(self, user: str, key: str, result: str, times: int) -> None:
@@ -193,6 +247,7 @@ class AuditQueueModel(RuleBasedStateMachine):
                 AuditEvent("read", result, user, "token" if user else "nothing", key=key, table="t")  # type: ignore[arg-type]
             )
             self.added[user] += 1
+            self.keys[user, result, key] += 1
 
     @rule(seconds=st.sampled_from([0.1, 0.5, 1.0, 3.0]))
     def wait(self, seconds: float) -> None:
@@ -215,6 +270,8 @@ class AuditQueueModel(RuleBasedStateMachine):
                 self.lost += row.count
             else:
                 self.written[row.event.user] += row.count
+                if row.event.key:
+                    self.keys[row.event.user, row.event.result, row.event.key] -= row.count
         self.queue.wrote(len(rows))
 
     @invariant()
@@ -232,6 +289,7 @@ class AuditQueueModel(RuleBasedStateMachine):
         assert self.lost == self.queue.lost
         assert self.written.total() + self.lost == self.added.total()
         assert all(count <= self.added[user] for user, count in self.written.items())
+        assert min(self.keys.values(), default=0) >= 0, "a row names a key that it does not count"
 
 
 TestAuditQueueModel = AuditQueueModel.TestCase

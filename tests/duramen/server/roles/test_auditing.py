@@ -18,7 +18,7 @@ from duramen.server.roles.log_role import LogRole
 from duramen.server.roles.node_role import NodeRole
 from duramen.testing.embedded.database_machine import DatabaseMachine
 from log_tier.access.authenticator import basic_header
-from log_tier.audit.audit_queue import REFUSED_ROWS_PER_S
+from log_tier.audit.audit_queue import REFUSED_KEYS_PER_S
 from log_tier.audit.audit_settings import AuditSettings
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import CommandRejected, InvalidName, PermissionDenied, Unauthenticated
@@ -143,8 +143,22 @@ async def test_a_flood_makes_few_rows(tmp_path: Path) -> None:
 
         await until_true(all_counted)
         rows = await calls.rows(result="refused")
-        assert len(rows) <= 2 * (seconds + 2), f"{len(rows)} rows in {seconds:.1f} s"
-        assert len(rows) < REFUSED_ROWS_PER_S
+        assert len(rows) <= 2 * (REFUSED_KEYS_PER_S + 1) * (seconds + 2), f"{len(rows)} rows in {seconds:.1f} s"
+        for row in rows:
+            assert bool(row["key"]) == (row["count"] == 1), f"a row of several keys names none: {row}"
+
+
+async def test_refused_calls_on_two_keys_are_two_rows(calls: AuditedCalls) -> None:
+    """Also where they come within a second: each row names what was refused."""
+    await calls.add_user("alice", "read orders")
+    for key in (b"ZZ:0", b"UA:1"):
+        delete = kv_pb2.KVDeleteRequest(table="orders", key=key)
+        assert isinstance(await calls.error(calls.kv.Delete(delete, metadata=calls.of("alice"))), PermissionDenied)
+    rows = await calls.until_rows(2, user="alice", result="refused")
+    assert [(row["action"], row["table"], row["key"], row["count"]) for row in rows] == [
+        ("KV/Delete", "orders", "ZZ:0", 1),
+        ("KV/Delete", "orders", "UA:1", 1),
+    ]
 
 
 async def test_no_secret_is_in_any_row(calls: AuditedCalls) -> None:
