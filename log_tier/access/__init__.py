@@ -8,7 +8,8 @@
 
 - A1 No user in the catalog: the gate is open. From the first user on it is closed, and stays so (T3 of trust).
 - A2 A decision is by the newest map that the process has folded, not by the one of the caller's proof: a revocation is
-     in force from the turn in which its map comes, for open streams and connections as well (`Gate.on_change`).
+     in force from the turn in which its map comes, for open streams and connections as well (`Gate.on_change`). So is
+     the first user, for calls that began before.
 - A3 A server of the cluster may do everything; a user never what only servers may.
 - A4 A method without a rule is for servers alone.
 - A5 A password is checked in a thread, and once; never for each call.

@@ -116,6 +116,14 @@ class Authenticator:
                 self._known.popitem(last=False)
         return caller
 
+    def at_once(self, header: str) -> Caller:
+        """The user of an `authorization` header with a token; nobody for one that proves nothing, or has a password."""
+        scheme, _, rest = header[:_HEADER_CHARACTERS_MAX].partition(" ")
+        try:
+            return self.by_token(rest.strip()) if scheme.lower() == "bearer" else NOBODY
+        except Unauthenticated:
+            return NOBODY
+
     def _keep(self, proof: str | bytes, caller: Caller) -> Caller:
         if len(self._callers) >= _KNOWN_MAX:
             self._callers.clear()

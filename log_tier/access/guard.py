@@ -3,8 +3,9 @@
 A call is decided when its request has been parsed. A stream, and a single call that only reads, is decided again
 whenever users, roles or grants change, and when its token expires. One that is not allowed any more ends with the
 refusal, in the turn in which the map of the change comes, or the time is over: a read may wait for long, and would show
-what was written after the revocation. A write that was let in is answered, since it may have happened. Calls are
-counted against the quotas of their user and tables. A method without a rule is for servers alone.
+what was written after the revocation. A write that was let in is answered, since it may have happened. While there is
+no user, single calls are let in undecided, and are decided when the first user comes. Calls are counted against the
+quotas of their user and tables. A method without a rule is for servers alone.
 """
 
 from __future__ import annotations
@@ -70,6 +71,12 @@ class _OpenCall(NamedTuple):
     peer: str
 
 
+class _UnaskedCall(NamedTuple):
+    method: str
+    request: Any
+    context: _Context
+
+
 class _AuditedCall:
     """A call whose end the audit wants to know, and what it holds of its quotas."""
 
@@ -123,6 +130,8 @@ class GrpcGuard:
         self._open: dict[asyncio.Task[Any], _OpenCall] = {}
         """Streams."""
         self._reads: dict[OpenRead, _OpenCall] = {}
+        self._unasked: dict[OpenRead, _UnaskedCall] = {}
+        """Single calls that were let in while there was no user, and are under way."""
         self._expiry = FirstExpiry(self._decide_again, clock=clock)
         """Of the tokens of open calls."""
         self.is_closed = gate.is_closed
@@ -156,6 +165,17 @@ class GrpcGuard:
             )
 
         return admit_call
+
+    def unasked(self, method: str, request: Any, context: _Context) -> OpenRead:
+        """Note a single call while there is no user. See `CallGuard`. 1 µs."""
+
+        def ended(error: DuramenError | None) -> None:
+            if self._unasked.pop(read, None) is None:
+                self._read_ended(read, error)
+
+        read = OpenRead(None, ended)
+        self._unasked[read] = _UnaskedCall(method, request, context)
+        return read
 
     def admitting_streams(self, method: str) -> AdmitStream | None:
         """The same for streams, which are let in for their tasks, also while the gate is open."""
@@ -245,13 +265,22 @@ class GrpcGuard:
             if key == AUTHORIZATION:
                 text = value if isinstance(value, str) else value.decode(errors="replace")
                 return await self._caller_by(text, context.peer())
-        shown = None if self._identify is None else self._identify(context)
-        if shown is None:
-            return NOBODY
-        caller = self._authenticator.by_certificate(shown[0], is_server=shown[1])
+        caller = self._by_certificate(context)
         if self._audit is not None and caller is not NOBODY:
             self._audit.proved(caller, context.peer())
         return caller
+
+    def _caller_at_once(self, context: _Context) -> Caller:
+        """Who calls, as far as no thread has to look: a password proves nothing here."""
+        for key, value in context.invocation_metadata() or ():
+            if key == AUTHORIZATION:
+                text = value if isinstance(value, str) else value.decode(errors="replace")
+                return self._authenticator.at_once(text)
+        return self._by_certificate(context)
+
+    def _by_certificate(self, context: _Context) -> Caller:
+        shown = None if self._identify is None else self._identify(context)
+        return NOBODY if shown is None else self._authenticator.by_certificate(shown[0], is_server=shown[1])
 
     async def _caller_by(self, header: str, peer: str) -> Caller:
         caller = self._authenticator.known(header)
@@ -270,14 +299,17 @@ class GrpcGuard:
         """Note a single call that only reads, until it is over. 1 µs."""
 
         def ended(error: DuramenError | None) -> None:
-            call = self._reads.pop(read)
-            if error is not None and self._audit is not None:
-                self._audit.refused(call.method, call.caller, call.demand, call.peer, error)
+            self._read_ended(read, error)
 
         read = OpenRead(held, ended)
         self._reads[read] = _OpenCall(caller, demand, method, context.peer())
         self._expiry.await_ms(self._gate.expires_ms(caller))
         return read
+
+    def _read_ended(self, read: OpenRead, error: DuramenError | None) -> None:
+        call = self._reads.pop(read, None)
+        if call is not None and error is not None and self._audit is not None:
+            self._audit.refused(call.method, call.caller, call.demand, call.peer, error)
 
     def _note(self, method: str, caller: Caller, demand: Demand, context: _Context) -> None:
         task = asyncio.current_task()
@@ -294,6 +326,11 @@ class GrpcGuard:
 
     def _decide_again(self) -> None:
         self.is_closed = self._gate.is_closed
+        if self.is_closed and self._unasked:
+            unasked, self._unasked = self._unasked, {}
+            for read, asked in unasked.items():
+                if (open_call := self._asked(asked)) is not None:
+                    self._reads[read] = open_call
         for task, stream in list(self._open.items()):
             error = self._refusal(stream)
             if error is not None and self._streams.refuse(task, error) and self._audit is not None:
@@ -302,6 +339,25 @@ class GrpcGuard:
         for read, call in list(self._reads.items()):
             if (error := self._refusal(call)) is not None:
                 read.refuse(error)
+
+    def _asked(self, call: _UnaskedCall) -> _OpenCall | None:
+        """A call that began before the first user, to be decided now; None: it goes on, as a server's, one that does
+        more than read, and one that names no table that is there.
+        """
+        method, request, context = call
+        rule, caller = self._rules.get(method, servers_only), self._caller_at_once(context)
+        try:
+            demand = rule(request, self._gate.table_name)
+        except DuramenError:
+            return None
+        if caller.proof == "server" or not only_reads(demand):
+            return None
+        try:
+            if caller is not NOBODY:  # who hears nothing of the table anyway
+                rule(request, partial(self._gate.shown_name, caller))
+        except DuramenError:
+            demand = _SHOWN
+        return _OpenCall(caller, demand, method, context.peer())
 
     def _refusal(self, call: _OpenCall) -> DuramenError | None:
         """Decide again about a call under way; None: it may go on, until its token expires."""

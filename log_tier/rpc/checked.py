@@ -72,15 +72,19 @@ class CallGuard(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Is anybody kept out? If not, single calls are let in without being asked about; streams are not."""
+        """Is anybody kept out? If not, single calls are let in, and noted by `unasked`; streams are asked about."""
         ...
 
     def admitting(self, method: str) -> Admit | None:
         """What lets in the single calls of a method, by its full name; None: everybody may call it."""
         ...
 
+    def unasked(self, method: str, request: Any, context: _Context) -> OpenRead | None:
+        """Note a single call that is let in while nobody is kept out: it may be ended when somebody is."""
+        ...
+
     def admitting_streams(self, method: str) -> AdmitStream | None:
-        """The same for a method whose calls are streams."""
+        """The same as `admitting` for a method whose calls are streams."""
         ...
 
     def early(self, method: str, metadata: Metadata) -> EarlyRefusal | None:
@@ -282,8 +286,8 @@ def _single(
         if type(request) is _Unparsed:
             request = await refusals.parsed(method, request, parse, context)
         held = None
-        if admit is not None and guard is not None and guard.is_closed:
-            held = await admit(request, context)
+        if admit is not None and guard is not None:
+            held = await admit(request, context) if guard.is_closed else guard.unasked(method, request, context)
         began_s = now_s()  # what a quota holds back is not the server's time
         end: CallEnd = "failed"
         try:

@@ -34,6 +34,9 @@ class ServersOnly:
         """What lets in the calls of a method; None for health and reflection. It raises `PermissionDenied`."""
         return self.admitting_streams(method)
 
+    def unasked(self, _method: str, _request: Any, _context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Nothing: it asks about every call."""
+
     def admitting_streams(self, method: str) -> AdmitStream | None:
         """The same for streams."""
         if method[1:].partition("/")[0] in _UNGUARDED:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from kit.client.held_server import HELD_KEY as KEY
 from kit.client.held_server import HELD_TABLE as TABLE
 from kit.client.held_server import HeldConnection, HeldServer, connected, held_server
+from kit.client.waiting_calls import WAITING_CALLS, WAITING_COMMANDS
 from kit.deadlines import patience_s, until, within
 from kit.resp.raw_client import packed
 
 from log_tier.model.errors import PermissionDenied, Unauthenticated
-from log_tier.model.identifiers import table_id_to_bytes
 from log_tier.trust.trust_commands import GrantRights, RevokeRights
 from router.endpoints.resp.commands import native
-from router.proto import console_pb2, keyvalue_pb2, kv_pb2
 
 pytestmark = pytest.mark.embedded_log_only
 
@@ -41,45 +40,11 @@ async def connection(held: HeldServer) -> AsyncIterator[HeldConnection]:
         yield made
 
 
-Call = Callable[[HeldServer, Any], Any]
-
-
-def read_part(held: HeldServer) -> keyvalue_pb2.ReadRequest:
-    part = keyvalue_pb2.ReadPart(table_id=table_id_to_bytes(held.table), keys=[KEY], strong=True)
-    return keyvalue_pb2.ReadRequest(parts=[part])
-
-
-def scan_page(held: HeldServer) -> keyvalue_pb2.ScanRequest:
-    return keyvalue_pb2.ScanRequest(table_id=table_id_to_bytes(held.table), strong=True, limit=9)
-
-
-STRONG: Final = kv_pb2.KV_LEVEL_STRONG
-CALLS: Final[dict[str, Call]] = {
-    "KV/Get of a token": lambda held, who: held.kv.Get(
-        kv_pb2.KVGetRequest(table=TABLE, key=KEY, after=held.token), metadata=who
-    ),
-    "KV/Get, strong": lambda held, who: held.kv.Get(
-        kv_pb2.KVGetRequest(table=TABLE, key=KEY, level=STRONG), metadata=who
-    ),
-    "KV/GetMany": lambda held, who: held.kv.GetMany(
-        kv_pb2.KVGetManyRequest(table=TABLE, keys=[KEY], level=STRONG), metadata=who
-    ),
-    "KV/Scan": lambda held, who: held.kv.Scan(kv_pb2.KVScanRequest(table=TABLE, after=held.token), metadata=who).read(),
-    "KeyValue/Read": lambda held, who: held.key_value.Read(read_part(held), metadata=who),
-    "KeyValue/Scan": lambda held, who: held.key_value.Scan(scan_page(held), metadata=who),
-    "Console/Get": lambda held, who: held.console.Get(
-        console_pb2.ConsoleGetRequest(table=TABLE, key=KEY), metadata=who
-    ),
-    "Console/Scan": lambda held, who: held.console.Scan(console_pb2.ConsoleScanRequest(table=TABLE), metadata=who),
-}
-"""Reads that wait until the replica has applied what was written last."""
-
-
 @pytest.mark.parametrize("ending", ["grant", "token", "user"])
-@pytest.mark.parametrize("what", CALLS)
+@pytest.mark.parametrize("what", WAITING_CALLS)
 async def test_a_read_that_waits_ends(held: HeldServer, what: str, ending: str) -> None:
-    call = asyncio.ensure_future(held.error(CALLS[what](held, held.of("alice"))))
-    other = asyncio.ensure_future(held.error(CALLS[what](held, held.of("root"))))
+    call = asyncio.ensure_future(held.error(WAITING_CALLS[what](held, held.of("alice"))))
+    other = asyncio.ensure_future(held.error(WAITING_CALLS[what](held, held.of("root"))))
     async with within(DEADLINE_S):
         await until(lambda: held.waiting > 0)
         in_force_s = await held.end(ending)
@@ -94,8 +59,10 @@ async def test_a_read_that_waits_ends(held: HeldServer, what: str, ending: str) 
 async def test_reads_that_wait_end_with_their_token(held: HeldServer) -> None:
     """And each is in the audit once."""
     over_s = await held.expire()
-    calls = {what: asyncio.ensure_future(held.error(call(held, held.of("alice")))) for what, call in CALLS.items()}
-    others = [asyncio.ensure_future(held.error(call(held, held.of("root")))) for call in CALLS.values()]
+    calls = {
+        what: asyncio.ensure_future(held.error(call(held, held.of("alice")))) for what, call in WAITING_CALLS.items()
+    }
+    others = [asyncio.ensure_future(held.error(call(held, held.of("root")))) for call in WAITING_CALLS.values()]
     async with within(DEADLINE_S):
         words = set[str]()
         for what, call in calls.items():
@@ -106,11 +73,11 @@ async def test_reads_that_wait_end_with_their_token(held: HeldServer) -> None:
         assert not any(other.done() for other in others), "another user's go on"
         held.log.release_reads()
         assert [await other for other in others] == [None] * len(others)
-        refused = await held.error(CALLS["KV/GetMany"](held, held.of("alice")))
+        refused = await held.error(WAITING_CALLS["KV/GetMany"](held, held.of("alice")))
         assert isinstance(refused, Unauthenticated)
         assert "has expired" in refused.message
         assert words == {refused.message}, "as the next call is refused"
-    assert await held.refused(len(CALLS) + 1) == {
+    assert await held.refused(len(WAITING_CALLS) + 1) == {
         ("refused", "KV/Get", TABLE, KEY.decode()): 2,
         ("refused", "KV/GetMany", TABLE, KEY.decode()): 2,
         ("ended", "KV/Scan", TABLE, ""): 1,
@@ -121,27 +88,13 @@ async def test_reads_that_wait_end_with_their_token(held: HeldServer) -> None:
     }
 
 
-Words = Callable[[HeldServer], tuple[tuple[bytes | str | int, ...], ...]]
-COMMANDS: Final[dict[str, Words]] = {
-    "GET": lambda _: (("GET", KEY),),
-    "MGET": lambda _: (("MGET", KEY, KEY),),
-    "GETs": lambda _: tuple(("GET", KEY) for _ in range(5)),
-    "several reads": lambda _: (("STRLEN", KEY), ("EXISTS", KEY), ("TTL", KEY)),
-    "SCAN": lambda _: (("SCAN", 0),),
-    "KEYS": lambda _: (("KEYS", "*"),),
-    "RANDOMKEY": lambda _: (("RANDOMKEY",),),
-    "DURAMEN.AWAIT": lambda held: (("DURAMEN.AWAIT", held.table, 0, 1),),
-}
-"""Commands that wait until the replica has applied what was written last."""
-
-
-@pytest.mark.parametrize("what", COMMANDS)
+@pytest.mark.parametrize("what", WAITING_COMMANDS)
 async def test_commands_that_wait_are_refused(
     held: HeldServer, connection: HeldConnection, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the connection goes on."""
     monkeypatch.setattr(native, "AWAIT_S", 600.0)
-    commands = COMMANDS[what](held)
+    commands = WAITING_COMMANDS[what](held)
     connection.writer.write(b"".join(packed(*words) for words in commands))
     async with within(DEADLINE_S):
         await until(lambda: held.waiting > 0)
@@ -165,7 +118,7 @@ async def test_connections_whose_commands_wait_end_with_their_token(
     monkeypatch.setattr(native, "AWAIT_S", 600.0)
     over_s, connections = await held.expire(), list[HeldConnection]()
     async with AsyncExitStack() as opened, within(DEADLINE_S):
-        for words in COMMANDS.values():
+        for words in WAITING_COMMANDS.values():
             made = await opened.enter_async_context(connected(held))
             made.writer.write(b"".join(packed(*each) for each in words(held)))
             connections.append(made)
