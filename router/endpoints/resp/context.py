@@ -143,6 +143,7 @@ class CommandContext(Listener, Protocol):
     connected_s: float
     closing: bool
     only_waits: bool
+    judges_wait: bool
 
     @property
     def noted_caller(self) -> Caller: ...

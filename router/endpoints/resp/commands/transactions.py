@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from log_tier.concurrency.sized_work import Turn
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition
+from router.data.freshness import Freshness
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec, async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.key_views import DataCommand, Overlay, View
@@ -210,8 +211,9 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     client.server.check_redirection(client, table, [*transaction.keys, *transaction.guards])
     many = len(transaction.keys) > AT_ONCE_KEYS_MAX
     partition = await asyncio.to_thread(transaction.place, table) if many else transaction.place(table)
-    await wait_until_fresh(client, table, transaction.keys)
-    _check_rights(await client.denied_since(judged_by, demanding, action="exec"))
+    _check_rights(
+        await wait_until_fresh(client, table, transaction.keys, demanding, judged_by=judged_by, action="exec")
+    )
     replies = await client.server.changes.run(
         client.reply_queue, table, partition, transaction.keys, transaction.step(client), watched=transaction.guards
     )
@@ -221,19 +223,46 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     return await shown_replies(client.server.tables, table, specs, replies)
 
 
-async def wait_until_fresh(client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> None:
-    """Wait before a change until what it looks at is as new as the connection asks. Who may make it is judged again
-    afterwards.
+async def wait_until_fresh(
+    client: CommandContext,
+    table: ServedTable,
+    keys: Sequence[bytes],
+    commands: Sequence[tuple[CommandSpec, RespCommand]],
+    *,
+    judged_by: int,
+    action: str = "",
+) -> Problem | None:
+    """Wait before a change until what it looks at is as new as the connection asks. Why its caller may not make it any
+    more, which ends the wait when users or grants change; None: it may. `judged_by`, `action`: as of `denied_since`.
     """
     freshness = client.freshness(table)
-    if not (freshness.strong or freshness.offsets):
-        return
-    client.only_waits = True
+    is_fresh = not (freshness.strong or freshness.offsets)
+    while True:
+        judged_now = client.server.trust_changes
+        if (denied := await client.denied_since(judged_by, commands, action=action)) is not None:
+            return denied
+        judged_by = judged_now
+        if client.server.trust_changes != judged_by:
+            continue  # they changed again while a thread judged
+        if is_fresh:
+            return None
+        is_fresh = await _is_fresh(client, table, keys, freshness)
+
+
+async def _is_fresh(client: CommandContext, table: ServedTable, keys: Sequence[bytes], freshness: Freshness) -> bool:
+    """Wait until what is there is as new as this; False: the wait was broken off, to be judged again."""
+    client.only_waits, client.judges_wait = True, False
     try:
         await client.server.reads.entries(table, keys, freshness)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if not client.judges_wait or task is None or task.uncancel():
+            raise  # the connection has ended
+        return False
     finally:
         client.only_waits = False
     client.caught_up(table)
+    return True
 
 
 async def _stored(client: CommandContext, table: ServedTable, transaction: _Transaction) -> _Transaction:

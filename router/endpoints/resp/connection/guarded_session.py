@@ -69,6 +69,8 @@ class GuardedSession(RespSession, ABC):
         """The commands of `task`."""
         self.only_waits = False
         """What `task` is to change, it has not begun to change."""
+        self.judges_wait = False
+        """That wait was broken off, to be judged by the users and grants of now."""
         self.closing = False
 
     def guard(self) -> None:
@@ -145,7 +147,8 @@ class GuardedSession(RespSession, ABC):
 
     def recheck(self) -> None:
         """End the connection where it goes on with what its caller may not do any more. A read that waits begins again,
-        and is refused by the rights of now. A write that has begun is answered.
+        and is refused by the rights of now. A change that waits is judged before it waits on. One that has begun is
+        answered.
         """
         refusal = None if self.closing else self._no_longer()
         if refusal is not None:
@@ -159,6 +162,10 @@ class GuardedSession(RespSession, ABC):
                 self.task.cancel()
             self.reply_queue.emit(encode(refusal, self.protocol))
             self.close("its caller may not go on with what it does")
+        elif not self.closing and self.task is not None and self.only_waits:
+            if not self.judges_wait:
+                self.judges_wait = True
+                self.task.cancel()
         elif not self.closing and self.task is not None and self._waits_for_what_it_may_not():
             self.task.cancel()
             self.task.add_done_callback(self._begin_again)

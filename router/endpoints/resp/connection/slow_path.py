@@ -116,8 +116,8 @@ async def _performed(
         if len(keys) <= AT_ONCE_KEYS_MAX:
             return spec.run(view, args)
         return await asyncio.to_thread(_run_large, spec, view, args, found)
-    await wait_until_fresh(client, table, keys)
-    if (denied := await client.denied_since(judged_by, [(spec, asked)])) is not None:
+    denied = await wait_until_fresh(client, table, keys, [(spec, asked)], judged_by=judged_by)
+    if denied is not None:
         raise denied
     return await _change(client, table, spec, args, keys)
 
