@@ -33,7 +33,7 @@ from spark_bulk.source.log.feed import FeedPart
 from spark_bulk.source.log.positions import check_covered
 from spark_bulk.source.model.cluster_login import ClusterLogin
 from spark_bulk.source.model.options import TextForm
-from spark_bulk.source.model.table_place import TablePlace, all_bounds, find_table, token_offsets
+from spark_bulk.source.model.table_place import TablePlace, find_table, readable_bounds, token_offsets
 from spark_bulk.source.table.index_copies import WantedCopy
 
 __all__ = ["export_changes", "export_table"]
@@ -140,7 +140,7 @@ def export_changes(
 
 async def _look(login: ClusterLogin, table: str, timeout_s: float) -> tuple[TablePlace, list[Bounds]]:
     place = await find_table(login, table, timeout_s=timeout_s)
-    return place, await all_bounds(place, timeout_s=timeout_s)
+    return place, await readable_bounds(place, timeout_s=timeout_s)
 
 
 def _beginning(

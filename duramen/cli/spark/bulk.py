@@ -116,13 +116,17 @@ def go_on(table: str, url: str, at: str, *, stage: bool, swap: bool, json: bool)
     return 0
 
 
-def check_there(access: SparkAccess, table: str, timeout: float) -> None:
-    """Raise `TableNotFound`, `Disconnected` before Spark starts, which takes a while."""
+def check_there(access: SparkAccess, table: str, timeout: float, *, is_read: bool = False) -> None:
+    """Raise `TableNotFound`, `Disconnected` before Spark starts, which takes a while. `is_read`: and `PermissionDenied`
+    to a user who may not read the whole table.
+    """
     from spark_bulk.runtime.waiting import wait_for
     from spark_bulk.source.model.cluster_login import ClusterLogin
-    from spark_bulk.source.model.table_place import find_table
+    from spark_bulk.source.model.table_place import find_table, readable_bounds
 
-    wait_for(find_table(ClusterLogin.of(**access), table, timeout_s=min(timeout, _LOOK_S)))
+    place = wait_for(find_table(ClusterLogin.of(**access), table, timeout_s=min(timeout, _LOOK_S)))
+    if is_read:
+        wait_for(readable_bounds(place, timeout_s=min(timeout, _LOOK_S)))
 
 
 def shows_progress(json: bool) -> bool:

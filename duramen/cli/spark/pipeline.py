@@ -69,7 +69,7 @@ def repush(
 
     change = None if function is None else _function(function)
     access = spark_access(at)
-    check_there(access, table, timeout)
+    check_there(access, table, timeout, is_read=True)
     built: list[Built] = []
     with local_session("duramen repush", master=master or "local[*]", progress=shows_progress(json)) as spark:
         work(
@@ -117,7 +117,8 @@ def export(
     """Write a table, or its changes, as Parquet files with a manifest; a table of rows as one file.
 
     The rows of a table that has a schema go into a CSV, JSON lines (both also as .gz), Parquet or an Arrow file, by its
-    name, with their types. `duramen load` takes each of them back. Everything else is done by Spark.
+    name, with their types. `duramen load` takes each of them back. Everything else is done by Spark, which reads all of
+    the table: it takes a grant `read` without a key prefix. Who has one on a prefix uses `duramen scan --prefix`.
 
     \b
       duramen export departures departures.parquet
@@ -140,7 +141,7 @@ def export(
         raise InvalidRequest("--from and --to are for --changes; a table's content is that of one --token")
     form: Any = "utf8" if text else "bytes"
     access = spark_access(at)
-    check_there(access, table, timeout)
+    check_there(access, table, timeout, is_read=True)
     how: dict[str, Any] = {**access, "table": table, "url": absolute(url), "keys": form, "values": form}
     with local_session("duramen export", master=master or "local[*]", progress=shows_progress(json)) as spark:
         if changes:

@@ -23,7 +23,7 @@ from spark_bulk.source.log.positions import Seen, check_covered, format_position
 from spark_bulk.source.model.columns import LOG_COLUMNS, check_schema
 from spark_bulk.source.model.options import ReadOptions
 from spark_bulk.source.model.steps import stepped
-from spark_bulk.source.model.table_place import TablePlace, all_bounds, find_table, token_offsets
+from spark_bulk.source.model.table_place import TablePlace, all_bounds, find_table, readable_bounds, token_offsets
 
 __all__ = ["LogPart", "LogReader", "LogStreamReader"]
 
@@ -36,10 +36,11 @@ class LogPart(InputPartition):
         self.part = part
 
 
-async def _look(options: ReadOptions) -> tuple[TablePlace, list[Bounds]]:
-    """Where the table is, and what its log holds."""
+async def _look(options: ReadOptions, *, to_read: bool = False) -> tuple[TablePlace, list[Bounds]]:
+    """Where the table is, and what its log holds. `to_read`: tasks that read it will follow."""
     place = await find_table(options.login, options.table, timeout_s=min(options.timeout_s, 30.0))
-    return place, await all_bounds(place, timeout_s=options.timeout_s)
+    bounds_of = readable_bounds if to_read else all_bounds
+    return place, await bounds_of(place, timeout_s=options.timeout_s)
 
 
 def _beginning(options: ReadOptions, place: TablePlace, bounds: Sequence[Bounds]) -> dict[Partition, Offset]:
@@ -94,7 +95,7 @@ class LogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Ask where everything is. Raises `OffsetTrimmed` where the log does not hold what is wanted."""
-        place, bounds = wait_for(_look(self._options))
+        place, bounds = wait_for(_look(self._options, to_read=True))
         seen = _beginning(self._options, place, bounds)
         check_covered(place, seen, bounds)
         return _parts(self._options, place, seen, _ending(self._options, place, bounds))
@@ -120,7 +121,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names
         """Where a stream without a checkpoint begins: the option `from`."""
-        place, bounds = wait_for(_look(self._options))
+        place, bounds = wait_for(_look(self._options, to_read=True))
         seen = _beginning(self._options, place, bounds)
         check_covered(place, seen, bounds)
         return format_position(place, seen)
@@ -152,7 +153,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch, the same ones whenever it is run again."""
-        place, bounds = wait_for(_look(self._options))
+        place, bounds = wait_for(_look(self._options, to_read=True))
         seen, until = parse_position(start, place), parse_position(end, place)
         check_covered(place, seen, bounds)
         return _parts(self._options, place, seen, until)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.catalog.remote.cluster_view import ClusterView, fetch_view
@@ -33,9 +33,19 @@ from log_tier.privacy.masked_url import mask_url
 from log_tier.rows.definition import TableDefinition
 from spark_bulk.source.model.cluster_login import NO_LOGIN, ClusterLogin
 
-__all__ = ["PeerAddress", "TablePlace", "all_bounds", "find_table", "open_place_log", "opened_log", "token_offsets"]
+__all__ = [
+    "PeerAddress",
+    "TablePlace",
+    "all_bounds",
+    "find_table",
+    "open_place_log",
+    "opened_log",
+    "readable_bounds",
+    "token_offsets",
+]
 
 _DEFINITIONS_MAX: Final = 64
+_PASSED_ON: Final = "grpc://"
 
 
 class PeerAddress(NamedTuple):
@@ -199,6 +209,39 @@ async def all_bounds(place: TablePlace, *, timeout_s: float) -> list[Bounds]:
             return await log.all_bounds(place.topic.id)
     except TimeoutError as error:
         raise DeadlineExceeded(f"the log at {place.named_log} did not answer within {timeout_s:g} s") from error
+
+
+async def readable_bounds(place: TablePlace, *, timeout_s: float) -> list[Bounds]:
+    """`all_bounds`, for a reader. Its tasks read the table's index, or its log: where its user may not read all of the
+    table, this is refused once, and not each of them.
+
+    Raises as `all_bounds`, and `PermissionDenied`.
+    """
+    try:
+        async with asyncio.timeout(timeout_s), opened_log(place) as log:
+            bounds = await log.all_bounds(place.topic.id)
+            # Of a log that servers pass on they decide who reads it; of one in Kafka its brokers do.
+            if place.login.token_file and place.log_url.startswith(_PASSED_ON):
+                await _check_readable(place, log, Offset(bounds[0].latest + 1))
+            return bounds
+    except TimeoutError as error:
+        raise DeadlineExceeded(f"the log at {place.named_log} did not answer within {timeout_s:g} s") from error
+
+
+async def _check_readable(place: TablePlace, log: Log, behind: Offset) -> None:
+    """Ask for what is behind the log's end, which is nothing."""
+    reader: Any = log.read(place.topic.partition(Partition(0)), behind, follow=False)
+    try:
+        async with aclosing(reader) as chunks:
+            async for _ in chunks:
+                return
+    except PermissionDenied as error:
+        name = place.topic.name
+        raise PermissionDenied(
+            f"{error.message}. Spark reads all of {name}, its index or its log, and takes 'read {name}' without a key "
+            f"prefix; with a grant on a prefix, `duramen scan {name} --prefix …` and the clients' scan(prefix=…) read "
+            "those keys"
+        ) from None
 
 
 def token_offsets(text: str, place: TablePlace, bounds: Sequence[Bounds]) -> dict[Partition, Offset]:

@@ -24,7 +24,7 @@ from spark_bulk.source.model.key_ranges import KeyRange
 from spark_bulk.source.model.options import NEWEST_SNAPSHOT, ReadOptions
 from spark_bulk.source.model.row_columns import check_row_columns
 from spark_bulk.source.model.row_conditions import row_conditions
-from spark_bulk.source.model.table_place import TablePlace, all_bounds, find_table, token_offsets
+from spark_bulk.source.model.table_place import TablePlace, find_table, readable_bounds, token_offsets
 from spark_bulk.source.table.closed_index_file import ClosedIndexFile, Rows
 from spark_bulk.source.table.index_copies import WantedCopy, open_index_copy
 from spark_bulk.source.table.row_pages import RowPages
@@ -118,7 +118,7 @@ async def plan_table_parts(options: ReadOptions, place: TablePlace | None = None
     """
     place = place or await find_place(options)
     definition = row_definition(place, options)
-    bounds = await all_bounds(place, timeout_s=options.timeout_s)
+    bounds = await readable_bounds(place, timeout_s=options.timeout_s)
     exact: Mapping[Partition, Offset] = {}
     if options.token == NEWEST_SNAPSHOT:
         exact = _newest_snapshots(place)

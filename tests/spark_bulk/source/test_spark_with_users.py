@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from kit.certs_at_hand import CertsAtHand
 from kit.client.server_process import ServerProcess, run_duramen
 from kit.cluster.up_cluster import UpCluster
+from kit.deadlines import wait_until
 from kit.spark.sparks import failure
 from kit.spark.table_source import Source
 
@@ -60,6 +62,13 @@ class SecuredServer(NamedTuple):
         done = run_duramen("--token-file", self.file_of("admin"), *arguments, "--ca", str(self.certs.ca), at=self.at)
         assert done.returncode == 0, (arguments, done.stderr)
 
+    def audit(self, user: str) -> list[dict[str, Any]]:
+        """The rows of a user."""
+        command = ["audit", "--user", user, "--json", "--ca", str(self.certs.ca)]
+        done = run_duramen("--token-file", self.file_of("admin"), *command, at=self.at)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
     def connect(self, user: str) -> Database:
         return duramen.connect(self.at, ca=self.certs.ca, token_file=self.file_of(user))
 
@@ -89,6 +98,7 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     try:
         made = SecuredServer(port, certs, folder, itertools.count())
         made.run("grant", "admin", "read,write", "*")
+        made.run("grant", "admin", "read", "_duramen_audit")
         for user in ("alice", "reader", "europe", "stranger"):
             made.run("user", "add", user, "--token-file", made.file_of(user))
             if user in GRANTS:
@@ -101,6 +111,28 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture
 def name(secured: SecuredServer) -> str:
     return secured.new_table()
+
+
+REFUSED_WORDS: Final = (
+    "user europe may not call Log/Read",
+    "what is missing is 'read {name}'",
+    "takes 'read {name}' without a key prefix",
+    "duramen scan {name} --prefix",
+)
+
+
+def refusals_of(secured: SecuredServer, user: str, table: str) -> int:
+    """How often the audit says that the user was refused reading a table: all that was before this call."""
+    with secured.connect(user) as database, pytest.raises(PermissionDenied):
+        database.table(table).put(b"mark", b"1")
+    found: list[dict[str, Any]] = []
+
+    def has_the_mark() -> bool:
+        found[:] = [row for row in secured.audit(user) if row["table"] == table and row["result"] == "refused"]
+        return any(row["kind"] == "write" for row in found)
+
+    wait_until(has_the_mark, "the audit has what was refused last")
+    return sum(int(row["count"]) for row in found if row["kind"] != "write")
 
 
 def source(spark: Any, secured: SecuredServer, table: str, user: str) -> Source:
@@ -136,6 +168,39 @@ def test_who_may_not_read_the_whole_table_reads_nothing_of_it(
         assert "PermissionDenied" in said, said
         assert f"{user} " in said
         assert "what is missing is 'read" in said
+
+
+@pytest.mark.parametrize("options", [{}, {"log": "true"}], ids=["table", "log"])
+def test_what_reads_for_who_may_read_a_prefix_is_refused_before_its_tasks(
+    spark: Any, secured: SecuredServer, name: str, options: dict[str, str]
+) -> None:
+    said = failure(lambda: source(spark, secured, name, "europe").read(**options).collect())
+    for words in REFUSED_WORDS:
+        assert words.format(name=name) in said, said
+    assert refusals_of(secured, "europe", name) == 1
+
+
+@pytest.mark.parametrize("command", ["export", "export --changes", "repush"])
+def test_a_command_of_who_may_read_a_prefix_is_refused_once(
+    secured: SecuredServer, name: str, tmp_path: Path, command: str
+) -> None:
+    """Before Spark starts, in words that say what is missing, and what such a user can do, which it then can."""
+    verb, *options = command.split()
+    place = ["--url", str(tmp_path / "made")] if verb == "repush" else [str(tmp_path / "made")]
+    way = ["--ca", str(secured.certs.ca)]
+    user = ("--token-file", secured.file_of("europe"))
+    done = run_duramen(*user, verb, name, *place, *options, *way, at=secured.at, timeout=300, fresh=True)
+    assert done.returncode == 6, (done.stdout, done.stderr)
+    said = " ".join(done.stderr.split())
+    for words in REFUSED_WORDS:
+        assert words.format(name=name) in said, said
+    assert "a task of Spark's" not in said
+    assert not (tmp_path / "made").exists()
+    assert refusals_of(secured, "europe", name) == 1
+    with secured.connect("admin") as database:
+        database.table(name).put(b"eu:1", b"here")
+    done = run_duramen(*user, "scan", name, "--prefix", "eu:", *way, at=secured.at)
+    assert done.stdout.split() == ["eu:1", "here"], done.stderr
 
 
 def test_jobs_of_a_user(spark: Any, secured: SecuredServer, name: str, tmp_path: Path) -> None:
