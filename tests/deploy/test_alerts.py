@@ -43,6 +43,7 @@ TROUBLES: dict[str, Course] = {
     "DuramenNoAnswer": {"up": "0x60"},
     "DuramenUnreadable": {"duramen_partition_readable": "0x60"},
     "DuramenUnwritable": {"duramen_log_writable": "0x60"},
+    "DuramenLogSilent": {"duramen_log_server_up": "0x60"},
     "DuramenDamaged": {"duramen_partition_damaged": "1x60"},
     "DuramenDifferent": {"duramen_partition_different": "1x60"},
     "DuramenNotReady": {"duramen_ready": "0x60"},
@@ -56,6 +57,16 @@ TROUBLES: dict[str, Course] = {
     "DuramenQueueAge": {"duramen_log_queue_age_seconds": "6x60"},
     "DuramenReadersEnd": {"duramen_resp_reader_ends_total": "0+1x60"},
     "DuramenCertificateEnds": {"duramen_certificate_expiry_timestamp_seconds": "86400x60"},
+    "DuramenClockWrong": {'duramen_trouble{kind="clock_wrong"}': "1x60"},
+}
+
+# Others that say the same: of the log's server, as routers and nodes see it.
+LOG_FREE, LOG_SIZE = "duramen_log_server_disk_free_bytes", "duramen_log_server_disk_size_bytes"
+BY_OTHERS: dict[str, Course] = {
+    "DuramenUnwritable": {"duramen_log_server_writable": "0x60"},
+    "DuramenDiskNearlyFull": {LOG_FREE: "1000000000x60", LOG_SIZE: "100000000000x60"},
+    "DuramenDiskFillsUp": {LOG_FREE: "400000000000-1000000000x60", LOG_SIZE: "1000000000000x60"},
+    "DuramenCertificateEnds": {"duramen_log_server_certificate_expiry_timestamp_seconds": "86400x60"},
 }
 
 
@@ -65,9 +76,8 @@ def series_of(observed: Observed, course: Course) -> Iterator[dict[str, str]]:
     yield {"series": 'up{job="duramen",instance="n1"}', "values": course.get("up", "1x60")}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            own = f'{sample.name}{{le="{sample.labels.get("le")}"}}'
-            values = course.get(own, course.get(sample.name, f"{sample.value:f}x60"))
             labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+            values = course.get(f"{sample.name}{{{labels}}}", course.get(sample.name, f"{sample.value:f}x60"))
             comma = "," if labels else ""
             yield {"series": f'{sample.name}{{{labels}{comma}job="duramen",instance="n1"}}', "values": values}
 
@@ -128,3 +138,8 @@ def test_nothing_fires_where_all_is_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TROUBLES)
 def test_a_trouble_has_its_alert_and_no_other(name: str, tmp_path: Path) -> None:
     assert firing(tmp_path, TROUBLES[name]) == {name}
+
+
+@pytest.mark.parametrize("name", BY_OTHERS)
+def test_what_others_see_of_the_logs_server_raises_the_same_alert(name: str, tmp_path: Path) -> None:
+    assert firing(tmp_path, BY_OTHERS[name]) == {name}

@@ -33,7 +33,7 @@ QUIET = {
     "lag, the ten worst",
     "how lag goes",
     "first disk is full in",
-    "nodes that a router reaches",
+    "nodes and the log's server that others reach",
     "certificates end in",
 }
 
@@ -131,6 +131,11 @@ def test_every_metric_that_a_server_has_is_asked_for_and_no_other() -> None:
         "duramen_log_damages",
         "duramen_log_queued_batches",
         "duramen_log_queued_bytes",
+        "duramen_log_server_clock_skew_seconds",
+        "duramen_log_server_disk_size_bytes",
+        "duramen_node_clock_skew_seconds",
+        "duramen_node_disk_free_bytes",
+        "duramen_node_disk_size_bytes",
         "duramen_partition_applied_offset",
         "duramen_partition_damaged",
         "duramen_partition_different",

@@ -10,6 +10,7 @@ from duramen.server.sight.observed import (
     ConnectionCounts,
     DiskSpace,
     LogFacts,
+    LogServerSeen,
     NodeSeen,
     Observed,
     PartitionStatus,
@@ -18,6 +19,8 @@ from log_tier.measures.histogram import BYTES, SECONDS, Histogram
 from log_tier.measures.work_counts import DeliveryCounts, RespCounts
 
 __all__ = ["measured_whole", "observed_whole"]
+
+_LOG_CERTIFICATE = CertificateExpiry("log", "server", 3_000_000_500)
 
 
 def observed_whole(tables: Sequence[str] = ("flights",), partitions: int = 2) -> Observed:
@@ -35,8 +38,9 @@ def observed_whole(tables: Sequence[str] = ("flights",), partitions: int = 2) ->
             for table in tables
             for number in range(partitions)
         ),
-        nodes=(NodeSeen("n1", "a:1", True, ""), NodeSeen("n2", "a:2", False, "gone")),
+        nodes=(NodeSeen("n1", "a:1", True, "", 2, 5 << 40, 6 << 40), NodeSeen("n2", "a:2", False, "gone", 3, 7, 8)),
         log=LogFacts(1, 2, 3, 4, 5, 6, None, queue_age_s=0.5),
+        log_server=LogServerSeen("a:3", True, "", 1, 3 << 40, 4 << 40, None, (_LOG_CERTIFICATE,)),
         disk=DiskSpace("/data", 10 << 40, 20 << 40),
         memory_bytes=123,
         certificates=(CertificateExpiry("server", "server", 2_000_000_500),),

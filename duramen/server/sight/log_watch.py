@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from duramen.server.sight.observed import LogServerSeen
+from duramen.server.sight.observed import CertificateExpiry, LogServerSeen
 from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.tasks import end_tasks
@@ -30,6 +30,9 @@ _ANSWER_S_MAX: Final = 3.0
 """The clock may be read as much earlier than its answer comes: well below the skew that is warned of."""
 
 _REASON_CHARS_MAX: Final = 300
+
+_CERTIFICATES_MAX: Final = 8
+"""A server has its own and that of its CA."""
 
 _STATUS_FORMAT: Final = 1
 
@@ -84,10 +87,27 @@ def seen_of(document: bytes, before: LogServerSeen, *, now_ms: int) -> LogServer
             clock_skew_s=round((_whole(found["now_ms"]) - now_ms) / 1000),
             disk_free_bytes=None if disk is None else _whole(disk["free_bytes"]),
             disk_full_bytes=None if disk is None else _whole(disk["full_bytes"]),
-            stopped=None if log is None or log["stopped"] is None else str(log["stopped"])[:_REASON_CHARS_MAX],
+            stopped=None if log is None or log["stopped"] is None else _text(log["stopped"]),
+            certificates=_certificates(found.get("certificates", [])),
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return replace(before, alive=False, reason="its status is none that this release can read")
+
+
+def _certificates(found: Any) -> tuple[CertificateExpiry, ...]:
+    if type(found) is not list:
+        raise ValueError(found)
+    return tuple(
+        CertificateExpiry(_text(each["name"]), _text(each["kind"]), _whole(each["expires_ms"]))
+        for each in found[:_CERTIFICATES_MAX]
+    )
+
+
+def _text(value: Any) -> str:
+    """So much of a text as a person reads, as UTF-8 can have it; `ValueError` for anything else."""
+    if type(value) is not str:
+        raise ValueError(value)
+    return value[:_REASON_CHARS_MAX].encode(errors="replace").decode()
 
 
 def _whole(value: Any) -> int:

@@ -22,7 +22,14 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from duramen.server.sight.measures import Measures
-from duramen.server.sight.observed import LogFacts, Observed, PartitionStatus
+from duramen.server.sight.observed import (
+    CertificateExpiry,
+    LogFacts,
+    LogServerSeen,
+    NodeSeen,
+    Observed,
+    PartitionStatus,
+)
 from duramen.server.sight.status_document import StatusDocument
 from duramen.server.sight.troubles import TROUBLE_KINDS
 from log_tier.measures.histogram import HistogramCounts
@@ -72,14 +79,10 @@ class _Status(Collector):
         yield from _of_the_server(self._status)
         if observed.log is not None:
             yield from _of_the_log(observed.log)
+        if observed.log_server is not None:
+            yield from _of_the_logs_server(observed.log_server)
         yield from _of_partitions(observed)
-        if observed.nodes:
-            yield _labelled(
-                "duramen_node_up",
-                "1: the node answers this router.",
-                ("node",),
-                [((each.node,), float(each.alive)) for each in observed.nodes],
-            )
+        yield from _of_nodes(observed.nodes)
         yield from _of_work(self._measures)
 
 
@@ -111,13 +114,14 @@ def _of_the_server(status: StatusDocument) -> Iterator[Metric]:
         yield _gauge("duramen_streams_max", "How many may be open.", counts.streams_max)
         if counts.requests is not None:
             yield _gauge("duramen_requests_under_way", "Reads and writes under way over gRPC.", counts.requests)
-    if observed.certificates:
-        yield _labelled(
-            "duramen_certificate_expiry_timestamp_seconds",
-            "When the certificate expires, in seconds since 1970.",
-            ("name", "kind"),
-            [((each.name, each.kind), each.expires_ms / 1000) for each in observed.certificates],
-        )
+    yield from _expiries("duramen_certificate_expiry_timestamp_seconds", observed.certificates)
+
+
+def _expiries(metric: str, certificates: Sequence[CertificateExpiry]) -> Iterator[Metric]:
+    ends = {(each.name, each.kind): each.expires_ms / 1000 for each in certificates}
+    if ends:
+        about = "When the certificate expires, in seconds since 1970."
+        yield _labelled(metric, about, ("name", "kind"), list(ends.items()))
 
 
 def _of_the_log(log: LogFacts) -> Iterator[Metric]:
@@ -130,6 +134,45 @@ def _of_the_log(log: LogFacts) -> Iterator[Metric]:
     yield CounterMetricFamily("duramen_log_appended_bytes", "Bytes of acknowledged batches.", log.bytes)
     yield CounterMetricFamily("duramen_log_commits", "Commits: groups of batches.", log.commits)
     yield CounterMetricFamily("duramen_log_syncs", "Syncs that made commits stable.", log.syncs)
+
+
+def _of_the_logs_server(server: LogServerSeen) -> Iterator[Metric]:
+    """The log of another process. What one that is silent said last is not how it is now, but of its certificates."""
+    yield _gauge("duramen_log_server_up", "1: the log's server, another process, answers this one.", server.alive)
+    yield from _expiries("duramen_log_server_certificate_expiry_timestamp_seconds", server.certificates)
+    if not server.alive:
+        return
+    writable = "1: its log takes appends; 0: it acknowledges nothing more."
+    yield _gauge("duramen_log_server_writable", writable, server.stopped is None)
+    skew = "Its wall clock minus that of this server, in whole seconds."
+    yield _gauge("duramen_log_server_clock_skew_seconds", skew, server.clock_skew_s)
+    if server.disk_free_bytes is not None and server.disk_full_bytes is not None:
+        yield _gauge("duramen_log_server_disk_free_bytes", "Free space of its log's disk.", server.disk_free_bytes)
+        yield _gauge("duramen_log_server_disk_size_bytes", "The size of that disk.", server.disk_full_bytes)
+
+
+_NODE_GAUGES: Final[tuple[tuple[str, str, Callable[[NodeSeen], float | None]], ...]] = (
+    ("up", "1: the node answers this router.", lambda each: float(each.alive)),
+    (
+        "clock_skew_seconds",
+        "Its wall clock minus the router's, in whole seconds.",
+        lambda each: each.clock_skew_s if each.alive else None,
+    ),
+    (
+        "disk_free_bytes",
+        "Free space of its data folder's disk.",
+        lambda each: each.disk_free_bytes if each.alive else None,
+    ),
+    ("disk_size_bytes", "The size of that disk.", lambda each: each.disk_full_bytes if each.alive else None),
+)
+
+
+def _of_nodes(nodes: Sequence[NodeSeen]) -> Iterator[Metric]:
+    """As a router sees them. What a lost node said last is not how it is now."""
+    for name, text, value_of in _NODE_GAUGES:
+        found = [((each.node,), float(value)) for each in nodes if (value := value_of(each)) is not None]
+        if found:
+            yield _labelled(f"duramen_node_{name}", text, ("node",), found)
 
 
 _PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[PartitionStatus], float | None]], ...]] = (

@@ -176,6 +176,8 @@ class LogServerSeen:
     """As of `NodeSeen`, of the log's data folder."""
     stopped: str | None = None
     """Why it acknowledges nothing more; None: it does."""
+    certificates: tuple[CertificateExpiry, ...] = ()
+    """The CA's and its own. They hold while it is silent, and may be why it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,20 +263,24 @@ def _of_node_disks(observed: Observed, *, full: bool) -> Iterator[Trouble]:
 
 
 def _of_certificates(observed: Observed, *, expired: bool) -> Iterator[Trouble]:
-    for each in sorted(observed.certificates, key=lambda one: (one.expires_ms, one.name)):
+    server = observed.log_server
+    found = dict.fromkeys(observed.certificates, "")
+    for each in () if server is None else server.certificates:
+        found.setdefault(each, ", at the log's server,")
+    for each, where in sorted(found.items(), key=lambda one: (one[0].expires_ms, one[0].name)):
         left_ms = each.expires_ms - observed.now_ms
         command = "`duramen cert rotate --ca`" if each.kind == "ca" else f"`duramen cert rotate {each.name}`"
         if left_ms <= 0 and expired:
             yield Trouble(
                 "certificate_expired",
-                f"the certificate of {each.name} has expired: handshakes fail",
+                f"the certificate of {each.name}{where} has expired: handshakes fail",
                 f"reissue it where the CA's key is: {command}; servers use it without a restart",
                 blocks=False,
             )
         elif 0 < left_ms < CERTIFICATE_DAYS_WARNED * _DAY_MS and not expired:
             yield Trouble(
                 "certificate_expires",
-                f"the certificate of {each.name} expires in {left_ms / _DAY_MS:.1f} days",
+                f"the certificate of {each.name}{where} expires in {left_ms / _DAY_MS:.1f} days",
                 f"reissue it where the CA's key is: {command}; servers use it without a restart",
                 blocks=False,
             )

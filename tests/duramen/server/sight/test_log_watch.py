@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,12 +15,14 @@ import pytest
 from kit.deadlines import until_true
 from kit.http import http_get
 from kit.set_clock import SetClock
+from kit.whole_server import observed_whole
 
 from duramen.server.roles.log_role import LogRole
 from duramen.server.roles.node_role import NodeRole
 from duramen.server.roles.router_role import RouterRole
 from duramen.server.sight.log_watch import seen_of
-from duramen.server.sight.observed import LogServerSeen
+from duramen.server.sight.observed import CertificateExpiry, LogServerSeen
+from duramen.server.sight.status_document import status_of_server, status_to_json
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 
 pytestmark = pytest.mark.embedded_log_only  # the clusters here have a log process of their own
@@ -65,6 +68,8 @@ async def test_its_wrong_clock_is_named_by_a_router_and_by_a_node(tmp_path: Path
             assert (await http_get(role.http_port, "/readyz"))[0] == 200
             metrics = (await http_get(role.http_port, "/metrics"))[2].decode()
             assert 'duramen_trouble{kind="clock_wrong"} 1.0' in metrics
+            (skew_s,) = re.findall(r"^duramen_log_server_clock_skew_seconds (\S+)$", metrics, re.MULTILINE)
+            assert abs(float(skew_s) - 3600) <= 3
 
 
 async def test_its_disk_is_known_and_one_that_is_gone_says_nothing_more(tmp_path: Path) -> None:
@@ -79,6 +84,10 @@ async def test_its_disk_is_known_and_one_that_is_gone_says_nothing_more(tmp_path
             assert (seen["address"], seen["alive"]) == (f"127.0.0.1:{log.port}", True)
             assert (seen["disk_full_bytes"], seen["stopped"]) == (shutil.disk_usage(tmp_path).total, None)
             assert abs(seen["clock_skew_s"]) <= 3
+            metrics = (await http_get(role.http_port, "/metrics"))[2].decode()
+            assert "duramen_log_server_up 1.0" in metrics
+            size = re.findall(r"^duramen_log_server_disk_size_bytes (\S+)$", metrics, re.MULTILINE)
+            assert list(map(float, size)) == [shutil.disk_usage(tmp_path).total]
         await log.close()
 
         async def is_gone() -> bool:
@@ -86,6 +95,9 @@ async def test_its_disk_is_known_and_one_that_is_gone_says_nothing_more(tmp_path
 
         await until_true(is_gone)
         assert (await document_of(router))["log_server"]["reason"]
+        metrics = (await http_get(router.http_port, "/metrics"))[2].decode()
+        assert "duramen_log_server_up 0.0" in metrics
+        assert "duramen_log_server_disk_size_bytes" not in metrics, "it is not known now"
 
 
 async def test_a_log_in_this_process_has_no_other_server(tmp_path: Path) -> None:
@@ -110,11 +122,35 @@ def test_what_a_document_says() -> None:
     seen = seen_of(json.dumps(without).encode(), BEFORE, now_ms=NOW_MS)
     assert (seen.disk_free_bytes, seen.disk_full_bytes) == (None, None)
     assert seen.stopped == "EIO" * 100, "so much of it as a person reads"
+    seen = seen_of(json.dumps(log_document(log={"stopped": "\ud800!"})).encode(), BEFORE, now_ms=NOW_MS)
+    assert seen.stopped == "?!", "what is no text would be in no document"
+
+
+def test_its_certificates_are_what_it_says_of_them() -> None:
+    own = {"name": "log", "kind": "server", "expires_ms": NOW_MS + 5}
+    seen = seen_of(json.dumps(log_document(certificates=[own])).encode(), BEFORE, now_ms=NOW_MS)
+    assert seen.certificates == (CertificateExpiry("log", "server", NOW_MS + 5),)
+    many = [own | {"name": f"n{number}\ud800" + "x" * 1000} for number in range(1000)]
+    seen = seen_of(json.dumps(log_document(certificates=many)).encode(), BEFORE, now_ms=NOW_MS)
+    assert len(seen.certificates) == 8, "a server has two"
+    assert max(len(each.name) for each in seen.certificates) == 300
+    json.dumps([each.name for each in seen.certificates], ensure_ascii=False).encode()
+    assert seen_of(json.dumps(log_document()).encode(), BEFORE, now_ms=NOW_MS).certificates == ()
+
+
+def test_what_a_server_writes_is_what_is_read() -> None:
+    status = status_of_server(replace(observed_whole(), now_ms=NOW_MS))
+    seen, own = seen_of(status_to_json(status), BEFORE, now_ms=NOW_MS), status.observed
+    assert own.disk is not None
+    disk = own.disk.free_bytes, own.disk.full_bytes
+    assert seen == LogServerSeen("log:7071", True, "", 0, *disk, None, own.certificates)
 
 
 WRONG: tuple[dict[str, object], ...] = (
     {"format": 2}, {"now_ms": None}, {"now_ms": 1e300}, {"now_ms": -1}, {"now_ms": 1 << 70}, {"now_ms": True},
-    {"disk": {}}, {"disk": 7}, {"disk": {"free_bytes": "x", "full_bytes": 1}}, {"log": []},
+    {"disk": {}}, {"disk": 7}, {"disk": {"free_bytes": "x", "full_bytes": 1}}, {"log": []}, {"certificates": 7},
+    {"certificates": {}}, {"certificates": [{"name": "x", "kind": "ca"}]}, {"certificates": [None]},
+    {"certificates": [{"name": 7, "kind": "ca", "expires_ms": 1}]}, {"log": {"stopped": 7}},
 )  # fmt: skip
 UNREADABLE = (b"", b"\xff", b"[]", b"null", b"7", b"[" * 100_000)
 

@@ -43,6 +43,11 @@ def test_both_forms_say_the_same() -> None:
     assert found[0]["duramen_partition_lag_records", ("partition", "1"), ("table", "flights")] == 2
     assert found[0]["duramen_certificate_expiry_timestamp_seconds", ("kind", "server"), ("name", "server")] == 2000000.5
     assert found[0]["duramen_node_up", ("node", "n2")] == 0
+    assert found[0]["duramen_node_clock_skew_seconds", ("node", "n1")] == 2
+    assert found[0]["duramen_node_disk_free_bytes", ("node", "n1")] == 5 << 40
+    assert found[0]["duramen_log_server_disk_size_bytes",] == 4 << 40
+    log_certificate = "duramen_log_server_certificate_expiry_timestamp_seconds"
+    assert found[0][log_certificate, ("kind", "server"), ("name", "log")] == 3000000.5
 
 
 def test_names_follow_the_conventions() -> None:
@@ -88,11 +93,29 @@ def test_what_is_not_known_has_no_series() -> None:
     bare = replace(
         observed_whole(), log=None, disk=None, memory_bytes=None, connections=None, nodes=(), certificates=()
     )
+    bare = replace(bare, log_server=None)
     bare = replace(bare, partitions=tuple(replace(each, first=None) for each in bare.partitions))
     missing = parsed(observed_whole(), measured_whole()).keys() - parsed(bare, Measures()).keys()
     assert {"duramen_disk_free_bytes", "duramen_partition_first_offset", "duramen_log_writable"} <= missing
     assert {"duramen_write_seconds", "duramen_node_up", "duramen_memory_resident_bytes"} <= missing
+    assert {"duramen_log_server_up", "duramen_node_disk_free_bytes"} <= missing
     assert "duramen_partition_last_offset" not in missing
+
+
+def test_who_is_silent_has_no_figures_but_its_certificates() -> None:
+    server = observed_whole().log_server
+    assert server is not None
+    twice = server.certificates * 2
+    found = parsed(replace(observed_whole(), log_server=replace(server, alive=False, certificates=twice)), Measures())
+    of_log = {name for name in found if name.startswith("duramen_log_server_")}
+    assert of_log == {"duramen_log_server_up", "duramen_log_server_certificate_expiry_timestamp_seconds"}
+    assert len(found["duramen_log_server_certificate_expiry_timestamp_seconds"].samples) == 1, "one series a name"
+    assert [sample.labels["node"] for sample in found["duramen_node_clock_skew_seconds"].samples] == ["n1"]
+    assert [sample.labels["node"] for sample in found["duramen_node_disk_size_bytes"].samples] == ["n1"]
+    stopped = replace(server, stopped="EIO", disk_free_bytes=None, disk_full_bytes=None)
+    found = parsed(replace(observed_whole(), log_server=stopped), Measures())
+    assert found["duramen_log_server_writable"].samples[0].value == 0
+    assert "duramen_log_server_disk_free_bytes" not in found
 
 
 def test_an_audit_that_found_a_difference_raises_the_alert_of_the_proof() -> None:

@@ -258,3 +258,21 @@ def test_certificates(left_ms: int, kind: list[str]) -> None:
         found = troubles_of(replace(NODE, certificates=(expiry,)))
         assert [each.kind for each in found] == kind
         assert all(command in each.do for each in found)
+
+
+@pytest.mark.parametrize("alive", [True, False])
+@pytest.mark.parametrize(
+    ("left_ms", "kind", "what"),
+    [
+        (-1, "certificate_expired", "the certificate of log, at the log's server, has expired: handshakes fail"),
+        (DAY_MS, "certificate_expires", "the certificate of log, at the log's server, expires in 1.0 days"),
+    ],
+)
+def test_certificates_of_the_logs_server(left_ms: int, kind: str, what: str, alive: bool) -> None:
+    """Also while it is silent: it may be so because of them."""
+    ca, own = CertificateExpiry("ca", "ca", NOW_MS + DAY_MS), CertificateExpiry("log", "server", NOW_MS + left_ms)
+    server = LogServerSeen("log:7071", alive, "", certificates=(ca, own))
+    found = troubles_of(replace(NODE, certificates=(ca,), log_server=server))
+    assert (kind, what) in [(each.kind, each.what) for each in found]
+    assert len(found) == 2, "of the CA that both have there is one"
+    assert "`duramen cert rotate log`" in found[0].do + found[1].do
