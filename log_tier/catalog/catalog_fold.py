@@ -82,7 +82,7 @@ def _register_node(cluster: ClusterMap, _offset: Offset, _time_ms: int, command:
     return replace(cluster, nodes={**cluster.nodes, command.node: entry})
 
 
-def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.CreateTable) -> ClusterMap:
+def _create_table(cluster: ClusterMap, _offset: Offset, time_ms: int, command: c.CreateTable) -> ClusterMap:
     try:
         check_name(command.name)
     except DuramenError as error:
@@ -132,6 +132,7 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
         retention_ms=retention.ms,
         retention_bytes=retention.bytes,
         definition=definition,
+        made_ms=time_ms,
     )
     if table.id in cluster.dropped:  # the topic of others outlives the tables over it, and so does its id
         cluster = replace(cluster, dropped=tuple(gone for gone in cluster.dropped if gone != table.id))

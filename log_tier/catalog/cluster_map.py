@@ -137,6 +137,8 @@ class TableEntry:
     """What its keys and values are; None: bytes."""
     audits: tuple[AuditNote, ...] = ()
     """What was found of its exports, and of clients' sessions; the newest is last."""
+    made_ms: int = 0
+    """The catalog's log time when it was made; for people. 0: not known, by the map of an older server."""
 
     @property
     def retention(self) -> Retention:
@@ -283,9 +285,7 @@ class ClusterMap:
     """Facts about these tables, or about those of an earlier map: see `table_facts`."""
 
     def table_facts(self) -> TableFacts:
-        """Counts and placements over all tables of the map. O(1) where `with_facts` or `with_table` made the map; else
-        O(replicas), once.
-        """
+        """Of all tables at once. O(1) where `with_facts` or `with_table` made the map; else O(replicas), once."""
         facts = self.facts
         if facts is None or facts.tables is not self.tables:
             facts = TableFacts.of(self.tables)

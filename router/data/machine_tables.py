@@ -86,7 +86,7 @@ async def describe_table(node: Node, table: TableEntry, bounds: Sequence[Bounds]
         if turn.is_full(_PARTITION_ITEMS):
             await turn.end()
     keeps = None if table.definition is None else table.definition.keeps
-    return TableDescription(table.ref, found, table.retention, keeps)
+    return TableDescription(table.ref, found, table.retention, keeps, table.made_ms)
 
 
 def _described(node: Node, table: TableEntry, partition: PartitionId, bounds: Bounds) -> PartitionDescription:

@@ -330,6 +330,8 @@ class TableDescription:
     """How much of each partition's log stays: `ms` and `bytes`, 0 for no such bound."""
     keeps: KeptHistory | None = None
     """How much of what its keys had before stays, as text `30d`, `100` or `all`; None: nothing."""
+    made_ms: int = 0
+    """When it was made, by the catalog's log: milliseconds since 1970. 0: the server does not know it."""
 
 
 def too_many_keys(keys: int) -> LimitExceeded:

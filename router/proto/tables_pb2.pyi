@@ -577,9 +577,12 @@ class TableDescription(_message.Message):
     RETENTION_MS_FIELD_NUMBER: _builtins.int
     RETENTION_BYTES_FIELD_NUMBER: _builtins.int
     KEEPS_FIELD_NUMBER: _builtins.int
+    MADE_MS_FIELD_NUMBER: _builtins.int
     retention_ms: _builtins.int
     """Each partition's log keeps its records so long (ms), and so many bytes; 0: no such bound."""
     retention_bytes: _builtins.int
+    made_ms: _builtins.int
+    """When it was made, by the catalog's log: milliseconds since 1970. 0: the server does not know it."""
     @_builtins.property
     def table(self) -> Global___Table: ...
     @_builtins.property
@@ -596,10 +599,11 @@ class TableDescription(_message.Message):
         retention_ms: _builtins.int = ...,
         retention_bytes: _builtins.int = ...,
         keeps: Global___KeptHistory | None = ...,
+        made_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["keeps", b"keeps", "table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keeps", b"keeps", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keeps", b"keeps", "made_ms", b"made_ms", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -53,6 +53,7 @@ def description_message(description: TableDescription) -> tables.TableDescriptio
         retention_ms=description.retention.ms,
         retention_bytes=description.retention.bytes,
         keeps=kept_message(description.keeps),
+        made_ms=description.made_ms,
     )
 
 
@@ -76,6 +77,7 @@ def description_from(message: tables.TableDescription) -> TableDescription:
         ],
         Retention(message.retention_ms, message.retention_bytes),
         KeptHistory(message.keeps.versions, message.keeps.age_ms) if message.HasField("keeps") else None,
+        message.made_ms,
     )
 
 

@@ -304,6 +304,7 @@ class RoutedTables:
             [self._described(table, *each) for each in zip(table.partition_ids(), bounds, strict=True)],
             table.retention,
             None if table.definition is None else table.definition.keeps,
+            table.made_ms,
         )
 
     def _described(self, table: TableEntry, partition: PartitionId, bounds: Bounds) -> PartitionDescription:

@@ -9,7 +9,7 @@ from log_tier.model.kept_history import KeptHistory
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.finding.condition_words import index_words, words_of_conditions
 
-__all__ = ["definition_document", "definition_line", "kept_words"]
+__all__ = ["definition_document", "definition_line", "kept_words", "made_words"]
 
 
 def definition_line(definition: TableDefinition) -> str:
@@ -58,3 +58,10 @@ def kept_words(history: KeptHistory | None) -> str:
     if history.versions:
         return f"; of each key it keeps the newest {counted(history.versions, 'change')}"
     return f"; it keeps what keys had {f'for {history}' if history.age_ms else 'at all times'}"
+
+
+def made_words(time_ms: int) -> str:
+    """When a table was made, behind what it keeps, in this machine's time zone; empty: that is not known."""
+    from duramen.cli.admin.figures import local_time
+
+    return f"; made {local_time(time_ms)}" if time_ms else ""

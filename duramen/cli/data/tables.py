@@ -233,12 +233,13 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
     """Show the status of a table's partitions.
 
     For each: the offsets that its log holds, how far its index has applied them, how many keys there are. Before them,
-    what the table's keys and values are, where it has a definition, and how much of their past it keeps.
+    what the table's keys and values are, where it has a definition, how much of their past it keeps, and when it was
+    made.
 
     \b
       duramen table describe flights
     """
-    from duramen.cli.data.shown_definition import definition_document, definition_line, kept_words
+    from duramen.cli.data.shown_definition import definition_document, definition_line, kept_words, made_words
     from duramen.cli.terminal.connection import connected
 
     with connected(at, timeout) as database:
@@ -256,6 +257,7 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
                     "retention_ms": description.retention.ms,
                     "retention_bytes": description.retention.bytes,
                     "history": None if description.keeps is None else str(description.keeps),
+                    "made_ms": description.made_ms or None,
                     "definition": None if definition is None else definition_document(definition),
                     **part._asdict(),
                 }
@@ -264,7 +266,7 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
     say(
         f"{_named(described)}, id {described.id}, partitioner {described.partitioner}: "
         f"{counted(sum(part.keys for part in parts), 'key')}; its log keeps {_retention(*description.retention)}"
-        f"{kept_words(description.keeps)}"
+        f"{kept_words(description.keeps)}{made_words(description.made_ms)}"
     )
     if definition is not None:
         say(definition_line(definition))

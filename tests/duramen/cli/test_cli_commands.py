@@ -16,6 +16,7 @@ from kit.client.server_process import ServerProcess, run_duramen
 from kit.deadlines import patience_s
 
 from duramen.blocking import Database
+from duramen.cli.admin.figures import local_time
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -64,10 +65,12 @@ class TestTables:
         described = lines(run("table", "describe", table_name, "--json"))
         assert [part["partition"] for part in described] == [0, 1, 2]
         assert {part["state"] for part in described} == {"ready"}
+        (made_ms,) = {part["made_ms"] for part in described}
         assert table_name in run("table", "list").stdout
         shown = run("table", "describe", table_name).stdout
         assert "0 keys" in shown
-        assert "-1" not in shown, "an empty partition has no latest offset"
+        assert f"; made {local_time(made_ms)}\n" in shown
+        assert " -1 " not in shown, "an empty partition has no latest offset"
 
         again = run("table", "create", table_name)
         assert again.returncode == 1

@@ -16,6 +16,7 @@ from kit.cluster.slow_log import CALL_S, check_time_is_shared, slow_log
 from kit.flight_rows import ALTERED_FLIGHTS, FLIGHT_SCHEMA, FLIGHTS, LATER_SCHEMA, UNNUMBERED_FLIGHTS
 from log_tier.catalog.actions import Action
 from log_tier.catalog.map_follower import MapFollower
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.model.errors import (
     CommandRejected,
     DuramenError,
@@ -101,12 +102,14 @@ class TableAdminContract:
             await check_time_is_shared(lambda: SLOW_CALLS[name](connection))
 
     async def test_a_table_from_its_beginning_to_its_end(self, connection: TableAdmin) -> None:
+        before_ms = SYSTEM_CLOCK.wall_ms()
         made = await connection.create_table(TableSpec("flights", 2, partitioner="murmur2"), timeout=DEADLINE_S)
         assert (made.name, made.partitions, made.partitioner) == ("flights", 2, "murmur2")
         assert await connection.find_table("flights", timeout=DEADLINE_S) == made
         assert await connection.list_tables(timeout=DEADLINE_S) == [made]
         described = await connection.describe_table("flights", timeout=DEADLINE_S)
         assert described.table == made
+        assert before_ms <= described.made_ms <= SYSTEM_CLOCK.wall_ms(), "the log's server has this machine's clock"
         assert [(each.partition, each.earliest, each.latest) for each in described.partitions] == [
             (0, 0, -1),
             (1, 0, -1),

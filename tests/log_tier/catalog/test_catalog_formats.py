@@ -11,6 +11,7 @@ import pytest
 
 from log_tier.catalog import map_json
 from log_tier.catalog.catalog import CATALOG_TOPIC
+from log_tier.catalog.catalog_fold import fold_command
 from log_tier.catalog.cluster_map import (
     ClusterMap,
     SnapshotEntry,
@@ -106,6 +107,21 @@ def test_tables_that_are_more_than_the_first_format_knew() -> None:
     _, read = parse_command(b"create-table", usual_value.encode())
     assert read == CreateTable(TableId("uz7PoMe1SsyzElQe1u4IvA"), "flights", 2, 1, "slot", False, "", ())
     assert value_of(read) == usual_value, "a usual table is written as it always was"
+
+
+def test_when_a_table_was_made() -> None:
+    """It came later: of a table of an older server's map it is not known."""
+    cluster, _ = fold_command(ClusterMap(), Offset(0), 1, "1", RegisterNode("n1", "host:1", "a"))
+    made = CreateTable(TableId("uz7PoMe1SsyzElQe1u4IvA"), "flights", 1, 1)
+    cluster, _ = fold_command(cluster, Offset(1), 1_700_000_000_123, "2", made)
+    again, answer = fold_command(cluster, Offset(2), 1_800_000_000_000, "3", made)
+    assert answer is not None
+    assert again.find("flights").made_ms == 1_700_000_000_123, "who came second made nothing"
+    text = map_to_json(cluster)
+    assert b'"made_ms":1700000000123' in text
+    assert map_from_json(text).find("flights") == cluster.find("flights")
+    older = map_from_json((FIXTURES / "map-1-tables.json").read_bytes())
+    assert {each.made_ms for each in older.tables.values()} == {0}
 
 
 def test_a_node_with_a_port_for_servers() -> None:

@@ -123,8 +123,9 @@ class TablePage {
 
   #facts(table, others) {
     const { name: _, id, ...facts } = table;
-    const { retention_ms: ms, retention_bytes: bytes, keeps, ...more } = others;
+    const { retention_ms: ms, retention_bytes: bytes, keeps, made_ms: madeMs, ...more } = others;
     const list = factList({ ...facts, over: facts.over || "no topic of others", ...more });
+    if (madeMs) list.append(...listed([["made", when(madeMs)]]).children);
     const kept = [ms ? duration(ms / 1000) : "", bytes ? `${size(bytes)} of each partition` : ""].filter(Boolean).join(", ");
     list.append(...listed([["the log keeps", kept || "all records"], ["of its keys' past is kept", pastText(keeps)]]).children);
     const slots = table.partitioner === "slot" ? `${count(SLOTS)}, ${count(Math.floor(SLOTS / table.partitions))} or so for each partition` : "keys are not placed by slots";

@@ -220,6 +220,7 @@ def test_tables_and_descriptions() -> None:
             PartitionDescription(Partition(0), Offset(5), Offset(4), Offset(-1), 0, 0, "replaying", ""),
             PartitionDescription(Partition(1), Offset(0), Offset(9), Offset(9), 3, 1 << 40, "stopped", "damaged: ü"),
         ],
+        made_ms=1_700_000_000_123,
     )
     wire = description_message(description).SerializeToString()
     assert description_from(tables.TableDescription.FromString(wire)) == description

@@ -24,8 +24,14 @@ pytestmark = pytest.mark.embedded_log_only  # Kafka's records are looked at in t
 
 
 async def test_one_table(browser: Browser, server: SingleServer) -> None:
+    async with await aio.connect(f"127.0.0.1:{server.port}") as db:
+        made_ms = (await db.describe_table("orders")).made_ms
+
     def looked() -> None:
         shows(browser, server, "#/table/orders")
+        time = browser.script("return import('/console/documents.js').then((page) => page.when(arguments[0]))", made_ms)
+        facts = "[...document.querySelectorAll('dl.facts div')].map((each) => each.innerText.replace(/\\s+/, ' '))"
+        browser.wait(f"{facts}.some((each) => each.toLowerCase() === arguments[0])", f"made {time}")
         check_has(
             browser, "2 partitions", "0 to 8191", "8192 to 16383", "n1 level", "equal at every tier", "all records"
         )
