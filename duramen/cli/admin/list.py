@@ -69,12 +69,15 @@ def nodes(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> N
             say(f"{each.node} was started with --insecure: everybody who reaches {each.address} can listen and answer")
         elif each.without_users:
             say(f"{each.node} has no users: everybody who reaches {each.address} reads and writes everything")
-    for line in _of_the_log(asked_status(at, timeout).get("log_server")):
+    for line in _of_the_log(asked_status(at, timeout)):
         say(line)
 
 
-def _of_the_log(server: dict[str, Any] | None) -> Iterator[str]:
+def _of_the_log(status: dict[str, Any]) -> Iterator[str]:
     """What the server that answers saw of the log's, another process; nothing where it saw none."""
+    if status.get("log_place") == "kafka":
+        yield "the log is Kafka's: the clocks and disks of its brokers are not known here"
+    server = status.get("log_server")
     if server is None:
         return
     if not server["alive"]:

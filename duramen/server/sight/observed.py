@@ -11,12 +11,16 @@ __all__ = [
     "ConnectionCounts",
     "DiskSpace",
     "LogFacts",
+    "LogPlace",
     "LogServerSeen",
     "NodeSeen",
     "Observed",
     "PartitionStatus",
     "SightRole",
 ]
+
+LogPlace = Literal["here", "server", "kafka"]
+"""In this process, at another server of Duramen, or at Kafka's brokers, who cannot be asked how they are."""
 
 SightRole = Literal["single", "node", "router", "log"]
 
@@ -198,6 +202,7 @@ class Observed:
     partitions: tuple[PartitionStatus, ...] = ()
     nodes: tuple[NodeSeen, ...] = ()
     log: LogFacts | None = None
+    log_place: LogPlace | None = None
     log_server: LogServerSeen | None = None
     """None as well: the log is in this process, or no server of Duramen, or was not asked yet."""
     disk: DiskSpace | None = None

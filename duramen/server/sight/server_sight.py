@@ -20,6 +20,7 @@ from duramen.server.sight.observed import (
     ConnectionCounts,
     DiskSpace,
     LogFacts,
+    LogPlace,
     NodeSeen,
     Observed,
     PartitionStatus,
@@ -41,6 +42,7 @@ from log_tier.measures.work_counts import RespCounts
 from log_tier.model.errors import CertificateInvalid, Damaged, DuramenError
 from log_tier.model.identifiers import NOTHING, PartitionId
 from log_tier.model.log import Bounds, Log
+from log_tier.remote.remote_log import RemoteLog
 from log_tier.rpc.messages.stream_bound import StreamBound
 from log_tier.tally.audit_note import noted_of
 from log_tier.tally.proof import NO_PROOF
@@ -176,6 +178,7 @@ class ServerSight:
             partitions=tuple(partitions),
             nodes=tuple(_nodes(sources.membership)),
             log=_log_facts(sources.log),
+            log_place=_log_place(sources.log),
             log_server=None if sources.log_watch is None else sources.log_watch.seen,
             disk=disk,
             memory_bytes=memory,
@@ -318,6 +321,12 @@ def _nodes(membership: Membership | None) -> Iterator[NodeSeen]:
             size = view.disk_free + view.disk_used
             disk = (view.disk_free, size) if size else (None, None)
             yield NodeSeen(node, view.address, view.alive, reason, skew_s, *disk)
+
+
+def _log_place(log: Log) -> LogPlace:
+    if isinstance(log, EmbeddedLog):
+        return "here"
+    return "server" if isinstance(log, RemoteLog) else "kafka"  # `open_log` knows no fourth
 
 
 def _log_facts(log: Log) -> LogFacts | None:

@@ -64,6 +64,7 @@ def status_to_dict(status: StatusDocument) -> dict[str, Any]:
         "uptime_s": round(observed.uptime_s, 3),
         "catalog_version": observed.catalog_version,
         "log": None if observed.log is None else asdict(observed.log),
+        "log_place": observed.log_place,
         "log_server": None if observed.log_server is None else asdict(observed.log_server),
         "disk": None if observed.disk is None else asdict(observed.disk),
         "memory_bytes": observed.memory_bytes,

@@ -29,7 +29,7 @@ const TILES = [
     value: (view) => (view.facts.log === null ? UNKNOWN : quiet(view.facts.sync_p99_s)),
     note: (view) => {
       const rates = view.facts.log_rates;
-      return view.facts.log === null ? "the log is in another process" : rates === null ? "" : `${rate(rates.syncs)} syncs /s`;
+      return view.facts.log === null ? whereLog(view.facts) : rates === null ? "" : `${rate(rates.syncs)} syncs /s`;
     },
     past: (answer) => answer.server.sync_p99_s,
     shown: duration,
@@ -39,7 +39,7 @@ const TILES = [
     value: (view) => (view.facts.log === null ? UNKNOWN : duration(view.facts.log.queue_age_s)),
     note: (view) =>
       view.facts.log === null
-        ? "the log is in another process"
+        ? whereLog(view.facts)
         : `${count(view.facts.log.queued_batches)} waiting, ${size(view.facts.log.queued_bytes)}`,
     past: (answer) => answer.server.queue_age_s,
     shown: duration,
@@ -63,6 +63,10 @@ const TILES = [
     },
   },
 ];
+
+function whereLog(facts) {
+  return facts.log_place === "kafka" ? "the log is Kafka's" : "the log is in another process";
+}
 
 // A time of commits; none in the last seconds is not the same as not to know.
 function quiet(seconds) {
@@ -175,9 +179,9 @@ export class NightPage {
 
   #nodes(facts) {
     const section = byId("nodes");
-    section.hidden = !facts.nodes.length;
-    const log = facts.log_server ? [logCard(facts.log_server)] : [];
+    const log = facts.log_server ? [logCard(facts.log_server)] : facts.log_place === "kafka" ? [kafkaCard()] : [];
     section.replaceChildren(...facts.nodes.map((each) => nodeCard(each, facts.uptime_s)), ...log);
+    section.hidden = !section.children.length;
   }
 }
 
@@ -193,6 +197,14 @@ function logCard(log) {
   if (log.alive && Math.abs(log.clock_skew_s) > 1) {
     card.append(made("span", "note warn", `its clock is ${duration(Math.abs(log.clock_skew_s))} ${log.clock_skew_s > 0 ? "ahead" : "behind"}`));
   }
+  return card;
+}
+
+// Brokers do not say how they are to who writes to them.
+function kafkaCard() {
+  const card = made("article", "node log-server");
+  card.append(made("h3", "", "the log"), made("strong", "", "is Kafka's"));
+  card.append(made("span", "note", `clocks and disks of its brokers: ${UNKNOWN} here, ask what watches them`));
   return card;
 }
 

@@ -61,13 +61,17 @@ def test_what_is_wrong_and_what_to_do_first() -> None:
 def test_the_logs_server_below_the_nodes() -> None:
     server = {"address": "log:7071", "alive": True, "reason": "", "clock_skew_s": 1, "stopped": None}
     known = {"disk_free_bytes": 1 << 30, "disk_full_bytes": 4 << 30}
-    assert list(_of_the_log(None)) == []
+    assert list(_of_the_log({"log_server": None})) == [], "as of a release that does not say where the log is"
+    assert list(_of_the_log({"log_server": None, "log_place": "here"})) == []
+    assert list(_of_the_log({"log_server": None, "log_place": "kafka"})) == [
+        "the log is Kafka's: the clocks and disks of its brokers are not known here"
+    ]
     answers = "the log's server at log:7071 answers, 1.0 GiB of 4.0 GiB disk free"
-    assert list(_of_the_log({**server, **known})) == [answers]
-    assert list(_of_the_log({**server, **known, "clock_skew_s": -90, "stopped": "EIO"})) == [
+    assert list(_of_the_log({"log_server": {**server, **known}})) == [answers]
+    assert list(_of_the_log({"log_server": {**server, **known, "clock_skew_s": -90, "stopped": "EIO"}})) == [
         answers,
         "the log acknowledges nothing more: EIO",
         "the clock of the log's server is off by -90 s",
     ]
     silent = {**server, "alive": False, "reason": "no answer", "disk_free_bytes": None, "disk_full_bytes": None}
-    assert list(_of_the_log(silent)) == ["the log's server at log:7071 does not answer: no answer"]
+    assert list(_of_the_log({"log_server": silent})) == ["the log's server at log:7071 does not answer: no answer"]

@@ -337,6 +337,22 @@ def test_a_cluster_one_of_whose_nodes_is_gone(browser: Browser, tmp_path: Path) 
         cluster.close()
 
 
+async def test_brokers_of_kafka_are_not_known(
+    browser: Browser, server: SingleServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the page says so: they do not say how they are to who writes to them."""
+    shows(server, monkeypatch, seen_partition(0, 5, 5), log=None, log_server=None, log_place="kafka", nodes=())
+
+    def looked() -> None:
+        browser.open(f"http://127.0.0.1:{server.http_port}/")
+        browser.wait("document.querySelector('.log-server')?.innerText.includes('is Kafka')")
+        assert "clocks and disks of its brokers: not known" in browser.text(".log-server")
+        assert "the log is Kafka's" in browser.text("#tiles")
+        assert "another process" not in browser.text("#tiles")
+
+    await in_thread(looked)
+
+
 async def test_a_browser_that_keeps_nothing_shows_it_all_the_same(browser: Browser, server: SingleServer) -> None:
     """Storage may be forbidden; then a theme and a token last as long as the page."""
     forbid = "Object.defineProperty(window, arguments[0], {get() { throw new DOMException('no', 'SecurityError') }})"

@@ -81,6 +81,7 @@ async def test_its_disk_is_known_and_one_that_is_gone_says_nothing_more(tmp_path
 
             await until_true(is_seen)
             seen = (await document_of(role))["log_server"]
+            assert (await document_of(role))["log_place"] == "server"
             assert (seen["address"], seen["alive"]) == (f"127.0.0.1:{log.port}", True)
             assert (seen["disk_full_bytes"], seen["stopped"]) == (shutil.disk_usage(tmp_path).total, None)
             assert abs(seen["clock_skew_s"]) <= 3

@@ -23,6 +23,7 @@ from duramen.server.roles.node_role import NodeRole
 from duramen.server.roles.router_role import RouterRole
 from duramen.server.sight.server_sight import ServerSight, SightSources
 from duramen.server.wiring.server_certificates import ServerCertificates
+from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import LogStopped
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 
@@ -92,6 +93,12 @@ async def test_ready_turns_false_and_true_again(single: SingleServer) -> None:
     assert not await is_ready()
     replica.state = "ready"
     assert await is_ready()
+
+
+async def test_where_the_log_is(single: SingleServer) -> None:
+    place = "here" if isinstance(single.data_plane.log, EmbeddedLog) else "kafka"
+    assert single.sight is not None
+    assert json.loads(await single.sight.status_json())["log_place"] == place
 
 
 async def test_certificates(single: SingleServer, tmp_path: Path) -> None:
