@@ -413,6 +413,7 @@ class ConsoleRecord(_message.Message):
     BASE_OFFSET_FIELD_NUMBER: _builtins.int
     SPAN_FIELD_NUMBER: _builtins.int
     KEY_TEXT_FIELD_NUMBER: _builtins.int
+    ROW_FIELD_NUMBER: _builtins.int
     offset: _builtins.int
     timestamp_ms: _builtins.int
     operation: _builtins.str
@@ -436,6 +437,10 @@ class ConsoleRecord(_message.Message):
     span: _builtins.int
     key_text: _builtins.str
     """As in `ConsoleFound`."""
+    row: _builtins.str
+    """Of a put into a table of rows: the row as JSON, where value and text are no longer than what was asked for (the text: or
+    than 1 KiB). Empty: it is none, or of a schema that is not known here.
+    """
     def __init__(
         self,
         *,
@@ -453,10 +458,11 @@ class ConsoleRecord(_message.Message):
         base_offset: _builtins.int = ...,
         span: _builtins.int = ...,
         key_text: _builtins.str = ...,
+        row: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "condition", b"condition", "expiry", b"expiry", "grouped", b"grouped", "key", b"key", "key_text", b"key_text", "offset", b"offset", "operation", b"operation", "producer_id", b"producer_id", "sequence", b"sequence", "span", b"span", "timestamp_ms", b"timestamp_ms", "value", b"value", "value_bytes", b"value_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "condition", b"condition", "expiry", b"expiry", "grouped", b"grouped", "key", b"key", "key_text", b"key_text", "offset", b"offset", "operation", b"operation", "producer_id", b"producer_id", "row", b"row", "sequence", b"sequence", "span", b"span", "timestamp_ms", b"timestamp_ms", "value", b"value", "value_bytes", b"value_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

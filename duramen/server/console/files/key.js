@@ -135,7 +135,7 @@ function keyNodes({ value, error }) {
   const entry = answer.entry;
   const place = [
     ...(answer.key_text ? [["fields of the key", visible(answer.key_text)]] : []),
-    ["key", `${textOf(key)}, ${count(key.length)} bytes`],
+    ["key", `${visible(textOf(key))}, ${count(key.length)} bytes`],
     ["partition", String(answer.partition)],
     ["slot", answer.slot === undefined ? `none: placed by ${answer.partitioner}` : count(answer.slot)],
     ["read at offset", count(answer.applied)],

@@ -146,14 +146,14 @@ class LogPage {
       ["written", when(record.timestamp_ms)],
       ["operation", record.grouped ? `${operation}, of the group of the record before it` : operation],
       ...(record.key_text ? [["fields of the key", visible(record.key_text)]] : []),
-      ["key", record.key ? textOf(bytesOf(key)) : "none"],
+      ["key", record.key ? visible(textOf(bytesOf(key))) : "none"],
       ["condition", others.condition || "–"],
       ["expiry", others.expiry || "–"],
       ["producer", producer],
       ["batch", `begins at ${count(record.base_offset)}`],
     ];
     this.picked.hidden = false;
-    this.picked.replaceChildren(made("h2", "", `offset ${count(record.offset)}`), listed(facts), valueView(bytesOf(value), size));
+    this.picked.replaceChildren(made("h2", "", `offset ${count(record.offset)}`), listed(facts), ...valueNodes(record, bytesOf(value), size));
   }
 
   move(by) {
@@ -165,6 +165,13 @@ class LogPage {
     this.lines?.[this.at]?.classList.remove("selected");
     this.at = -1;
   }
+}
+
+// A row as its JSON, and what is stored below it.
+function valueNodes({ row }, value, size) {
+  if (!row) return [valueView(value, size)];
+  const text = new TextEncoder().encode(row);
+  return [valueView(text, text.length), made("p", "note-line", `stored in ${count(size)} bytes`)];
 }
 
 function rowOf(table, record) {
@@ -180,7 +187,7 @@ function rowOf(table, record) {
   const link = Object.assign(made("a", "", keyLine(key, record.key_text, 60)), { href: address("key", table, textOf(key)) });
   const cells = [
     count(record.offset), when(record.timestamp_ms), record.grouped ? `+ ${record.operation}` : record.operation, key.length ? link : "–",
-    value.length ? brief(value, record.value_bytes > value.length, 80) : "–", count(record.value_bytes), record.condition === "none" ? "–" : record.condition,
+    record.row ? brief(new TextEncoder().encode(record.row), false, 80) : value.length ? brief(value, record.value_bytes > value.length, 80) : "–", count(record.value_bytes), record.condition === "none" ? "–" : record.condition,
     record.expiry === "none" ? "–" : record.expiry, record.producer_id ? `${String(record.producer_id).slice(0, 8)}…` : "–",
   ];
   const row = made("tr", record.operation === "void" || record.operation === "barrier" ? "warn" : "");

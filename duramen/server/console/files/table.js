@@ -192,11 +192,14 @@ function replicasText(each) {
 const rowsOf = ({ where }) => (where?.length ? `some, by ${where.map((each) => each.field).join(", ")}` : "all");
 
 // A definition: how keys are made, what values are, and of rows the indexes and the schemas, the newest first.
-function definedBy({ key, key_fields: fields, value, schemas, indexes, partial_indexes: partial, partition_by: by, keeps: _, ...more }) {
+function definedBy({ key, key_fields: fields, value, schemas, indexes, partial_indexes: partial, partition_by: by, ...others }) {
+  const { keeps: _, index_changes: __, last_index: ___, first_indexes: ____, first_partial_indexes: _____, ...rest } = others;
+  const { building = [], partial_building: partBuilding = [], ...more } = rest; // what is left is of a later server
+  const state = (each) => ([...building, ...partBuilding].includes(each.number) ? "being built" : "in service");
   const typed = fields.map((each) => `${each.name} ${each.type}${each.optional ? " or null" : ""}`).join(", ");
   const placed = fields.slice(0, by || fields.length).map((each) => each.name).join(", ");
   const found = [factList({ keys: typed || key, ...(placed ? { "placed by": placed } : {}), values: value, ...more })];
-  if (value === "row") found.push(listOf([...indexes, ...partial].map((each) => ({ index: each.name, fields: each.fields.join(", "), "of rows": rowsOf(each) })), "It has no index but its key."));
+  if (value === "row") found.push(listOf([...indexes, ...partial].map((each) => ({ index: each.name, fields: each.fields.join(", "), "of rows": rowsOf(each), state: state(each) })), "It has no index but its key."));
   for (const each of [...schemas].reverse()) {
     found.push(made("p", "note-line", `schema ${each.number}`), made("pre", "value-text", JSON.stringify(JSON.parse(each.avro), null, 1)));
   }

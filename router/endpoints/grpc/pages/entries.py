@@ -85,9 +85,11 @@ def _range(request: pb.ConsoleScanRequest) -> tuple[bytes, bytes | None]:
 
 
 async def form_of(connection: Connection, table: TableRef, *, timeout: float) -> JsonTable | None:
-    """The text of a table's keys; None where they have no fields."""
+    """The text of a table's keys and rows; None where its keys have no fields and its values are no rows."""
     definition = await connection.definition(table.id, timeout=timeout) if table.defined else None
-    return JsonTable(definition) if definition is not None and isinstance(definition.key, tuple) else None
+    if definition is None or not (isinstance(definition.key, tuple) or definition.value == "row"):
+        return None
+    return JsonTable(definition)
 
 
 def text_of_key(form: JsonTable | None, key: bytes) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import Place, place_of, read_header, split_batches
-from log_tier.model.errors import InvalidRequest, OffsetTrimmed
+from log_tier.model.errors import DuramenError, InvalidRequest, OffsetTrimmed
 from log_tier.model.identifiers import Offset, Partition, PartitionId, partition_id
 from log_tier.model.log import Bounds, Log
 from log_tier.model.record import GROUPED, OPERATION_MASK, Operation
@@ -29,6 +29,9 @@ _CHUNK_BYTES: Final = 64 << 10
 """Some hundred records; a log gives at least one whole batch."""
 _ROWS: Final = 50
 
+_ROW_TEXT_BYTES: Final = 1024
+"""A row's text is several times as long as what is stored: a short row is shown whole in a line, too."""
+
 # What is trimmed while it is read is asked for again this often.
 _ATTEMPTS: Final = 3
 
@@ -37,8 +40,8 @@ async def records_of_log(
     log: Log, table: TableRef, request: pb.ConsoleRecordsRequest, form: JsonTable | None = None
 ) -> pb.ConsoleRecords:
     """The records that are asked for. An offset below the log's earliest is taken as that one, and one beyond its end
-    as the end. `form`: of keys that are shown as their fields as well. Raises `InvalidRequest` for a partition that the
-    table does not have, and what reading the log raises.
+    as the end. `form`: of keys that are shown as their fields as well, and of rows. Raises `InvalidRequest` for a
+    partition that the table does not have, and what reading the log raises.
     """
     limit, bytes_max = rows_of(request.limit, _ROWS), value_bytes_of(request.value_bytes_max)
     if request.partition >= table.partitions:
@@ -136,9 +139,20 @@ def _of_batch(stored: bytes, place: Place, bytes_max: int, form: JsonTable | Non
             sequence=header.sequence + (offset - header.base_offset) if header.producer_id else 0,
             base_offset=header.base_offset,
             key_text=text_of_key(form, columns.keys[number]) if columns.keys[number] else "",
+            row=_row_text(form, value, bytes_max) if attribute & OPERATION_MASK == Operation.PUT else "",
         )
     if expected <= header.last_offset:
         yield _empty(expected, header.last_offset + 1 - expected, header.timestamp_ms, header.base_offset)
+
+
+def _row_text(form: JsonTable | None, value: bytes, bytes_max: int) -> str:
+    """A stored row as JSON; empty: it is none, or of a schema that is not known, or too large. Some 40 µs."""
+    if form is None or not form.holds_rows or len(value) > bytes_max:
+        return ""
+    with suppress(DuramenError):
+        text = form.value_text(value)
+        return text.decode() if len(text) <= max(bytes_max, _ROW_TEXT_BYTES) else ""
+    return ""
 
 
 def _empty(offset: Offset, span: int, timestamp_ms: int, base_offset: Offset) -> pb.ConsoleRecord:

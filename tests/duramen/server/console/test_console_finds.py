@@ -140,14 +140,16 @@ async def test_keys_are_shown_as_their_fields(server: SingleServer) -> None:
         _, answer = await http_call(server.http_port, document)
         found = answer["replies"][0][key_there]
         assert (found if key_there == "entry" else found[7])["key_text"] == '["UA",7]'
-    keys = set()
+    keys, rows = set(), set()
     for partition in range(64):
         document = {"format": 1, "method": "Console/Records", "request": {"table": "flights", "partition": partition}}
         status, answer = await http_call(server.http_port, document)
         if status != 200:
             break
         keys |= {each["key_text"] for each in answer["replies"][0]["records"]}
+        rows |= {json.loads(each["row"])["flight"] for each in answer["replies"][0]["records"]}
     assert keys == {f'["UA",{number}]' for number in range(FLIGHTS)}, "in the log"
+    assert rows == set(range(FLIGHTS))
     document = {"format": 1, "method": "Console/Get", "request": {"table": "flights", "key": "bm9uZQ=="}}
     _, answer = await http_call(server.http_port, document)
     assert answer["replies"][0].get("key_text", "") == "", "a key that is none of the definition"

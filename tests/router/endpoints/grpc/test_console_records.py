@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 import pytest
-from kit.flight_rows import FLIGHTS, flight_key
+from kit.flight_rows import FLIGHTS, flight, flight_key
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, add, delete, noop, put
 
 from log_tier.model.batch import Columns, encode_batch
@@ -79,6 +80,21 @@ async def test_keys_of_fields_are_shown_as_them() -> None:
     asked = pb.ConsoleRecordsRequest(partition=PARTITION)
     page = await records_of_log(any_log, ORDERS, asked, JsonTable(FLIGHTS))
     assert [each.key_text for each in page.records] == ['["UA",7]', "", ""]
+
+
+async def test_rows_are_shown_as_json() -> None:
+    """What is none, is of a schema that is not known, or is longer than asked for is shown as it is stored."""
+    log = StoredLog()
+    long, unknown = flight("UA", 9, "N" * 2000), flight("UA", 8, schema=7)
+    log.append(put(flight_key("UA", 7), flight("UA", 7)), put(flight_key("UA", 8), unknown), put(b"k", b"\x00" * 5))
+    log.append(put(flight_key("UA", 9), long), delete(flight_key("UA", 7)))
+    any_log: Any = ReadLog(log.batches)
+    for most, shown_long in ((1024, False), (1 << 14, True)):
+        asked = pb.ConsoleRecordsRequest(partition=PARTITION, value_bytes_max=most)
+        page = await records_of_log(any_log, ORDERS, asked, JsonTable(FLIGHTS))
+        first, *others = [each.row for each in page.records]
+        assert json.loads(first) == {"carrier": "UA", "flight": 7, "tailnum": None, "dep_delay": 0.0}
+        assert [bool(each) for each in others] == [False, False, shown_long, False]
 
 
 async def test_each_record_as_it_lies_there() -> None:

@@ -61,7 +61,9 @@ async def test_a_table_of_rows_has_its_key_its_indexes_and_its_schemas(browser: 
     def looked() -> None:
         shows(browser, server, "#/table/rows")
         check_has(browser, "what its keys and values are", "carrier str, flight int", "by_tail", "tailnum, dep_delay")
-        check_has(browser, "late", "some, by dep_delay")
+        check_has(browser, "late", "some, by dep_delay", "in service")
+        shown = browser.text("#page")
+        assert not [word for word in ("index changes", "first indexes", "partial building") if word in shown], shown
         browser.wait("document.querySelector('#page .value-text')?.innerText.includes(arguments[0])", '"dep_delay"')
         check_has(browser, "<img src=x")
         check_harmless(browser)

@@ -27,7 +27,9 @@ SUBMIT = "document.querySelector('form.ask').requestSubmit()"
 async def flights(server: SingleServer) -> SingleServer:
     """With `flights` of rows, whose past is kept."""
     async with await aio.connect(f"127.0.0.1:{server.port}") as db:
-        table = await db.create_table("flights", row=FLIGHT_SCHEMA, key=("carrier", "flight"), history="30d")
+        table = await db.create_table(
+            "flights", row=FLIGHT_SCHEMA, key=("carrier", "flight"), partitions=1, history="30d"
+        )
         await table.put(plane(LARGE, "N1"))
         await table.put(plane(LARGE, HOSTILE))
         await table.put(plane(8, "N8"))
@@ -58,7 +60,7 @@ async def test_a_key_of_fields_and_its_past(browser: Browser, flights: SingleSer
         browser.wait(f"{row}.length > 3")
         found = dict(browser.script(f"return {row}"))
         assert (found["carrier"], found["flight"], found["tailnum"]) == ("UA", str(LARGE), HOSTILE)
-        check_has(browser, "of its past is kept", "the last 30d", "accepted")
+        check_has(browser, "of its past is kept", "the last 30d", "accepted", "\\u0002UA\\u0000")
         browser.wait(f"{past}.length === 2")
         newest, first = browser.script(f"return {past}")
         assert (HOSTILE in json.loads(newest)["tailnum"], json.loads(first)["tailnum"]) == (True, "N1")
@@ -98,6 +100,8 @@ async def test_addresses_lead_to_a_key(browser: Browser, flights: SingleServer) 
         browser.script("document.querySelector('.entries tbody a').click()")
         browser.wait(f"{parts} === 'UA,{LARGE}'")
         check_has(browser, "what it had before")
+        shows(browser, flights, "#/log/flights/0")
+        check_has(browser, '{"carrier":"UA"')
         shows(browser, flights, "#/query/flights")
         browser.wait("document.querySelector('[data-kind=get]')")
         for wrong in ("[1", "[" * 700, '"8"', "true"):
