@@ -72,7 +72,7 @@ class IndexBuilds:
             document = json.loads(row)
             building = {int(number): bytes.fromhex(key) for number, key in document["building"].items()}
             return cls(building, tuple(map(int, document["dropped"])))
-        except (LookupError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"what is to be built cannot be read: {error!r}") from error
 
 

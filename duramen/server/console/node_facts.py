@@ -29,7 +29,9 @@ class NodeFacts(NamedTuple):
 
 
 def facts_of_status(document: Mapping[str, Any], answered_s: float) -> NodeFacts:
-    """What of a status document is shown to everybody. Pure. Raises `LookupError`, `TypeError` for one that is none."""
+    """What of a status document is shown to everybody. Pure. Raises `LookupError`, `TypeError`,
+    `ValueError` and `OverflowError` for one that is none.
+    """
     disk, partitions = document["disk"], document["partitions"]
     return NodeFacts(
         answered_s=answered_s,

@@ -91,7 +91,7 @@ class NodeWatch:
             return before._replace(error=error.message)
         except TimeoutError:
             return before._replace(error=f"no answer within {TIMEOUT_S:g} s")
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
             return before._replace(error="its answer is no status document that this release reads")
 
     async def close(self) -> None:

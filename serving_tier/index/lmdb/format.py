@@ -206,7 +206,10 @@ def unpack_definition(row: bytes | None) -> TableDefinition | None:
     """What an index was folded by; there is no row where that is bytes. Raises `ValueError`, and `UnknownFormat` for a
     definition of a newer version.
     """
-    return None if row is None else TableDefinition.from_document(json.loads(row))
+    try:
+        return None if row is None else TableDefinition.from_document(json.loads(row))
+    except RecursionError as error:
+        raise ValueError("the row of the definition is nested too deep") from error
 
 
 def pack_void(count: int) -> bytes:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -65,6 +66,9 @@ _INLINE: Final = 12
 
 _VERSION_MASK: Final = np.uint64((1 << 56) - 1)
 
+_MISREAD: Final = (struct.error, IndexError, OverflowError, ValueError)
+"""What reading at a place that is none ends in; Arrow's errors are `ValueError`."""
+
 _Int: Final = np.int64
 _Ints = npt.NDArray[np.int64]
 
@@ -106,21 +110,22 @@ class ClosedIndexFile:
         self._path = path
         self._mapped = mapped
         size = len(mapped)
+        try:
+            meta = newest_meta(mapped)
+        except NoMetaPage as error:
+            raise self._damaged(str(error)) from error
         self._bytes = np.frombuffer(mapped, np.uint8)
         self._words = self._bytes[: size & -2].view(np.uint16)
         # The same bytes as numbers that begin at every byte: what is gathered from them need not be aligned.
         self._longs: Any = np.ndarray((size - 7,), np.uint64, mapped, strides=(1,))
         self._ints: Any = np.ndarray((size - 3,), np.uint32, mapped, strides=(1,))
-        try:
-            meta = newest_meta(mapped)
-        except NoMetaPage as error:
-            raise self._damaged(str(error)) from error
         self._page_bytes = meta.page_bytes
         self.entries = 0
         """Rows, expired ones included."""
         self._root, self._depth = NO_PAGE, 0
-        for number in self._leaf_numbers(meta.root, meta.depth, ALL_KEYS).tolist():
-            self._find_data(number)
+        with self._misreads_are_damage():
+            for number in self._leaf_numbers(meta.root, meta.depth, ALL_KEYS).tolist():
+                self._find_data(number)
 
     @classmethod
     def open(cls, path: Path) -> ClosedIndexFile:
@@ -139,16 +144,17 @@ class ClosedIndexFile:
         """The rows that are live at `log_time_ms`, in key order, in batches of some 8,000."""
         if self._root == NO_PAGE:
             return
-        numbers = self._leaf_numbers(self._root, self._depth, keys)
-        for turn, first in enumerate(range(0, len(numbers), _LEAVES), start=1):
-            self._release(turn)
-            nodes = self._nodes(numbers[first : first + _LEAVES])
-            if not keys.is_all and len(nodes.key_at):
-                nodes = self._in_range(nodes, keys)
-            for part in self._by_size(nodes):
-                made = self._columns(part, log_time_ms, want_keys=want_keys, want_values=want_values)
-                if made.count:
-                    yield made
+        with self._misreads_are_damage():
+            numbers = self._leaf_numbers(self._root, self._depth, keys)
+            for turn, first in enumerate(range(0, len(numbers), _LEAVES), start=1):
+                self._release(turn)
+                nodes = self._nodes(numbers[first : first + _LEAVES])
+                if not keys.is_all and len(nodes.key_at):
+                    nodes = self._in_range(nodes, keys)
+                for part in self._by_size(nodes):
+                    made = self._columns(part, log_time_ms, want_keys=want_keys, want_values=want_values)
+                    if made.count:
+                        yield made
 
     def close(self) -> None:
         """Forget the file. What was made of it holds copies; it is unmapped when no half-read batch refers to it."""
@@ -193,6 +199,8 @@ class ClosedIndexFile:
                 self._release(turn)
                 below.append(self._children(number, keys))
             level = np.concatenate(below) if below else np.empty(0, _Int)
+            if len(level) > len(self._bytes) // self._page_bytes:
+                raise self._damaged("names more pages than it has")
         return level
 
     def _release(self, turn: int) -> None:
@@ -330,6 +338,14 @@ class ClosedIndexFile:
             views[rows, 3] = self._ints[places + 8].view(np.int32)
         data = pa.py_buffer(memoryview(self._mapped)[first:end])
         return pa.Array.from_buffers(pa.binary_view(), len(at), [None, pa.py_buffer(views), data]).cast(pa.binary())
+
+    @contextmanager
+    def _misreads_are_damage(self) -> Iterator[None]:
+        """The tree is not walked before it is read: numbers in a damaged page lead anywhere."""
+        try:
+            yield
+        except _MISREAD as error:
+            raise self._damaged(f"has a page that cannot be read ({error})") from error
 
     def _damaged(self, what: str) -> IndexDamaged:
         return IndexDamaged(f"{self._path} {what}: use another source", file=str(self._path))

@@ -17,10 +17,12 @@ import pytest
 from kit.index.marker import change_marker
 from kit.log.stored_log import PARTITION, TABLE, Said, StoredLog, add, delete, noop, put
 
+from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.record import Condition, Expiry, Operation
+from serving_tier.fold.index_builds import IndexBuilds
 from serving_tier.index.lmdb.environment import Databases, open_environment
-from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, READABLE_VERSIONS
+from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION, READABLE_VERSIONS, unpack_definition
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.memory_index import MemoryIndex
 
@@ -107,6 +109,17 @@ def test_the_rows_are_read_as_they_were_meant(tmp_path: Path, version: int) -> N
     assert index.producer(0xABCD) == model.producer(0xABCD) == (77, 256, 3)
     assert index.next_expiry_ms() == model.next_expiry_ms() == 1_005_001
     index.close()
+
+
+@pytest.mark.parametrize(
+    "row", [b'{"a":' * 100_000, b"[" * 100_000, b'{"building":{},"dropped":[1e999]}'], ids=["object", "list", "number"]
+)
+def test_a_row_of_meta_that_cannot_be_parsed_is_damage(row: bytes) -> None:
+    """Who reads the rows of `meta` names `ValueError`, and what a definition is refused by, as damage."""
+    with pytest.raises((ValueError, UnknownFormat)):
+        unpack_definition(row)
+    with pytest.raises(ValueError, match=r"cannot be read"):
+        IndexBuilds.unpack(row)
 
 
 def test_an_index_of_version_1_knows_its_last_batch_from_its_next_fold_on(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import lmdb
@@ -233,6 +234,50 @@ def test_a_value_that_lies_beyond_the_file_is_refused(tmp_path: Path) -> None:
         leaf = file._root
     damaged(path, leaf, first_node(path, leaf) + 8 + 1, struct.pack("=Q", 1 << 30))
     with pytest.raises(IndexDamaged, match="beyond its end"):
+        read(path)
+
+
+def test_a_file_that_was_cut_is_read_or_refused(plain: tuple[Path, int]) -> None:
+    path, _ = plain
+    data, refused = path.read_bytes(), 0
+    for end in range(0, len(data), 1024):
+        path.write_bytes(data[:end])
+        try:
+            read(path)
+        except IndexDamaged:
+            refused += 1
+    assert refused
+
+
+@pytest.mark.parametrize("at", [10, 12, 14, 16], ids=["flags", "lower", "upper", "pointer"])
+def test_a_page_whose_head_is_damaged_is_read_or_refused(plain: tuple[Path, int], at: int) -> None:
+    path, _ = plain
+    data = path.read_bytes()
+    for page in range(2, len(data) // 4096):
+        for number in (0, 1, 17, 0x7FFF, 0xFFFF):
+            changed = bytearray(data)
+            struct.pack_into("=H", changed, page * 4096 + at, number)
+            path.write_bytes(changed)
+            with suppress(IndexDamaged):
+                read(path)
+
+
+def test_a_tree_whose_pages_name_each_other_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, {b"%06d" % each: (b"v" * 50, each, NEVER) for each in range(2000)})
+    with ClosedIndexFile.open(path) as file:
+        root, depth = file._root, file._depth
+    data = bytearray(path.read_bytes())
+    branch = memoryview(data)[root * 4096 : root * 4096 + 4096]
+    for pointer in struct.unpack_from(f"={(struct.unpack_from('=H', branch, 12)[0] - 16) // 2}H", branch, 16):
+        struct.pack_into("=HHH", branch, pointer, root & 0xFFFF, root >> 16, 0)
+    branch.release()
+    described = data.find(b"data")
+    while described >= 0:
+        struct.pack_into("=H", data, described + 4 + 6, 40)
+        described = data.find(b"data", described + 1)
+    assert depth < 40
+    path.write_bytes(data)
+    with pytest.raises(IndexDamaged, match="names more pages than it has"):
         read(path)
 
 

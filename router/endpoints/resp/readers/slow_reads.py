@@ -61,13 +61,11 @@ class SlowReads:
 
 def hear_slow_read(slow: SlowCallLog, line: bytes) -> None:
     """A line that a reader process has written. Raises `ValueError`, `KeyError` and `TypeError` for another one."""
-    said = json.loads(line)
-    slow.read_elsewhere(
-        str(said["what"]),
-        PartitionId(TableId(said["table"]), Partition(said["partition"])),
-        bytes.fromhex(said["key"]),
-        int(said["words"]),
-        float(said["began_s"]),
-        float(said["ended_s"]),
-        peer=str(said["peer"]),
-    )
+    try:
+        said = json.loads(line)
+        place = PartitionId(TableId(said["table"]), Partition(said["partition"]))
+        key, words = bytes.fromhex(said["key"]), int(said["words"])
+        began_s, ended_s = float(said["began_s"]), float(said["ended_s"])
+    except (RecursionError, OverflowError) as error:
+        raise ValueError(f"a slow read cannot be read: {error!r}") from error
+    slow.read_elsewhere(str(said["what"]), place, key, words, began_s, ended_s, peer=str(said["peer"]))

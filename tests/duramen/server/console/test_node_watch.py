@@ -131,7 +131,11 @@ def test_a_node_whose_stream_is_gone_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [b"", b"[]", b"{}", b'{"disk": 7}', b"\xff", b'"text"', b'{"disk":{},"partitions":7}']
+    "answer",
+    [
+        *(b"", b"[]", b"{}", b'{"disk": 7}', b"\xff", b'"text"', b'{"disk":{},"partitions":7}', b"[" * 100_000),
+        well().replace(b'"memory_bytes": 7', b'"memory_bytes": 1e999'),
+    ],
 )
 def test_an_answer_that_is_none_is_named(answer: bytes) -> None:
     async def script(watch: NodeWatch, nodes: ScriptedNodes) -> None:

@@ -54,6 +54,14 @@ def test_errors_name_the_key_and_the_file(text: str, message: str, tmp_path: Pat
         load_settings(NodeSettings, file, {})
 
 
+@pytest.mark.parametrize("data", [b'id = "\xff"', b"id = " + b"[" * 5000], ids=["no UTF-8", "deep"])
+def test_a_file_that_is_no_text_of_toml_is_refused_by_its_name(data: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_bytes(data)
+    with pytest.raises(InvalidRequest, match=r"node.toml is no TOML"):
+        load_settings(NodeSettings, file, {})
+
+
 def test_a_wrong_variable_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DURAMEN_ROUTER_PORT", "x")
     with pytest.raises(InvalidRequest, match=r"the setting port .* is 'x'"):

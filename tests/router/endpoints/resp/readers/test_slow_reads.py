@@ -64,7 +64,15 @@ def test_a_storm_is_bounded_in_each_second() -> None:
     assert json.loads(lines[0])["what"] == "get"
 
 
-@pytest.mark.parametrize("line", [b"ready\n", b"{}\n", b"[1]\n", b'{"what": 1, "table": 2}\n', b"\xff\n"])
+NO_COUNT = (
+    b'{"what":"get","table":"AAECAwQFBgcICQoLDA0ODw","partition":0,"key":"6b","words":1e999,"began_s":1,"ended_s":2,'
+    b'"peer":""}\n'
+)
+
+
+@pytest.mark.parametrize(
+    "line", [b"ready\n", b"{}\n", b"[1]\n", b'{"what": 1, "table": 2}\n', b"\xff\n", b"[" * 100_000, NO_COUNT]
+)
 def test_a_line_that_is_none_is_refused_by_its_kind(line: bytes) -> None:
     slow: Any = SlowCallLog(100)
     with pytest.raises((ValueError, KeyError, TypeError)):
