@@ -13,13 +13,16 @@ that was checked is opened by LMDB, requests are the same commands however their
 
 **How an input is made.** Input N of a target is a sample of that format, changed by a generator whose seed is (target,
 seed, N). It is the same on every machine, so a finding is a number. Most changes of a file with a checksum end at the
-checksum. Targets whose name ends in "sealed" make the checksum right again, and so reach what is behind it.
+checksum. Targets whose name ends in "sealed" make the checksum right again, and so reach what is behind it. Inputs from
+number 1,000,000 on have grown to 1 to 60 KiB: a sample again and again, one element thousands of times, a long word,
+lists, nesting, lengths within lengths, and a length before what grew that covers it. A run reads small ones first,
+twice as many as `make test`, and then long ones up to its number of bytes: so 50 MB are some 7,000 inputs.
 
 **What it does not do.** The inputs are not led by coverage. Parsers of libraries (protobuf, hiredis, LMDB) are only
 reached through ours.
 
-Reading order: `target.py`, `changes.py`, `sealing.py`, `document_targets.py`, `log_targets.py`, `index_targets.py`,
-`wire_targets.py`, `message_targets.py`, `certificate_targets.py`, `access_targets.py`, `loading_targets.py`,
-`endpoint_targets.py` (a whole database below the wire), `targets.py`, `run.py`,
-`__main__.py`.
+Reading order: `target.py`, `changes.py`, `growth.py`, `fields.py`, `sealing.py`, `document_targets.py`,
+`log_targets.py`, `index_targets.py`, `store_targets.py`, `wire_targets.py`, `http_targets.py`, `message_targets.py`,
+`certificate_targets.py`, `access_targets.py`, `loading_targets.py`, `row_targets.py`, `table_targets.py`,
+`endpoint_targets.py` (a whole database below the wire), `targets.py`, `made.py`, `run.py`, `__main__.py`.
 """

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from duramen.server.roles.guarding import ALL_RULES
-from fuzz.message_targets import changed_fields
+from fuzz.fields import changed_fields, grown_fields
 from fuzz.sealing import sealed_batch
 from fuzz.target import Target
 from log_tier.access.authenticator import basic_header, read_basic
@@ -109,6 +109,7 @@ def _rule_targets() -> Iterator[Target]:
                 partial(_samples, kind),
                 partial(_rule, kind, ALL_RULES[path]),
                 change=partial(changed_fields, kind),
+                grow=partial(grown_fields, kind),
             )
 
 

@@ -22,20 +22,34 @@ from log_tier.model.tokens import Token
 
 __all__ = ["document_targets"]
 
+
+class _NoJson(Exception):
+    """No JSON that is read."""
+
+
 _MEMORY: Final = Path("/dev/shm")
 _WRITTEN_WITH_CHECK: Final = b'"check": "'
 _REFUSALS: Final[dict[str, tuple[type[Exception], ...]]] = {
-    "position of a Spark stream": (DuramenError, json.JSONDecodeError, UnicodeDecodeError, RecursionError),
+    "position of a Spark stream": (DuramenError, _NoJson),
     "history of a check": (DuramenError, UnicodeDecodeError),
     "token": (DuramenError, UnicodeDecodeError),
-    "definition of a table": (DuramenError, json.JSONDecodeError, UnicodeDecodeError, RecursionError),
+    "definition of a table": (DuramenError, _NoJson),
 }
 """Spark itself parses the JSON of a position, and others that of a definition; a history and a token are texts."""
 
 
-def _read(document: Document, data: bytes) -> object:
+def _check_json(data: bytes) -> None:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _NoJson from error
+
+
+def _read(document: Document, refusals: tuple[type[Exception], ...], data: bytes) -> object:
     folder = Path(tempfile.mkdtemp(prefix="duramen-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None))
     try:
+        if _NoJson in refusals:
+            _check_json(data)
         return document.read(data, folder)
     finally:
         shutil.rmtree(folder)
@@ -68,7 +82,7 @@ def document_targets() -> Iterator[Target]:
     for name, document in documents().items():
         plain = name.replace("`", "")
         refusals = _REFUSALS.get(name, (DuramenError,))
-        read, samples = partial(_read, document), partial(_samples, document)
+        read, samples = partial(_read, document, refusals), partial(_samples, document)
         yield Target(plain, samples, read, refusals)
         if _WRITTEN_WITH_CHECK in document.good:
             yield Target(f"{plain}, sealed", samples, read, refusals, seal=sealed_text)

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from kit.cluster.one_machine import one_machine, puts
 
 from duramen.testing.machine.resp_words import packed, read_reply
-from fuzz.message_targets import changed_fields
+from fuzz.fields import changed_fields, grown_fields
 from fuzz.target import Target
 from log_tier.access.gate import Gate
 from log_tier.catalog.map_follower import MapFollower
@@ -33,6 +33,10 @@ __all__ = ["close_endpoints", "endpoint_targets"]
 _MEMORY: Final = Path("/dev/shm")
 _SPINS_MAX: Final = 400
 """Turns of the loop for an input. What waits longer, for a replica or a token, is left as a client leaves it."""
+
+
+_PIPELINE_BYTES_MAX: Final = 16 * 1024
+"""Some hundreds of commands, each of which is carried out."""
 
 
 class _Refused(Exception):
@@ -235,10 +239,16 @@ _METHODS: Final[dict[str, type[Message]]] = {
 
 def endpoint_targets() -> Iterator[Target]:
     """A connection of the Redis protocol, and each method of the log service: its bytes changed, and its fields."""
-    yield Target("connection of the Redis protocol", _commands, _connection, quick_inputs=400)
+    yield Target(
+        "connection of the Redis protocol",
+        _commands,
+        _connection,
+        quick_inputs=400,
+        grown_bytes_max=_PIPELINE_BYTES_MAX,
+    )
     for method, kind in _METHODS.items():
         samples, read = partial(_requests, method), partial(_call, method, kind)
         name = f"call of Log/{method}"
         yield Target(name, samples, read, (DuramenError,), quick_inputs=400)
-        change = partial(changed_fields, kind)
-        yield Target(f"{name}, by fields", samples, read, (DuramenError,), change, quick_inputs=400)
+        change, grow = partial(changed_fields, kind), partial(grown_fields, kind)
+        yield Target(f"{name}, by fields", samples, read, (DuramenError,), change, quick_inputs=400, grow=grow)

@@ -17,6 +17,8 @@ import lmdb
 from fuzz.log_targets import stored_samples
 from fuzz.target import Target
 from log_tier.model.barrier import LiveVersion
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.rows.tuple_key import pack_key, unpack_key
@@ -43,12 +45,14 @@ from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.snapshots.manifest import PIECE_BYTES
 from serving_tier.snapshots.page_check import PageCheck
 
-__all__ = ["index_targets"]
+__all__ = ["index_files", "index_targets"]
 
 _PLACE: Final = PartitionId(TableId("AAECAwQFBgcICQoLDA0ODw"), Partition(3))
 _FIELDS: Final = pack_key("UA", 1545, 2.5, True, date(2013, 1, 1), datetime(2013, 1, 1, 5, tzinfo=UTC))
 _ROW_REFUSALS: Final = (DuramenError, struct.error, ValueError)
 """Who reads a row names these as damage."""
+_ROWS: Final = 150
+"""Of four pages: what has more than 64 KiB is cut."""
 _MEMORY: Final = Path("/dev/shm")
 
 
@@ -70,12 +74,17 @@ def _entry(data: bytes) -> None:
         expiry_of(data)
 
 
+def _many_rows() -> bytes:
+    batch = encode_batch(Columns([b"key %05d" % number for number in range(_ROWS)], [b"value" * 12] * _ROWS))
+    return stamp_batch(batch, base_offset=Offset(0), timestamp_ms=1000, unsynced=0, place=place_of(_PLACE))
+
+
 @cache
-def _index_files() -> tuple[bytes, ...]:
-    """The data files of two indexes: a fresh one, and one that folded some of everything."""
+def index_files() -> tuple[bytes, ...]:
+    """The data files of indexes: a fresh one, one that folded some of everything, and one whose rows fill branches."""
     files = []
     with tempfile.TemporaryDirectory() as name:
-        for number, chunks in enumerate(([], stored_samples()[1:-1])):
+        for number, chunks in enumerate(([], stored_samples()[1:-1], [_many_rows()])):
             folder = Path(name) / str(number)
             index = LmdbIndex.open(folder, partition=_PLACE)
             for chunk in chunks:
@@ -130,8 +139,8 @@ def index_targets() -> Iterator[Target]:
         yield Target(f"row of an index: {name}", partial(_one, sample), read, _ROW_REFUSALS)
     yield Target("number in a value", lambda: [b"-12", b"1e3", b"0.30000000000000004", b"9223372036854775807"], _number)
     yield Target("key with fields", lambda: [_FIELDS, pack_key(b"\0", "", 1 << 70, -1, None, UUID(int=1))], _fields)
-    yield Target("pages of a copy", _index_files, _pages)
-    yield Target("file of an index that is walked", _index_files, _verified, (DuramenError, lmdb.Error))
+    yield Target("pages of a copy", index_files, _pages)
+    yield Target("file of an index that is walked", index_files, _verified, (DuramenError, lmdb.Error))
 
 
 def _one(sample: bytes) -> list[Any]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
 from kit.log.engine_steps import HOME
-from kit.log.stopped_logs import KINDS, LIVES, OPTIONS, Stopped, damaged_disk, kind_of
+from kit.log.in_turns import in_turns
+from kit.log.stopped_logs import Stopped, a_life, damaged_disk, kind_of
 from kit.log.stored_log import add, columns_of, delete, noop, put
 
-from fuzz.sealing import sealed_batch, sealed_run
+from fuzz.sealing import sealed_batch, sealed_run, sealed_text
 from fuzz.target import Target
+from log_tier.embedded import EngineSettings
+from log_tier.embedded.storage.names import LOCK
 from log_tier.embedded.verification import verify_log
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.batch import Columns, check_batch, decode_batch, encode_batch
@@ -28,6 +31,9 @@ __all__ = ["log_targets", "stored_samples"]
 _PLACE: Final = PartitionId(TableId("AAECAwQFBgcICQoLDA0ODw"), Partition(3))
 _QUICK_INPUTS: Final = 150
 """A whole log is verified for each: 3 ms."""
+_SETTINGS: Final = EngineSettings(segment_bytes=1024, index_every_bytes=200, journal_bytes=1500)
+_APPENDS: Final = 12
+"""As few as two segments and a turn of the journal take: all of it is verified for each input."""
 _EMPTY: Final = MemoryIndex()
 """What every accepted batch is folded over; nothing is kept of it."""
 
@@ -71,31 +77,39 @@ def _run(data: bytes) -> None:
         decode_batch(batch, place_of(_PLACE))
 
 
+@cache
+def _life(*, clean: bool) -> Stopped:
+    """The same files in every run: an input is a number."""
+    return in_turns(lambda: a_life(clean=clean, alone=False, appends=_APPENDS, settings=_SETTINGS))
+
+
 def _files(kind: str, *, clean: bool) -> Sequence[bytes]:
-    stopped = LIVES[clean, False]
+    stopped = _life(clean=clean)
     return [content.rstrip(b"\0") or content[:64] for path, content in stopped.files.items() if kind_of(path) == kind]
 
 
-def _file_of_a_log(stopped: Stopped, path: Path, data: bytes) -> None:
-    for finding in verify_log(HOME, disk=damaged_disk(stopped, path, data), settings=OPTIONS):
+def _file_of_a_log(clean: bool, path: Path, data: bytes) -> None:
+    for finding in verify_log(HOME, disk=damaged_disk(_life(clean=clean), path, data), settings=_SETTINGS):
         assert finding.message, "a finding without a word"
 
 
 def _in_a_log() -> Iterator[Target]:
+    """Each kind of file but the lock, of which nobody reads more than a number for a message."""
     for clean in (True, False):
-        stopped = LIVES[clean, False]
-        for kind in KINDS:
-            path = next((each for each in sorted(stopped.files) if kind_of(each) == kind), None)
-            if path is None:
+        stopped = _life(clean=clean)
+        for kind, path in {kind_of(path): path for path in sorted(stopped.files, reverse=True)}.items():
+            if path.name == LOCK:
                 continue
             name = f"{kind} of a log that was {'closed' if clean else 'killed'}"
-            read = partial(_file_of_a_log, stopped, path)
+            read = partial(_file_of_a_log, clean, path)
             samples = partial(_files, kind, clean=clean)
             yield Target(name, samples, read, quick_inputs=_QUICK_INPUTS)
             if kind == "segment":
                 place = place_of(stopped.topic.partition(int(path.parent.name)))
                 seal = partial(sealed_run, place=place)
                 yield Target(f"{name}, sealed", samples, read, seal=seal, quick_inputs=_QUICK_INPUTS)
+            if path.suffix == ".json":
+                yield Target(f"{name}, sealed", samples, read, seal=sealed_text, quick_inputs=_QUICK_INPUTS)
 
 
 def log_targets() -> Iterator[Target]:

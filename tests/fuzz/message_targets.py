@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from fuzz.fields import changed_fields, grown_fields
 from fuzz.target import Target
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
@@ -131,55 +129,6 @@ def _replies() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
     yield keyvalue_pb2.ScanReply, messages.scan_result_from, [messages.scan_reply(page), messages.scan_reply(compared)]
 
 
-def changed_fields(kind: type[Message], samples: Sequence[bytes], chance: random.Random) -> bytes:
-    """One of the samples with some of its fields set to values that they may have and hardly ever do."""
-    message = kind.FromString(chance.choice(samples))
-    for _ in range(chance.randint(1, 4)):
-        _change_field(message, chance)
-    return message.SerializeToString()
-
-
-def _change_field(message: Message, chance: random.Random) -> None:
-    field: FieldDescriptor = cast("FieldDescriptor", chance.choice(list(message.DESCRIPTOR.fields)))
-    inside = field.type == field.TYPE_MESSAGE
-    if field.is_repeated:
-        entries: Any = getattr(message, field.name)
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            return  # the fields of errors
-        if entries and chance.random() < 0.3:
-            del entries[chance.randrange(len(entries))]
-        elif inside:
-            _change_field(chance.choice(entries) if entries and chance.random() < 0.7 else entries.add(), chance)
-        else:
-            value = _value_of(field, chance)
-            entries.extend([value] * (2 if isinstance(value, (bytes, str)) else chance.choice((1, 2, 2000))))
-    elif inside:
-        part: Message = getattr(message, field.name)
-        part.SetInParent()
-        if part.DESCRIPTOR.fields:
-            _change_field(part, chance)
-    elif chance.random() < 0.2:
-        message.ClearField(field.name)
-    else:
-        setattr(message, field.name, _value_of(field, chance))
-
-
-def _value_of(field: FieldDescriptor, chance: random.Random) -> Any:
-    if field.type == field.TYPE_STRING:
-        return chance.choice(("", "flights", "d1.", str(_TOKEN), "\0", "é" * 70, "../..", "x" * 5000))
-    if field.type == field.TYPE_BYTES:
-        return chance.choice((b"", b"k", bytes(15), bytes(16), b"{a}", b"{", b"x" * 511, b"x" * 512, b"x" * 5000))
-    if field.type == field.TYPE_BOOL:
-        return chance.random() < 0.5
-    if field.type in (field.TYPE_DOUBLE, field.TYPE_FLOAT):
-        return chance.choice((0.0, -0.0, math.inf, -math.inf, math.nan, 1e300, 5e-324))
-    bits = 31 if field.type in (field.TYPE_INT32, field.TYPE_SINT32, field.TYPE_ENUM, field.TYPE_SFIXED32) else 63
-    if field.type in (field.TYPE_UINT32, field.TYPE_FIXED32, field.TYPE_UINT64, field.TYPE_FIXED64):
-        bits = 32 if field.type in (field.TYPE_UINT32, field.TYPE_FIXED32) else 64
-        return chance.choice((0, 1, 8, 1 << 14, (1 << bits) - 1, 1 << bits - 1))
-    return chance.choice((0, 1, -1, 8, 1 << 14, (1 << bits) - 1, -(1 << bits), (1 << bits) - 2))
-
-
 def message_targets() -> Iterator[Target]:
     """Two for each message that is turned into something else: its bytes changed, and its fields."""
     for groups in (_kv, _requests, _replies):
@@ -187,4 +136,5 @@ def message_targets() -> Iterator[Target]:
             name = f"message {kind.DESCRIPTOR.name}"
             samples, read = partial(_samples, *sent), partial(_read, kind, convert)
             yield Target(name, samples, read, _REFUSALS)
-            yield Target(f"{name}, by fields", samples, read, _REFUSALS, partial(changed_fields, kind))
+            change, grow = partial(changed_fields, kind), partial(grown_fields, kind)
+            yield Target(f"{name}, by fields", samples, read, _REFUSALS, change, grow=grow)

@@ -8,11 +8,14 @@ from fuzz.access_targets import access_targets
 from fuzz.certificate_targets import certificate_targets
 from fuzz.document_targets import document_targets
 from fuzz.endpoint_targets import endpoint_targets
+from fuzz.http_targets import http_targets
 from fuzz.index_targets import index_targets
 from fuzz.loading_targets import loading_targets
 from fuzz.log_targets import log_targets
 from fuzz.message_targets import message_targets
 from fuzz.row_targets import row_targets
+from fuzz.store_targets import store_targets
+from fuzz.table_targets import table_targets
 from fuzz.target import Target
 from fuzz.wire_targets import wire_targets
 
@@ -33,6 +36,9 @@ def all_targets() -> dict[str, Target]:
         *access_targets(),
         *loading_targets(),
         *row_targets(),
+        *table_targets(),
+        *store_targets(),
+        *http_targets(),
         *endpoint_targets(),
     ):
         assert target.name not in found, f"two targets have the name {target.name}"

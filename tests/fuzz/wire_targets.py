@@ -22,6 +22,8 @@ from router.endpoints.resp.wire.replies import Problem
 __all__ = ["wire_targets"]
 
 _SECRET: Final = b"0123456789abcdef0123456789abcdef"
+_REQUESTS_BYTES_MAX: Final = 16 * 1024
+"""They are read three times, and may be one command for each four bytes: some 2 us."""
 
 
 def _requests() -> list[bytes]:
@@ -118,7 +120,7 @@ def wire_targets() -> Iterator[Target]:
     globs = [b"user:*:[0-9]\0user:anna:7", b"a*a*a*b\0" + b"a" * 40, b"[^a-c]?\\*\0x1*", b"*\0key", b"k[\\]]\0k]"]
     state = encode_state(_SECRET, ConnectionState(True, 3, 7))
     header = pack_header(1, 0, 0, 7, 40)
-    yield Target("requests of the Redis protocol", _requests, _request)
+    yield Target("requests of the Redis protocol", _requests, _request, grown_bytes_max=_REQUESTS_BYTES_MAX)
     yield Target("inline command", lambda: [b'set "a b" \'c\' "\\x41"', b"get key", b"'it\\'s' \"\\n\""], split_line)
     yield Target("pattern", lambda: globs, _glob, (Problem,))
     yield Target(

@@ -34,16 +34,16 @@ def content_of(disk: MemoryDisk) -> Content:
     return {path: bytes(inode.content).ljust(inode.length, b"\0") for path, inode in disk.files.items()}
 
 
-async def a_life(*, clean: bool, alone: bool) -> Stopped:
+async def a_life(*, clean: bool, alone: bool, appends: int = 36, settings: EngineSettings = OPTIONS) -> Stopped:
     """With `alone`, the last commits are of one partition each, so that no frame of the journal holds them."""
     disk = MemoryDisk()
-    log = await open_log(disk, OPTIONS)
+    log = await open_log(disk, settings)
     topic = await log.create_topic("flights", partitions=PARTITIONS)
     kept: dict[int, dict[int, bytes]] = {number: {} for number in range(PARTITIONS)}
     older: Content = {}
-    for number in range(36):
+    for number in range(appends):
         key = f"k{number}"
-        if number % 3 == 0 or (alone and number > 31):
+        if number % 3 == 0 or (alone and number > appends - 5):
             place = await log.append(topic.partition(0), plain_batch(key, value=b"x" * 40))
             kept[0][place.base_offset] = key.encode()
         else:
@@ -51,7 +51,7 @@ async def a_life(*, clean: bool, alone: bool) -> Stopped:
             for partition, found in enumerate(await log.append_many(parts)):
                 assert not isinstance(found, DuramenError)
                 kept[partition][found.base_offset] = key.encode()
-        if number == 30:
+        if number == appends - 6:
             older = content_of(disk)
     killed = content_of(disk)
     await log.close()
