@@ -52,6 +52,8 @@ _STREAMS: Final[Mapping[str, Stream]] = {"Scan": "scans", "Find": "scans", "Watc
 """What streams of these methods are to a quota. Others, such as the cluster's map, are calls and nothing more."""
 
 
+_CHANGES: Final = frozenset({"Write", "Put", "Update", "Delete", "Append", "AppendMany"})
+"""Methods whose calls have happened when they have been let in."""
 _PACKAGE: Final = "/duramen.v1."
 _SHOWN: Final = SpecialDemand("a grant about the table of that id", lambda _: False)
 """What a call lacks that names a table which is not shown to its caller."""
@@ -165,6 +167,10 @@ class GrpcGuard:
             )
 
         return admit_call
+
+    def may_end(self, method: str) -> bool:
+        """Is it to be noted? See `CallGuard`."""
+        return method.rpartition("/")[2] not in _CHANGES
 
     def unasked(self, method: str, request: Any, context: _Context) -> OpenRead:
         """Note a single call while there is no user. See `CallGuard`. 1 µs."""

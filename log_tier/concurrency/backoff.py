@@ -31,7 +31,7 @@ class Backoff:
     Invariant: 0 <= the next pause <= `max_s`.
     """
 
-    __slots__ = ("_chance", "_deadline_s", "_first_s", "_limit_s", "max_s")
+    __slots__ = ("_chance", "_deadline_s", "_first_s", "_heard", "_limit_s", "_tried_s", "max_s")
 
     def __init__(
         self,
@@ -48,10 +48,20 @@ class Backoff:
         self._first_s = self._limit_s = first_s
         self._deadline_s = deadline_s
         self._chance = chance
+        self._tried_s = -math.inf
+        """When the last pause ended, and a try began."""
+        self._heard = False
 
     def reset(self) -> None:
         """Begin with short pauses again: a try has succeeded."""
         self._limit_s = self._first_s
+
+    def heard(self) -> None:
+        """Of a try that is a stream something came: it has succeeded if it goes on for longer than the longest pause,
+        which the next `pause` judges. A server that ends each stream behind its first message would else be asked for
+        ever, as often as the shortest pause lets.
+        """
+        self._heard = True
 
     def next_s(self) -> float:
         """Draw the next pause, in seconds."""
@@ -68,8 +78,13 @@ class Backoff:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
+        loop = asyncio.get_running_loop()
+        if self._heard and loop.time() - self._tried_s >= self.max_s:
+            self.reset()
+        self._heard = False
         pause_s = self.next_s()
-        if asyncio.get_running_loop().time() + pause_s >= self._deadline_s:
+        if loop.time() + pause_s >= self._deadline_s:
             return False
         await asyncio.sleep(pause_s)
+        self._tried_s = loop.time()
         return True

@@ -79,6 +79,10 @@ class CallGuard(Protocol):
         """What lets in the single calls of a method, by its full name; None: everybody may call it."""
         ...
 
+    def may_end(self, method: str) -> bool:
+        """Is a call of the method to be noted by `unasked`? Not if it changes something: it is answered."""
+        ...
+
     def unasked(self, method: str, request: Any, context: _Context) -> OpenRead | None:
         """Note a single call that is let in while nobody is kept out: it may be ended when somebody is."""
         ...
@@ -280,6 +284,7 @@ def _single(
 ) -> Any:
     deciding = None if guard is None else guard.admitting(method)
     admit = None if deciding is None else _aborting(deciding)
+    may_end = guard is not None and guard.may_end(method)
     now_s, least_s = (_no_clock, math.inf) if slow is None else (slow.now_s, slow.least_s)
 
     async def answered(request: Any, context: _Context) -> Any:
@@ -287,7 +292,10 @@ def _single(
             request = await refusals.parsed(method, request, parse, context)
         held = None
         if admit is not None and guard is not None:
-            held = await admit(request, context) if guard.is_closed else guard.unasked(method, request, context)
+            if guard.is_closed:
+                held = await admit(request, context)
+            elif may_end:
+                held = guard.unasked(method, request, context)
         began_s = now_s()  # what a quota holds back is not the server's time
         end: CallEnd = "failed"
         try:

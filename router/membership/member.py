@@ -118,7 +118,7 @@ class Member:
                         if message.node != self.id or message.identity not in ("", self.entry.identity):
                             reason = f"node {message.node} answers at its address {self.address}"
                             break
-                        backoff.reset()
+                        backoff.heard()
                         self._heard(message, first=first)
                         first = False
             except DuramenError as error:

@@ -368,5 +368,9 @@ def _measured(
             with replica.reading() as index:
                 statistics = index.statistics()
             found[name] = statistics.applied, (statistics.bytes_used, statistics.entries)
-    disk = shutil.disk_usage(folder)
+    try:
+        disk = shutil.disk_usage(folder)
+    except OSError as error:  # a disk that fails or is gone is no reason to say nothing of what is served
+        logger.warning("the free space of %s is not known: %s", folder, error)
+        return found, (0, 0)
     return found, (disk.free, disk.used)

@@ -133,7 +133,7 @@ class Readers:
                 except (DuramenError, OSError) as error:
                     logger.error("%s", error)
                 else:
-                    backoff.reset()
+                    backoff.heard()
                     break
 
     async def _hear(self, process: Process) -> None:

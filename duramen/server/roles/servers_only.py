@@ -34,6 +34,10 @@ class ServersOnly:
         """What lets in the calls of a method; None for health and reflection. It raises `PermissionDenied`."""
         return self.admitting_streams(method)
 
+    def may_end(self, _method: str) -> bool:
+        """No: see `unasked`."""
+        return False
+
     def unasked(self, _method: str, _request: Any, _context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """Nothing: it asks about every call."""
 

@@ -70,7 +70,7 @@ class RemoteMaps:
                     async for message in views:
                         if Offset(message.version) > self.map.version:
                             self._feed.advance(await read_map(message.map))
-                        backoff.reset()
+                        backoff.heard()
             except UnknownFormat as error:
                 logger.warning("the map at %s is not followed: %s", target, error)
             except DuramenError as error:

@@ -47,6 +47,35 @@ def test_a_success_brings_the_short_pauses_back() -> None:
     assert backoff.next_s() == 0.25
 
 
+def test_a_stream_has_succeeded_when_it_goes_on_for_longer_than_the_longest_pause() -> None:
+    async def tried() -> list[float]:
+        backoff = Backoff(0.5, 4.0, chance=lambda: 1.0)
+        loop, pauses = asyncio.get_running_loop(), []
+        for goes_on_s in (0.0, 0.0, 3.9, 0.0, 4.0, 9.0, 0.1):
+            backoff.heard()
+            await asyncio.sleep(goes_on_s)
+            began_s = loop.time()
+            await backoff.pause()
+            pauses.append(loop.time() - began_s)
+        return pauses
+
+    assert run_virtually(tried()) == pytest.approx([0.5, 1.0, 2.0, 4.0, 0.5, 0.5, 1.0])
+
+
+def test_a_stream_of_which_nothing_came_has_not_succeeded() -> None:
+    async def tried() -> list[float]:
+        backoff = Backoff(0.5, 4.0, chance=lambda: 1.0)
+        loop, pauses = asyncio.get_running_loop(), []
+        for _ in range(3):
+            await asyncio.sleep(9.0)
+            began_s = loop.time()
+            await backoff.pause()
+            pauses.append(loop.time() - began_s)
+        return pauses
+
+    assert run_virtually(tried()) == pytest.approx([0.5, 1.0, 2.0])
+
+
 def test_the_largest_pause_may_change_in_between() -> None:
     backoff = Backoff(0.5, 32.0, chance=lambda: 1.0)
     assert [backoff.next_s() for _ in range(4)] == [0.5, 1.0, 2.0, 4.0]

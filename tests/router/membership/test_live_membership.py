@@ -8,11 +8,13 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, cluster_of, written
 from kit.cluster.one_machine import puts
 from kit.deadlines import patience_s, until, within
+from kit.virtual_loop import run_virtually
 
 from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.catalog.commands import RegisterNode
@@ -300,6 +302,26 @@ async def test_a_node_whose_follower_ends_by_a_bug_counts_as_lost(monkeypatch: p
     assert not member.alive
     assert "status of node n1 ended (RuntimeError('a bug'))" in member.view.reason
     await member.close()
+
+
+def test_a_node_whose_streams_all_end_is_asked_less_and_less() -> None:
+    """It was asked some forty times a second, for ever: each first message counted as a success."""
+    asked = 0
+
+    async def ends(*_: object) -> AsyncIterator[node_pb2.NodeStatus]:
+        nonlocal asked
+        asked += 1
+        yield node_pb2.NodeStatus(node="n1", identity="a")
+
+    async def followed() -> None:
+        member = Member(NodeEntry("n1", "127.0.0.1:1", "a"), lambda: None)
+        member.start()
+        await asyncio.sleep(100)
+        await member.close()
+
+    with mock.patch("router.membership.member.Wire.stream", ends):
+        run_virtually(followed())
+    assert 100 <= asked <= 400, "some two a second: the mean of pauses of up to a second"
 
 
 async def _one_status() -> AsyncIterator[node_pb2.NodeStatus]:

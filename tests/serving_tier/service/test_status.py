@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -231,6 +233,22 @@ async def test_only_so_many_follow(nodes: TwoNodes) -> None:
         async with following(served) as second:
             with pytest.raises(Overloaded, match="1 others follow this node's status already"):
                 await second.hear()
+
+
+async def test_a_disk_that_cannot_be_measured_ends_no_status(
+    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_: object) -> object:
+        raise OSError(errno.EIO, "Input/output error")
+
+    served = nodes.nodes[0]
+    async with following(served) as follower:
+        assert (await follower.hear()).disk_used > 0
+        monkeypatch.setattr(shutil, "disk_usage", fails)
+        await follower.until(lambda follower: follower.last.disk_used == 0)
+        last = await nodes.write(b"a")
+        await follower.until(lambda follower: any(each.applied == last for each in follower.replicas.values()))
+    assert "is not known: [Errno 5] Input/output error" in caplog.text
 
 
 async def test_a_bug_ends_the_followers_loudly(

@@ -281,7 +281,7 @@ class Notifications:
                             for partition, position in event.positions.items():
                                 watch.positions.setdefault(partition, position)
                             watch.positioned.set()
-                            backoff.reset()
+                            backoff.heard()
                             continue
                         await self._pass_on(watch.number, table, event, watch.positions)
             except TableNotFound as error:
