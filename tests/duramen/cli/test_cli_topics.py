@@ -96,7 +96,7 @@ async def test_a_table_over_a_topic_of_others(machine: MachineOverOthers) -> Non
     assert (await run("put", "orders", "o-1", "ours")).stdout == f"offset 1 of partition {place}\n"
     described = await run("table", "describe", "orders")
     assert described.stdout.startswith(
-        f"table orders over topic orders-v1, id {topic.id}, partitioner murmur2: 1 key; its log keeps everything\n"
+        f"table orders over topic orders-v1, id {topic.id}, partitioner murmur2: 1 key; its log keeps everything; made "
     )
     again = await run("table", "create", "more", "--over", "orders-v1", "-p", "8")
     assert again.returncode == 2
