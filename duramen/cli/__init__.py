@@ -24,8 +24,8 @@ What it deliberately does not do: keep a session between two commands (a token f
 that), ask questions where nobody is there to answer, or reach into the server's files; only `log dump` and `log
 verify` read those, and change nothing.
 
-Reading order: `app.py` (the list of commands), `terminal/` (what they share), `servers/`, `sight/`, `files/`, `certs/`,
-`data/`, `past/`, `admin/`, `spark/`, `users/`.
+Reading order: `app.py` (the list of commands), `grpc_core.py`, `terminal/` (what they share), `servers/`, `sight/`,
+`files/`, `certs/`, `data/`, `past/`, `admin/`, `spark/`, `users/`.
 """
 
 from __future__ import annotations

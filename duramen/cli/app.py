@@ -13,6 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 import duramen
+from duramen.cli.grpc_core import set_up_grpc_core
 from duramen.cli.terminal.asked_commands import asked_commands
 from duramen.cli.terminal.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
 from duramen.cli.terminal.output import say_error, say_failure
@@ -167,8 +168,7 @@ def _app_for(arguments: list[str]) -> typer.Typer:
 
 def run_app(arguments: list[str]) -> int:
     """Run a command; every error becomes one line and an exit code here. A bug of ours stays a traceback."""
-    # gRPC's C core writes its own lines to the standard error; what they say is in our errors.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    set_up_grpc_core()
     as_json = "--json" in arguments
     try:
         app = asked_commands(_app_for(arguments), arguments)
