@@ -5,8 +5,8 @@ the specification (`planted.py`), and the checker must find each of them by the 
 
 `make test-spec` and `make campaign` run what needs the checker. The names are compared with the code in `make test`.
 
-Runs of the simulation are recorded and held against ExactlyOnce (`trace.py`); a trace in which one word is wrong must
-be refused.
+Runs of the simulation are recorded and held against ExactlyOnce (`trace.py`) and ReadYourWrites (`read_trace.py`); a
+trace in which one word is wrong must be refused.
 
-Reading order: `definitions.py`, `checker.py`, `planted.py`, `trace.py`.
+Reading order: `definitions.py`, `checker.py`, `planted.py`, `trace.py`, `read_trace.py`.
 """

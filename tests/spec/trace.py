@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -29,7 +29,16 @@ from router.data.requests import WriteResult
 from serving_tier.fold.verdicts import Verdict
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
-__all__ = ["Step", "lines_of", "module_of", "recorded", "steps_of"]
+__all__ = [
+    "Step",
+    "lines_of",
+    "module_of",
+    "recorded",
+    "set_of",
+    "steps_of",
+    "write_trace_data",
+    "write_trace_model",
+]
 
 Step = dict[str, str | int | bool]
 """The name of an action, and what the code says about it."""
@@ -221,14 +230,9 @@ def module_of(lines: str, folder: Path) -> None:
     producers = sorted({str(step["producer"]) for step in steps if "producer" in step})
     writes = max((int(step["write"]) for step in steps if "write" in step), default=1)
     copies = sum(step["name"] in ("_encoded", "_try") for step in steps)
-    events = ",\n  ".join(
-        f"[{', '.join(f'{name} |-> {_text(value)}' for name, value in step.items())}]" for step in steps
-    )
-    head, tail = "-" * 30 + " MODULE TraceData " + "-" * 30, "=" * 78
-    (folder / "TraceData.tla").write_text(f"{head}\nTrace == <<\n  {events}\n>>\n{tail}\n", encoding="utf-8")
-    names = ", ".join(f'"{producer}"' for producer in producers)
-    constants = {
-        "Producers": f"{{{names}}}",
+    write_trace_data(steps, folder)
+    constants: dict[str, str | int] = {
+        "Producers": set_of(producers),
         "Replicas": '{"r"}',
         "Keys": '{"k"}',
         "Operations": '{"put"}',
@@ -241,9 +245,30 @@ def module_of(lines: str, folder: Path) -> None:
         "Window": len(producers),
         "Bug": '"none"',
     }
+    write_trace_model(constants, "OneEffect Answered Served Equal", folder)
+
+
+def write_trace_data(steps: Sequence[Step], folder: Path, definition: str = "") -> None:
+    """Write the steps as the module `TraceData` into a folder. `definition`: one more of the module."""
+    events = ",\n  ".join(
+        f"[{', '.join(f'{name} |-> {_text(value)}' for name, value in step.items())}]" for step in steps
+    )
+    head, tail = "-" * 30 + " MODULE TraceData " + "-" * 30, "=" * 78
+    (folder / "TraceData.tla").write_text(
+        f"{head}\nTrace == <<\n  {events}\n>>\n{definition}\n{tail}\n", encoding="utf-8"
+    )
+
+
+def write_trace_model(constants: Mapping[str, str | int], invariants: str, folder: Path) -> None:
+    """Write the model of a trace into a folder; `Unfinished` is violated where all of its steps were possible."""
     text = "\n".join(f"    {name} = {value}" for name, value in constants.items())
-    invariants = "INVARIANTS OneEffect Answered Served Equal Unfinished"
-    (folder / "model.cfg").write_text(f"SPECIFICATION TraceSpec\nCONSTANTS\n{text}\n{invariants}\n", encoding="utf-8")
+    model = f"SPECIFICATION TraceSpec\nCONSTANTS\n{text}\nINVARIANTS {invariants} Unfinished\n"
+    (folder / "model.cfg").write_text(model, encoding="utf-8")
+
+
+def set_of(names: Sequence[str]) -> str:
+    """Of strings, in TLA+."""
+    return "{" + ", ".join(f'"{name}"' for name in names) + "}"
 
 
 def _text(value: str | int | bool) -> str:
