@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from duramen.client.model.session import Session
 from duramen.client.transport.observer import CLIENT_OBSERVER, ClientWays, SubmitsReads, SubmitsWrites
-from duramen.client.transport.resp_fast_path import RespFastPath
+from duramen.client.transport.resp_fast_path import RespFastPath, reachable_place
 from duramen.tracing.asked_for import client_operations
 from duramen.tracing.operations import Operations
 from log_tier.concurrency.forking import keep_for_ever, on_fork
@@ -25,6 +26,7 @@ from router.data.gather.acknowledged import Acknowledged
 from router.data.gather.read_coalescer import ReadCoalescer
 from router.data.gather.write_coalescer import WriteCoalescer
 from router.data.seam import CallerReads, Connection
+from router.remote.resp_place import RespPlace
 
 __all__ = ["TIMEOUT_DEFAULT_S", "Address", "ClientContext", "DirectFactory", "check_timeout"]
 
@@ -48,8 +50,8 @@ class Address(NamedTuple):
     timeout: float
     compress: bool
     direct: bool
-    fast_path: tuple[str, int] | None = None
-    """Host and port of the server's RESP endpoint."""
+    fast_path: RespPlace | None = None
+    """Where the server's RESP endpoint is."""
     security: ChannelSecurity | None = None
     """How its channels are secured; None: plain."""
     credentials: CallCredentials | None = None
@@ -87,6 +89,7 @@ class ClientContext:
         """By name of a table that the caller has used: as many as its program names."""
         self.fast_path: RespFastPath | None = None
         """The fast path of blocking callers to a server that is the whole cluster."""
+        self._looking: asyncio.Task[None] | None = None
         self.compress = compress
         """Whether batches are compressed with zstd where that makes them smaller."""
         self.session = Session()
@@ -104,7 +107,7 @@ class ClientContext:
         context = cls(address, timeout=address.timeout, compress=address.compress)
         context.session.merge(Token.parse(token))
         if address.fast_path is not None:
-            context.fast_path = context._fast_path_to(*address.fast_path)
+            context.fast_path = context._fast_path_to(address.fast_path)
         return context
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -113,7 +116,7 @@ class ClientContext:
                 "an embedded database is open in one process and cannot be sent to another: serve it with `duramen up` "
                 "and connect to it from every process"
             )
-        fast_path = self._address.fast_path if self.fast_path is None else self.fast_path.address
+        fast_path = self._address.fast_path if self.fast_path is None else self.fast_path.place
         return ClientContext.at, (self._address._replace(fast_path=fast_path), str(self.session.token()))
 
     def link(self, connection: Connection) -> _Links:
@@ -155,7 +158,7 @@ class ClientContext:
 
     def after_fork(self) -> None:
         """This process has inherited the client: nothing of the connection may be used here, or destroyed."""
-        links, self._links = self._links, None
+        links, self._links, self._looking = self._links, None, None
         self.acknowledged.forget()
         if links is not None:
             keep_for_ever(links)
@@ -195,25 +198,44 @@ class ClientContext:
             reads.note_shown()
         return self.session.token()
 
-    async def find_resp_endpoint(self) -> None:
-        """Look for the server's RESP endpoint, for blocking callers. What is not found is not used."""
-        if self._address is not None and self._address.security is not None:
-            return  # it would be plain TCP
-        look: Any = getattr(self.connection, "resp_endpoint", None)  # of other connections there is none to be found
-        found = None if look is None else await look(timeout=_ENDPOINT_S)
-        if found is not None:
-            host, port = found
-            self.fast_path = self._fast_path_to(host, port)
+    async def find_resp_endpoint(self, *, opens: bool = False) -> None:
+        """Look for the server's RESP endpoint, for blocking callers. What is not found is not used.
 
-    def _fast_path_to(self, host: str, port: int) -> RespFastPath:
+        `opens`: the server opens the one for its machine. It does so for a client that has made some calls already.
+        """
+        look: Any = getattr(self.connection, "resp_endpoint", None)  # of other connections there is none to be found
+        found: RespPlace | None = None if look is None else await look(opens=opens, timeout=_ENDPOINT_S)
+        if found is None:
+            return
+        address = self._address
+        secured = address is not None and address.security is not None
+        has_secret = address is not None and address.credentials is not None
+        place = reachable_place(found, secured=secured, has_secret=has_secret)
+        if self.fast_path is None:
+            self.fast_path = self._fast_path_to(place)
+        else:
+            self.fast_path.place = place
+
+    def _look_again(self) -> None:
+        """Of any thread: find the endpoint in the background."""
+        links = self._links
+        if links is not None and not self._closed:
+            with suppress(RuntimeError):  # the loop has ended, and the client with it
+                links.loop.call_soon_threadsafe(self._start_looking)
+
+    def _start_looking(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self.find_resp_endpoint(opens=True), name="looking for RESP")
+
+    def _fast_path_to(self, place: RespPlace) -> RespFastPath:
         credentials = None if self._address is None else self._address.credentials
         return RespFastPath(
-            host,
-            port,
+            place,
             self.session,
             compress=self.compress,
             credentials=credentials,
             acknowledged=self.acknowledged,
+            look=self._look_again,
         )
 
     def timeout(self, timeout: float | None) -> float:
@@ -236,6 +258,8 @@ class ClientContext:
         self._closed = True
         if self.fast_path is not None:
             self.fast_path.close()
+        if self._looking is not None:
+            self._looking.cancel()
         links = self._links
         if links is None:
             return  # no call has come since the fork

@@ -5,6 +5,8 @@ are open to others.
 
 `secret_files.py` reads and writes files that hold a token or a password, and refuses those that others can read.
 
+`machine_socket.py` has sockets for clients on the same machine, who see whose process listens.
+
 `masked_url.py` shows URLs without their secrets. It is pure.
 
 It does not change the modes of files inside a folder that it closes: nobody else can reach them. It keeps out neither

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n router/proto/resp_endpoint.proto\x12\nduramen.v1\"\x1d\n\x1b\x44\x65scribeRespEndpointRequest\"F\n\x17RespEndpointDescription\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\x0b\n\x03tls\x18\x02 \x01(\x08\x12\x10\n\x08password\x18\x03 \x01(\x08\x32h\n\x0cRespEndpoint\x12X\n\x08\x44\x65scribe\x12\'.duramen.v1.DescribeRespEndpointRequest\x1a#.duramen.v1.RespEndpointDescriptionb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n router/proto/resp_endpoint.proto\x12\nduramen.v1\"+\n\x1b\x44\x65scribeRespEndpointRequest\x12\x0c\n\x04open\x18\x01 \x01(\x08\"|\n\x17RespEndpointDescription\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\x0b\n\x03tls\x18\x02 \x01(\x08\x12\x10\n\x08password\x18\x03 \x01(\x08\x12\x16\n\x0emachine_socket\x18\x04 \x01(\t\x12\r\n\x05owner\x18\x05 \x01(\r\x12\r\n\x05users\x18\x06 \x01(\x08\x32h\n\x0cRespEndpoint\x12X\n\x08\x44\x65scribe\x12\'.duramen.v1.DescribeRespEndpointRequest\x1a#.duramen.v1.RespEndpointDescriptionb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,9 +32,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'router.proto.resp_endpoint_
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DESCRIBERESPENDPOINTREQUEST']._serialized_start=48
-  _globals['_DESCRIBERESPENDPOINTREQUEST']._serialized_end=77
-  _globals['_RESPENDPOINTDESCRIPTION']._serialized_start=79
-  _globals['_RESPENDPOINTDESCRIPTION']._serialized_end=149
-  _globals['_RESPENDPOINT']._serialized_start=151
-  _globals['_RESPENDPOINT']._serialized_end=255
+  _globals['_DESCRIBERESPENDPOINTREQUEST']._serialized_end=91
+  _globals['_RESPENDPOINTDESCRIPTION']._serialized_start=93
+  _globals['_RESPENDPOINTDESCRIPTION']._serialized_end=217
+  _globals['_RESPENDPOINT']._serialized_start=219
+  _globals['_RESPENDPOINT']._serialized_end=323
 # @@protoc_insertion_point(module_scope)

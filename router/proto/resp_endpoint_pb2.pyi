@@ -20,12 +20,17 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class DescribeRespEndpointRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    OPEN_FIELD_NUMBER: _builtins.int
+    open: _builtins.bool
+    """Open the endpoint for clients on the same machine, if it is not open yet: many calls will come."""
     def __init__(
         self,
+        *,
+        open: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["open", b"open"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -38,21 +43,33 @@ class RespEndpointDescription(_message.Message):
     PORT_FIELD_NUMBER: _builtins.int
     TLS_FIELD_NUMBER: _builtins.int
     PASSWORD_FIELD_NUMBER: _builtins.int
+    MACHINE_SOCKET_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    USERS_FIELD_NUMBER: _builtins.int
     port: _builtins.int
     """On the host that answers; 0: there is none on TCP."""
     tls: _builtins.bool
     password: _builtins.bool
-    """A client has to give a password."""
+    """A client has to give a password: that of the endpoint, or as one of the users."""
+    machine_socket: _builtins.str
+    """The name of an abstract Unix socket for clients on the same machine, which needs no TLS; empty: there is none."""
+    owner: _builtins.int
+    """The user id of the process that listens there."""
+    users: _builtins.bool
+    """What a client has to give is a user's name and secret, and nothing else."""
     def __init__(
         self,
         *,
         port: _builtins.int = ...,
         tls: _builtins.bool = ...,
         password: _builtins.bool = ...,
+        machine_socket: _builtins.str = ...,
+        owner: _builtins.int = ...,
+        users: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["password", b"password", "port", b"port", "tls", b"tls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_socket", b"machine_socket", "owner", b"owner", "password", b"password", "port", b"port", "tls", b"tls", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

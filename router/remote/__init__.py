@@ -5,5 +5,5 @@ of the wire use them, so `router/endpoints/grpc` serves exactly what `grpc_conne
 retries anything: a part that failed arrives as the error that the server raised.
 
 Reading order: `partition_lists.py`, `definitions.py`, `table_messages.py`, `messages.py`, `reply_pieces.py`,
-`grpc_connection.py`.
+`resp_place.py`, `grpc_connection.py`.
 """

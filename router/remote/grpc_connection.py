@@ -10,6 +10,7 @@ from log_tier.model.errors import Disconnected, DuramenError, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
 from log_tier.model.retention import Retention, check_retention
 from log_tier.model.table_ref import TableRef
+from log_tier.privacy.machine_socket import MachineSocket
 from log_tier.rpc.wire import Wire
 from router.data.requests import (
     OutcomesPart,
@@ -26,6 +27,7 @@ from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, resp_endpoint_pb2, resp_endpoint_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
 from router.remote import messages
+from router.remote.resp_place import NOWHERE, RespPlace
 from router.remote.table_messages import description_from, ref_from
 
 if TYPE_CHECKING:
@@ -49,20 +51,23 @@ class GrpcConnection:
         self._tables = tables_pb2_grpc.TablesStub(self._wire.channel)  # type: ignore[no-untyped-call]
         self._resp_endpoint = resp_endpoint_pb2_grpc.RespEndpointStub(self._wire.channel)  # type: ignore[no-untyped-call]
 
-    async def resp_endpoint(self, *, timeout: float) -> tuple[str, int] | None:
-        """Host and port of the RESP endpoint of a server that is the whole cluster; None where it is not that, or has
-        no endpoint, or one that wants a password or TLS."""
+    async def resp_endpoint(self, *, opens: bool, timeout: float) -> RespPlace | None:
+        """Where the RESP endpoint of a server is that is the whole cluster: `NOWHERE` where it has none, or one that
+        wants a password of its own; None where it is not that. `opens`: open the one for this machine."""
         if not self.alone:
             return None
         try:
             said = await self._wire.ask(
-                self._resp_endpoint.Describe, resp_endpoint_pb2.DescribeRespEndpointRequest(), timeout=timeout
+                self._resp_endpoint.Describe,
+                resp_endpoint_pb2.DescribeRespEndpointRequest(open=opens),
+                timeout=timeout,
             )
         except DuramenError:
-            return None
-        if not said.port or said.tls or said.password:
-            return None
-        return self.target.rpartition(":")[0], int(said.port)
+            return NOWHERE
+        if said.password and not said.users:
+            return NOWHERE
+        machine = MachineSocket(said.machine_socket, said.owner) if said.machine_socket else None
+        return RespPlace(self.target.rpartition(":")[0], int(said.port), machine, said.tls, said.users)
 
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0

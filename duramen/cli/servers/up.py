@@ -249,13 +249,18 @@ def up(
     from duramen.server.wiring.serving_node import SnapshotPolicy
     from router.endpoints.resp.server.sockets import RespSettings
 
-    where = (host, resp_port, resp_socket, resp_password)
+    where = (host, resp_port, resp_socket)
     opening = SingleServer.open(
         data,
         snapshots=SnapshotPolicy(every_s=snapshot_every_s),
         allow_locations=allow_location or (),
         resp_endpoint=RespSettings(
-            *where, readers=resp_readers, cache_mebibytes=resp_cache_mebibytes, clients_mebibytes=resp_clients_mebibytes
+            *where,
+            password=resp_password,
+            for_this_machine=True,
+            readers=resp_readers,
+            cache_mebibytes=resp_cache_mebibytes,
+            clients_mebibytes=resp_clients_mebibytes,
         ),
         certificates=ServerCertificates.of_process(certs),
         peer_port=peers,

@@ -1,7 +1,8 @@
 """The shortest way from a blocking caller to a server: its own thread, its own socket, the server's RESP endpoint.
 
-Where one server is the whole cluster and has a RESP endpoint without password and TLS, `get(key)` and `put(key, value)`
-without other arguments go there: no event loop, no gRPC, no other thread. All other calls, and those that this path
+Where one server is the whole cluster, `get(key)` and `put(key, value)` without other arguments go to its RESP endpoint:
+no event loop, no gRPC, no other thread. Every `duramen up` has one for clients on its machine, a socket that is no file
+(`log_tier.privacy.machine_socket`); with TLS it is the only one that is used. All other calls, and those that this path
 cannot serve at once, go over gRPC, which waits, retries and reports errors. The session is the same one.
 
     D1  A read carries what the session has seen, and the reply the offset at which it was read.
@@ -19,7 +20,7 @@ import secrets
 import socket
 import struct
 import threading
-import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -32,17 +33,23 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
+from log_tier.privacy.machine_socket import connect_machine_socket
 from log_tier.rpc.credentials import CallCredentials
 from router.data.gather.acknowledged import NOTED_MAX, Acknowledged
 from router.data.seam import NOT_FRESH
+from router.remote.resp_place import NOWHERE, RespPlace
 
-__all__ = ["FastPathTable", "Lost", "RespFastPath"]
+__all__ = ["FastPathTable", "Lost", "RespFastPath", "reachable_place"]
 
 # A read takes some microseconds and a put a sync. A call without an answer by then goes by gRPC, which waits longer.
 _PATIENCE_S: Final = 2.0
 
-# An endpoint that could not be reached is tried again after so long.
-_AWAY_S: Final = 1.0
+# After so many calls that could have gone there, the server is asked for its endpoint, then after twice as many, and so
+# on. Most programs that make few calls never cause it to be opened.
+_LOOK_AFTER: Final = 16
+
+# A socket of this machine is there, or it is not.
+_LOOK_S: Final = 0.1
 
 _VALUE_BYTES_MAX: Final = 1 << 20
 """Larger ones gain nothing here."""
@@ -66,14 +73,36 @@ class Lost(NamedTuple):
     batch: bytes
 
 
+def reachable_place(place: RespPlace, *, secured: bool, has_secret: bool) -> RespPlace:
+    """The way to an endpoint that this process has: by the socket of the machine if the server is on it, or by TCP.
+    `NOWHERE`: there is none, and all calls go by gRPC. `secured`: the client's channels are; then by no plain TCP.
+    """
+    if place.users and not has_secret:
+        return NOWHERE
+    if place.machine_socket is not None:
+        with suppress(OSError):
+            connect_machine_socket(place.machine_socket, _LOOK_S).close()
+            return place._replace(port=0)
+    if place.port and not secured and not place.secured:
+        return place._replace(machine_socket=None)
+    return NOWHERE
+
+
+def _connected(place: RespPlace) -> socket.socket:
+    if place.machine_socket is not None:
+        return connect_machine_socket(place.machine_socket, _PATIENCE_S)
+    made = socket.create_connection((place.host, place.port), timeout=_PATIENCE_S)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
+
+
 class _Line:
     """One thread's connection. Everything is done by that thread, but for `end`."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, place: RespPlace) -> None:
         import hiredis
 
-        self.socket = socket.create_connection((host, port), timeout=_PATIENCE_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = _connected(place)
         # By the kernel, and not by `settimeout`, which asks it before every step.
         self.socket.settimeout(None)
         patience = struct.pack("@ll", int(_PATIENCE_S), 0)
@@ -112,15 +141,17 @@ class RespFastPath:
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        place: RespPlace,
         session: Session,
         *,
         compress: bool,
         credentials: CallCredentials | None = None,
         acknowledged: Acknowledged | None = None,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
-        """`acknowledged`: notes the puts that have their place in the log."""
+        """`place`: `NOWHERE` until it is found. `acknowledged`: notes the puts that have their place in the log.
+        `look`: has the server asked for its endpoint, and sets `place`; it returns at once. Any thread may call it.
+        """
         self.session = session
         self.compress = compress
         self.acknowledged = Acknowledged() if acknowledged is None else acknowledged
@@ -129,7 +160,7 @@ class RespFastPath:
 
         import hiredis  # noqa: F401
 
-        self._host, self._port = host, port
+        self.place = place
         self._credentials = credentials
         self._refused = ""
         """The secret that the endpoint refused last."""
@@ -137,13 +168,9 @@ class RespFastPath:
         self._lines: set[_Line] = set()
         self._lock = threading.Lock()
         self._closed = False
-        self._away_until_s = 0.0
+        self._look = look
+        self._missed, self._look_at = 0, _LOOK_AFTER
         on_fork(self)
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Host and port."""
-        return self._host, self._port
 
     def after_fork(self) -> None:
         """The lines are the parent's: give back the descriptors, which ends nothing there, and make new ones."""
@@ -161,15 +188,18 @@ class RespFastPath:
         line: _Line | None = getattr(self._own, "line", None)
         if line is not None and line.process == os.getpid():
             return line
-        if self._closed or time.monotonic() < self._away_until_s:
+        place = self.place
+        if self._closed or not place.is_known:
+            self._miss()
             return None
         secret = None if self._credentials is None else self._credentials.secret()
         if secret is not None and secret == self._refused:
             return None
         try:
-            line = self._new_line(secret)
+            line = self._new_line(place, secret)
         except OSError:
-            self._away_until_s = time.monotonic() + _AWAY_S
+            self.place = NOWHERE  # until the server is there again, and says where
+            self._missed, self._look_at = 0, _LOOK_AFTER
             return None
         if line is None:
             return None
@@ -182,9 +212,16 @@ class RespFastPath:
         self._own.keeper = _Keeper(self, line)
         return line
 
-    def _new_line(self, secret: str | None) -> _Line | None:
+    def _miss(self) -> None:
+        """A call goes the long way. Two threads may count one; then it is looked for a call later."""
+        self._missed += 1
+        if self._missed >= self._look_at:
+            self._look_at *= 2
+            self._look()
+
+    def _new_line(self, place: RespPlace, secret: str | None) -> _Line | None:
         """A connection, logged in where there is a secret; None: the endpoint refused it. Raises `OSError`."""
-        line = _Line(self._host, self._port)
+        line = _Line(place)
         try:
             if secret is None or self._credentials is None or line.log_in(self._credentials.user, secret):
                 return line

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -158,6 +159,7 @@ class SingleServer:
                 admin=at_hand,
                 access=access,
                 sight=sight,
+                bind_for_machine=partial(sockets.take_machine_socket, data, shell.port),
             )
             await shell.start((*_SERVICES, *kv, *added))
             server = cls(shell, database.data_plane, access, sockets.port, database.node.ended, opened.pop_all())

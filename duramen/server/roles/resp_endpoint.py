@@ -1,13 +1,17 @@
 """The RESP endpoint of a role: opened over the role's `Connection`; its address is reported over gRPC.
 
-Most servers have none, and its modules are a tenth of all that a server can import: they are imported where one is
-opened.
+Its modules are a tenth of all that a server can import, and take a fifth of a second of its start: they are imported
+where an endpoint is opened. One that is for clients of this machine alone is opened when the first of them asks for it,
+because it has many calls to make.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from importlib import import_module
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
@@ -15,8 +19,10 @@ from duramen.server.roles.guarding import Access
 from duramen.server.sight.server_sight import ServerSight
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.measures.work_counts import RespCounts
+from log_tier.model.errors import DuramenError
 from router.admin.admin import OpenAdmin
 from router.data.seam import Connection
+from router.endpoints.resp.server.endpoint_service import RespEndpointService
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.live_membership import LiveMembership
 from router.proto import resp_endpoint_pb2, resp_endpoint_pb2_grpc
@@ -24,10 +30,14 @@ from serving_tier.node.node import Node
 
 __all__ = ["NO_RESP_ENDPOINT", "RESP_SERVICES", "open_resp_endpoint"]
 
+logger = logging.getLogger(__name__)
+
 RESP_SERVICES: Final = (resp_endpoint_pb2.DESCRIPTOR.services_by_name["RespEndpoint"].full_name,)
 
 NO_RESP_ENDPOINT: Final = RespSettings()
 """Settings of a server without a RESP endpoint."""
+
+_MODULES: Final = ("duramen.server.roles.readers", "router.endpoints.resp.server.resp_server")
 
 
 async def open_resp_endpoint(
@@ -44,14 +54,80 @@ async def open_resp_endpoint(
     admin: OpenAdmin | None = None,
     access: Access,
     sight: ServerSight,
+    bind_for_machine: Callable[[], None] = lambda: None,
 ) -> tuple[str, ...]:
     """Open the endpoint, if it is wanted; `opened` closes it. The names of the services that were added to the shell.
 
     `membership`: the other nodes; without it this server is alone. `admin`: what clears tables. `access`: who
-    calls, and what it may do. `sight`: learns what it counts.
+    calls, and what it may do. `sight`: learns what it counts. `bind_for_machine`: takes the socket for clients on this
+    machine, if the endpoint has one.
     """
     if not settings.wanted:
         return ()
+
+    async def open_all(parts: AsyncExitStack) -> None:
+        bind_for_machine()
+        where = (parts, connection, follower, settings, sockets, access, sight)
+        await _open_server(*where, node=node, node_id=node_id, membership=membership, admin=admin)
+
+    endpoint = _Endpoint(open_all)
+    opened.push_async_callback(endpoint.close)
+    if settings.port is not None or settings.socket_path is not None:
+        await endpoint.open()
+    service = RespEndpointService(settings, sockets, access.gate, endpoint.open_if_possible)
+    resp_endpoint_pb2_grpc.add_RespEndpointServicer_to_server(service, shell.registry)  # type: ignore[no-untyped-call]
+    return RESP_SERVICES
+
+
+class _Endpoint:
+    """What is opened once, now or when somebody asks for it. `close` closes it."""
+
+    def __init__(self, open_all: Callable[[AsyncExitStack], Awaitable[None]]) -> None:
+        self._open_all = open_all
+        self._parts = AsyncExitStack()
+        self._lock = asyncio.Lock()
+        self._is_open = self._is_closed = False
+
+    async def open(self) -> None:
+        """Raises what opening does; then nothing of it is open."""
+        async with self._lock:
+            if self._is_open or self._is_closed:
+                return
+            for name in _MODULES:  # while the event loop serves others
+                await asyncio.to_thread(import_module, name)
+            async with AsyncExitStack() as parts:
+                await self._open_all(parts)
+                self._parts = parts.pop_all()
+            self._is_open = True
+
+    async def open_if_possible(self) -> None:
+        """For callers who do without."""
+        try:
+            await self.open()
+        except (DuramenError, OSError) as error:
+            logger.warning("clients on this machine have no socket of their own, and call by gRPC: %s", error)
+
+    async def close(self) -> None:
+        """Idempotent."""
+        async with self._lock:
+            self._is_closed = True
+            await self._parts.aclose()
+
+
+async def _open_server(
+    parts: AsyncExitStack,
+    connection: Connection,
+    follower: MapFollower,
+    settings: RespSettings,
+    sockets: RespSockets,
+    access: Access,
+    sight: ServerSight,
+    *,
+    node: Node | None,
+    node_id: str,
+    membership: LiveMembership | None,
+    admin: OpenAdmin | None,
+) -> None:
     from duramen.server.roles.readers import Readers
     from router.endpoints.resp.server.peers import MembershipPeers
     from router.endpoints.resp.server.resp_counts import resp_counts
@@ -74,11 +150,11 @@ async def open_resp_endpoint(
         slow=access.slow,
         turns=access.turns,
     )
-    opened.push_async_callback(resp_server.close)
+    parts.push_async_callback(resp_server.close)
     readers: Readers | None = None
     if settings.readers:
         readers = await Readers.start(resp_server, settings, sockets)
-        opened.push_async_callback(readers.close)
+        parts.push_async_callback(readers.close)
 
     def counts() -> RespCounts:
         if readers is None:
@@ -86,17 +162,3 @@ async def open_resp_endpoint(
         return resp_counts(resp_server, readers_running=readers.running, reader_ends=readers.ended)
 
     sight.resp = counts
-    _report(shell, settings, sockets.port, is_guarded=lambda: resp_server.is_guarded)
-    return RESP_SERVICES
-
-
-def _report(shell: GrpcServer, settings: RespSettings, port: int, *, is_guarded: Callable[[], bool]) -> None:
-    """Answer over gRPC where the endpoint is, and what a client of it needs."""
-    from router.endpoints.resp.server.peers import RespEndpointService
-
-    service = RespEndpointService(
-        port=port,
-        tls=settings.tls_certificate is not None,
-        password=lambda: bool(settings.password) or is_guarded(),
-    )
-    resp_endpoint_pb2_grpc.add_RespEndpointServicer_to_server(service, shell.registry)  # type: ignore[no-untyped-call]

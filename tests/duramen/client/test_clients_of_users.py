@@ -34,6 +34,7 @@ from log_tier.trust.trust_commands import RevokeRights, RevokeToken, SetPassword
 from router.admin.client import AdminConnection
 from router.data.seam import NOT_FRESH
 from router.endpoints.resp.server.sockets import RespSettings
+from router.remote.resp_place import RespPlace
 
 pytestmark = pytest.mark.embedded_log_only  # what is asked is the client, and not where the log is
 
@@ -339,7 +340,7 @@ def endpoint() -> Iterator[_Endpoint]:
 
 def fast_path(endpoint: _Endpoint, credentials: Any) -> RespFastPath:
     host, port = endpoint.server_address[:2]
-    return RespFastPath(str(host), port, Session(), compress=False, credentials=credentials)
+    return RespFastPath(RespPlace(str(host), port), Session(), compress=False, credentials=credentials)
 
 
 def test_a_line_of_a_user_begins_with_its_proof(endpoint: _Endpoint) -> None:

@@ -22,6 +22,7 @@ from duramen.client.transport.resp_fast_path import Lost, RespFastPath, _Line
 from duramen.server.roles.all_in_one import SingleServer as Server
 from router.data.seam import NOT_FRESH
 from router.endpoints.resp.server.sockets import RespSettings
+from router.remote.resp_place import NOWHERE
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica import apply
 
@@ -212,7 +213,7 @@ def test_a_put_whose_reply_is_lost_takes_effect_once(served_fast: Server, databa
     lines = set(fast_path._lines)
     for line in lines:
         fast_path.drop(line)
-    fast_path._port = proxy.port
+    fast_path.place = fast_path.place._replace(port=proxy.port)
     done = [flights.put(b"k", b"%d" % number) for number in range(3)]
     assert proxy.lost == 3
     proxy.close()
@@ -297,7 +298,7 @@ def test_servers_without_an_endpoint_for_us(tmp_path: Path, settings: RespSettin
     server = loop.run(lambda: Server.open(tmp_path / "served", port=0, resp_endpoint=settings))
     try:
         with duramen.connect(f"127.0.0.1:{server.port}") as database:
-            assert database._inner.context.fast_path is None
+            assert server_of(database).place == NOWHERE
             table = database.create_table("flights")
             table.put(b"k", b"v")
             assert table.get(b"k") == b"v"

@@ -117,7 +117,7 @@ class RespSession:
         if self.origin:
             return self.origin
         peer = self.transport.get_extra_info("peername")
-        return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else f"{self.server.socket_path}:0"
+        return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else f"{self.server.socket_path or 'local'}:0"
 
     @property
     def local_address(self) -> tuple[str, int]:

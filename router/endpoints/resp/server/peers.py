@@ -7,10 +7,8 @@ may change with its next start, and is no part of the cluster's state.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
-
-import grpc
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from log_tier.model.errors import DuramenError
 from log_tier.rpc.wire import Wire
@@ -19,7 +17,7 @@ from router.membership.live_membership import LiveMembership
 from router.membership.member import Member
 from router.proto import resp_endpoint_pb2, resp_endpoint_pb2_grpc
 
-__all__ = ["MembershipPeers", "Peers", "RespEndpointService"]
+__all__ = ["MembershipPeers", "Peers"]
 
 # The map of slots leaves out a node that takes longer. The next request for the map asks that node again.
 _TIMEOUT_S: Final = 0.5
@@ -38,19 +36,6 @@ class Peers(Protocol):
     def known(self) -> Mapping[str, NodeAddress]:
         """`addresses`, as far as they are known without asking."""
         ...
-
-
-class RespEndpointService(resp_endpoint_pb2_grpc.RespEndpointServicer):
-    """`duramen.v1.RespEndpoint`: says where the endpoint of this process is."""
-
-    def __init__(self, *, port: int, tls: bool, password: Callable[[], bool]) -> None:
-        """`password`: whether a connection has to prove who it is."""
-        self._port, self._tls, self._password = port, tls, password
-
-    async def Describe(  # noqa: N802
-        self, request: resp_endpoint_pb2.DescribeRespEndpointRequest, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> resp_endpoint_pb2.RespEndpointDescription:
-        return resp_endpoint_pb2.RespEndpointDescription(port=self._port, tls=self._tls, password=self._password())
 
 
 class MembershipPeers:

@@ -204,10 +204,8 @@ class RespServer:
         if server.pages is not None:
             path = str(server.pages.folder / UPSTREAM_SOCKET)
             server._servers.append(await server.loop.create_unix_server(upstream, path=path, backlog=LISTEN_BACKLOG))
-        if sockets.unix is not None:
-            server._servers.append(
-                await server.loop.create_unix_server(client, sock=sockets.unix, backlog=LISTEN_BACKLOG)
-            )
+        for unix in sockets.unix:
+            server._servers.append(await server.loop.create_unix_server(client, sock=unix, backlog=LISTEN_BACKLOG))
         server._leave = await follower.follow(server._map_changed, name="RESP: tables that come and go")
         return server
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from log_tier.model.errors import InvalidRequest, PortInUse
+from log_tier.privacy.machine_socket import MachineSocket, bind_machine_socket, machine_socket_of
 from log_tier.privacy.private_files import FILE_MODE
 from router.endpoints.resp.bounds.tls_handshakes import HANDSHAKE_S
 from router.endpoints.resp.wire.limits import CLIENTS_MEBIBYTES, LISTEN_BACKLOG, OUTPUT_STALL_S
@@ -30,6 +31,8 @@ class RespSettings:
     """None: not on TCP; 0: a free one."""
     socket_path: Path | None = None
     """A Unix socket."""
+    for_this_machine: bool = False
+    """Duramen's own clients on this machine get a socket (`RespSockets.take_machine_socket`)."""
     password: str = field(default="", repr=False)
     """The password that AUTH must give; empty: no password is needed."""
     tls_certificate: Path | None = None
@@ -51,7 +54,7 @@ class RespSettings:
     @property
     def wanted(self) -> bool:
         """Is there an endpoint at all?"""
-        return self.port is not None or self.socket_path is not None
+        return self.port is not None or self.socket_path is not None or self.for_this_machine
 
     def with_certificate(self, pair: tuple[Path, Path] | None) -> RespSettings:
         """The same endpoint, with the server's certificate and key, `pair`, if it has none of its own."""
@@ -67,8 +70,11 @@ class RespSockets:
     tcp: socket.socket | None = None
     shared: list[socket.socket] = field(default_factory=list)
     """The listening sockets of reader processes, one each, all on one port."""
-    unix: socket.socket | None = None
+    unix: list[socket.socket] = field(default_factory=list)
     path: Path | None = None
+    machine: MachineSocket | None = None
+    """Where clients on this machine find it; None: nowhere."""
+    _for_this_machine: bool = False
 
     @classmethod
     def take(cls, settings: RespSettings) -> RespSockets:
@@ -77,7 +83,7 @@ class RespSockets:
             tls_context(settings)
         if settings.readers and settings.port is None:
             raise InvalidRequest("reader processes share a port: give --resp-port with --resp-readers")
-        taken = cls()
+        taken = cls(_for_this_machine=settings.for_this_machine)
         try:
             if settings.port is not None:
                 taken.tcp = _bound(settings.host, settings.port)
@@ -89,7 +95,7 @@ class RespSockets:
                     for _ in range(settings.readers):
                         taken.shared.append(_bound(settings.host, port, shares=True))
             if settings.socket_path is not None:
-                taken.unix = _bound_path(settings.socket_path)
+                taken.unix.append(_bound_path(settings.socket_path))
                 taken.path = settings.socket_path
         except BaseException:
             taken.close()
@@ -102,15 +108,29 @@ class RespSockets:
         first = self.tcp or next(iter(self.shared), None)
         return 0 if first is None else int(first.getsockname()[1])
 
+    def take_machine_socket(self, folder: Path, port: int) -> None:
+        """Take the socket for clients on this machine, if it is wanted: of the server of a data folder, which is there,
+        at a gRPC port. Where that cannot be, they call by gRPC.
+        """
+        place = machine_socket_of(folder, port) if self._for_this_machine else None
+        if place is None:
+            return
+        try:
+            self.unix.append(bind_machine_socket(place, LISTEN_BACKLOG))
+        except OSError as error:
+            logger.warning("clients on this machine have no socket of their own, and call by gRPC: %s", error)
+        else:
+            self.machine = place
+
     def close(self) -> None:
         """Idempotent."""
-        for each in (self.tcp, self.unix, *self.shared):
+        for each in (self.tcp, *self.unix, *self.shared):
             if each is not None:
                 each.close()
         if self.path is not None:
             self.path.unlink(missing_ok=True)
-        self.tcp = self.unix = self.path = None
-        self.shared = []
+        self.tcp = self.path = self.machine = None
+        self.shared, self.unix = [], []
 
 
 def _bound(host: str, port: int, *, shares: bool = False) -> socket.socket:

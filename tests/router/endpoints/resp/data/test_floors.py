@@ -27,6 +27,7 @@ from router.data.seam import NOT_FRESH
 from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.data.floors import Floors
 from router.endpoints.resp.data.served_tables import ServedTable
+from router.remote.resp_place import RespPlace
 
 OK = Status("OK")
 DEADLINE_S = 20.0
@@ -207,7 +208,7 @@ def test_floors_only_rise_and_keep_fresh_keys_until_they_are_applied() -> None:
 def test_the_python_client_keeps_its_floors_over_a_new_connection(server: ServerThread, key: str) -> None:
     """They belong to its session: a connection that broke, and one of another thread, know them."""
     table = table_of(server)
-    client = RespFastPath("127.0.0.1", server.server.port, Session(), compress=False)
+    client = RespFastPath(RespPlace("127.0.0.1", server.server.port), Session(), compress=False)
     short = client.table(Here(table.ref))
     try:
         assert isinstance(short.put(key.encode(), b"old"), Done)
