@@ -25,7 +25,16 @@ from log_tier.rpc.security import handshake_failure
 from log_tier.rpc.status_codes import STATUS_KEY, status_details, status_of
 from log_tier.tracing.span import TRACED
 
-__all__ = ["PROBLEM_KEY", "abort", "error_of", "error_of_call", "may_have_happened", "no_answer", "problem_of"]
+__all__ = [
+    "PROBLEM_KEY",
+    "abort",
+    "error_of",
+    "error_of_call",
+    "may_have_happened",
+    "no_answer",
+    "problem_of",
+    "without_advice",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +48,7 @@ _TEXT_LENGTH_MAX: Final = 200
 _NOT_SENT: Final = "failed to connect"
 # The other end closed the connection before it said anything. With TLS 1.3 a client that was refused hears no more.
 _CLOSED: Final = "Socket closed"
+_ADVICE: Final = "; is it running?"
 _SHOW: Final = ", and one that asks for a certificate closes on who shows no valid one"
 
 # Statuses with which gRPC itself refuses a call before our code runs, and our error for each.
@@ -127,10 +137,15 @@ def no_answer(target: str, details: str, **fields: int) -> Disconnected:
     """The error where no server of ours answers; `details` in the system's words. `sent=0`: nothing reached one."""
     closed = _SHOW if fields.get("sent") == 0 and _CLOSED in details else ""
     return Disconnected(
-        f"no Duramen server answers at {target} ({details}); is it running? `duramen up` starts one; one with "
+        f"no Duramen server answers at {target} ({details}){_ADVICE} `duramen up` starts one; one with "
         f"certificates is called with duramens://{closed}",
         **fields,
     )
+
+
+def without_advice(message: str) -> str:
+    """The message of a `no_answer` without what it asks a person to do; any other one as it is."""
+    return message.partition(_ADVICE)[0]
 
 
 def may_have_happened(error: DuramenError) -> bool:

@@ -14,7 +14,7 @@ __all__ = ["KEY_BYTES_MAX", "NO_SUBJECT", "CallKind", "CallSubject", "PartName",
 KEY_BYTES_MAX: Final = 32
 """Of a key: enough to find what it is about, and no copy of what users store."""
 
-CallKind = Literal["read", "write", "scan", "other"]
+CallKind = Literal["read", "write", "scan", "wait", "other"]
 
 PartName = Literal["queued", "synced", "waited", "read", "rest"]
 """Until the commit was taken; write and sync in the log; until a replica had applied an offset; the index; all else."""

@@ -32,6 +32,7 @@ _UNKNOWN: Final[dict[CallKind, tuple[PartName, ...]]] = {
     "read": ("waited", "read"),
     "write": ("queued", "synced"),
     "scan": ("waited", "read"),
+    "wait": (),
     "other": (),
 }
 """The parts of a call of whose request nothing is known here."""
@@ -57,6 +58,8 @@ def time_spent(
     """Divide a call. `requests`, `commits`: those that have ended since the call began; None: the log is elsewhere.
     `is_alone`: no other server carries requests, so one that is not among them was not long.
     """
+    if kind == "wait":  # for an offset, at a replica: no request carries it
+        return TimeSpent({"waited": ended_s - began_s})
     mine = [
         request for request in requests if request.began_s >= began_s - TICK_S and request.ended_s <= ended_s + TICK_S
     ]
@@ -79,7 +82,7 @@ def time_spent(
         else:
             queued_s, synced_s = _committed(own.began_s, own.ended_s - own.waited_s, commits)
             parts = {"queued": own.began_s - began_s + queued_s, "synced": synced_s}
-    parts["waited"] = waited_s
+    parts["waited"] = min(waited_s, ended_s - began_s)
     parts = {name: spent_s for name, spent_s in parts.items() if spent_s is None or spent_s >= _LEAST_S}
     known = [spent_s for spent_s in parts.values() if spent_s is not None]
     if len(known) == len(parts):

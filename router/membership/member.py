@@ -19,6 +19,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.tasks import TaskSet, end_tasks, every_step
 from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
+from log_tier.rpc.problems import without_advice
 from log_tier.rpc.wire import Wire
 from router.data.seam import DataPlane
 from router.membership.status_views import renewed
@@ -122,7 +123,7 @@ class Member:
                         self._heard(message, first=first)
                         first = False
             except DuramenError as error:
-                reason = error.message
+                reason = without_advice(error.message)
             if wire is self._wire:  # else its loss was noticed before, by its silence
                 self.lose(reason)
             await backoff.pause()

@@ -2,6 +2,8 @@
 
 `json_lines.py` is the formatter of JSON. It is pure: one log record in, one line out.
 
+`uncaught.py` logs what Python itself would write there: exceptions that nobody caught, and warnings.
+
 `setup.py` gives a process its level and its format, and names them for a child that shall log alike.
 
 Invariants of a JSON line:

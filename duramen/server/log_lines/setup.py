@@ -22,12 +22,17 @@ def set_up_logging(level: str, form: str) -> None:
     """Log what has `level` (debug, info, warning, error; upper case too) or more on the standard error.
 
     The first call of a process counts, as with `logging.basicConfig`: a program that embeds a server keeps its own.
+    With JSON, what Python itself would write there (`uncaught.py`) is logged too.
     """
+    if logging.getLogger().handlers:
+        return
     handler = logging.StreamHandler()
     if LogFormat(form) is LogFormat.JSON:
         from duramen.server.log_lines.json_lines import JsonLines
+        from duramen.server.log_lines.uncaught import log_uncaught
 
         handler.setFormatter(JsonLines())
+        log_uncaught()
     else:
         handler.setFormatter(logging.Formatter(_PLAIN))
     logging.basicConfig(level=level.upper(), handlers=[handler])

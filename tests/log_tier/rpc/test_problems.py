@@ -22,7 +22,16 @@ from log_tier.model.errors import (
     UnknownFormat,
 )
 from log_tier.proto.problem_pb2 import Problem
-from log_tier.rpc.problems import PROBLEM_KEY, abort, error_of, error_of_call, may_have_happened, problem_of
+from log_tier.rpc.problems import (
+    PROBLEM_KEY,
+    abort,
+    error_of,
+    error_of_call,
+    may_have_happened,
+    no_answer,
+    problem_of,
+    without_advice,
+)
 from log_tier.rpc.status_codes import status_of
 
 FIELDS: dict[str, int | str] = {"offset": -1, "asked": (1 << 63) - 1, "file": "a/ü", "limit": 0}
@@ -174,3 +183,11 @@ async def test_a_client_that_is_gone_when_its_error_is_sent() -> None:
     context: Any = Gone()
     with pytest.raises(asyncio.CancelledError):
         await abort(context, ShuttingDown("the server is stopping"))
+
+
+def test_a_reason_has_what_happened_alone() -> None:
+    """As the loss of a node is shown in a line with other things to do."""
+    assert without_advice(no_answer("n1:7", "refused; last error: x").message) == (
+        "no Duramen server answers at n1:7 (refused; last error: x)"
+    )
+    assert without_advice("it has said nothing for 0.75 s") == "it has said nothing for 0.75 s"

@@ -87,6 +87,14 @@ def test_by_parts() -> None:
     assert len(subject_of(keyvalue_pb2.ScanRequest(table_id=RAW), CLUSTER).places) == 4
 
 
+def test_the_key_of_a_lone_large_record_is_known_and_none_of_many() -> None:
+    """A put of a large value is what is slow."""
+    many = [f"k{number}" for number in range(2000)]
+    for batch, key in ((plain_batch("UA1545", value=b"v" * 100_000), b"UA1545"), (plain_batch(*many), None)):
+        appended = log_pb2.AppendRequest(topic_id=RAW, partition=1, batch=batch)
+        assert subject_of(appended, CLUSTER).key == key
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -87,6 +87,16 @@ def test_a_read_waits_and_reads() -> None:
     }
 
 
+def test_a_part_is_no_longer_than_its_call() -> None:
+    """Waits are measured by the clock of a loop, in whole milliseconds."""
+    found = parts("read", 10.0, 10.0084, [request("read", 10.0, 10.0084, waited_s=0.009)], None)
+    assert found == {"waited": pytest.approx(0.0084), "rest": 0.0}
+
+
+def test_a_wait_is_nothing_else() -> None:
+    assert parts("wait", 10.0, 10.5, [request("read", 10.0, 10.5, waited_s=0.1)], None) == {"waited": 0.5}
+
+
 def test_of_two_reads_each_has_its_own() -> None:
     long, short = request("read", 10.0, 11.0, waited_s=1.0), request("read", 10.5, 11.0, waited_s=0.5)
     assert parts("read", 10.0, 11.0, [long, short], None)["waited"] == 1.0

@@ -86,6 +86,8 @@ async def test_a_killed_node_is_lost_at_once(cluster: TestCluster, table: TableR
     assert "it has said nothing" not in member.view.reason, "its end is noticed, not its silence"
     assert [node for node, _ in membership.failures()] == ["n2"]
     assert membership.nodes()["n2"].reason
+    await until(lambda: "no Duramen server answers" in membership.nodes()["n2"].reason)
+    assert "duramen up" not in membership.nodes()["n2"].reason, "who reads it has a cluster, and other things to do"
 
 
 async def test_a_silent_node_is_lost_and_its_calls_end(

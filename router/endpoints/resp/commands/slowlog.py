@@ -17,7 +17,7 @@ from typing import Any, Final
 from log_tier.access.shown_tables import shown_rights
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition, PartitionId, TableId
-from log_tier.slow_calls.call_subject import stored_keys
+from log_tier.slow_calls.call_subject import first_key_of, stored_keys
 from log_tier.slow_calls.slow_call import KEY_BYTES_MAX, CallKind, CallSubject, SlowCall
 from log_tier.slow_calls.slow_document import is_own_call, may_read_key, shown_calls
 from log_tier.trust.rights import Rights
@@ -121,7 +121,9 @@ def note_slow(client: CommandContext, waited: WaitedCommand, began_s: float, fai
 
 
 def _kind_of(spec: CommandSpec) -> CallKind:
-    if spec.kind == "read" or spec.name in ("duramen.read", "duramen.await"):
+    if spec.name == "duramen.await":
+        return "wait"
+    if spec.kind == "read" or spec.name == "duramen.read":
         return "read"
     return "write" if spec.kind in DATA_KINDS or spec.name in ("exec", "duramen.write") else "other"
 
@@ -142,6 +144,8 @@ def _subject(client: CommandContext, spec: CommandSpec, command: RespCommand) ->
 def _of_native(client: CommandContext, spec: CommandSpec, command: RespCommand) -> CallSubject:
     """These name their table by its id, and a partition."""
     key = command[4][:KEY_BYTES_MAX] if spec.name == "duramen.read" and len(command) > 4 else None
+    if spec.name == "duramen.write":
+        key = first_key_of(command[3])
     try:
         place = PartitionId(TableId(text_of(command[1])), Partition(integer(command[2])))
         return client.server.slow.subject_at(place, key)

@@ -71,6 +71,52 @@ def test_the_processes_of_a_cluster_log_json(tmp_path: Path) -> None:
     assert len(list(data.rglob("*.err"))) == 3
 
 
+UNCAUGHT = """
+import asyncio, sys, threading, warnings
+from duramen.server.log_lines.setup import set_up_logging
+
+set_up_logging("warning", "json")
+
+def fail():
+    raise ValueError("in a\\nthread")
+
+class Half:
+    def __del__(self):
+        raise KeyError("gone")
+
+    def __repr__(self):
+        raise OSError("not even shown")
+
+thread = threading.Thread(target=fail, name="follower")
+thread.start()
+thread.join()
+warnings.warn("old\\nfashion", DeprecationWarning)
+Half()
+
+async def main():
+    asyncio.get_running_loop().call_soon(fail)
+    await asyncio.sleep(0)
+
+asyncio.run(main())
+raise RuntimeError("the\\nend")
+"""
+
+
+def test_what_python_writes_itself_is_json_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", UNCAUGHT], capture_output=True, text=True, timeout=patience_s(60)
+    )
+    assert done.returncode == 1
+    found = lines(done.stderr)
+    assert [line["level"] for line in found] == ["error", "warning", "error", "error", "critical"]
+    thread, warning, destructor, _, end = found
+    assert thread["message"] == "thread follower ended: nobody caught ValueError"
+    assert thread["traceback"].endswith("ValueError: in a\nthread")
+    assert "old\nfashion" in warning["message"]
+    assert "KeyError" in destructor["message"]
+    assert end["traceback"].endswith("RuntimeError: the\nend")
+
+
 def test_another_format_is_refused(tmp_path: Path) -> None:
     for role in (("up",), ("serve", "log")):
         done = run_here(*role, "--data", str(tmp_path / "data"), "--port", "0", "--log-format", "xml")

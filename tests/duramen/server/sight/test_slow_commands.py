@@ -165,7 +165,7 @@ async def test_a_write_of_duramens_own_client_names_its_table_by_id(tmp_path: Pa
         slow = server.access.slow
         made_up = slow.subject_at(PartitionId(TableId("nobody's"), Partition(0)), b"k")
         beyond = slow.subject_at(PartitionId(table.id, Partition(99)), b"k")
-    assert (call.subject.table, call.partition) == ("default", 0)
+    assert (call.subject.table, call.partition, call.subject.key) == ("default", 0, b"k")
     assert (call.parts["synced"] or 0.0) >= HELD_S
     assert made_up == beyond == NO_SUBJECT
 
@@ -199,6 +199,23 @@ async def test_a_read_that_waits_for_a_token(tmp_path: Path) -> None:
         call = newest(server, "get")
     assert (call.subject.table, call.subject.key) == ("default", b"k")
     assert max(call.parts, key=lambda name: call.parts[name] or 0.0) == "waited"
+
+
+async def test_a_wait_of_duramens_own_client_is_all_waiting(tmp_path: Path) -> None:
+    log = HeldLog(await log_on(MemoryDisk()))
+    async with served(tmp_path / "data", log) as server, connected(server) as client:
+        await client.set("k", "v")
+        table = await server.data_plane.find_table("default", timeout=30)
+        log.hold_reads()
+        await client.set("k", "w")
+        waiting = asyncio.ensure_future(client.execute_command("DURAMEN.AWAIT", table.id, 0, 1))
+        began_s = time.monotonic()
+        await until(lambda: time.monotonic() - began_s > HELD_S)
+        log.release_reads()
+        await waiting
+        call = newest(server, "duramen.await")
+    assert (call.subject.table, call.partition) == ("default", 0)
+    assert call.parts == {"waited": call.took_s}
 
 
 async def test_quick_commands_and_waits_leave_nothing(tmp_path: Path) -> None:
