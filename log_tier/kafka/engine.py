@@ -37,7 +37,7 @@ from log_tier.model.errors import (
     Unavailable,
     WriteUnknown,
 )
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, PartitionName, TableId
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
 from log_tier.model.retention import Retention, check_retention
 from log_tier.tracing.appends import trace_append
@@ -257,7 +257,8 @@ class KafkaLog:
             await self._topics.recheck(known)
             (bounds,) = await self._topics.bounds(known, [partition])
         except Unavailable as silence:
-            _logger.info("%s/%d waits at offset %d: %s; %s", known.kafka_name, partition, next_offset, trouble, silence)
+            name, place = PartitionName(known.kafka_name, partition), {"offset": next_offset}
+            _logger.info("%s waits at offset %d: %s; %s", name, next_offset, trouble, silence, extra=place)
             return None  # nobody answers: wait
         except AccessDenied as denial:
             return denial

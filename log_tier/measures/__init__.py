@@ -13,5 +13,5 @@ they are shown (`duramen.server.sight.metrics`). What took so long that a caller
 
 What is not here: gauges (they are looked at when somebody asks), and anything per key or per connection.
 
-Reading order: `histogram.py`, `call_times.py`, `work_counts.py`, `long_work.py`.
+Reading order: `histogram.py`, `call_times.py`, `work_counts.py`, `long_work.py`, `sync_times.py`.
 """

@@ -130,7 +130,7 @@ class Member:
 
     def _heard(self, message: node_pb2.NodeStatus, *, first: bool) -> None:
         if not self.view.alive:
-            logger.info("node %s at %s is there", self.id, self.address)
+            logger.info("node %s at %s is there", self.id, self.address, extra={"node": self.id})
             if self._refused:
                 self._connect_again()
         self.heard_s = self._loop.time()
@@ -141,7 +141,7 @@ class Member:
     def lose(self, reason: str) -> None:
         """Count the node as lost: calls under way to it end with `Disconnected`, and a new status stream is opened."""
         if self.view.alive:
-            logger.info("node %s at %s is lost: %s", self.id, self.address, reason)
+            logger.info("node %s at %s is lost: %s", self.id, self.address, reason, extra={"node": self.id})
         self.view = replace(self.view, alive=False, reason=reason)
         self.known = True
         self._closing.start(self._wire.close(), name=f"close the status stream of node {self.id}")

@@ -17,7 +17,7 @@ from log_tier.catalog.cluster_map import ClusterMap, NodeEntry, TableEntry
 from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import HISTORY_TABLE, Offset, PartitionId
+from log_tier.model.identifiers import HISTORY_TABLE, Offset, PartitionId, PartitionName
 from log_tier.model.log import Log
 from serving_tier.jobs.trim_limit import TrimLimit, trim_limit
 from serving_tier.node.hosting import Hosting
@@ -85,7 +85,8 @@ class LogTrimmer:
             try:
                 await self._trim(partition, applied)
             except DuramenError as error:
-                logger.warning("the log of %s/%d is not shortened: %s", table.name, partition.partition, error)
+                name = PartitionName(table.name, partition.partition)
+                logger.warning("the log of %s is not shortened: %s", name, error)
 
     async def _applied_on_others(
         self, cluster: ClusterMap, bounded: Iterable[tuple[TableEntry, PartitionId]]
@@ -108,7 +109,7 @@ class LogTrimmer:
         if table is None or not table.retention.is_bounded:
             return
         limit = trim_limit(cluster, partition, applied)
-        name = f"{table.name}/{partition.partition}"
+        name = PartitionName(table.name, partition.partition)
         self._note(partition, table, limit)
         earliest = (await self._log.bounds(partition)).earliest
         if limit.below <= earliest:
@@ -126,6 +127,7 @@ class LogTrimmer:
                 table.retention_ms,
                 table.retention_bytes,
                 after - earliest,
+                extra={"offset": after},
             )
 
     def _note(self, partition: PartitionId, table: TableEntry, limit: TrimLimit) -> None:
@@ -135,9 +137,8 @@ class LogTrimmer:
             if limit.held_by:
                 # Nobody here has asked for the retention of the servers' own history.
                 level = logging.INFO if table.name == HISTORY_TABLE else logging.WARNING
-                logger.log(
-                    level, "the log of %s/%d keeps everything: %s", table.name, partition.partition, limit.held_by
-                )
+                name = PartitionName(table.name, partition.partition)
+                logger.log(level, "the log of %s keeps everything: %s", name, limit.held_by)
 
     async def close(self) -> None:
         """Stop. Idempotent."""

@@ -177,7 +177,8 @@ class JobWorker:
         try:
             note = await self._tried(action, run)
         except DuramenError as error:
-            logger.warning("job %s: %s of %s/%s failed: %s", job.id, task.action, task.table, task.partition, error)
+            place = task.partition_id
+            logger.warning("job %s: %s of %s failed: %s", job.id, task.action, place, error, extra={"job": job.id})
             await self.submit(TaskFailed(job.id, number, task.node, f"{error.code}: {error.message}"))
         except Exception as error:
             # A bug of ours: the operator learns of it where the job is, and the traceback is in this node's log. It is

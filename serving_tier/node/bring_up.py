@@ -32,7 +32,7 @@ from log_tier.model.errors import (
     SnapshotStoreUnavailable,
     Unavailable,
 )
-from log_tier.model.identifiers import PartitionId
+from log_tier.model.identifiers import PartitionId, PartitionName
 from log_tier.model.log import Topic
 from serving_tier.folders import discard
 from serving_tier.node.bootstrap import Bootstrap, PendingReplica
@@ -162,7 +162,7 @@ class BringUp:
             try:
                 await self._node.unhost(name, reason())
             except (DuramenError, OSError) as error:  # its index was not closed cleanly, and is gone with its folder
-                logger.warning("%s/%s was let go: %s", *name, error)
+                logger.warning("%s was let go: %s", name, error)
         self._locks.pop(name, None)
 
     async def _replace(self, name: PartitionId, replica: Replica, *, delete: bool) -> None:
@@ -219,7 +219,7 @@ class BringUp:
             try:
                 await self._node.host(topic, name, start=start, rank=rank, repair=False, definition=definition)
             except (IndexDamaged, OffsetTrimmed) as error:
-                logger.warning("%s/%s: %s; it is fetched again", topic.name, name[1], error)
+                logger.warning("%s: %s; it is fetched again", PartitionName(topic.name, name.partition), error)
                 self._fetched_anew(name, error)
                 await to_the_end(asyncio.to_thread(discard, folder))
             else:

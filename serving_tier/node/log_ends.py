@@ -150,7 +150,10 @@ class LogEnds:
             if topic.id not in self._unreachable:
                 self._unreachable.add(topic.id)
                 why = str(error) or f"no answer came within {_ANSWER_MAX_S:g} s"
-                logger.warning("the log does not say where %s ends: %s; its lag counts on", topic.name, why)
+                place = {"table": topic.name}
+                logger.warning(
+                    "the log does not say where %s ends: %s; its lag counts on", topic.name, why, extra=place
+                )
         for replica in group:
             replica.look()
 

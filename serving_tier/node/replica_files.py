@@ -50,7 +50,7 @@ def tidy(root: Path, cluster: ClusterMap, node_id: str) -> dict[TableId, set[str
             found = left[table_id] = set(os.listdir(folder))
             for index in sorted(found - here):
                 if not any(is_version_of(index, each) for each in here):
-                    logger.info("%s/%s is not hosted here any more: it is removed", folder, index)
+                    logger.info("%s is not hosted here any more: it is removed", f"{folder}/{index}")
                     clear_away(root / name / index)
                     found.remove(index)
     return left

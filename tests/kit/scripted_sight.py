@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from duramen.server.sight.measures import Measures
 from duramen.server.sight.observed import Observed, PartitionStatus
-from kit.whole_server import measured_whole, observed_whole
+from kit.whole_server import observed_whole
 
 __all__ = ["ScriptedSight"]
 
@@ -25,9 +24,6 @@ class ScriptedSight:
         if self.failing is not None:
             raise self.failing
         return replace(observed_whole(), partitions=self.partitions, uptime_s=self.uptime_s())
-
-    def measures(self) -> Measures:
-        return measured_whole()
 
     def uptime_s(self) -> float:
         return asyncio.get_running_loop().time()

@@ -39,7 +39,7 @@ def observed_whole(tables: Sequence[str] = ("flights",), partitions: int = 2) ->
             for number in range(partitions)
         ),
         nodes=(NodeSeen("n1", "a:1", True, "", 2, 5 << 40, 6 << 40), NodeSeen("n2", "a:2", False, "gone", 3, 7, 8)),
-        log=LogFacts(1, 2, 3, 4, 5, 6, None, queue_age_s=0.5),
+        log=LogFacts(1, 2, 3, 4, 5, 6, None, queue_age_s=0.5, sync_p99_s=0.004),
         log_server=LogServerSeen("a:3", True, "", 1, 3 << 40, 4 << 40, None, (_LOG_CERTIFICATE,)),
         disk=DiskSpace("/data", 10 << 40, 20 << 40),
         memory_bytes=123,

@@ -18,7 +18,10 @@ Style = Literal["title", "bad", "warn", "good", "head", "plain", "dim"]
 _TROUBLES_MAX: Final = 4
 
 _COLUMNS: Final = ("partition", "state", "copies", "written/s", "applied/s", "lag", "for", "trend", "level in")
-_WIDTHS: Final = (24, 13, 6, 10, 10, 11, 8, 10, 0)
+_WIDTHS: Final = (24, 13, 6, 9, 9, 11, 11, 10, 0)
+_COLUMNS_WIDE: Final = 120
+"""Narrower terminals have columns no wider than their cells, so that a lag is seen on 80."""
+
 _LEFT: Final = frozenset({"partition", "state", "level in"})
 
 
@@ -46,7 +49,7 @@ def night_page(history: StatusHistory, at: str, columns: int, rows: int, silence
     assert facts is not None, "a page was asked for before the first document"
     head = [*_title(facts, at, silence), *_troubles(facts), *_machine(facts, history)]
     room = max(0, rows - len(head))
-    lines = [*head, *_partitions(history.partitions(), room)][: max(1, rows)]
+    lines = [*head, *_partitions(history.partitions(), room, columns)][: max(1, rows)]
     return [PageLine(_fitted(line.text, columns), line.style) for line in lines]
 
 
@@ -88,8 +91,11 @@ def _machine(facts: Mapping[str, Any], history: StatusHistory) -> Iterator[PageL
             if rates is None
             else f"{rates.batches:,.0f} batches/s  {size(round(rates.bytes))}/s  {rates.syncs:,.0f} syncs/s  "
         )
-        queue = f"queue {counted(log['queued_batches'], 'batch').replace('batchs', 'batches')}"
-        yield PageLine(f"log     {speed}{queue} ({size(log['queued_bytes'])})", "plain")
+        p99_s = log.get("sync_p99_s")
+        synced = "" if p99_s is None else f"  {_synced(p99_s)}"
+        yield PageLine(f"log     {speed}{_queue(log)}{synced}", "plain")
+    elif (server := facts.get("log_server")) is not None:
+        yield _log_server(server)
     if (disk := facts["disk"]) is not None:
         full = history.disk_full_in_s()
         until = "" if full is None else f", full in {duration(full)} if it goes on so"
@@ -102,19 +108,45 @@ def _machine(facts: Mapping[str, Any], history: StatusHistory) -> Iterator[PageL
         yield PageLine("  ".join(parts), "plain")
 
 
-def _partitions(partitions: Sequence[PartitionFigures], room: int) -> Iterator[PageLine]:
+def _log_server(server: Mapping[str, Any]) -> PageLine:
+    """The log in another process, as its server said lately."""
+    if not server["alive"]:
+        return PageLine(f"log     its server does not answer: {server['reason']}", "bad")
+    parts = [f"at {server['address']}"]
+    if server.get("queue_age_s") is not None:
+        parts.append(_queue(server))
+        parts.append(f"oldest {duration(server['queue_age_s'])}")
+    if server.get("sync_p99_s") is not None:
+        parts.append(_synced(server["sync_p99_s"]))
+    if server["disk_free_bytes"] is not None:
+        parts.append(f"disk {size(server['disk_free_bytes'])} of {size(server['disk_full_bytes'])} free")
+    return PageLine("log     " + "  ".join(parts), "plain")
+
+
+def _synced(p99_s: float) -> str:
+    return f"sync p99 {1000 * p99_s:,.1f} ms"
+
+
+def _queue(log: Mapping[str, Any]) -> str:
+    word = "batch" if log["queued_batches"] == 1 else "batches"
+    return f"queue {log['queued_batches']:,} {word} ({size(log['queued_bytes'])})"
+
+
+def _partitions(partitions: Sequence[PartitionFigures], room: int, columns: int) -> Iterator[PageLine]:
     """A table of the first ones, no longer than `room` lines."""
     if room < 3 or not partitions:
         if partitions and room:
             yield _rest(partitions)
         return
     yield PageLine("", "plain")
-    yield PageLine(_row(_COLUMNS), "head")
     room -= 2
     shown = partitions if len(partitions) <= room else partitions[: max(0, room - 1)]
-    for each in shown:
+    rows = [_cells(each) for each in shown]
+    widths = _WIDTHS if columns >= _COLUMNS_WIDE else _narrow((_COLUMNS, *rows))
+    yield PageLine(_row(_COLUMNS, widths), "head")
+    for each, cells in zip(shown, rows, strict=True):
         style: Style = "warn" if each.state == "behind" or each.is_well is False else "plain"
-        yield PageLine(_row(_cells(each)), style if each.state in ("ready", "behind") else "bad")
+        yield PageLine(_row(cells, widths), style if each.state in ("ready", "behind") else "bad")
     if len(shown) < len(partitions):
         yield _rest(partitions[len(shown) :])
 
@@ -143,9 +175,15 @@ def _rate(per_s: float | None) -> str:
     return "" if per_s is None else f"{per_s:,.0f}"
 
 
-def _row(cells: Sequence[str]) -> str:
+def _narrow(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
+    """Widths of columns that are no wider than what stands in them."""
+    widest = [max(len(shown_line(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    return tuple(min(width, found) for width, found in zip(_WIDTHS, widest, strict=True))
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     fields = []
-    for column, width, cell in zip(_COLUMNS, _WIDTHS, cells, strict=True):
+    for column, width, cell in zip(_COLUMNS, widths, cells, strict=True):
         shown = shown_line(cell)
         if width and len(shown) > width:
             shown = shown[: width - 1] + "…"

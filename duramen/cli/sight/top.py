@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Final
 
 import typer
@@ -130,8 +130,12 @@ def _draw(live: Any, page: list[PageLine]) -> None:
 
 @contextmanager
 def _keys() -> Iterator[Any]:
-    """An `asyncio.Event` that `q` sets, while the block runs in an event loop. Without a keyboard nothing sets it."""
+    """An `asyncio.Event` that `q` sets, while the block runs in an event loop. Without a keyboard nothing sets it.
+
+    So does a signal that ends the process: it takes effect when the terminal is as it was.
+    """
     import asyncio
+    import signal
 
     ended = asyncio.Event()
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -148,10 +152,23 @@ def _keys() -> Iterator[Any]:
         if b"q" in os.read(keyboard, 64).lower():
             ended.set()
 
+    signals: list[signal.Signals] = []
+
+    def signalled(number: signal.Signals) -> None:
+        signals.append(number)
+        ended.set()
+
     tty.setcbreak(keyboard)
     loop.add_reader(keyboard, pressed)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, signalled, number)
     try:
         yield ended
     finally:
         loop.remove_reader(keyboard)
-        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # the terminal itself may be gone
+            termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+        for number in signals[:1]:
+            signal.raise_signal(number)

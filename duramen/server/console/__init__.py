@@ -35,7 +35,7 @@ part of the address behind `#` says which one is shown. A file in `files/` is se
 A router's history is of what the nodes report to it, so it is the cluster's. What outlives the process is in
 `duramen.server.kept`.
 
-Reading order: `history_ring.py`, `history.py`, `sync_times.py`, `history_answer.py`, `node_facts.py`, `node_watch.py`,
+Reading order: `history_ring.py`, `history.py`, `history_answer.py`, `node_facts.py`, `node_watch.py`,
 `look.py`, `history_keeper.py`, `night_document.py`, `status_events.py`, `verb_forms.py`,
 `console_files.py`, `console.py`; then
 `files/index.html` and, from `main.js` on, what that imports; `calls/` by its own essay.

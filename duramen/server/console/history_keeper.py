@@ -18,8 +18,6 @@ from duramen.server.console.history_ring import ServerSample
 from duramen.server.console.look import Look, Trends
 from duramen.server.console.node_facts import NodeFacts
 from duramen.server.console.node_watch import AskStatus, NodeWatch
-from duramen.server.console.sync_times import SyncTimes
-from duramen.server.sight.measures import Measures
 from duramen.server.sight.observed import Observed
 from duramen.server.sight.status_document import status_of_server, status_to_dict
 from duramen.server.sight.status_history import StatusHistory
@@ -46,10 +44,6 @@ class Sees(Protocol):
         """What is to be known now, or was half a second ago."""
         ...
 
-    def measures(self) -> Measures:
-        """What the parts of the server have measured so far."""
-        ...
-
     def uptime_s(self) -> float:
         """Seconds on a clock that never goes back."""
         ...
@@ -69,7 +63,6 @@ class HistoryKeeper:
         """`ask`: asks a node for its status; None: this server knows no others."""
         self._sight = sight
         self._nodes = None if ask is None else NodeWatch(ask, sight.uptime_s)
-        self._sync_times = SyncTimes()
         self._watching: list[Callable[[], None]] = []
         self._hurry = asyncio.Event()
         """Somebody came who watches."""
@@ -135,13 +128,12 @@ class HistoryKeeper:
 
     async def _look(self) -> None:
         observed = await self._sight.observed_lately()
-        sync_p99_s = self._sync_times.p99(observed.uptime_s, self._sight.measures().commit_s)
         items, trends_wanted = _COMPARE_ITEMS * len(observed.partitions), self.is_watched
         ready, trends = await run_sized(items, lambda: self._compare(observed, trends_wanted=trends_wanted))
-        log, disk = observed.log, observed.disk
+        disk = observed.disk
         sample = ServerSample(
-            sync_p99_s=sync_p99_s,
-            queue_age_s=None if log is None else log.queue_age_s,
+            sync_p99_s=observed.sync_p99_s,
+            queue_age_s=observed.queue_age_s,
             disk_free_bytes=None if disk is None else disk.free_bytes,
             ready=ready,
         )
@@ -150,7 +142,7 @@ class HistoryKeeper:
         if self._nodes is not None:
             self._nodes.look(observed.nodes, watched=self.is_watched)
             nodes = self._nodes.facts()
-        self.newest = Look(1 if self.newest is None else self.newest.number + 1, observed, sync_p99_s, trends, nodes)
+        self.newest = Look(1 if self.newest is None else self.newest.number + 1, observed, trends, nodes)
         wake_some(tuple(self._watching), lambda wake: wake())
 
     def _compare(self, observed: Observed, *, trends_wanted: bool) -> tuple[bool, Trends | None]:

@@ -27,7 +27,6 @@ class Look(NamedTuple):
     number: int
     """Rises by one with each look."""
     observed: Observed
-    sync_p99_s: float | None
     trends: Trends | None
     """What it says together with earlier ones; None: nobody watched."""
     nodes: Mapping[str, NodeFacts]

@@ -53,7 +53,8 @@ def night_document(look: Look, since: StateSince, shows: Callable[[str], bool] |
     del facts["partitions"]
     facts |= {
         "nodes": [each | _node(look.nodes.get(each["node"])) for each in facts["nodes"]],
-        "sync_p99_s": look.sync_p99_s,
+        "sync_p99_s": status.observed.sync_p99_s,
+        "queue_age_s": status.observed.queue_age_s,
         "disk_full_in_s": _rounded(trends.disk_full_in_s),
         "log_rates": None
         if trends.log_rates is None

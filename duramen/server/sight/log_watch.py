@@ -36,6 +36,9 @@ _CERTIFICATES_MAX: Final = 8
 
 _STATUS_FORMAT: Final = 1
 
+_SECONDS_MAX: Final = 1e9
+"""Thirty years."""
+
 
 class LogWatch:
     """Asks one log server, for as long as its owner is open. Belongs to one event loop."""
@@ -89,6 +92,7 @@ def seen_of(document: bytes, before: LogServerSeen, *, now_ms: int) -> LogServer
             disk_full_bytes=None if disk is None else _whole(disk["full_bytes"]),
             stopped=None if log is None or log["stopped"] is None else _text(log["stopped"]),
             certificates=_certificates(found.get("certificates", [])),
+            **_queue(log),
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return replace(before, alive=False, reason="its status is none that this release can read")
@@ -101,6 +105,26 @@ def _certificates(found: Any) -> tuple[CertificateExpiry, ...]:
         CertificateExpiry(_text(each["name"]), _text(each["kind"]), _whole(each["expires_ms"]))
         for each in found[:_CERTIFICATES_MAX]
     )
+
+
+def _queue(log: Any) -> dict[str, Any]:
+    """What waits for the log's disk, and how long commits take. An older server says less."""
+    if log is None or "queue_age_s" not in log:
+        return {}
+    p99_s = log.get("sync_p99_s")
+    return {
+        "queue_age_s": _seconds(log["queue_age_s"]),
+        "queued_batches": _whole(log["queued_batches"]),
+        "queued_bytes": _whole(log["queued_bytes"]),
+        "sync_p99_s": None if p99_s is None else _seconds(p99_s),
+    }
+
+
+def _seconds(value: Any) -> float:
+    """A duration; `ValueError` for anything else."""
+    if type(value) not in (int, float) or not 0 <= value < _SECONDS_MAX:
+        raise ValueError(value)
+    return float(value)
 
 
 def _text(value: Any) -> str:

@@ -112,6 +112,8 @@ class LogFacts:
     """How long the oldest batch that is not acknowledged has waited."""
     damages: int = 0
     """Places of damage that opening it has found."""
+    sync_p99_s: float | None = None
+    """What 99 of 100 commits of the last ten seconds did not exceed, write and sync; None: there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,12 @@ class LogServerSeen:
     """Why it acknowledges nothing more; None: it does."""
     certificates: tuple[CertificateExpiry, ...] = ()
     """The CA's and its own. They hold while it is silent, and may be why it is."""
+    queue_age_s: float | None = None
+    queued_batches: int | None = None
+    queued_bytes: int | None = None
+    """As of `LogFacts`. None: an older server does not say."""
+    sync_p99_s: float | None = None
+    """As of `LogFacts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,3 +218,17 @@ class Observed:
     """Memory of the process that is in use, its pages of index files included."""
     certificates: tuple[CertificateExpiry, ...] = ()
     connections: ConnectionCounts | None = None
+
+    @property
+    def sync_p99_s(self) -> float | None:
+        """Of the log, here or at its server; None: it is not known, or there was no commit lately."""
+        if self.log is not None:
+            return self.log.sync_p99_s
+        return self.log_server.sync_p99_s if self.log_server is not None and self.log_server.alive else None
+
+    @property
+    def queue_age_s(self) -> float | None:
+        """As `sync_p99_s`: how long the oldest batch that is not acknowledged has waited; None: it is not known."""
+        if self.log is not None:
+            return self.log.queue_age_s
+        return self.log_server.queue_age_s if self.log_server is not None and self.log_server.alive else None

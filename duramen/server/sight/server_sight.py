@@ -38,6 +38,7 @@ from log_tier.concurrency.threads import in_own_thread
 from log_tier.embedded import EmbeddedLog
 from log_tier.measures.call_times import CallTimes
 from log_tier.measures.histogram import Histogram
+from log_tier.measures.sync_times import SyncTimes
 from log_tier.measures.work_counts import RespCounts
 from log_tier.model.errors import CertificateInvalid, Damaged, DuramenError
 from log_tier.model.identifiers import NOTHING, PartitionId
@@ -95,6 +96,7 @@ class ServerSight:
         self._clock = clock
         self._started_s = clock.monotonic_s()
         self._observing = asyncio.Lock()
+        self._sync_times = SyncTimes()
         self._recent: Observed | None = None
         self._observed_s = 0.0
         """When that look at `_recent` began."""
@@ -177,7 +179,7 @@ class ServerSight:
             catalog_version=None if sources.maps is None else sources.maps.map.version,
             partitions=tuple(partitions),
             nodes=tuple(_nodes(sources.membership)),
-            log=_log_facts(sources.log),
+            log=self._log_facts(),
             log_place=_log_place(sources.log),
             log_server=None if sources.log_watch is None else sources.log_watch.seen,
             disk=disk,
@@ -188,6 +190,24 @@ class ServerSight:
                 streams_max=sources.bound.most,
                 requests=None if sources.load is None else sources.load.under_way,
             ),
+        )
+
+    def _log_facts(self) -> LogFacts | None:
+        log = self._sources.log
+        if not isinstance(log, EmbeddedLog):
+            return None
+        counts = log.statistics()
+        return LogFacts(
+            queued_batches=counts.queued,
+            queued_bytes=counts.queued_bytes,
+            appends=counts.appends,
+            bytes=counts.bytes,
+            commits=counts.commits,
+            syncs=counts.syncs,
+            stopped=counts.stopped,
+            queue_age_s=round(counts.queue_age_s, 6),
+            damages=len(counts.recovery.damages),
+            sync_p99_s=self._sync_times.p99(self.uptime_s(), counts.commit_s),
         )
 
     async def _partitions(self) -> list[PartitionStatus]:
@@ -327,23 +347,6 @@ def _log_place(log: Log) -> LogPlace:
     if isinstance(log, EmbeddedLog):
         return "here"
     return "server" if isinstance(log, RemoteLog) else "kafka"  # `open_log` knows no fourth
-
-
-def _log_facts(log: Log) -> LogFacts | None:
-    if not isinstance(log, EmbeddedLog):
-        return None
-    counts = log.statistics()
-    return LogFacts(
-        queued_batches=counts.queued,
-        queued_bytes=counts.queued_bytes,
-        appends=counts.appends,
-        bytes=counts.bytes,
-        commits=counts.commits,
-        syncs=counts.syncs,
-        stopped=counts.stopped,
-        queue_age_s=round(counts.queue_age_s, 6),
-        damages=len(counts.recovery.damages),
-    )
 
 
 def _of_files(sources: SightSources) -> tuple[DiskSpace | None, int | None, tuple[CertificateExpiry, ...]]:

@@ -16,7 +16,7 @@ from log_tier.kafka.cluster.cluster_access import ClusterAccess
 from log_tier.kafka.cluster.kafka_address import KafkaAddress
 from log_tier.kafka.reading.partition_reader import PartitionReader, ReadTrouble
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import Offset, PartitionName
 
 __all__ = ["SharedConsumer", "new_consumer"]
 
@@ -244,7 +244,7 @@ def new_consumer(address: KafkaAddress, access: ClusterAccess) -> Any:
 
 
 def _fail_by_bug(reader: PartitionReader, error: Exception) -> None:
-    _logger.error("reading %s/%d ended by a bug", reader.topic, reader.partition, exc_info=error)
+    _logger.error("reading %s ended by a bug", PartitionName(reader.topic, reader.partition), exc_info=error)
     reader.fail(DuramenError(f"reading {reader.topic}/{reader.partition} ended by a bug: {error!r}"))
 
 

@@ -26,7 +26,7 @@ const TILES = [
   },
   {
     name: "sync p99",
-    value: (view) => (view.facts.log === null ? UNKNOWN : quiet(view.facts.sync_p99_s)),
+    value: (view) => (queueOf(view.facts) === null ? UNKNOWN : quiet(view.facts.sync_p99_s)),
     note: (view) => {
       const rates = view.facts.log_rates;
       return view.facts.log === null ? whereLog(view.facts) : rates === null ? "" : `${rate(rates.syncs)} syncs /s`;
@@ -36,11 +36,13 @@ const TILES = [
   },
   {
     name: "queue age",
-    value: (view) => (view.facts.log === null ? UNKNOWN : duration(view.facts.log.queue_age_s)),
-    note: (view) =>
-      view.facts.log === null
-        ? whereLog(view.facts)
-        : `${count(view.facts.log.queued_batches)} waiting, ${size(view.facts.log.queued_bytes)}`,
+    value: (view) => (queueOf(view.facts) === null ? UNKNOWN : duration(view.facts.queue_age_s)),
+    note: (view) => {
+      const queue = queueOf(view.facts);
+      if (queue === null) return whereLog(view.facts);
+      const waiting = `${count(queue.queued_batches)} waiting, ${size(queue.queued_bytes)}`;
+      return view.facts.log === null ? `${waiting}; ${whereLog(view.facts)}` : waiting;
+    },
     past: (answer) => answer.server.queue_age_s,
     shown: duration,
   },
@@ -64,8 +66,17 @@ const TILES = [
   },
 ];
 
+// What waits for the log's disk, as the log in this process or its server says; null: nobody does.
+function queueOf(facts) {
+  if (facts.log !== null) return facts.log;
+  const server = facts.log_server;
+  return server?.alive && server.queue_age_s !== null ? server : null;
+}
+
 function whereLog(facts) {
-  return facts.log_place === "kafka" ? "the log is Kafka's" : "the log is in another process";
+  if (facts.log_place === "kafka") return "the log is Kafka's";
+  if (queueOf(facts) !== null) return "as the log's server said lately";
+  return facts.log_server?.alive === false ? "the log's server does not answer" : "the log is in another process";
 }
 
 // A time of commits; none in the last seconds is not the same as not to know.

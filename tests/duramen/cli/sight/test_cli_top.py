@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -103,6 +104,22 @@ def test_a_key_ends_it_and_the_terminal_is_as_it_was(server: ServerProcess, keys
         assert terminal.process.wait(patience_s(30)) == code
         assert b"\x1b[?1049h" in terminal.shown, "it did not take the alternate screen"
         assert b"Traceback" not in terminal.shown
+        assert b"\x1b[?25h" in terminal.shown, "the cursor is still hidden"
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_it_leaves_the_terminal_as_it_was(server: ServerProcess, number: signal.Signals) -> None:
+    terminal = ScreenProcess("top", "--at", server.target, "--interval", "0.2")
+    try:
+        before = termios.tcgetattr(terminal.ours)
+        terminal.until(lambda shown: b"memory" in shown)
+        assert termios.tcgetattr(terminal.ours) != before, "it takes single keys"
+        terminal.process.send_signal(number)
+        terminal.until(lambda shown: b"\x1b[?1049l" in shown)
+        assert terminal.process.wait(patience_s(30)) == -number
+        assert termios.tcgetattr(terminal.ours) == before
         assert b"\x1b[?25h" in terminal.shown, "the cursor is still hidden"
     finally:
         terminal.close()

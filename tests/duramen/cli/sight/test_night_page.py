@@ -37,8 +37,8 @@ def test_all_is_well() -> None:
         "disk    512.0 GiB of 1.0 TiB free",
         "memory  3.0 MiB",
         "",
-        "partition                state         copies  written/s  applied/s         lag      for      trend level in",
-        "orders/0                 ready            1/1      1,200      1,200           -        -",
+        "partition                state         copies written/s applied/s         lag         for      trend level in",
+        "orders/0                 ready            1/1     1,200     1,200           -           -",
     ]
     assert [line.style for line in lines[:2]] == ["title", "good"]
     assert lines[0].text.startswith("duramen 1  localhost:7070  single n1  up 1 min 41 s  ")
@@ -56,8 +56,38 @@ def test_what_is_wrong_stands_first() -> None:
     assert texts[:3] == [("NOT READY: orders/1 lags", "bad"), ("do first: wait", "head"),
                          ("also: the disk is nearly full", "warn")]  # fmt: skip
     assert ("nodes   1 of 2 answer, lost: b (silent for 9 s)", "bad") in texts
-    assert " ".join(texts[-2][0].split()) == "orders/1 behind 1/1 12,000 1 min 5… the disk is slow"
+    assert " ".join(texts[-2][0].split()) == "orders/1 behind 1/1 12,000 1 min 5 s the disk is slow"
     assert texts[-2][1] == "warn"
+
+
+def test_a_terminal_of_80_columns_shows_how_long_a_lag_lasts() -> None:
+    first = document(partition(0, last=81_204, applied=0, state="behind", lag_s=65.0), partition(1, last=9, applied=9))
+    later = document(
+        partition(0, last=81_204, applied=200, state="behind", lag_s=66.0),
+        partition(1, last=9, applied=9),
+        uptime_s=101.0,
+    )
+    page = page_of(first, later, columns=80)
+    assert [line.text for line in page[-3:]] == [
+        "partition state  copies written/s applied/s    lag       for  trend level in",
+        "orders/0  behind    1/1         0       200 81,004 1 min 6 s -200/s 6 min 45 s",
+        "orders/1  ready     1/1         0         0      -         -",
+    ]
+
+
+def test_a_log_in_another_process() -> None:
+    server = {
+        "address": "log:7071", "alive": True, "reason": "", "stopped": None, "disk_free_bytes": 1 << 39,
+        "disk_full_bytes": 1 << 40, "queue_age_s": 2.5, "queued_batches": 1, "queued_bytes": 700, "sync_p99_s": 0.0042,
+    }  # fmt: skip
+    assert PageLine(
+        "log     at log:7071  queue 1 batch (700 B)  oldest 2.5 s  sync p99 4.2 ms  disk 512.0 GiB of 1.0 TiB free",
+        "plain",
+    ) in page_of(document(log_server=server))
+    older = server | {"queue_age_s": None, "sync_p99_s": None, "disk_free_bytes": None}
+    assert PageLine("log     at log:7071", "plain") in page_of(document(log_server=older))
+    gone = server | {"alive": False, "reason": "refused"}
+    assert PageLine("log     its server does not answer: refused", "bad") in page_of(document(log_server=gone))
 
 
 def test_a_falling_lag_has_an_end_and_a_rising_one_has_none() -> None:

@@ -167,6 +167,27 @@ async def test_what_needs_somebody_is_first(
     await in_thread(looked)
 
 
+@pytest.mark.parametrize("alive", [True, False])
+async def test_the_queue_of_a_log_in_another_process(
+    browser: Browser, server: SingleServer, monkeypatch: pytest.MonkeyPatch, alive: bool
+) -> None:
+    said = LogServerSeen("a:1", alive, "", queue_age_s=2.5, queued_batches=3, queued_bytes=1500, sync_p99_s=0.25)
+    shows(server, monkeypatch, seen_partition(0, 5, 5), log=None, log_place="server", log_server=said, role="node")
+
+    def looked() -> None:
+        browser.open(f"http://127.0.0.1:{server.http_port}/")
+        browser.wait(f"{NAMES}.length === 1")
+        tiles = browser.script("return [...document.querySelectorAll('.tile')].map((each) => each.innerText)")
+        known = {each.split("\n")[0].lower(): each.split("\n")[1:3] for each in tiles}
+        if alive:
+            assert known["sync p99"] == ["250 ms", "as the log's server said lately"]
+            assert known["queue age"] == ["2.5 s", "3 waiting, 1.5 KiB; as the log's server said lately"]
+        else:
+            assert known["sync p99"] == known["queue age"] == ["not known", "the log's server does not answer"]
+
+    await in_thread(looked)
+
+
 async def test_a_thousand_partitions(browser: Browser, server: SingleServer, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [seen_partition(number, 10**9 + number, 10**9 + number) for number in range(1_000)]
     shows(server, monkeypatch, *rows)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kit.deadlines import until_true
 from kit.http import http_get
+from kit.log.sample_batches import plain_batch
 from kit.set_clock import SetClock
 from kit.whole_server import observed_whole
 
@@ -101,6 +103,29 @@ async def test_its_disk_is_known_and_one_that_is_gone_says_nothing_more(tmp_path
         assert "duramen_log_server_disk_size_bytes" not in metrics, "it is not known now"
 
 
+async def test_its_queue_and_its_syncs_are_on_the_night_page_of_every_server(tmp_path: Path) -> None:
+    async with cluster_at(tmp_path) as (log, node, router):
+        await log.log.create_topic("orders", partitions=1)
+        (topic,) = [each for each in await log.log.topics() if each.name == "orders"]
+
+        async def is_known_at(role: NodeRole | RouterRole) -> bool:
+            await log.log.append(topic.partition(0), plain_batch("k"))
+            seen = (await document_of(role))["log_server"]
+            return seen is not None and seen["sync_p99_s"] is not None
+
+        for role in (node, router):
+            await until_true(partial(is_known_at, role))
+            seen = (await document_of(role))["log_server"]
+            assert 0 < seen["sync_p99_s"] < 60
+            assert seen["queue_age_s"] >= 0
+
+            async def is_kept(role: NodeRole | RouterRole = role) -> bool:
+                found = json.loads((await http_get(role.http_port, "/history?since=-60&step=1"))[2])["server"]
+                return all(any(value is not None for value in found[name]) for name in ("sync_p99_s", "queue_age_s"))
+
+            await until_true(is_kept)
+
+
 async def test_a_log_in_this_process_has_no_other_server(tmp_path: Path) -> None:
     node = await NodeRole.open(
         tmp_path / "n1", node_id="n1", log_url=f"file://{tmp_path}/log", host="127.0.0.1", port=0
@@ -144,19 +169,37 @@ def test_what_a_server_writes_is_what_is_read() -> None:
     seen, own = seen_of(status_to_json(status), BEFORE, now_ms=NOW_MS), status.observed
     assert own.disk is not None
     disk = own.disk.free_bytes, own.disk.full_bytes
-    assert seen == LogServerSeen("log:7071", True, "", 0, *disk, None, own.certificates)
+    expected = LogServerSeen("log:7071", True, "", 0, *disk, None, own.certificates)
+    assert seen == replace(expected, queue_age_s=0.5, queued_batches=1, queued_bytes=2, sync_p99_s=0.004)
 
 
-WRONG: tuple[dict[str, object], ...] = (
+def test_an_older_server_says_nothing_of_its_queue() -> None:
+    older = log_document(log={"stopped": None, "queued_batches": 7, "queued_bytes": 8})
+    seen = seen_of(json.dumps(older).encode(), BEFORE, now_ms=NOW_MS)
+    assert (seen.alive, seen.queue_age_s, seen.queued_batches, seen.sync_p99_s) == (True, None, None, None)
+    quiet = log_document(log={"stopped": None, "queued_batches": 7, "queued_bytes": 8, "queue_age_s": 0})
+    seen = seen_of(json.dumps(quiet).encode(), BEFORE, now_ms=NOW_MS)
+    assert (seen.queue_age_s, seen.queued_batches, seen.queued_bytes, seen.sync_p99_s) == (0.0, 7, 8, None)
+
+
+WRONG: Sequence[dict[str, object]] = (
     {"format": 2}, {"now_ms": None}, {"now_ms": 1e300}, {"now_ms": -1}, {"now_ms": 1 << 70}, {"now_ms": True},
     {"disk": {}}, {"disk": 7}, {"disk": {"free_bytes": "x", "full_bytes": 1}}, {"log": []}, {"certificates": 7},
     {"certificates": {}}, {"certificates": [{"name": "x", "kind": "ca"}]}, {"certificates": [None]},
     {"certificates": [{"name": 7, "kind": "ca", "expires_ms": 1}]}, {"log": {"stopped": 7}},
 )  # fmt: skip
+WRONG_QUEUES: Sequence[dict[str, object]] = (
+    {"queue_age_s": -1}, {"queue_age_s": None}, {"queue_age_s": float("inf")}, {"queue_age_s": float("nan")},
+    {"queue_age_s": True}, {"queued_batches": 1.5}, {"sync_p99_s": "1"}, {"sync_p99_s": 1e300},
+)  # fmt: skip
+QUEUE = {"stopped": None, "queued_batches": 1, "queued_bytes": 1, "queue_age_s": 1}
+WRONG_LOGS: Sequence[dict[str, object]] = [{"log": QUEUE | each} for each in WRONG_QUEUES]
 UNREADABLE = (b"", b"\xff", b"[]", b"null", b"7", b"[" * 100_000)
 
 
-@pytest.mark.parametrize("document", [*UNREADABLE, *(json.dumps(log_document(**each)).encode() for each in WRONG)])
+@pytest.mark.parametrize(
+    "document", [*UNREADABLE, *(json.dumps(log_document(**each)).encode() for each in (*WRONG, *WRONG_LOGS))]
+)
 def test_a_document_that_cannot_be_read_changes_nothing_but_that(document: bytes) -> None:
     seen = seen_of(document, BEFORE, now_ms=NOW_MS)
     assert seen == replace(BEFORE, alive=False, reason="its status is none that this release can read")

@@ -56,7 +56,7 @@ def test_a_server_that_is_well() -> None:
     assert (found["name"], found["role"], found["version"], found["uptime_s"]) == ("n1", "node", "1.2.3", 12.346)
     assert found["log"] == {
         "queued_batches": 2, "queued_bytes": 99, "appends": 7, "bytes": 700, "commits": 3, "syncs": 3, "stopped": None,
-        "queue_age_s": 0.0, "damages": 0,
+        "queue_age_s": 0.0, "damages": 0, "sync_p99_s": None,
     }  # fmt: skip
     assert found["disk"] == {"folder": "/data", "free_bytes": 600 << 30, "full_bytes": 1000 << 30}
     assert found["partitions"][0] == {

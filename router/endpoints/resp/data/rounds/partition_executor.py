@@ -20,7 +20,7 @@ from log_tier.model.errors import (
     ShuttingDown,
     WriteUnknown,
 )
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionName
 from router.data.freshness import Freshness
 from router.endpoints.resp.data.key_views import TooLongForATurn
 from router.endpoints.resp.data.reads import Reads
@@ -153,7 +153,7 @@ class PartitionExecutor:
 
     def _broken(self) -> None:
         """There is a bug, which is raised on: the executor begins anew with the commands that come then."""
-        logger.exception("the commands on %s/%s end", self._table.ref.name, self._partition)
+        logger.exception("the commands on %s end", PartitionName(self._table.ref.name, self._partition))
         self._abandon()
 
     def take(self) -> int:

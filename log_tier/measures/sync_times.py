@@ -12,11 +12,14 @@ __all__ = ["SyncTimes"]
 WINDOW_S: Final = 10.0
 """A second of a quiet server has a commit or two, of which no share of a hundredth can be taken."""
 
+_KEPT_EACH_S: Final = 0.5
+"""Anybody may ask as often as they like: more readings say no more."""
+
 _SHARE: Final = 0.99
 
 
 class SyncTimes:
-    """The readings of the last ten seconds: at most one for each call of `p99`, and one before them."""
+    """The readings of the last ten seconds: at most one for each half second, and one before them."""
 
     def __init__(self) -> None:
         """Without readings."""
@@ -34,5 +37,6 @@ class SyncTimes:
         while len(readings) > 1 and at_s - readings[1][0] >= WINDOW_S:
             readings.popleft()
         earlier = readings[0][1] if readings else counts
-        readings.append((at_s, counts))
+        if not readings or at_s - readings[-1][0] >= _KEPT_EACH_S:
+            readings.append((at_s, counts))
         return quantile_between(earlier, counts, _SHARE)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from duramen.server.console.sync_times import SyncTimes
 from log_tier.measures.histogram import Histogram, quantile_between
+from log_tier.measures.sync_times import SyncTimes
 
 
 def test_a_share_of_what_was_counted_between_two_readings() -> None:
@@ -33,6 +33,15 @@ def test_the_last_ten_seconds_count() -> None:
         assert (times.p99(float(second), histogram.read()) is None) == (second > 10), second
     histogram.observe(1.5)
     assert times.p99(60.0, histogram.read()) == pytest.approx(1.99), "since the reading before, however long ago"
+
+
+def test_who_asks_without_end_costs_no_memory() -> None:
+    times, histogram = SyncTimes(), Histogram((1.0, 2.0, 4.0))
+    for turn in range(10_000):
+        histogram.observe(1.5)
+        found = times.p99(turn / 1000, histogram.read())
+        assert turn == 0 or found == pytest.approx(1.99, abs=0.01)
+    assert len(times._readings) <= 21
 
 
 def test_without_a_log_nothing_is_known() -> None:
