@@ -157,10 +157,13 @@ class NodeSnapshots:
                     overtaken=overtaken,
                 ):
                     continue
+                began_s = self._clock.monotonic_s()
                 try:
                     entry = await self.take(replica)
                     schedule.taken(partition)
-                    logger.info("snapshot %s was taken by schedule", entry.path)
+                    took_ms = round(1000 * (self._clock.monotonic_s() - began_s), 3)
+                    numbers = {"offset": entry.offset, "duration_ms": took_ms}
+                    logger.info("snapshot %s of %s was taken by schedule", entry.path, replica.name, extra=numbers)
                 except DuramenError as error:
                     logger.warning("%s: no snapshot could be taken: %s", replica.name, error)
                     schedule.forget(partition)

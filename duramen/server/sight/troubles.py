@@ -320,10 +320,10 @@ def _late(observed: Observed) -> Iterator[Trouble]:
     behind = [each for each in observed.partitions if each.state == "behind" and not _is_unheard(each)]
     if behind:
         worst = max(behind, key=lambda each: each.lag_s)
+        lag = f"{_named(behind)} lag the log, {worst.name}" if len(behind) > 1 else f"{worst.name} lags the log"
         yield Trouble(
             "behind",
-            f"{_named(behind)} lag the log, {worst.name} by {worst.lag_records:,} records and {worst.lag_s:.0f} s"
-            f"{_reason(behind)}",
+            f"{lag} by {_records(worst.lag_records)} and {worst.lag_s:.0f} s{_reason(behind)}",
             "wait if `duramen admin lag` shows that it falls; else the node's processor or disk is too slow",
             blocks=blocks,
         )
@@ -335,6 +335,10 @@ def _late(observed: Observed) -> Iterator[Trouble]:
             "wait: they answer when they are level with the log",
             blocks=True,
         )
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count:,} records"
 
 
 def _named(partitions: Sequence[PartitionStatus]) -> str:

@@ -51,8 +51,8 @@ def test_an_error_brings_its_code_and_its_fields() -> None:
 
 def test_the_closest_word_counts() -> None:
     error = LogDamaged("it is", partition=2, offset=7)
-    found = line("%s: %s", PartitionName("orders", 3), error, extra={"offset": 9, "duration_s": 0.5})
-    assert (found["partition"], found["offset"], found["duration_s"]) == (3, 9, 0.5)
+    found = line("%s: %s", PartitionName("orders", 3), error, extra={"offset": 9, "duration_ms": 0.5})
+    assert (found["partition"], found["offset"], found["duration_ms"]) == (3, 9, 0.5)
 
 
 def test_what_every_line_says_cannot_be_replaced() -> None:

@@ -89,7 +89,7 @@ def test_lag_in_records_and_seconds() -> None:
     found = document(replace(WELL, partitions=(late,)))
     assert (found["partitions"][0]["lag_records"], found["partitions"][0]["lag_s"]) == (100, 7.5)
     assert not found["ready"]
-    assert "orders/1 by 100 records and 8 s" in found["troubles"][0]["what"]
+    assert "orders/1 lags the log by 100 records and 8 s" in found["troubles"][0]["what"]
 
 
 def test_a_user_sees_the_tables_that_are_shown() -> None:

@@ -276,3 +276,12 @@ def test_certificates_of_the_logs_server(left_ms: int, kind: str, what: str, ali
     assert (kind, what) in [(each.kind, each.what) for each in found]
     assert len(found) == 2, "of the CA that both have there is one"
     assert "`duramen cert rotate log`" in found[0].do + found[1].do
+
+
+def test_one_that_lags_and_several_are_named_once() -> None:
+    one = replace(partition("behind", 1), last=1, applied=0, lag_s=65.0)
+    (trouble,) = troubles_of(replace(NODE, partitions=(one,)))
+    assert trouble.what == "orders/1 lags the log by 1 record and 65 s"
+    other = replace(partition("behind", 2), last=12_000, applied=0, lag_s=70.0)
+    (trouble,) = troubles_of(replace(NODE, partitions=(one, other)))
+    assert trouble.what == "orders/1, orders/2 lag the log, orders/2 by 12,000 records and 70 s"
