@@ -20,6 +20,7 @@ from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError
 from log_tier.model.log import Log
 from log_tier.remote.remote_log import RemoteLog
+from log_tier.rpc.problems import without_advice
 
 __all__ = ["LogWatch", "seen_of"]
 
@@ -69,7 +70,7 @@ class LogWatch:
         try:
             document = await self._log.server_status(timeout=_ANSWER_S_MAX)
         except DuramenError as error:
-            self.seen = replace(before, alive=False, reason=error.message[:_REASON_CHARS_MAX])
+            self.seen = replace(before, alive=False, reason=without_advice(error.message)[:_REASON_CHARS_MAX])
         else:
             self.seen = seen_of(document, before, now_ms=self._clock.wall_ms())
 

@@ -204,7 +204,7 @@ function taskRow(task) {
     made("td", "", task.source ? `${task.source} → ${task.node}` : task.node),
     made("td", task.state === "failed" ? "bad" : "", task.state),
     made("td", "", task.total ? bar(task.done, task.total, progress) : "", ` ${[task.phase, progress].filter(Boolean).join(" ")}`),
-    made("td", "", task.note),
+    made("td", "what", task.note),
   );
 }
 

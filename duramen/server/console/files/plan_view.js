@@ -28,7 +28,7 @@ export function planView(plan, destroys = "") {
         made("td", "", `${step.table}/${step.partition}`),
         made("td", "", step.source ? `${step.source} → ${step.node}` : step.node),
         made("td", "number", step.bytes ? size(step.bytes) : "–"),
-        made("td", "", step.note),
+        made("td", "what", step.note),
       ),
     ),
   );

@@ -97,7 +97,9 @@ async def test_its_disk_is_known_and_one_that_is_gone_says_nothing_more(tmp_path
             return not (await document_of(router))["log_server"]["alive"]
 
         await until_true(is_gone)
-        assert (await document_of(router))["log_server"]["reason"]
+        reason = (await document_of(router))["log_server"]["reason"]
+        assert reason
+        assert "duramen up" not in reason, "there is another thing to do first"
         metrics = (await http_get(router.http_port, "/metrics"))[2].decode()
         assert "duramen_log_server_up 0.0" in metrics
         assert "duramen_log_server_disk_size_bytes" not in metrics, "it is not known now"

@@ -116,6 +116,11 @@ def test_a_plan_is_shown_and_begun_and_followed(browser: Browser, cluster: Clust
     browser.wait(HAS_BEGUN)
     browser.wait("document.querySelector('.job-detail h2')?.innerText?.endsWith('done')")
     assert "3 of 3 tasks are done" in browser.text(".job-detail")
+    cut = "[...document.querySelectorAll('.tasks td')].filter((each) => each.scrollWidth > each.clientWidth)"
+    browser.resize(900, 900)
+    whole = browser.script(f"return {cut}.map((each) => each.innerText)")
+    browser.resize(1280, 900)
+    assert whole == [], "what became of each task is read whole"
     browser.wait(f"{rows_of('snapshot flights')} === {len(before) + 1}")
 
 
