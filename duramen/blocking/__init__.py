@@ -15,8 +15,8 @@ Two fast paths stay in the caller's thread, because crossing to the loop and bac
 A call with an argument that these paths do not know goes through the loop.
 
 Reading order: `wrapped.py` (a blocking method of an asynchronous one), `table.py`, `observed_table.py`,
-`row_streams.py`, `row_indexes.py`, `row_table.py`, `typed_table.py` (rows are encoded and decoded in the caller's
-thread), `database.py`.
+`row_streams.py`, `row_indexes.py`, `row_frames.py`, `row_table.py`, `typed_table.py` (rows are encoded and decoded in
+the caller's thread), `database.py`.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Literal, TypeVar, cast, overload
 
-from duramen.blocking.row_indexes import IndexedRows
+from duramen.blocking.row_frames import FramedRows
 from duramen.blocking.row_streams import AtomicRows, RowWriter
 from duramen.blocking.table import Table
 from duramen.blocking.wrapped import wrapped
@@ -16,7 +16,6 @@ from duramen.client import row_table
 from duramen.client.model.consistency import AsOf
 from duramen.client.model.results import Done, ManyDone
 from duramen.client.model.scan_range import ScanRange
-from duramen.client.rows.arrow.batch_scans import batch_scan, batches_of, reader_of, table_of
 from duramen.client.rows.arrow.given_frames import ArrowArray, ArrowStream
 from duramen.client.rows.asked_definition import AskedDefinition
 from duramen.client.rows.encoded_rows import encoded_rows
@@ -47,7 +46,7 @@ _SHOW_TIMEOUT_S: Final = 2.0
 """A notebook shows a table whose server is away at once, and does not hang."""
 
 
-class RowTable(IndexedRows[R]):
+class RowTable(FramedRows[R]):
     """A table whose values are rows. Calls return when they are done; `timeout` is in seconds."""
 
     def __init__(self, stored: Table, inner: row_table.RowTable[R]) -> None:
@@ -261,40 +260,6 @@ class RowTable(IndexedRows[R]):
         rows = self._scanned(pairs, codec, timeout, plan.rest)
         return _first(rows, limit) if plan.rest and limit is not None else rows
 
-    def arrow_batches(
-        self,
-        columns: Sequence[str] | None = None,
-        *,
-        where: Mapping[str, Any] | Any | None = None,
-        limit: int | None = None,
-        after: str | Token | None = None,
-        level: Level = "session",
-        timeout: float | None = None,
-    ) -> Any:
-        codec, timeout = self._opened(timeout)
-        scan = batch_scan(codec, columns, where, limit)
-        pages = self._loop.iterate(self._inner.value_pages(scan, after=after, level=level, timeout=timeout))
-        return reader_of(scan, pages)
-
-    def to_arrow(
-        self,
-        columns: Sequence[str] | None = None,
-        *,
-        where: Mapping[str, Any] | Any | None = None,
-        limit: int | None = None,
-        after: str | Token | None = None,
-        level: Level = "session",
-        timeout: float | None = None,
-    ) -> Any:
-        codec, timeout = self._opened(timeout)
-        scan = batch_scan(codec, columns, where, limit)
-        pages = self._loop.iterate(self._inner.value_pages(scan, after=after, level=level, timeout=timeout))
-        return table_of(batches_of(scan, pages), scan.schema)
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows by Arrow's stream protocol: `polars.from_arrow(flights)`, `pyarrow.table(flights)`."""
-        return self.arrow_batches().__arrow_c_stream__(requested_schema)
-
     def watch(
         self,
         *,
@@ -314,8 +279,6 @@ class RowTable(IndexedRows[R]):
         update,
         scan,
         find,
-        arrow_batches,
-        to_arrow,
         watch,
     ):
         _method.__doc__ = getattr(row_table.RowTable, _method.__name__).__doc__

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, cast
 
 from duramen.blocking import Database
+from duramen.client.model.consistency import AsOf
 from duramen.client.rows.row_codec import RowCodec
 from duramen.client.rows.shapes.shape import RowShape
 from duramen.exporting.frame_files import write_frames
@@ -42,11 +43,13 @@ def export_rows(
     delimiter: str = ",",
     overwrite: bool = False,
     after: str | None = None,
+    at: AsOf | None = None,
 ) -> ExportSummary:
     """Write all rows of a table to a file; `.gz` compresses CSV and JSON lines.
 
-    Raises `InvalidRequest` for a table without rows, and for a file that is there, unless `overwrite`; and what a scan
-    raises.
+    `after` is a token that the rows include; `at` a token, or a time with a time zone, of a table with a history: the
+    rows as they were then. Raises `InvalidRequest` for a table without rows, and for a file that is there, unless
+    `overwrite`; and what a scan raises.
     """
     definition = database.definition(table)
     if definition is None or definition.value != "row":
@@ -58,8 +61,8 @@ def export_rows(
     def write(file: IO[bytes]) -> int:
         if file_format in _FRAMES:
             rows = database.table(table, row=newest.text)
-            return write_frames(rows.arrow_batches(after=after), file, file_format)
-        values = _newest_values(database, table, definition, after)
+            return write_frames(rows.arrow_batches(at=at, after=after), file, file_format)
+        values = _newest_values(definition, database.table(table).scan(at=at, after=after))
         if file_format == "csv":
             return _write_lines(csv_lines(newest, values, delimiter), file) - 1
         return _write_lines(json_lines(newest, values), file)
@@ -67,12 +70,12 @@ def export_rows(
     return _written_whole(path, write, compressed=path.suffix == ".gz" and file_format not in _FRAMES)
 
 
-def _newest_values(database: Database, table: str, definition: TableDefinition, after: str | None) -> Iterator[bytes]:
+def _newest_values(definition: TableDefinition, pairs: Iterator[tuple[bytes, bytes]]) -> Iterator[bytes]:
     """The stored values, by the newest schema."""
     newest = definition.schemas[-1]
     head = frame(newest.number, b"")
     codec: RowCodec[dict[str, Any]] = RowCodec(definition, RowShape(newest.schema.name, newest.schema))
-    for _, value in database.table(table).scan(after=after):
+    for _, value in pairs:
         yield value if value.startswith(head) else codec.encode(codec.decode(value))[1]
 
 

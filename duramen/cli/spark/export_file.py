@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -44,10 +45,13 @@ def export_file(
     delimiter: str,
     overwrite: bool,
     token: str | None,
+    state: str | datetime | None,
     at: str,
     json: bool,
 ) -> bool:
-    """Export the rows of a table. False: it has none, so its keys and values are for Spark."""
+    """Export the rows of a table, as they were at `state` where that is one. False: it has none, so its keys and values
+    are for Spark.
+    """
     from duramen.cli.terminal.connection import connected
     from duramen.exporting import export_rows
 
@@ -60,7 +64,14 @@ def export_file(
             return False
         path = Path(url)
         found = export_rows(
-            database, table, path, file_format.value, delimiter=delimiter, overwrite=overwrite, after=token
+            database,
+            table,
+            path,
+            file_format.value,
+            delimiter=delimiter,
+            overwrite=overwrite,
+            after=token,
+            at=state,
         )
     seconds = time.monotonic() - began
     if json:

@@ -14,7 +14,7 @@ from duramen.cli.admin.figures import size
 from duramen.cli.spark.bulk import Master, absolute, check_there, go_on, shows_progress
 from duramen.cli.spark.export_file import RowFileFormat, export_file, format_by_name
 from duramen.cli.spark.spark_access import spark_access
-from duramen.cli.terminal.options import AT_DEFAULT, At, Json
+from duramen.cli.terminal.options import AT_DEFAULT, At, AtTime, AtToken, Json, asked_state
 from duramen.cli.terminal.output import say, say_json
 from duramen.cli.terminal.text import counted
 from log_tier.model.errors import InvalidRequest
@@ -107,6 +107,8 @@ def export(
     token: Annotated[str | None, typer.Option("--token", help="The state to read; the present one without.")] = None,
     from_: Annotated[str | None, typer.Option("--from", metavar="TOKEN", help="With --changes: behind it.")] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="TOKEN", help="With --changes: up to this one.")] = None,
+    at_token: AtToken = None,
+    at_time: AtTime = None,
     text: Annotated[bool, typer.Option("--text", help="Keys and values are UTF-8 text, not bytes.")] = False,
     snapshots: _Snapshots = "",
     master: Master = None,
@@ -123,12 +125,18 @@ def export(
     \b
       duramen export departures departures.parquet
       duramen export departures departures.csv.gz --overwrite
+      duramen export departures monday.parquet --at-time 2026-02-02T00:00:00Z   # as it was, in a table with a history
       duramen export flights /exports/flights
       duramen export flights /exports/flights --changes       # what came since, again and again
     """
     file_format = format_ or (None if changes or "://" in url else format_by_name(Path(url)))
-    if file_format is not None and export_file(table, url, file_format, delimiter, overwrite, token, at, json):
+    state = asked_state(at_token, at_time)
+    if state is not None and token is not None:
+        raise InvalidRequest("--at-token and --at-time name the state: leave out --token")
+    if file_format is not None and export_file(table, url, file_format, delimiter, overwrite, token, state, at, json):
         return
+    if state is not None:
+        raise InvalidRequest("--at-token and --at-time are for a table of rows that goes into one file")
     from spark_bulk.runtime.requirements import check_packages
 
     check_packages()

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from typing import Generic, Protocol, TypeVar
 
-from duramen.client.model.consistency import Level
+from duramen.client.model.consistency import AsOf, Level
 from duramen.client.rows.row_codec import RowCodec
 from log_tier.model.errors import UnknownFormat
 from log_tier.model.tokens import Token
@@ -43,6 +43,7 @@ class FindsPages(Protocol):
         start: bytes | None,
         end: bytes | None,
         limit: int | None,
+        at: AsOf | None,
         after: str | Token | None,
         level: Level,
         timeout: float | None,

@@ -128,3 +128,36 @@ def test_which_load_and_which_export_it_is(command: Duramen, departures: str, tm
     command("export", departures, file, "--overwrite")
     assert file.read_text().startswith("carrier,flight,day")
     command("table", "drop", f"{departures}-bytes", "--yes")
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
+def test_a_table_as_it_was_goes_into_a_file(command: Duramen, table_name: str, tmp_path: Path, name: str) -> None:
+    schema, first, file = tmp_path / "departure.avsc", tmp_path / "first.csv", tmp_path / name
+    schema.write_text(json.dumps(SCHEMA))
+    made = ("table", "create", table_name, "--schema", schema, "--key", "carrier,flight", "-p", "1", "--history", "all")
+    command(*made)
+    first.write_text(CSV)
+    command("load", table_name, first)
+    gone = command("delete", table_name, "AA", "1", "--token").stdout.strip()
+    command("delete", table_name, "UA", "1545")
+    exported = command("export", table_name, file, "--at-token", gone, "--json").stdout
+    assert json.loads(exported)["rows"] == 2
+    copy = f"{table_name}-copy"
+    command("table", "create", copy, "--schema", schema, "--key", "carrier,flight")
+    command("load", copy, file)
+    assert rows_of(command, copy) == ROWS[1:]
+    early = command("export", table_name, file, "--overwrite", "--at-time", "2001-01-01T00:00:00Z", "--json").stdout
+    assert json.loads(early)["rows"] == 0
+    before = file.read_bytes()
+    for words, why in (
+        (("--at-token", gone, "--at-time", "2001-01-01"), "name two states"),
+        (("--at-token", gone, "--token", gone), "leave out --token"),
+        (("--at-time", "yesterday"), "takes a time"),
+        (("--at-token", "d1.nonsense"), "token"),
+    ):
+        assert why in command("export", table_name, file, "--overwrite", *words, code=2).stderr
+    assert "keeps no history" in command("export", copy, file, "--overwrite", "--at-time", "2999-01-01", code=2).stderr
+    assert file.read_bytes() == before, "a file is replaced when the new one is whole"
+    folder = tmp_path / "folder"
+    assert "one file" in command("export", table_name, folder, "--at-token", gone, code=2).stderr
+    command("table", "drop", copy, "--yes")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from duramen.client.rows.arrow.arrow_extra import need_arrow
 from duramen.client.rows.row_codec import RowCodec
+from log_tier.model.errors import UnknownFormat
 from log_tier.rows.tuple_key import ScanBounds
 
 __all__ = ["BatchPages", "batch_scan", "batches_of", "reader_of", "table_of"]
 
-Page = Sequence[tuple[bytes, bytes]]
+Page = list[tuple[bytes, bytes]]
+Newer = Callable[[UnknownFormat], RowCodec[Any]]
 
 
 class BatchPages(Protocol):
@@ -37,8 +39,12 @@ class BatchPages(Protocol):
         """No more rows are wanted."""
         ...
 
+    def knows(self, codec: RowCodec[Any]) -> None:
+        """From now on rows of the schemas that this codec knows are read too."""
+        ...
+
     def batch(self, page: Page) -> Any:
-        """The `pyarrow.RecordBatch` of a page."""
+        """The `pyarrow.RecordBatch` of a page. Raises `UnknownFormat` for a row of a schema that came later."""
         ...
 
 
@@ -52,22 +58,30 @@ def batch_scan(
     return Scan(codec, columns, where, limit)
 
 
-def batches_of(scan: BatchPages, pages: Generator[Page, None, None]) -> Generator[Any, None, None]:
-    """The batches of pages. Closes the pages."""
+def batches_of(scan: BatchPages, pages: Generator[Page, None, None], newer: Newer) -> Generator[Any, None, None]:
+    """The batches of pages. Closes the pages. `newer`: finds the codec that knows a schema which came later."""
     try:
         for page in pages:
-            yield scan.batch(page)
+            yield _batch_of(scan, page, newer)
             if scan.is_done:
                 return
     finally:
         pages.close()
 
 
-def reader_of(scan: BatchPages, pages: Generator[Page, None, None]) -> Any:
+def _batch_of(scan: BatchPages, page: Page, newer: Newer) -> Any:
+    while True:
+        try:
+            return scan.batch(page)
+        except UnknownFormat as unknown:
+            scan.knows(newer(unknown))
+
+
+def reader_of(batches: Iterable[Any], schema: Any) -> Any:
     """The batches as a `pyarrow.RecordBatchReader`, which reads a page when its batch is wanted."""
     import pyarrow as pa
 
-    return pa.RecordBatchReader.from_batches(scan.schema, batches_of(scan, pages))
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def table_of(batches: Iterable[Any], schema: Any) -> Any:

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from duramen.client.model.consistency import Level
-from duramen.client.rows.arrow.batch_scans import BatchPages, batch_scan, table_of
+from duramen.client.model.consistency import AsOf, Level
+from duramen.client.rows.arrow.batch_scans import BatchPages, Page, batch_scan, table_of
 from duramen.client.rows.opened_rows import OpenedRows
+from log_tier.model.errors import UnknownFormat
 from log_tier.model.tokens import Token
 
 __all__ = ["RowFrames"]
@@ -25,17 +26,19 @@ class RowFrames(OpenedRows[R]):
         *,
         where: Mapping[str, Any] | Any | None = None,
         limit: int | None = None,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
     ) -> AsyncGenerator[Any, None]:
         """The rows as `pyarrow.RecordBatch`es, in the order of the key, one for each page of the scan.
 
-        `columns` are those wanted, in their order; None: all, as the table's newest schema has them. `where` is a
-        dict, `{"carrier": "UA", "flight": (1500, 1600), "delay": None}`: a value, None for null, (start, end) with None
-        for an open end, or a list of values. What it says of the first fields of the key decides which keys are read,
-        as in `scan`. It may be a `pyarrow.compute` expression, too, for which all rows are read. `limit` is of the rows
-        that fit. The rest is as for `Table.scan`.
+        `columns` are those wanted, in their order; None: all, as the newest schema has them that this client knows.
+        `where` is a dict, `{"carrier": "UA", "flight": (1500, 1600), "delay": None}`: a value, None for null, (start,
+        end) with None for an open end, or a list of values. What it says of the first fields of the key decides which
+        keys are read, as in `scan`. It may be a `pyarrow.compute` expression, too, for which all rows are read. `limit`
+        is of the rows that fit. `at` is a token, or a time with a time zone, of a table with `history=`: the rows as
+        they were then, in the columns of the newest schema. The rest is as for `Table.scan`.
 
         The blocking table returns a `pyarrow.RecordBatchReader`, and has Arrow's stream protocol itself: pandas,
         Polars and DuckDB take it as it is. Needs `duramen[parquet]`. Raises what `scan` does, and `InvalidRequest` for
@@ -43,19 +46,27 @@ class RowFrames(OpenedRows[R]):
         """
         codec, timeout = await self._opened(timeout)
         scan = batch_scan(codec, columns, where, limit)
-        pages = self.value_pages(scan, after=after, level=level, timeout=timeout)
+        pages = self.value_pages(scan, at=at, after=after, level=level, timeout=timeout)
         try:
             async for (page,) in pages:
-                yield await asyncio.to_thread(scan.batch, page)
+                yield await self._batch_of(scan, page, timeout)
                 if scan.is_done:
                     return
         finally:
             await pages.aclose()
 
+    async def _batch_of(self, scan: BatchPages, page: Page, timeout: float | None) -> Any:
+        while True:
+            try:
+                return await asyncio.to_thread(scan.batch, page)
+            except UnknownFormat as unknown:
+                scan.knows(await self.newer_codec(unknown, timeout))
+
     async def value_pages(
         self,
         scan: BatchPages,
         *,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
@@ -65,6 +76,7 @@ class RowFrames(OpenedRows[R]):
             start=scan.bounds.start,
             end=scan.bounds.end,
             limit=scan.limit,
+            at=at,
             after=after,
             level=level,
             timeout=timeout,
@@ -81,6 +93,7 @@ class RowFrames(OpenedRows[R]):
         *,
         where: Mapping[str, Any] | Any | None = None,
         limit: int | None = None,
+        at: AsOf | None = None,
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
@@ -88,5 +101,5 @@ class RowFrames(OpenedRows[R]):
         """The rows as a `pyarrow.Table`. Arguments, cost and errors: as `arrow_batches`, all of it in memory."""
         codec, timeout = await self._opened(timeout)
         schema = batch_scan(codec, columns, where, limit).schema
-        found = self.arrow_batches(columns, where=where, limit=limit, after=after, level=level, timeout=timeout)
+        found = self.arrow_batches(columns, where=where, limit=limit, at=at, after=after, level=level, timeout=timeout)
         return table_of([each async for each in found], schema)
