@@ -12,10 +12,11 @@ from duramen.client.model.consistency import SESSION, AsOf, Level, time_at_ms
 from duramen.client.model.results import KeyVersion
 from duramen.client.transport.retry import ask_until
 from log_tier.model.errors import DuramenError, InvalidRequest, PermissionDenied, TableNotFound
-from log_tier.model.identifiers import NOTHING, Offset, Partition, partition_id
+from log_tier.model.identifiers import Offset, Partition, partition_id
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from router.data.requests import PAST_VERSIONS_MAX, PastRead, ReadPart, ReadResult
+from router.data.past_states import check_versions, past_part, present_versions
+from router.data.requests import ReadResult
 
 __all__ = ["read_key", "read_past", "read_present", "read_versions"]
 
@@ -72,8 +73,7 @@ async def read_versions(
     lookup: TableLookup, key: bytes, at: AsOf | None, limit: int, timeout: float | None
 ) -> list[KeyVersion[bytes]]:
     """The newest versions of a key up to a state. One request. Raises as `read_past`."""
-    if type(limit) is not int or not 1 <= limit <= PAST_VERSIONS_MAX:
-        raise InvalidRequest(f"limit is 1 to {PAST_VERSIONS_MAX} versions, not {limit!r}")
+    check_versions(limit)
     ref, partition, result = await _read(lookup, key, at, limit, timeout)
     expiries = result.expiries or [0] * len(result.values)
     rows = zip(result.versions, result.values, expiries, result.times or (), strict=True)
@@ -93,17 +93,11 @@ async def _read(
         ref = lookup.ref or await lookup.resolve(deadline)
         partition = _partition_of(ref, key)
         seen = context.session.offsets(ref)[partition]
-        part = ReadPart(ref.partition(partition), (key,), seen, past=PastRead(versions=versions))
+        part = present_versions(ref, partition, key, seen, versions)
     else:
         asked = await lookup.asked_past(at, deadline)
         ref = asked.table
-        partition = _partition_of(ref, key)
-        if asked.time_ms:
-            past = PastRead(None, asked.time_ms, versions)
-            part = ReadPart(ref.partition(partition), (key,), NOTHING, True, past=past)
-        else:
-            offset = asked.offset(partition, "in which this key is")
-            part = ReadPart(ref.partition(partition), (key,), offset, past=PastRead(offset, 0, versions))
+        part = past_part(asked, _partition_of(ref, key), (key,), versions)
 
     async def ask(remaining: float) -> ReadResult:
         (result,) = await context.connection.read([part], timeout=remaining)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from duramen.client.context import ClientContext
-from duramen.client.model.consistency import Asked, AskedPast, AsOf, Level, asked_of, check_level, time_ms_of
+from duramen.client.model.consistency import Asked, AsOf, Level, asked_of, check_level, time_ms_of
 from duramen.client.transport.retry import ask_until
 from log_tier.model.errors import InvalidToken, PermissionDenied, TableNotFound
 from log_tier.model.identifiers import check_name
@@ -16,6 +16,7 @@ from log_tier.model.partitioner import partition_of_prefix
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rows.finding.found_range import FindPlan
+from router.data.past_states import AskedPast
 from router.data.requests import ScanRequest, TableDescription
 
 if TYPE_CHECKING:

@@ -29,6 +29,7 @@ CALL_KINDS: Final[dict[str, CallKind]] = {
     "/duramen.v1.KeyValue/Producer": "other",
     "/duramen.v1.KV/Get": "read",
     "/duramen.v1.KV/GetMany": "read",
+    "/duramen.v1.KV/History": "read",
     "/duramen.v1.KV/Put": "write",
     "/duramen.v1.KV/Delete": "write",
     "/duramen.v1.KV/Update": "write",

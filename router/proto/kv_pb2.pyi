@@ -17,6 +17,14 @@ read-your-writes, and a read's token gives monotonic reads. A reply's token also
 a program that gives each call the token of the reply before it has a session, over all keys of the table and all
 servers. A token of another table is refused with INVALID_ARGUMENT invalid_token.
 
+The past. Of a table with a history, Get, GetMany and Scan also read what it had: `at_token` names a state by a token,
+`at_time_ms` by a time, for each partition the last one that is not later. At most one of the two, and neither
+together with `after` or `level`. The reply's token is then the state that was read, and fits the next `at_token`.
+INVALID_ARGUMENT invalid_request: the table keeps no history. INVALID_ARGUMENT invalid_token: the token names no
+offset of a partition that is read; one of EndToken names all. OUT_OF_RANGE history_gone: the history no longer has
+that state; metadata `earliest` is the first offset of the partition that it has. A server that is older than these
+fields answers with the present.
+
 Errors. A call fails with a gRPC status that carries google.rpc.ErrorInfo: `reason` is the name of the error, the same
 at all of Duramen's endpoints (condition_failed, replica_behind, …), `domain` is "duramen", `metadata` has the
 numbers (offsets, limits) as decimal text. Where the same call may succeed later, google.rpc.RetryInfo says after how
@@ -269,6 +277,8 @@ class KVGetRequest(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     MAX_LAG_MS_FIELD_NUMBER: _builtins.int
     FORM_FIELD_NUMBER: _builtins.int
+    AT_TOKEN_FIELD_NUMBER: _builtins.int
+    AT_TIME_MS_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     """The table's name."""
     key: _builtins.bytes
@@ -281,6 +291,10 @@ class KVGetRequest(_message.Message):
     """Milliseconds, 1 to 86,400,000: for KV_LEVEL_BOUNDED, and only for it."""
     form: Global___KVForm.ValueType
     """How `key` and the reply's value are written."""
+    at_token: _builtins.str
+    """At the state of this token, which names the key's partition."""
+    at_time_ms: _builtins.int
+    """At this time, in ms since 1970. Costs a question to the log."""
     def __init__(
         self,
         *,
@@ -290,12 +304,16 @@ class KVGetRequest(_message.Message):
         level: Global___KVLevel.ValueType = ...,
         max_lag_ms: _builtins.int = ...,
         form: Global___KVForm.ValueType = ...,
+        at_token: _builtins.str = ...,
+        at_time_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "at_time_ms", b"at_time_ms", "at_token", b"at_token"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "form", b"form", "key", b"key", "level", b"level", "max_lag_ms", b"max_lag_ms", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "at", b"at", "at_time_ms", b"at_time_ms", "at_token", b"at_token", "form", b"form", "key", b"key", "level", b"level", "max_lag_ms", b"max_lag_ms", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_at: _TypeAlias = _typing.Literal["at_token", "at_time_ms"]  # noqa: Y015
+    _WhichOneofArgType_at: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_at) -> _WhichOneofReturnType_at | None: ...
 
 Global___KVGetRequest: _TypeAlias = KVGetRequest  # noqa: Y015
 
@@ -343,6 +361,8 @@ class KVGetManyRequest(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     MAX_LAG_MS_FIELD_NUMBER: _builtins.int
     FORM_FIELD_NUMBER: _builtins.int
+    AT_TOKEN_FIELD_NUMBER: _builtins.int
+    AT_TIME_MS_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     """The table's name."""
     after: _builtins.str
@@ -353,6 +373,10 @@ class KVGetManyRequest(_message.Message):
     """As for KVGetRequest."""
     form: Global___KVForm.ValueType
     """How `keys` and the reply's keys and values are written."""
+    at_token: _builtins.str
+    """As for KVGetRequest. It names the partitions of all keys."""
+    at_time_ms: _builtins.int
+    """As for KVGetRequest."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """At most 10,000, each of 1 to 511 bytes."""
@@ -366,12 +390,16 @@ class KVGetManyRequest(_message.Message):
         level: Global___KVLevel.ValueType = ...,
         max_lag_ms: _builtins.int = ...,
         form: Global___KVForm.ValueType = ...,
+        at_token: _builtins.str = ...,
+        at_time_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "at_time_ms", b"at_time_ms", "at_token", b"at_token"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "form", b"form", "keys", b"keys", "level", b"level", "max_lag_ms", b"max_lag_ms", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "at", b"at", "at_time_ms", b"at_time_ms", "at_token", b"at_token", "form", b"form", "keys", b"keys", "level", b"level", "max_lag_ms", b"max_lag_ms", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_at: _TypeAlias = _typing.Literal["at_token", "at_time_ms"]  # noqa: Y015
+    _WhichOneofArgType_at: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_at) -> _WhichOneofReturnType_at | None: ...
 
 Global___KVGetManyRequest: _TypeAlias = KVGetManyRequest  # noqa: Y015
 
@@ -433,6 +461,116 @@ class KVEntry(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
 
 Global___KVEntry: _TypeAlias = KVEntry  # noqa: Y015
+
+@_typing.final
+class KVHistoryRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    FORM_FIELD_NUMBER: _builtins.int
+    AT_TOKEN_FIELD_NUMBER: _builtins.int
+    AT_TIME_MS_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    """The table's name. It keeps a history."""
+    key: _builtins.bytes
+    """1 to 511 bytes."""
+    limit: _builtins.int
+    """At most so many versions, up to 10,000; 0: 100. Fewer come where they would not fit into a reply."""
+    after: _builtins.str
+    """A token of this table: the versions hold everything that it names. Not together with `at`. Empty: none."""
+    form: Global___KVForm.ValueType
+    """How `key` and the replies' values are written."""
+    at_token: _builtins.str
+    """As for KVGetRequest."""
+    at_time_ms: _builtins.int
+    """As for KVGetRequest."""
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        key: _builtins.bytes = ...,
+        limit: _builtins.int = ...,
+        after: _builtins.str = ...,
+        form: Global___KVForm.ValueType = ...,
+        at_token: _builtins.str = ...,
+        at_time_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "at_time_ms", b"at_time_ms", "at_token", b"at_token"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "at", b"at", "at_time_ms", b"at_time_ms", "at_token", b"at_token", "form", b"form", "key", b"key", "limit", b"limit", "table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_at: _TypeAlias = _typing.Literal["at_token", "at_time_ms"]  # noqa: Y015
+    _WhichOneofArgType_at: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_at) -> _WhichOneofReturnType_at | None: ...
+
+Global___KVHistoryRequest: _TypeAlias = KVHistoryRequest  # noqa: Y015
+
+@_typing.final
+class KVHistoryResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    token: _builtins.str
+    """The state up to which they are."""
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___KVVersion]:
+        """The newest first."""
+
+    def __init__(
+        self,
+        *,
+        versions: _abc.Iterable[Global___KVVersion] | None = ...,
+        token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token", b"token", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KVHistoryResponse: _TypeAlias = KVHistoryResponse  # noqa: Y015
+
+@_typing.final
+class KVVersion(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
+    TIME_MS_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The offset of the change; the key had this version then."""
+    value: _builtins.bytes
+    """Not set where the change removed the key."""
+    expires_at_ms: _builtins.int
+    """When the value was to expire, in ms since 1970; 0: never."""
+    time_ms: _builtins.int
+    """When the log took the change, in ms since 1970; 0: that is not known any more."""
+    token: _builtins.str
+    """A token of this change alone, for `at_token`."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        value: _builtins.bytes | None = ...,
+        expires_at_ms: _builtins.int = ...,
+        time_ms: _builtins.int = ...,
+        token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "expires_at_ms", b"expires_at_ms", "time_ms", b"time_ms", "token", b"token", "value", b"value", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___KVVersion: _TypeAlias = KVVersion  # noqa: Y015
 
 @_typing.final
 class KVDeleteRequest(_message.Message):
@@ -832,6 +970,8 @@ class KVScanRequest(_message.Message):
     MAX_LAG_MS_FIELD_NUMBER: _builtins.int
     FORM_FIELD_NUMBER: _builtins.int
     START_AFTER_FIELD_NUMBER: _builtins.int
+    AT_TOKEN_FIELD_NUMBER: _builtins.int
+    AT_TIME_MS_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     """The table's name."""
     prefix: _builtins.bytes
@@ -856,6 +996,10 @@ class KVScanRequest(_message.Message):
     """
     start_after: _builtins.bytes
     """From behind this key on: a scan that goes on names the last key that it gave. Not together with `start` or `reverse`."""
+    at_token: _builtins.str
+    """As for KVGetRequest. It names all partitions that the range is in."""
+    at_time_ms: _builtins.int
+    """As for KVGetRequest."""
     def __init__(
         self,
         *,
@@ -870,12 +1014,16 @@ class KVScanRequest(_message.Message):
         max_lag_ms: _builtins.int = ...,
         form: Global___KVForm.ValueType = ...,
         start_after: _builtins.bytes = ...,
+        at_token: _builtins.str = ...,
+        at_time_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "at_time_ms", b"at_time_ms", "at_token", b"at_token"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "end", b"end", "form", b"form", "level", b"level", "limit", b"limit", "max_lag_ms", b"max_lag_ms", "prefix", b"prefix", "reverse", b"reverse", "start", b"start", "start_after", b"start_after", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "at", b"at", "at_time_ms", b"at_time_ms", "at_token", b"at_token", "end", b"end", "form", b"form", "level", b"level", "limit", b"limit", "max_lag_ms", b"max_lag_ms", "prefix", b"prefix", "reverse", b"reverse", "start", b"start", "start_after", b"start_after", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_at: _TypeAlias = _typing.Literal["at_token", "at_time_ms"]  # noqa: Y015
+    _WhichOneofArgType_at: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_at) -> _WhichOneofReturnType_at | None: ...
 
 Global___KVScanRequest: _TypeAlias = KVScanRequest  # noqa: Y015
 

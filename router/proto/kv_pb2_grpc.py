@@ -50,6 +50,11 @@ class KVStub:
                 request_serializer=duramen_dot_v1_dot_kv__pb2.KVGetManyRequest.SerializeToString,
                 response_deserializer=duramen_dot_v1_dot_kv__pb2.KVGetManyResponse.FromString,
                 _registered_method=True)
+        self.History = channel.unary_unary(
+                '/duramen.v1.KV/History',
+                request_serializer=duramen_dot_v1_dot_kv__pb2.KVHistoryRequest.SerializeToString,
+                response_deserializer=duramen_dot_v1_dot_kv__pb2.KVHistoryResponse.FromString,
+                _registered_method=True)
         self.Delete = channel.unary_unary(
                 '/duramen.v1.KV/Delete',
                 request_serializer=duramen_dot_v1_dot_kv__pb2.KVDeleteRequest.SerializeToString,
@@ -113,6 +118,15 @@ class KVServicer:
 
     def GetMany(self, request, context):
         """Read many values, of any partitions, in one call. Each partition is read at one offset. Errors as for Get.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def History(self, request, context):
+        """The versions of a key, the newest first, of a table with a history. A deletion is a version without a value. The
+        last one may be older than what the table keeps: it is what the key had then. Errors as for Get, and those of the
+        past.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -200,6 +214,11 @@ def add_KVServicer_to_server(servicer, server):
                     servicer.GetMany,
                     request_deserializer=duramen_dot_v1_dot_kv__pb2.KVGetManyRequest.FromString,
                     response_serializer=duramen_dot_v1_dot_kv__pb2.KVGetManyResponse.SerializeToString,
+            ),
+            'History': grpc.unary_unary_rpc_method_handler(
+                    servicer.History,
+                    request_deserializer=duramen_dot_v1_dot_kv__pb2.KVHistoryRequest.FromString,
+                    response_serializer=duramen_dot_v1_dot_kv__pb2.KVHistoryResponse.SerializeToString,
             ),
             'Delete': grpc.unary_unary_rpc_method_handler(
                     servicer.Delete,
@@ -319,6 +338,33 @@ class KV:
             '/duramen.v1.KV/GetMany',
             duramen_dot_v1_dot_kv__pb2.KVGetManyRequest.SerializeToString,
             duramen_dot_v1_dot_kv__pb2.KVGetManyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def History(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.KV/History',
+            duramen_dot_v1_dot_kv__pb2.KVHistoryRequest.SerializeToString,
+            duramen_dot_v1_dot_kv__pb2.KVHistoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

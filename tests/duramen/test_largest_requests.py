@@ -22,7 +22,7 @@ from log_tier.rpc.checked import FIELDS_MAX
 from log_tier.rpc.messages.message_fields import count_fields
 from router.admin.audits.audit_acknowledged import RUNS_MAX
 from router.data.requests import PARTS_MAX, READ_KEYS_MAX
-from router.endpoints.grpc.kv.service import GET_MANY_KEYS_MAX
+from router.endpoints.grpc.kv.reads import GET_MANY_KEYS_MAX
 from router.proto import admin_pb2, console_pb2, keyvalue_pb2, kv_pb2, resp_endpoint_pb2, tables_pb2
 from serving_tier.proto import node_pb2
 from serving_tier.service.content_digest import BUCKETS_MAX

@@ -13,10 +13,12 @@ from fuzz.fields import changed_fields, grown_fields
 from fuzz.target import Target
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
+from log_tier.model.record import check_key
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rpc.problems import problem_of
 from router.admin.messages import change_from
+from router.data.past_states import check_versions, in_past, past_part
 from router.data.requests import (
     OutcomesPart,
     PastRead,
@@ -28,8 +30,10 @@ from router.data.requests import (
     WritePart,
 )
 from router.data.scan import check_scan
-from router.endpoints.grpc.kv.freshness import freshness_of, parse_token
+from router.endpoints.grpc.kv.freshness import check_token, freshness_of, parse_token
+from router.endpoints.grpc.kv.past import past_of
 from router.endpoints.grpc.kv.records import delete_record, group_of, put_record, update_record
+from router.endpoints.grpc.kv.scans import range_of
 from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, tables_pb2
 from router.remote import messages, table_messages
 
@@ -55,7 +59,25 @@ def _samples(*sent: Message) -> list[bytes]:
 def _asked(request: Any) -> None:
     """A read by the service for other languages."""
     token = parse_token(request.after)
-    freshness_of(_TABLE_REF, token, request)
+    if past_of(_TABLE_REF, request) is None:
+        freshness_of(_TABLE_REF, token, request)
+
+
+def _scan_asked(request: Any) -> None:
+    """A scan by that service."""
+    start, end = range_of(request)
+    past = past_of(_TABLE_REF, request)
+    if past is not None:
+        in_past(past, ScanRequest(_TABLE, start, end))
+
+
+def _history_asked(request: Any) -> None:
+    """The versions of a key by that service."""
+    check_versions(request.limit or 1)
+    past = past_of(_TABLE_REF, request)
+    if past is not None:
+        past_part(past, _TABLE_REF.partition_of(check_key(request.key)), (request.key,), request.limit)
+    check_token(_TABLE_REF, parse_token(request.after))
 
 
 def _scanned(request: keyvalue_pb2.ScanRequest) -> None:
@@ -84,7 +106,18 @@ def _kv() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
     yield kv_pb2.KVWriteRequest, lambda request: group_of(request.writes), [kv_pb2.KVWriteRequest(writes=writes)]
     bounded = kv_pb2.KVGetRequest(table="f", key=key, level=kv_pb2.KV_LEVEL_BOUNDED, max_lag_ms=5)
     after = kv_pb2.KVGetRequest(table="f", key=key, after=str(_TOKEN))
-    yield kv_pb2.KVGetRequest, _asked, [bounded, after]
+    past = kv_pb2.KVGetRequest(table="f", key=key, at_token=str(_TOKEN))
+    yield kv_pb2.KVGetRequest, _asked, [bounded, after, past, kv_pb2.KVGetRequest(key=key, at_time_ms=-7)]
+    scans = [
+        kv_pb2.KVScanRequest(prefix=b"k", at_token=str(_TOKEN)),
+        kv_pb2.KVScanRequest(start=b"k", end=b"l", at_time_ms=7),
+    ]
+    yield kv_pb2.KVScanRequest, _scan_asked, scans
+    histories = [
+        kv_pb2.KVHistoryRequest(table="f", key=key, limit=7, at_token=str(_TOKEN)),
+        kv_pb2.KVHistoryRequest(table="f", key=key, after=str(_TOKEN)),
+    ]
+    yield kv_pb2.KVHistoryRequest, _history_asked, histories
 
 
 def _requests() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
-from duramen.client.model.consistency import AskedPast
 from duramen.client.model.scan_range import ScanRange
 from duramen.client.past.differences import difference_pages
 from duramen.client.past.past_scans import past_request, walked_past
@@ -15,6 +14,7 @@ from duramen.client.table import Table
 from log_tier.model.errors import HistoryGone
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.tokens import Token
+from router.data.past_states import AskedPast
 from serving_tier.index.index import PastPoint
 from serving_tier.index.memory_index import MemoryIndex
 from simulation.book import Broken

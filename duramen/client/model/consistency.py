@@ -17,7 +17,6 @@ __all__ = [
     "SESSION",
     "AsOf",
     "Asked",
-    "AskedPast",
     "Bounded",
     "Level",
     "asked_of",
@@ -82,26 +81,6 @@ class Asked(NamedTuple):
 
 SESSION: Final = Asked(None, False, True)
 """The usual case."""
-
-
-class AskedPast(NamedTuple):
-    """A state that a read of the past names, and the table."""
-
-    table: TableRef
-    offsets: Mapping[Partition, Offset]
-    """Those that a token names; it may name some of the partitions alone."""
-    time_ms: int = 0
-    """The last state of each partition that is not later, in ms since 1970; 0: the offsets name it."""
-
-    def offset(self, partition: Partition, what: str = "which the read covers") -> Offset:
-        """The offset of one partition. Raises `InvalidToken`. `what`: what the partition has to do with the read."""
-        offset = self.offsets.get(partition)
-        if offset is None:
-            raise InvalidToken(
-                f"the token names no offset of partition {partition} of {self.table.name}, {what}: take one of the "
-                "whole table (end_token()), or of a write to that partition"
-            )
-        return offset
 
 
 def time_ms_of(at: datetime) -> int:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
-from duramen.client.model.consistency import AskedPast, AsOf
+from duramen.client.model.consistency import AsOf
 from duramen.client.model.results import KeyDifference
 from duramen.client.model.scan_range import ScanRange
 from duramen.client.past.past_scans import past_request, walked_past
@@ -14,6 +14,7 @@ from duramen.client.past.states_lookup import StatesLookup
 from duramen.client.transport.retry import ask_until
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Offset, Partition
+from router.data.past_states import AskedPast
 from router.data.requests import SCAN_PAGE_FIRST, PastScan, ScanRequest, ScanResult
 
 __all__ = ["difference_pages"]

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from duramen.client.model.consistency import AskedPast, AsOf, Level
+from duramen.client.model.consistency import AsOf, Level
 from duramen.client.model.scan_range import ScanRange
 from duramen.client.past.states_lookup import StatesLookup
 from duramen.client.transport.retry import ask_until
 from log_tier.model.errors import InvalidRequest, PermissionDenied, TableNotFound
 from log_tier.model.tokens import Token
-from router.data.requests import SCAN_PAGE_FIRST, PastScan, ScanRequest, ScanResult, ScanWalk
+from router.data.past_states import AskedPast, in_past
+from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
 
 __all__ = ["past_pages", "past_request", "walked_past"]
 
@@ -48,15 +49,9 @@ def past_request(past: AskedPast, asked_range: ScanRange, limit: int = SCAN_PAGE
         asked_range.end,
         asked_range.reverse,
         limit,
-        after=past.offsets,
-        strong=bool(past.time_ms),  # what the log has now decides which record is the last one of a time
         partitions=asked_range.partitions_of(ref),
-        past=PastScan(past.time_ms),
     )
-    if not past.time_ms:
-        for partition in request.partitions_asked(ref.partitions, ref.partitioner):
-            past.offset(partition)
-    return request
+    return in_past(past, request)
 
 
 async def walked_past(

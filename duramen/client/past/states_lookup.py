@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from duramen.client.model.consistency import AskedPast, AsOf
+from duramen.client.model.consistency import AsOf
 from log_tier.model.errors import PermissionDenied, TableNotFound
+from router.data.past_states import AskedPast
 from router.data.requests import TableDescription
 from router.data.seam import DataPlane
 

@@ -153,6 +153,7 @@ DATA_RULES: Final[MethodRules] = {
     "/duramen.v1.KV/Put": _one_write,
     "/duramen.v1.KV/Get": _on_key(Right.READ),
     "/duramen.v1.KV/GetMany": _get_many,
+    "/duramen.v1.KV/History": _on_key(Right.READ),
     "/duramen.v1.KV/Delete": _one_write,
     "/duramen.v1.KV/Update": _one_write,
     "/duramen.v1.KV/Write": _group,

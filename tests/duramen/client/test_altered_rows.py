@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.rows.flights import Flight
+from kit.rows.flights import Flight, GatedFlight
 
 import duramen
 from duramen import aio
@@ -17,18 +17,6 @@ from duramen.blocking import Database
 from duramen.client.database import Database as AsyncDatabase
 from duramen.client.row_table import RowTable
 from log_tier.model.record import Operation
-
-
-@dataclass
-class GatedFlight:
-    """A flight as the next version of the program has it."""
-
-    carrier: str
-    flight: int
-    tailnum: str | None
-    dep_delay: float
-    remark: str = ""
-    gate: str = "-"
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,10 +18,13 @@ from duramen.server.roles.log_role import LogRole
 from duramen.server.roles.node_role import NodeRole
 from duramen.server.roles.router_role import RouterRole
 from kit.deadlines import within
+from log_tier.model.kept_history import KeptHistory
+from log_tier.rows.definition import TableDefinition
 from log_tier.rpc.status_codes import STATUS_KEY
 from router.proto import kv_pb2 as kv
 from router.proto import kv_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
+from router.remote.definitions import definition_message
 
 DEADLINE_S = 20.0
 TABLE = "flights"
@@ -69,6 +73,12 @@ class KVClient:
         self.tables: Any = tables_pb2_grpc.TablesStub(self.channel)  # type: ignore[no-untyped-call]
         self.table = table
 
+    def named(self, table: str) -> KVClient:
+        """The same connection, for another table."""
+        other = copy(self)
+        other.table = table
+        return other
+
     async def create(self, *, partitions: int = 6, replicas: int = 1, name: str = "") -> None:
         request = tables.CreateTableRequest(name=name or self.table, partitions=partitions, replicas=replicas)
         await self.tables.Create(request, timeout=DEADLINE_S)
@@ -109,6 +119,17 @@ class KVClient:
 
     def watch(self, **how: Any) -> Any:
         return self.stub.Watch(kv.KVWatchRequest(table=self.table, **how))
+
+    async def create_kept(self, keeps: KeptHistory, *, partitions: int = 6) -> None:
+        """A table that keeps a history; each partition has three replicas where there are as many nodes."""
+        definition = definition_message(TableDefinition(keeps=keeps))
+        request = tables.CreateTableRequest(name=self.table, partitions=partitions, definition=definition)
+        await self.tables.Create(request, timeout=DEADLINE_S)
+
+    async def history(self, key: bytes, **how: Any) -> kv.KVHistoryResponse:
+        request = kv.KVHistoryRequest(table=self.table, key=key, **how)
+        reply: kv.KVHistoryResponse = await self.stub.History(request, timeout=DEADLINE_S)
+        return reply
 
     async def end_token(self) -> str:
         return str((await self.stub.EndToken(kv.KVEndTokenRequest(table=self.table), timeout=DEADLINE_S)).token)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from duramen.client.rows.shapes.marks import NAIVE, Digits
 
-__all__ = ["WIDE", "Cabin", "Flight", "Seat", "Wide"]
+__all__ = ["WIDE", "Cabin", "Flight", "GatedFlight", "Seat", "Wide"]
 
 
 @dataclass
@@ -23,6 +23,18 @@ class Flight:
     tailnum: str | None
     dep_delay: float
     remark: str = ""
+
+
+@dataclass
+class GatedFlight:
+    """A flight as the next version of the program has it."""
+
+    carrier: str
+    flight: int
+    tailnum: str | None
+    dep_delay: float
+    remark: str = ""
+    gate: str = "-"
 
 
 class Cabin(Enum):

@@ -8,6 +8,7 @@ call means is decided below it, as for every other endpoint.
             ──▶ forms.py      keys and values that are text     (texts.py: to what is stored and back)
             ──▶ finds.py      rows by their fields              (a plan, then pages as of a scan)
             ──▶ freshness.py  what a read must have applied    ──▶ Plane.reads       one request for all
+            ──▶ past.py       the state that a read names      (also of a scan)
                                                                ──▶ Plane.connection  scans, watches, tables
 
 Promises:
@@ -28,7 +29,7 @@ There is no gatherer here.
 
 Not here: creating tables (`duramen.v1.Tables`), and the session of a client that keeps one (`duramen.client`).
 
-Reading order: `plane.py`, `records.py`, `freshness.py`, `results.py`, `texts.py`, `forms.py`, `scans.py`, `finds.py`,
-`watches.py`, `service.py`. The
+Reading order: `plane.py`, `records.py`, `freshness.py`, `results.py`, `texts.py`, `forms.py`, `reads.py`, `past.py`,
+`scans.py`, `finds.py`, `watches.py`, `service.py`. The
 reference of every field is `protos/duramen/v1/kv.proto`.
 """

@@ -13,10 +13,12 @@ from log_tier.model.prefix_range import prefix_range
 from log_tier.model.record import KEY_BYTES_MAX, check_key
 from log_tier.model.table_ref import TableRef
 from log_tier.rpc.stream_budget import HeldPage
+from router.data.past_states import in_past
 from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
 from router.data.seam import DataPlane
 from router.endpoints.grpc.kv.forms import TEXT_ITEM_BYTES, TableText
 from router.endpoints.grpc.kv.freshness import freshness_of, parse_token
+from router.endpoints.grpc.kv.past import past_of
 from router.endpoints.grpc.kv.results import token_text
 from router.endpoints.grpc.kv.texts import range_of_texts, shown_entries
 from router.proto import kv_pb2 as kv
@@ -78,26 +80,27 @@ async def scan_pages(
     A page is asked for when the messages of the one before it were taken, and each is larger than that one, up to
     what the server's other streams leave. So a scan that nobody reads holds a small page. `deadline` is the whole
     scan's, on the event loop's clock. Each page is at least as new as the one before it, and of the same version of
-    the table as the first one. `text`: keys and values are given and shown as text. Raises as `freshness_of`, and
-    `Overloaded`.
+    the table as the first one; of the past, of the state of the first one. `text`: keys and values are given and shown
+    as text. Raises as `freshness_of` and `past_of`, and `Overloaded`.
     """
     loop = asyncio.get_running_loop()
     asked = parse_token(request.after)
-    freshness = freshness_of(table, asked, request)
+    past = past_of(table, request)
     if text is not None:
         request = range_of_texts(text.form, request)
     start, end = range_of(request)
-    seen, empty = dict(freshness.offsets), True
-    first = ScanRequest(
-        table.id,
-        start,
-        end,
-        request.reverse,
-        SCAN_PAGE_FIRST,
-        after=freshness.named(table.partitions),
-        strong=freshness.strong,
-        lag_max_ms=freshness.lag_max_ms,
-    )
+    first, empty = ScanRequest(table.id, start, end, request.reverse, SCAN_PAGE_FIRST), True
+    if past is None:
+        freshness = freshness_of(table, asked, request)
+        seen = dict(freshness.offsets)
+        first = replace(
+            first,
+            after=freshness.named(table.partitions),
+            strong=freshness.strong,
+            lag_max_ms=freshness.lag_max_ms,
+        )
+    else:
+        first, seen = in_past(past, first), dict(past.offsets)
     walk = ScanWalk(first, request.limit or None)
     while (wanted := walk.request()) is not None:
         wanted = replace(wanted, bytes_max=held.next_page(wanted.bytes_max))

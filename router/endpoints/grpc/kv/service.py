@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import grpc
 
 from log_tier.access.user_turns import run_in_turn
-from log_tier.concurrency.sized_work import Turn
 from log_tier.model.batch import Columns
-from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
-from log_tier.model.identifiers import Offset, Partition, partition_id
+from log_tier.model.errors import DuramenError, TableNotFound
+from log_tier.model.identifiers import Offset, partition_id
 from log_tier.model.record import check_key
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
@@ -21,13 +20,13 @@ from log_tier.rows.json_rows.json_table import JsonTable
 from log_tier.rpc.open_streams import OpenStreams
 from log_tier.rpc.problems import abort
 from log_tier.rpc.time_left import time_left_s
-from router.data.freshness import Freshness
 from router.data.gather.pending_calls import CallOutcome
-from router.data.requests import READ_REPLY_BYTES_MAX, ReadResult
 from router.endpoints.grpc.kv.finds import find_pages
 from router.endpoints.grpc.kv.forms import TableText, TextForms
 from router.endpoints.grpc.kv.freshness import check_token, freshness_of, parse_token
+from router.endpoints.grpc.kv.past import history_of, past_of, token_of
 from router.endpoints.grpc.kv.plane import OpenPlane, Plane
+from router.endpoints.grpc.kv.reads import READ_ITEMS, check_count, check_size, placed_keys, read_shares
 from router.endpoints.grpc.kv.records import (
     check_group,
     delete_record,
@@ -44,17 +43,11 @@ from router.proto import kv_pb2 as kv
 from router.proto import kv_pb2_grpc
 from serving_tier.node.node_load import Load
 
-__all__ = ["GET_MANY_KEYS_MAX", "KVService"]
+__all__ = ["KVService"]
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 T = TypeVar("T")
-
-# A reply is held whole by both ends, and a key costs some microseconds of the event loop.
-GET_MANY_KEYS_MAX: Final = 10_000
-
-# To begin the read of a partition costs as much as to read so many keys.
-_READ_ITEMS: Final = 10
 
 
 class KVService(kv_pb2_grpc.KVServicer):
@@ -81,25 +74,35 @@ class KVService(kv_pb2_grpc.KVServicer):
     async def Get(self, request: kv.KVGetRequest, context: _Context) -> kv.KVGetResponse:  # noqa: N802
         async def get(plane: Plane, table: TableRef, deadline: float) -> kv.KVGetResponse:
             token = parse_token(request.after)
-            freshness = freshness_of(table, token, request)
+            past = past_of(table, request)
+            asked = past or freshness_of(table, token, request)
             text = request.form and await self._forms.of(plane.connection, table, request.form, deadline)
             key = check_key(text.form.key(request.key) if text else request.key)
             partition = table.partition_of(key)
-            result = await _read(plane, table, [key], freshness, deadline)
+            (result,) = await read_shares(plane, table, [(key,)], asked, deadline)
             return kv.KVGetResponse(
                 value=await _text_of(text, result.values[0]) if text else result.values[0],
                 version=result.versions[0],
                 expires_at_ms=result.expiries[0] if result.expiries else 0,
-                token=token_text(table, {partition: result.applied}, token),
+                token=token_text(table, {partition: result.applied}, token_of(past, token)),
             )
 
         with self._load:
             return await self._answer(request.table, context, get)
 
+    async def History(self, request: kv.KVHistoryRequest, context: _Context) -> kv.KVHistoryResponse:  # noqa: N802
+        async def history(plane: Plane, table: TableRef, deadline: float) -> kv.KVHistoryResponse:
+            text = await self._forms.of(plane.connection, table, request.form, deadline)
+            return await history_of(plane, table, request, deadline, text)
+
+        with self._load:
+            return await self._answer(request.table, context, history)
+
     async def GetMany(self, request: kv.KVGetManyRequest, context: _Context) -> kv.KVGetManyResponse:  # noqa: N802
         async def get_many(plane: Plane, table: TableRef, deadline: float) -> kv.KVGetManyResponse:
             token = parse_token(request.after)
-            freshness = freshness_of(table, token, request)
+            past = past_of(table, request)
+            wanted = past or freshness_of(table, token, request)
             asked: Sequence[bytes] = request.keys
             text = request.form and await self._forms.of(plane.connection, table, request.form, deadline)
             if text:
@@ -107,11 +110,9 @@ class KVService(kv_pb2_grpc.KVServicer):
                 asked = await text.converted(
                     sum(map(len, request.keys)), lambda form: [form.key(key) for key in request.keys]
                 )
-            keys, places = await run_in_turn(len(asked), lambda: _placed_keys(table, asked))
-            results = await _together(
-                places.values(),
-                lambda mine: _read(plane, table, [keys[place] for place in mine], freshness, deadline),
-            )
+            keys, places = await run_in_turn(len(asked), lambda: placed_keys(table, asked))
+            shares = [[keys[place] for place in mine] for mine in places.values()]
+            results = await read_shares(plane, table, shares, wanted, deadline)
 
             if text:
                 await text.meet(value for result in results for value in result.values)
@@ -121,16 +122,16 @@ class KVService(kv_pb2_grpc.KVServicer):
                 for mine, result in zip(places.values(), results, strict=True):
                     for number, place in enumerate(mine):
                         entries[place] = entry_of(keys[place], result, number)
-                _check_size(_sizes(entries if form is None else _shown_each(form, entries)))
+                check_size(_sizes(entries if form is None else _shown_each(form, entries)))
                 applied = {partition: result.applied for partition, result in zip(places, results, strict=True)}
                 return kv.KVGetManyResponse(
                     entries=[entry for entry in entries if entry is not None],
-                    token=token_text(table, applied, token),
+                    token=token_text(table, applied, token_of(past, token)),
                 )
 
             if text:
                 size = sum(len(value) for result in results for value in result.values if value is not None)
-                return await text.converted(len(keys) * _READ_ITEMS + size, reply)
+                return await text.converted(len(keys) * READ_ITEMS + size, reply)
             return await run_in_turn(len(keys), reply)
 
         with self._load:
@@ -267,23 +268,6 @@ class KVService(kv_pb2_grpc.KVServicer):
             await abort(context, error)
 
 
-async def _read(
-    plane: Plane, table: TableRef, keys: Sequence[bytes], freshness: Freshness, deadline: float
-) -> ReadResult:
-    """Read keys of one partition."""
-    partition = partition_id(table.id, table.partition_of(keys[0]))
-    return await plane.reads.submit(
-        table,
-        partition,
-        keys,
-        after=freshness.after(partition.partition),
-        strong=freshness.strong,
-        seen=False,
-        deadline=deadline,
-        lag_max_ms=freshness.lag_max_ms,
-    )
-
-
 async def _write(
     plane: Plane, table: TableRef, records: Columns, judged: bool, after: str, deadline: float
 ) -> tuple[CallOutcome, str]:
@@ -296,42 +280,6 @@ async def _write(
     return written, token_text(table, {partition: Offset(written.last)}, token)
 
 
-async def _together(
-    shares: Iterable[Sequence[int]], read: Callable[[Sequence[int]], Coroutine[Any, Any, ReadResult]]
-) -> list[ReadResult]:
-    """The reads of all shares, or the first error, with nobody left waiting. Some of them begin in each turn."""
-    turn = Turn()
-    tasks: list[asyncio.Task[ReadResult]] = []
-    try:
-        async with asyncio.TaskGroup() as group:
-            for share in shares:
-                tasks.append(group.create_task(read(share)))
-                if turn.is_full(_READ_ITEMS):
-                    await turn.end()
-    except* DuramenError as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
-
-
-def _placed_keys(table: TableRef, keys: Sequence[bytes]) -> tuple[Sequence[bytes], dict[Partition, list[int]]]:
-    """The keys, and where in them those of each partition are."""
-    check_count(keys)
-    places: dict[Partition, list[int]] = {}
-    for place, key in enumerate(keys):
-        places.setdefault(table.partition_of(check_key(key)), []).append(place)
-    return keys, places
-
-
-def check_count(keys: Sequence[bytes]) -> None:
-    """Raises `LimitExceeded` for more keys than a GetMany takes."""
-    if len(keys) > GET_MANY_KEYS_MAX:
-        raise LimitExceeded(
-            f"a GetMany asks for at most {GET_MANY_KEYS_MAX} keys, this one for {len(keys)}: split it",
-            limit=GET_MANY_KEYS_MAX,
-            size=len(keys),
-        )
-
-
 def _sizes(entries: Iterable[kv.KVEntry | None]) -> Iterator[int]:
     return (entry.ByteSize() for entry in entries if entry is not None)
 
@@ -340,19 +288,6 @@ def _shown_each(form: JsonTable, entries: Iterable[kv.KVEntry | None]) -> Iterat
     for entry in entries:
         if entry is not None:
             yield from shown_entries(form, [entry])
-
-
-def _check_size(sizes: Iterable[int]) -> None:
-    """Raises `LimitExceeded` as soon as they are too many for a reply."""
-    size = 0
-    for each in sizes:
-        size += each
-        if size > READ_REPLY_BYTES_MAX:
-            raise LimitExceeded(
-                f"the reply would have {size} bytes, a reply has at most {READ_REPLY_BYTES_MAX}: ask for fewer keys",
-                limit=READ_REPLY_BYTES_MAX,
-                size=size,
-            )
 
 
 async def _text_of(text: TableText, value: bytes | None) -> bytes | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -10,24 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from kit.rows.flights import Flight
+from kit.rows.flights import Flight, GatedFlight
 
 import duramen
 from duramen.blocking import Database, RowTable
 
 KEY = ("carrier", "flight")
-
-
-@dataclass
-class FlightWithGate:
-    """A flight as the next version of the program has it."""
-
-    carrier: str
-    flight: int
-    tailnum: str | None
-    dep_delay: float
-    remark: str = ""
-    gate: str = "-"
 
 
 def flights_of(found: Any) -> list[Flight]:
@@ -79,8 +66,8 @@ def test_what_is_written_meanwhile_is_in_no_later_batch(kept: RowTable[Flight]) 
 def test_rows_of_earlier_schemas_have_the_newest_columns(db: Database, kept: RowTable[Flight]) -> None:
     kept.put(Flight("UA", 1, None, 0.0))
     then = kept.end_token()
-    gated = kept.alter(row=FlightWithGate)
-    gated.put(FlightWithGate("UA", 2, None, 0.0, gate="B7"))
+    gated = kept.alter(row=GatedFlight)
+    gated.put(GatedFlight("UA", 2, None, 0.0, gate="B7"))
     assert gated.to_arrow(["flight", "gate"], at=then).to_pylist() == [{"flight": 1, "gate": "-"}]
     assert gated.to_arrow(["gate"], at=gated.end_token())["gate"].to_pylist() == ["-", "B7"]
 
@@ -89,8 +76,8 @@ def test_rows_of_earlier_schemas_have_the_newest_columns(db: Database, kept: Row
 def test_a_schema_that_another_client_gave_is_read(db: Database, kept: RowTable[Flight], is_past: bool) -> None:
     """The columns are those that this table knew when the scan began."""
     kept.put(Flight("UA", 1, None, 0.0))
-    other = db.table("kept", row=Flight).alter(row=FlightWithGate)
-    other.put_many(FlightWithGate("UA", number, None, 0.0, gate="B7") for number in range(2, 2000))
+    other = db.table("kept", row=Flight).alter(row=GatedFlight)
+    other.put_many(GatedFlight("UA", number, None, 0.0, gate="B7") for number in range(2, 2000))
     found = kept.to_arrow(at=kept.end_token() if is_past else None)
     assert flights_of(found) == [Flight("UA", number, None, 0.0) for number in range(1, 2000)]
     assert "gate" in kept.to_arrow(limit=1).schema.names, "the next one has the newest"
@@ -159,6 +146,6 @@ async def test_over_the_network(connected: Any) -> None:
     batches = [each async for each in other.arrow_batches(["tailnum"], at=then)]
     assert len(batches) > 1
     assert {each for batch in batches for each in batch.column(0).to_pylist()} == {None}
-    schema_of = await (await connected()).table("flights", row=Flight).alter(row=FlightWithGate)
-    await schema_of.put(FlightWithGate("ZZ", 1, None, 0.0))
+    schema_of = await (await connected()).table("flights", row=Flight).alter(row=GatedFlight)
+    await schema_of.put(GatedFlight("ZZ", 1, None, 0.0))
     assert (await other.to_arrow(at=await table.end_token())).num_rows == 1551
